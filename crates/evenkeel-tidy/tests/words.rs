@@ -59,7 +59,7 @@ const SHORT_DOCS: [(&str, usize); 12] = [
     ("evenkeel-controllers", 46),
     ("evenkeel-nodes", 9),
     ("evenkeel-runtime", 48),
-    ("evenkeel-scheduler", 32),
+    ("evenkeel-scheduler", 11),
     ("evenkeel-sim", 5),
 ];
 

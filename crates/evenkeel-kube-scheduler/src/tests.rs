@@ -1,6 +1,6 @@
 //! What the program takes and refuses, and what it makes of it.
 
-use super::{NAME, Options, Registry, config::Configuration, flags, profiles};
+use super::{NAME, Options, Registry, config::KubeSchedulerConfiguration, flags, profiles};
 use evenkeel_component::{features::FeatureGates, flags::Asked};
 use serde_json::Value;
 
@@ -18,12 +18,12 @@ fn defaults_are_upstreams() {
     assert_eq!(options.serving.port, 10259);
     assert_eq!(options.warnings, Vec::<String>::new());
     let config = options.configuration().unwrap();
-    let recorded: Value = serde_json::from_str(include_str!("../../data/configz.json")).unwrap();
-    assert_eq!(config.shown(), recorded["componentconfig"]);
+    let recorded: Value = serde_json::from_str(include_str!("../data/configz.json")).unwrap();
+    assert_eq!(config.to_json(), recorded["componentconfig"]);
     for flag in flags().iter() {
         assert!(!flag.words.is_empty(), "--{} has words", flag.name);
     }
-    let profiles = profiles::build(&config, &Registry::builtin(), &options.gates).unwrap();
+    let profiles = profiles::build(&config, &Registry::in_tree(), &options.gates).unwrap();
     assert_eq!(profiles.len(), 1);
 }
 
@@ -47,7 +47,7 @@ fn flags_count_as_upstream_has_them() {
         options(&[&config, "--kube-api-qps=7", "--leader-elect-resource-name=mine"]).unwrap();
     assert_eq!(both.warnings, ["--kube-api-qps is not used beside --config"]);
     assert!(both.client(&both.configuration().unwrap()).json);
-    let shown = both.configuration().unwrap().shown();
+    let shown = both.configuration().unwrap().to_json();
     assert_eq!(shown["clientConnection"]["qps"], 0.5);
     assert_eq!(shown["leaderElection"]["leaseDuration"], "1m0s");
     assert_eq!(shown["leaderElection"]["resourceName"], "mine");
@@ -59,16 +59,16 @@ fn flags_count_as_upstream_has_them() {
 #[test]
 fn what_is_wrong_is_refused_in_upstreams_words() {
     let gates = options(&[]).unwrap().gates;
-    for line in include_str!("../../data/recorded-refusals.tsv").lines() {
+    for line in include_str!("../data/recorded-refusals.tsv").lines() {
         let (text, wanted) = line.split_once('\t').unwrap();
         let text = format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{text}\n"
         );
-        let found = Configuration::parse(&text, &gates)
+        let found = KubeSchedulerConfiguration::parse(&text, &gates)
             .map_err(|error| error.to_string())
             .and_then(|config| {
-                config.check(&gates).map_err(|error| error.to_string())?;
-                profiles::build(&config, &Registry::builtin(), &gates)
+                config.validate(&gates).map_err(|error| error.to_string())?;
+                profiles::build(&config, &Registry::in_tree(), &gates)
                     .map_err(|error| format!("{error:#}"))
             });
         assert_eq!(found.err().as_deref().unwrap_or("nothing"), wanted, "{text}");
@@ -79,7 +79,7 @@ fn what_is_wrong_is_refused_in_upstreams_words() {
 fn started(arguments: &[&str]) -> Result<Options, String> {
     let options = options(arguments)?;
     let config = options.configuration().map_err(|error| format!("{error:#}"))?;
-    let built = profiles::build(&config, &Registry::builtin(), &options.gates);
+    let built = profiles::build(&config, &Registry::in_tree(), &options.gates);
     built.map_err(|error| format!("{error:#}"))?;
     Ok(options)
 }
@@ -128,6 +128,6 @@ fn plugins_that_do_nothing_here_are_told_of() {
     let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
         profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n";
     let gates = FeatureGates::default();
-    let config = Configuration::parse(text, &gates).unwrap();
-    assert_eq!(profiles::build(&config, &Registry::builtin(), &gates).unwrap().len(), 1);
+    let config = KubeSchedulerConfiguration::parse(text, &gates).unwrap();
+    assert_eq!(profiles::build(&config, &Registry::in_tree(), &gates).unwrap().len(), 1);
 }

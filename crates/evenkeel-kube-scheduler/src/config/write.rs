@@ -1,18 +1,18 @@
 //! The configuration as `/configz` and `--write-config-to` show it.
 
-use super::Configuration;
+use super::KubeSchedulerConfiguration;
 use serde::Serializer;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-impl Configuration {
-    /// As a tree.
-    pub(crate) fn shown(&self) -> Value {
+impl KubeSchedulerConfiguration {
+    /// Converts to the JSON that `/configz` shows.
+    pub(crate) fn to_json(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// With the arguments of those plugins alone that take part, in order.
-    pub(crate) fn used(&self) -> Self {
+    /// Returns a copy without the arguments of plugins that are not enabled.
+    pub(crate) fn with_used_args(&self) -> Self {
         let mut used = self.clone();
         for profile in &mut used.profiles {
             let sets = profile.plugins.iter().flat_map(|plugins| plugins.0.values());
@@ -24,10 +24,10 @@ impl Configuration {
         used
     }
 
-    /// As upstream writes YAML: keys in order, items of a list under their key.
-    pub(crate) fn yaml(&self) -> String {
+    /// Writes YAML as upstream does: sorted keys, list items at the indentation of their key.
+    pub(crate) fn to_yaml(&self) -> String {
         let mut text = String::new();
-        lines(&mut text, &self.shown(), 0, false);
+        lines(&mut text, &self.to_json(), 0, false);
         text
     }
 }

@@ -1,7 +1,6 @@
-//! What the program's flags mean to it.
+//! Options of the program, from its flags.
 
-use super::config::{Configuration, LeaderElection, Span};
-use crate::plugins::inert::INERT;
+use crate::config::{GoDuration, KubeSchedulerConfiguration, LeaderElectionConfiguration};
 use anyhow::{Context as _, Result};
 use evenkeel_component::{
     command_line,
@@ -9,24 +8,27 @@ use evenkeel_component::{
     flags::{Flags, Given, Problems, Reader},
     options::{ClientOptions, LeaderOptions, LoggingOptions, MetricsOptions, ServingOptions},
 };
+use evenkeel_scheduler::plugins::inert::INERT;
 use std::{sync::Arc, time::Duration};
 
-/// The flags of upstream's kube-scheduler v1.37.
+/// Returns the flags of upstream's kube-scheduler v1.37.
 pub(super) fn flags() -> Flags {
-    let words = include_str!("../../data/words.tsv");
-    Flags::from_table(include_str!("../../data/flags.tsv"), words)
+    let words = include_str!("../data/words.tsv");
+    Flags::from_table(include_str!("../data/flags.tsv"), words)
 }
 
-/// Checked options. The configuration is read later, since that is told in the log.
+/// Checked options. The configuration is read later, after the log has started.
+///
+/// Upstream: `Options` (cmd/kube-scheduler/app/options)
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     /// `--config`.
     file: Option<String>,
     pub(super) write_to: Option<String>,
-    /// Changed by the flags that count without a file.
-    standard: Configuration,
-    /// The flags of the leader election that were given.
-    leader: Vec<(&'static str, LeaderElection)>,
+    /// The default configuration, changed by the flags that apply without a file.
+    default_configuration: KubeSchedulerConfiguration,
+    /// Leader election flags that are set.
+    leader: Vec<(&'static str, LeaderElectionConfiguration)>,
     pub(super) master: Option<String>,
     pub(super) logging: LoggingOptions,
     pub(super) metrics: MetricsOptions,
@@ -34,15 +36,15 @@ pub(super) struct Options {
     pub(super) pod_max_in_unschedulable_pods: Duration,
     pub(super) gates: Arc<FeatureGates>,
     pub(super) given: Given,
-    /// What to tell the user when the log has started.
+    /// Warnings to log at start.
     pub(super) warnings: Vec<String>,
 }
 
 impl Options {
-    /// Checks what was given.
+    /// Validates the flags.
     ///
     /// # Errors
-    /// With all that is not allowed.
+    /// Lists every invalid flag.
     pub(super) fn check(given: Given) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(
@@ -51,13 +53,13 @@ impl Options {
             &read.map("feature-gates"),
         )
         .settle(&read);
-        warnings.extend(inert(&gates));
+        warnings.extend(inert_plugin_warnings(&gates));
         let serving = ServingOptions::check(&read, &gates);
         warnings.extend(serving.warnings());
         let options = Self {
             file: read.path("config"),
             write_to: read.path("write-config-to"),
-            standard: standard(&read, &gates),
+            default_configuration: default_configuration(&read, &gates),
             leader: leader(&read),
             master: read.path("master"),
             logging: LoggingOptions::check(&read, &gates),
@@ -72,39 +74,41 @@ impl Options {
         read.done()?;
         let mut options = options;
         options.warnings.extend(command_line::warnings(&options.given, &unread));
-        options.warnings.extend(options.passed_over());
+        options.warnings.extend(options.ignored_flags());
         Ok(options)
     }
 
-    /// Flags that a file goes before.
-    fn passed_over(&self) -> Vec<String> {
+    /// Warns of flags that have no effect beside `--config`.
+    fn ignored_flags(&self) -> Vec<String> {
         let with_file = |flag: &&str| self.file.is_some() && DEPRECATED.contains(flag);
         let given = self.given.names().filter(with_file);
         given.map(|flag| format!("--{flag} is not used beside --config")).collect()
     }
 
-    /// The configuration that the file and the flags ask for, complete and checked.
+    /// Returns the validated configuration from file and flags.
+    ///
+    /// Upstream: `ApplyTo`
     ///
     /// # Errors
-    /// When the file cannot be read, or something is not allowed.
-    pub(super) fn configuration(&self) -> Result<Configuration> {
+    /// If the file is unreadable or the configuration is invalid.
+    pub(super) fn configuration(&self) -> Result<KubeSchedulerConfiguration> {
         let mut config = match &self.file {
             Some(path) => {
                 let text = std::fs::read_to_string(path).with_context(|| format!("open {path}"))?;
-                Configuration::parse(&text, &self.gates)?
+                KubeSchedulerConfiguration::parse(&text, &self.gates)?
             }
-            None => self.standard.clone(),
+            None => self.default_configuration.clone(),
         };
         for (flag, given) in &self.leader {
-            overrule(&mut config.leader_election, flag, given);
+            override_leader_election(&mut config.leader_election, flag, given);
         }
-        config.check(&self.gates)?;
-        config.leave_to_extenders();
+        config.validate(&self.gates)?;
+        config.ignore_extender_resources();
         Ok(config)
     }
 
-    /// How to reach the API server.
-    pub(super) fn client(&self, config: &Configuration) -> ClientOptions {
+    /// Returns the options of the connection to the API server.
+    pub(super) fn client(&self, config: &KubeSchedulerConfiguration) -> ClientOptions {
         let connection = &config.client_connection;
         ClientOptions {
             kubeconfig: Some(connection.kubeconfig.clone()).filter(|path| !path.is_empty()),
@@ -120,8 +124,8 @@ impl Options {
     }
 }
 
-/// When the program may lead.
-pub(super) fn leader_options(election: &LeaderElection) -> LeaderOptions {
+/// Returns the leader election options of a configuration.
+pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderOptions {
     LeaderOptions {
         elect: election.leader_elect.unwrap_or(true),
         lease_duration: election.lease_duration.duration(),
@@ -132,7 +136,9 @@ pub(super) fn leader_options(election: &LeaderElection) -> LeaderOptions {
     }
 }
 
-/// Flags with fields in the configuration that count only without a file.
+/// Flags that apply only without `--config`, which has fields for them.
+///
+/// Upstream: `DeprecatedOptions`
 const DEPRECATED: [&str; 6] = [
     "profiling",
     "contention-profiling",
@@ -142,17 +148,17 @@ const DEPRECATED: [&str; 6] = [
     "kube-api-burst",
 ];
 
-/// The configuration without a file. All of these flags are asked for, so that all count as having something behind them.
-/// What to tell of plugins that gates have on and that do nothing here.
-fn inert(gates: &FeatureGates) -> impl Iterator<Item = String> {
+/// Warns of plugins that enabled feature gates turn on and that have no effect here.
+fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
     let on = INERT.iter().filter(|(_, gate)| gates.enabled(gate));
     on.map(|(plugin, gate)| {
         format!("feature gate {gate} is accepted, but the plugin {plugin} has no effect here")
     })
 }
 
-fn standard(read: &Reader, gates: &FeatureGates) -> Configuration {
-    let mut config = Configuration::standard(gates);
+/// Returns the default configuration changed by flags. It reads every one of these flags, so that none counts as unused.
+fn default_configuration(read: &Reader, gates: &FeatureGates) -> KubeSchedulerConfiguration {
+    let mut config = KubeSchedulerConfiguration::defaults(gates);
     config.enable_profiling = Some(read.bool("profiling"));
     config.enable_contention_profiling = Some(read.bool("contention-profiling"));
     let client = &mut config.client_connection;
@@ -163,9 +169,10 @@ fn standard(read: &Reader, gates: &FeatureGates) -> Configuration {
     config
 }
 
-fn leader(read: &Reader) -> Vec<(&'static str, LeaderElection)> {
-    let span = |flag: &str| Span(i64::try_from(read.duration(flag).as_nanos()).unwrap_or(i64::MAX));
-    let all = LeaderElection {
+fn leader(read: &Reader) -> Vec<(&'static str, LeaderElectionConfiguration)> {
+    let span =
+        |flag: &str| GoDuration(i64::try_from(read.duration(flag).as_nanos()).unwrap_or(i64::MAX));
+    let all = LeaderElectionConfiguration {
         leader_elect: Some(read.bool("leader-elect")),
         lease_duration: span("leader-elect-lease-duration"),
         renew_deadline: span("leader-elect-renew-deadline"),
@@ -178,7 +185,12 @@ fn leader(read: &Reader) -> Vec<(&'static str, LeaderElection)> {
     given.map(|name| (name, all.clone())).collect()
 }
 
-fn overrule(to: &mut LeaderElection, flag: &str, given: &LeaderElection) {
+/// Overrides one field of the configuration's leader election by its flag.
+fn override_leader_election(
+    to: &mut LeaderElectionConfiguration,
+    flag: &str,
+    given: &LeaderElectionConfiguration,
+) {
     match flag {
         "leader-elect" => to.leader_elect = given.leader_elect,
         "leader-elect-lease-duration" => to.lease_duration = given.lease_duration,

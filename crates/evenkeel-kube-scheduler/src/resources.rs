@@ -1,8 +1,9 @@
-//! `/metrics/resources`: what pods ask for and what they may use, a series for each pod and resource (KEP-1748,
-//! `pkg/scheduler/metrics/resources`).
+//! `/metrics/resources`: requests and limits of pods, a series for each pod and resource (KEP-1748).
+//!
+//! Upstream: `podResourceCollector`
 
 use bytes::Bytes;
-use evenkeel_api::{quota, requests, views::Pod};
+use evenkeel_api::{quota, requests::Amounts, views::Pod};
 use evenkeel_runtime::{
     cache::Caches,
     metrics::{answer, gauges},
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 
 const LABELS: [&str; 7] = ["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"];
 
-/// Adds the page; `caches` are there while this process leads, and the page is empty where it does not.
+/// Adds the page. It is empty until this process leads and has `caches`.
 pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
     routes.get("/metrics/resources", move |request| match caches.get() {
         Some(caches) => page(&caches.of::<Pod>().list(), request.headers()),
@@ -24,24 +25,24 @@ pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
 
 fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     let registry = Registry::new();
-    let [asked, most] = [
+    let [requests, limits] = [
         ("kube_pod_resource_request", "[STABLE] What pods ask for of each resource."),
         ("kube_pod_resource_limit", "[STABLE] What pods may use of each resource."),
     ]
     .map(|(name, help)| gauges(&registry, name, help, &LABELS));
-    for pod in pods.iter().filter(|pod| !ended(pod)) {
-        set(&asked, pod, &requests::of_pod(pod, &[]));
-        set(&most, pod, &quota::limits(pod));
+    for pod in pods.iter().filter(|pod| !is_terminal(pod)) {
+        set(&requests, pod, &evenkeel_api::requests::of_pod(pod, &[]));
+        set(&limits, pod, &quota::limits(pod));
     }
     answer(headers, &registry.gather())
 }
 
-/// A pod that never had a node may yet get one.
-fn ended(pod: &Pod) -> bool {
+/// Reports whether a pod has a node and has ended. A pod without node may still get one.
+fn is_terminal(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-fn set(series: &GaugeVec, pod: &Pod, amounts: &requests::Amounts<'_>) {
+fn set(series: &GaugeVec, pod: &Pod, amounts: &Amounts<'_>) {
     let priority = pod.spec.priority.map(|priority| priority.to_string()).unwrap_or_default();
     for (resource, amount) in amounts.iter().filter(|(_, amount)| !amount.is_zero()) {
         let labels = [
@@ -70,8 +71,13 @@ fn unit(resource: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures;
+    use evenkeel_api::{Encoding, View};
     use serde_json::json;
+
+    fn pod(name: &str, mut object: serde_json::Value) -> Arc<Pod> {
+        object["metadata"] = json!({"name": name, "namespace": "shop"});
+        Arc::new(Pod::decode(object.to_string().as_bytes(), Encoding::Json).unwrap())
+    }
 
     #[test]
     fn a_series_for_each_amount_that_is_not_zero() {
@@ -80,9 +86,9 @@ mod tests {
             "limits": {"cpu": "1"},
         }});
         let spec = json!({"containers": [container], "priority": 7, "schedulerName": "s"});
-        let waits = fixtures::pod("waits", &json!({"spec": spec}));
+        let waits = pod("waits", json!({"spec": spec}));
         let ended = json!({"spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": "Failed"}});
-        let pods = [waits, fixtures::pod("ended", &ended)];
+        let pods = [waits, pod("ended", ended)];
         let text = String::from_utf8(page(&pods, &HeaderMap::new()).into_body().to_vec()).unwrap();
         let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let line = |what: &str, resource: &str, unit: &str, value: &str| {

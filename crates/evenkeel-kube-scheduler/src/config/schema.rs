@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::{collections::BTreeMap, sync::LazyLock};
 
 /// Recorded of upstream's types (`kube-scheduler/config/v1`): struct, field, type; fields in the order that they are declared in.
-const TABLE: &str = include_str!("../../../data/config.tsv");
+const TABLE: &str = include_str!("../../data/config.tsv");
 
 /// Fields and their types, by struct.
 static STRUCTS: LazyLock<BTreeMap<&'static str, Vec<(&'static str, &'static str)>>> =
@@ -123,7 +123,8 @@ impl Reading {
             "bytes" => "[]uint8".to_owned(),
             "labels" => "map[string]string".to_owned(),
             of if has(of) => {
-                let shared = of.starts_with("LeaderElection") || of.starts_with("ClientConnection");
+                let shared = of.starts_with("LeaderElectionConfiguration")
+                    || of.starts_with("ClientConnectionConfiguration");
                 format!("{}.{of}", if shared { "v1alpha1" } else { "v1" })
             }
             plain => plain.to_owned(),

@@ -1,9 +1,11 @@
-//! The program `kube-scheduler`, with the plugins that it is given.
+//! Drop-in `kube-scheduler`: command line, configuration file, secure port, leader election, around the library
+//! `evenkeel-scheduler`.
 //!
-//! A scheduler with plugins of one's own, as `app.NewSchedulerCommand(app.WithPlugin(…))` makes one in Go:
+//! A scheduler with plugins of your own (upstream: `app.NewSchedulerCommand(app.WithPlugin(…))`):
 //!
 //! ```no_run
-//! use evenkeel_scheduler::{framework::Plugin, program::{self, Registry}};
+//! use evenkeel_kube_scheduler::Registry;
+//! use evenkeel_scheduler::framework::Plugin;
 //! use std::{process::ExitCode, sync::Arc};
 //!
 //! #[derive(Default, serde::Deserialize)]
@@ -18,8 +20,8 @@
 //!
 //! fn main() -> ExitCode {
 //!     // Its arguments come from `pluginConfig` of the profile that names it.
-//!     let plugins = Registry::builtin().with("Weekdays", |made| Ok(Arc::new(made.parse::<Weekdays>()?)));
-//!     program::main(std::env::args().skip(1), &plugins)
+//!     let plugins = Registry::in_tree().with("Weekdays", |context| Ok(Arc::new(context.parse::<Weekdays>()?)));
+//!     evenkeel_kube_scheduler::main(std::env::args().skip(1), &plugins)
 //! }
 //! ```
 
@@ -32,15 +34,10 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
-pub use registry::{Made, Making, Registry};
+pub use registry::{PluginContext, PluginResult, Registry};
 
-use crate::{
-    SchedulerOptions, extender,
-    framework::{Extender, Profile},
-    run::StandbyScheduler,
-};
 use anyhow::{Context as _, Result, bail};
-use config::Configuration;
+use config::KubeSchedulerConfiguration;
 use evenkeel_component::{
     command_line::{self, CommandLine},
     features::{self, FeatureGates, Versions},
@@ -60,6 +57,10 @@ use evenkeel_runtime::{
     manager::{Group, Manager},
     tasks::Tasks,
 };
+use evenkeel_scheduler::{
+    METRICS_TABLE, SchedulerOptions, StandbyScheduler, extender,
+    framework::{Extender, Profile},
+};
 use options::{Options, flags, leader_options};
 use serde_json::json;
 use std::{
@@ -74,13 +75,10 @@ use tokio_util::sync::CancellationToken;
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-scheduler";
 
-/// What upstream's program says of its metrics.
-const METRICS: &str = include_str!("../../data/metrics.tsv");
+/// Time that tasks have to stop.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// How long what runs may take to stop.
-const STOP: Duration = Duration::from_secs(5);
-
-/// Runs the program with these arguments (without its name), and says how it ended.
+/// Runs the program with these arguments (without its name) and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> ExitCode {
     let given = match command_line().read(arguments) {
         Ok(given) => given,
@@ -95,14 +93,14 @@ pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> 
         command_line::tell(&options.given, &options.warnings, &log);
         let config = options.configuration()?;
         let profiles = profiles::build(&config, plugins, &options.gates)?;
-        if told(&options, &config, &log)? {
+        if log_or_write_config(&options, &config, &log)? {
             return Ok(ExitCode::SUCCESS);
         }
         run(&options, &config, profiles, &log).await
     })
 }
 
-/// The program's command line.
+/// Returns the program's command line: its flags and help.
 pub fn command_line() -> CommandLine {
     let mut more = BTreeMap::from(Versions::options());
     more.insert("feature-gates", format!("Options are:\n{}", features::options()));
@@ -111,23 +109,31 @@ pub fn command_line() -> CommandLine {
     CommandLine { flags: flags(), about: About { name: NAME, what, more } }
 }
 
-/// The profiles of a configuration's text, with the features that are on by default.
+/// Builds the profiles of a configuration's text with the default feature gates.
+///
+/// Upstream: `profile.NewMap`
 ///
 /// # Errors
-/// When something in it is not allowed.
+/// If the configuration is invalid.
 pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
     let gates = FeatureGates::default();
-    let config = Configuration::parse(text, &gates)?;
-    config.check(&gates)?;
+    let config = KubeSchedulerConfiguration::parse(text, &gates)?;
+    config.validate(&gates)?;
     profiles::build(&config, plugins, &gates)
 }
 
-/// Tells or writes the completed configuration where that is asked for; whether that was all that was asked for.
-fn told(options: &Options, config: &Configuration, log: &Log) -> Result<bool> {
+/// Logs the configuration at verbosity 2 and writes it for `--write-config-to`; returns whether the program is done.
+///
+/// Upstream: `LogOrWriteConfig`
+fn log_or_write_config(
+    options: &Options,
+    config: &KubeSchedulerConfiguration,
+    log: &Log,
+) -> Result<bool> {
     if options.write_to.is_none() && log.verbosity() < 2 {
         return Ok(false);
     }
-    let text = config.used().yaml();
+    let text = config.with_used_args().to_yaml();
     if log.verbosity() >= 2 {
         tracing::info!(config = text, "Using component config");
     }
@@ -139,15 +145,15 @@ fn told(options: &Options, config: &Configuration, log: &Log) -> Result<bool> {
 
 async fn run(
     options: &Options,
-    config: &Configuration,
+    config: &KubeSchedulerConfiguration,
     profiles: Vec<Profile>,
     log: &Log,
 ) -> Result<ExitCode> {
     let leader = leader_options(&config.leader_election);
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
     let election = leader.elect.then(|| leader.election()).transpose()?;
-    // The pages are there before the caches are.
-    let (filling, leading) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+    // The pages are served before the caches exist.
+    let (synced_caches, leader_caches) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
     let process = Process::open(Parts {
         name: NAME,
         given: &options.given,
@@ -157,13 +163,13 @@ async fn run(
         election: election.map(|election| lease::Config { coordinated, ..election }),
         serving: &options.serving,
         metrics: &options.metrics,
-        catalog: METRICS,
-        configz: json!({ "componentconfig": config.shown() }),
+        catalog: METRICS_TABLE,
+        configz: json!({ "componentconfig": config.to_json() }),
         profiling: config.enable_profiling.unwrap_or_default(),
-        grace: STOP,
+        grace: SHUTDOWN_GRACE,
         own: Some(Box::new(|manager, stopping, routes| {
-            let checks = checks(manager, stopping, Arc::clone(&filling));
-            (resources::add_to(routes, Arc::clone(&leading)), checks)
+            let checks = checks(manager, stopping, Arc::clone(&synced_caches));
+            (resources::add_to(routes, Arc::clone(&leader_caches)), checks)
         })),
     })
     .await?;
@@ -171,7 +177,7 @@ async fn run(
     let late = config.delay_cache_until_active && leader.elect;
     let caches = if late { caches(&process) } else { env.caches.clone() };
     let client = env.client.with_user_agent("scheduler");
-    // Attempts wait while extenders are asked, and with them all other pods.
+    // All other pods wait during a call of an extender, so that the calls' reads are not rate limited.
     let reads = process.connection.unlimited().with_user_agent("extenders");
     let extenders =
         extender::set_up(&config.extenders, &reads, &caches).context("couldn't build extenders")?;
@@ -188,28 +194,28 @@ async fn run(
             let tasks = Tasks::under(running.token());
             let prepared = scheduling.prepare();
             caches.start(&tasks);
-            filling.get_or_init(|| caches.clone());
-            leading.get_or_init(|| caches);
+            synced_caches.get_or_init(|| caches.clone());
+            leader_caches.get_or_init(|| caches);
             prepared.run(running.token()).await;
             tasks.join().await;
             Ok(())
         });
     } else {
-        filling.get_or_init(|| caches.clone());
-        stand_by(&process.manager, scheduling.prepare(), move || drop(leading.set(caches)));
+        synced_caches.get_or_init(|| caches.clone());
+        stand_by(&process.manager, scheduling.prepare(), move || drop(leader_caches.set(caches)));
     }
     process.run().await?;
-    // As upstream has it, only one that could have gone on leading has ended well.
+    // As upstream: only a scheduler with leader election may end without an error.
     if leader.elect { Ok(ExitCode::SUCCESS) } else { bail!("finished without leader elect") }
 }
 
-/// A scheduler that takes in what changes, and goes on from there when it leads.
+/// Runs a scheduler that handles events while it stands by, and continues from there when it becomes the leader.
 fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
     let (turn, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
     let wait = turn.clone();
     manager.add(Group::Others, "scheduler stands by", |running| async move {
         let stood = running.token().run_until_cancelled_owned(prepared.stand_by(&wait)).await;
-        // Nobody takes it where the program ends.
+        // The receiver is gone when the program ends.
         if let Some(prepared) = stood {
             drop(sender.send(prepared));
         }
@@ -217,7 +223,7 @@ fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() +
     });
     manager.add(Group::Leader, "scheduler", |running| async move {
         turn.cancel();
-        // It is not handed over where the program ends.
+        // The sender is gone when the program ends.
         if let Ok(prepared) = receiver.await {
             lead();
             prepared.run(running.token()).await;
@@ -226,17 +232,19 @@ fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() +
     });
 }
 
-/// Caches that only the leader fills.
+/// Returns caches that only the leader fills (`delayCacheUntilActive`).
 fn caches(process: &Process) -> Caches {
     let client = process.connection.client((1.0, 1)).with_user_agent("shared-informers");
     Caches::new(client, process.clock.clone(), &process.registry)
 }
 
-/// Upstream's: `/livez` asks nothing but whether there is an answer.
+/// Returns the health checks; `/livez` has none.
+///
+/// Upstream: `newHealthEndpointsAndMetricsHandler`
 fn checks(
     manager: &Manager,
     stopping: &CancellationToken,
-    filling: Arc<OnceLock<Caches>>,
+    synced_caches: Arc<OnceLock<Caches>>,
 ) -> Checks {
     let (healthz, livez, readyz) = (Health::new(), Health::new(), Health::new());
     leader_election(manager, &healthz);
@@ -246,7 +254,7 @@ fn checks(
         true => Err("process is shutting down".to_owned()),
         false => Ok(()),
     });
-    readyz.add("sched-handler-sync", move || match filling.get() {
+    readyz.add("sched-handler-sync", move || match synced_caches.get() {
         Some(caches) if caches.has_synced() => Ok(()),
         _ => Err("handlers are not fully synchronized".to_owned()),
     });
@@ -255,7 +263,7 @@ fn checks(
 
 fn scheduler_options(
     options: &Options,
-    config: &Configuration,
+    config: &KubeSchedulerConfiguration,
     profiles: Vec<Profile>,
     extenders: Vec<Arc<dyn Extender>>,
     process: &Process,
@@ -264,7 +272,7 @@ fn scheduler_options(
         Duration::from_secs(seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
     };
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = profiles.first().map_or(crate::DEFAULT_SCHEDULER, Profile::name);
+    let name = profiles.first().map_or(evenkeel_scheduler::DEFAULT_SCHEDULER, Profile::name);
     SchedulerOptions {
         pod_initial_backoff: seconds(config.pod_initial_backoff_seconds),
         pod_max_backoff: seconds(config.pod_max_backoff_seconds),
@@ -274,7 +282,7 @@ fn scheduler_options(
             .enabled("NominatedNodeNameForExpectation"),
         pod_max_in_unschedulable_pods: options.pod_max_in_unschedulable_pods,
         parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
-        // Another one each time, so that two schedulers do not choose alike.
+        // A new seed for each start, so that two schedulers break ties differently.
         seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
         instance: format!("{name}-{}", host.trim()),
         profiles,
@@ -283,7 +291,7 @@ fn scheduler_options(
     }
 }
 
-/// What a scheduler is made of.
+/// Dependencies of a scheduler.
 struct Scheduling {
     client: Client,
     caches: Caches,

@@ -1,25 +1,29 @@
 //! Upstream's defaults (`pkg/scheduler/apis/config/v1/defaults.go`).
 
-use super::{Configuration, GROUP, PluginConfig, Plugins, ProfileConfig, Span, args, plugins};
+use super::{
+    GROUP, GoDuration, KubeSchedulerConfiguration, KubeSchedulerProfile, PluginConfig, Plugins,
+    args, plugins,
+};
 use evenkeel_component::features::FeatureGates;
 use serde_json::Value;
 
-impl Configuration {
+impl KubeSchedulerConfiguration {
     /// Fills in what was not said.
-    pub(super) fn complete(&mut self, gates: &FeatureGates) {
+    pub(super) fn set_defaults(&mut self, gates: &FeatureGates) {
         "KubeSchedulerConfiguration".clone_into(&mut self.kind);
         GROUP.clone_into(&mut self.api_version);
         self.parallelism.get_or_insert(16);
         if self.profiles.is_empty() {
-            self.profiles.push(ProfileConfig::default());
+            self.profiles.push(KubeSchedulerProfile::default());
         }
         // Where there are several, each must have said its own.
         if let [only] = self.profiles.as_mut_slice() {
-            only.scheduler_name.get_or_insert_with(|| crate::DEFAULT_SCHEDULER.to_owned());
+            only.scheduler_name
+                .get_or_insert_with(|| evenkeel_scheduler::DEFAULT_SCHEDULER.to_owned());
         }
-        self.profiles.iter_mut().for_each(|profile| profile.complete(gates));
+        self.profiles.iter_mut().for_each(|profile| profile.set_defaults(gates));
         self.percentage_of_nodes_to_score.get_or_insert(0);
-        self.complete_leader_election();
+        self.set_leader_election_defaults();
         let client = &mut self.client_connection;
         if client.content_type.is_empty() {
             "application/vnd.kubernetes.protobuf".clone_into(&mut client.content_type);
@@ -38,7 +42,7 @@ impl Configuration {
     }
 
     /// Resources that extenders see to alone are not looked at by `NodeResourcesFit`, whatever it was told.
-    pub(crate) fn leave_to_extenders(&mut self) {
+    pub(crate) fn ignore_extender_resources(&mut self) {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<&str> = managed
             .filter(|resource| resource.ignored_by_scheduler)
@@ -53,7 +57,7 @@ impl Configuration {
         }
     }
 
-    fn complete_leader_election(&mut self) {
+    fn set_leader_election_defaults(&mut self) {
         let leader = &mut self.leader_election;
         leader.leader_elect.get_or_insert(true);
         for (text, standard) in [
@@ -70,27 +74,27 @@ impl Configuration {
             (&mut leader.renew_deadline, 10),
             (&mut leader.retry_period, 2),
         ] {
-            if *span == Span(0) {
-                *span = Span::seconds(standard);
+            if *span == GoDuration(0) {
+                *span = GoDuration::seconds(standard);
             }
         }
     }
 }
 
-impl ProfileConfig {
-    fn complete(&mut self, gates: &FeatureGates) {
+impl KubeSchedulerProfile {
+    fn set_defaults(&mut self, gates: &FeatureGates) {
         self.plugins = Some(plugins::merged(gates, self.plugins.take()));
         for config in &mut self.plugin_config {
             let given = std::mem::take(&mut config.args);
             // Arguments of plugins of others are their own.
-            config.args = args::completed(&config.name, &given, gates).unwrap_or(given);
+            config.args = args::with_defaults(&config.name, &given, gates).unwrap_or(given);
         }
         let named = self.plugins.as_ref().map(names).unwrap_or_default();
         for name in named {
             if self.plugin_config.iter().any(|config| config.name == name) {
                 continue;
             }
-            let args = args::completed(&name, &Value::Null, gates);
+            let args = args::with_defaults(&name, &Value::Null, gates);
             self.plugin_config.extend(args.map(|args| PluginConfig { name, args }));
         }
     }

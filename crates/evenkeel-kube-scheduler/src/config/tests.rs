@@ -1,17 +1,18 @@
 //! The configuration's own form.
 
-use super::Configuration;
+use super::KubeSchedulerConfiguration;
 use evenkeel_component::features::FeatureGates;
 
-fn parse(rest: &str) -> Configuration {
+fn parse(rest: &str) -> KubeSchedulerConfiguration {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration";
-    Configuration::parse(&format!("{head}\n{rest}\n"), &FeatureGates::default()).unwrap()
+    KubeSchedulerConfiguration::parse(&format!("{head}\n{rest}\n"), &FeatureGates::default())
+        .unwrap()
 }
 
 #[test]
 fn the_default_is_written_as_upstream_writes_it() {
     let config = parse("clientConnection: {kubeconfig: kc}");
-    assert_eq!(config.used().yaml(), include_str!("../../../data/configuration.yaml"));
+    assert_eq!(config.with_used_args().to_yaml(), include_str!("../../data/configuration.yaml"));
 }
 
 #[test]
@@ -32,12 +33,12 @@ fn lists_change_the_default_plugins_in_place() {
 #[test]
 fn text_is_quoted_where_it_must_be() {
     let config = parse("clientConnection: {kubeconfig: 'yes', acceptContentTypes: 'a: b'}");
-    let yaml = config.yaml();
+    let yaml = config.to_yaml();
     assert!(
         yaml.contains("kubeconfig: \"yes\"") && yaml.contains("acceptContentTypes: \"a: b\""),
         "{yaml}"
     );
-    assert_eq!(Configuration::parse(&yaml, &FeatureGates::default()).unwrap(), config);
+    assert_eq!(KubeSchedulerConfiguration::parse(&yaml, &FeatureGates::default()).unwrap(), config);
 }
 
 #[test]
@@ -45,7 +46,7 @@ fn what_extenders_see_to_is_not_looked_at() {
     let mut config = parse(
         "extenders: [{urlPrefix: 'http://x', managedResources: [{name: a.b/c, ignoredByScheduler: true}, {name: a.b/d}]}]",
     );
-    config.leave_to_extenders();
+    config.ignore_extender_resources();
     let args = &config.profiles[0].plugin_config;
     let fit = args.iter().find(|config| config.name == "NodeResourcesFit").unwrap();
     assert_eq!(fit.args["ignoredResources"], serde_json::json!(["a.b/c"]));

@@ -16,11 +16,11 @@
 //!       today: sunday
 //! ```
 
+use evenkeel_kube_scheduler::Registry;
 use evenkeel_scheduler::{
     framework::{CycleState, Filter, Plugin, Status, StatusResult},
     nodes::NodeRef,
     pod::PodInfo,
-    program::{self, Registry},
 };
 use std::{process::ExitCode, sync::Arc};
 
@@ -57,11 +57,11 @@ impl Filter for Weekdays {
 
 /// Registers the in-tree plugins and `Weekdays`.
 fn plugins() -> Registry {
-    Registry::builtin().with("Weekdays", |making| Ok(Arc::new(making.parse::<Weekdays>()?)))
+    Registry::in_tree().with("Weekdays", |context| Ok(Arc::new(context.parse::<Weekdays>()?)))
 }
 
 fn main() -> ExitCode {
-    program::main(std::env::args().skip(1), &plugins())
+    evenkeel_kube_scheduler::main(std::env::args().skip(1), &plugins())
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ items:
     async fn closed_nodes_take_no_pods() {
         let mut dump = Dump::default();
         dump.add(CLUSTER).unwrap();
-        let profiles = program::profiles(CONFIG, &plugins()).unwrap();
+        let profiles = evenkeel_kube_scheduler::profiles(CONFIG, &plugins()).unwrap();
         let options = SchedulerOptions { profiles, ..SchedulerOptions::default() };
         let (clock, tasks) = (Clock::system(), Tasks::new());
         let client = Client::new(dump.connection(), clock.clone());
@@ -115,7 +115,9 @@ items:
     #[test]
     fn arguments_that_it_does_not_know_are_refused() {
         let error =
-            program::profiles(&CONFIG.replace("today", "tomorrow"), &plugins()).err().unwrap();
+            evenkeel_kube_scheduler::profiles(&CONFIG.replace("today", "tomorrow"), &plugins())
+                .err()
+                .unwrap();
         assert!(format!("{error:#}").contains("tomorrow"), "{error:#}");
     }
 }

@@ -1,13 +1,17 @@
-//! How each plugin that comes with Evenkeel is made of its arguments.
+//! Factories of the in-tree plugins.
+//!
+//! Upstream: `NewInTreeRegistry`
 
-use super::{
+use crate::{
     config::{
-        Balanced, Dynamic, Fit, InterPod, NodeAffinityWire, Preemption, Resources, Several, Span,
-        Spread, Volumes, Wire as _,
+        Aggregate, DefaultPreemptionArgs, DynamicResourcesArgs, GoDuration, InterPodAffinityArgs,
+        NodeAffinityArgs, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs,
+        PluginArgs as _, PodTopologySpreadArgs, ResourceSpec, VolumeBindingArgs,
     },
-    registry::{Made, Making},
+    registry::{PluginContext, PluginResult},
 };
-use crate::plugins::{
+use evenkeel_api::{Encoding, View as _, views::Pod};
+use evenkeel_scheduler::plugins::{
     BalancedAllocation, DefaultBinder, DefaultPreemption, DynamicResources, ImageLocality,
     InterPodAffinity, NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit,
     NodeUnschedulable, NodeVolumeLimits, PodTopologySpread, PrioritySort, SchedulingGates,
@@ -18,29 +22,28 @@ use crate::plugins::{
     shape::Shape,
     volume_binding,
 };
-use evenkeel_api::{Encoding, View as _, views::Pod};
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-/// Makes one plugin.
-pub(super) type Make = fn(&Making<'_>) -> Made;
+/// Makes an in-tree plugin.
+pub(super) type PluginFactory = fn(&PluginContext<'_>) -> PluginResult;
 
-/// Names as the configuration has them, and how each is made.
-pub(super) const ALL: &[(&str, Make)] = &[
+/// Names of the in-tree plugins with their factories.
+pub(super) const ALL: &[(&str, PluginFactory)] = &[
     ("DefaultBinder", |_| Ok(Arc::new(DefaultBinder))),
     ("DefaultPreemption", default_preemption),
     ("DynamicResources", dynamic_resources),
     ("ImageLocality", |_| Ok(Arc::new(ImageLocality))),
-    ("InterPodAffinity", affinity_between_pods),
-    ("NodeAffinity", affinity_to_nodes),
+    ("InterPodAffinity", inter_pod_affinity_factory),
+    ("NodeAffinity", node_affinity_factory),
     ("NodeDeclaredFeatures", |_| Ok(Arc::new(NodeDeclaredFeatures))),
     ("NodeName", |_| Ok(Arc::new(NodeName))),
     ("NodePorts", |_| Ok(Arc::new(NodePorts))),
     ("NodeResourcesBalancedAllocation", balanced),
     ("NodeResourcesFit", fit),
     ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
-    ("NodeVolumeLimits", |making| {
-        let asks_for_drivers = making.gates.enabled("VolumeLimitScaling");
+    ("NodeVolumeLimits", |context| {
+        let asks_for_drivers = context.gates.enabled("VolumeLimitScaling");
         Ok(Arc::new(NodeVolumeLimits::new(asks_for_drivers)))
     }),
     ("PodTopologySpread", spread),
@@ -52,15 +55,15 @@ pub(super) const ALL: &[(&str, Make)] = &[
     ("VolumeZone", |_| Ok(Arc::new(VolumeZone::default()))),
 ];
 
-/// Whether extended resources can be devices.
+/// Feature gate of extended resources that devices provide.
 const EXTENDED_RESOURCES: &str = "DRAExtendedResource";
 
-/// Upstream checks these arguments here alone.
-fn fit(making: &Making<'_>) -> Made {
-    let args: Fit = making.wire();
-    let wrong = args.check("", making.gates);
-    if !wrong.is_empty() {
-        return Err(Several(wrong.iter().map(ToString::to_string).collect()).into());
+/// Upstream validates these arguments only when it makes the plugin.
+fn fit(context: &PluginContext<'_>) -> PluginResult {
+    let args: NodeResourcesFitArgs = context.args();
+    let errors = args.validate("", context.gates);
+    if !errors.is_empty() {
+        return Err(Aggregate(errors.iter().map(ToString::to_string).collect()).into());
     }
     let strategy = args.scoring_strategy.unwrap_or_default();
     let points = strategy.requested_to_capacity_ratio.unwrap_or_default().shape;
@@ -76,23 +79,23 @@ fn fit(making: &Making<'_>) -> Made {
             _ => Strategy::LeastAllocated,
         },
         resources: weights(strategy.resources),
-        extended_resources: making.gates.enabled(EXTENDED_RESOURCES),
+        extended_resources: context.gates.enabled(EXTENDED_RESOURCES),
     })))
 }
 
-fn balanced(making: &Making<'_>) -> Made {
-    let args: Balanced = making.wire();
+fn balanced(context: &PluginContext<'_>) -> PluginResult {
+    let args: NodeResourcesBalancedAllocationArgs = context.args();
     let args = balanced_allocation::Args { resources: weights(args.resources) };
     Ok(Arc::new(BalancedAllocation::new(&args)))
 }
 
-fn weights(resources: Vec<Resources>) -> Vec<ResourceWeight> {
-    let weight = |one: Resources| ResourceWeight { name: one.name.into(), weight: one.weight };
+fn weights(resources: Vec<ResourceSpec>) -> Vec<ResourceWeight> {
+    let weight = |one: ResourceSpec| ResourceWeight { name: one.name.into(), weight: one.weight };
     resources.into_iter().map(weight).collect()
 }
 
-fn default_preemption(making: &Making<'_>) -> Made {
-    let args: Preemption = making.wire();
+fn default_preemption(context: &PluginContext<'_>) -> PluginResult {
+    let args: DefaultPreemptionArgs = context.args();
     let defaults = default_preemption::Args::default();
     let number = |given: Option<i32>, default| {
         given.and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
@@ -109,9 +112,9 @@ fn default_preemption(making: &Making<'_>) -> Made {
     })))
 }
 
-fn affinity_between_pods(making: &Making<'_>) -> Made {
-    let InterPod { hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods } =
-        making.wire();
+fn inter_pod_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
+    let InterPodAffinityArgs { hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods } =
+        context.args();
     let default = inter_pod_affinity::Args::default();
     Ok(Arc::new(InterPodAffinity::new(inter_pod_affinity::Args {
         hard_pod_affinity_weight: hard_pod_affinity_weight
@@ -120,8 +123,8 @@ fn affinity_between_pods(making: &Making<'_>) -> Made {
     })))
 }
 
-fn affinity_to_nodes(making: &Making<'_>) -> Made {
-    let args: NodeAffinityWire = making.wire();
+fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
+    let args: NodeAffinityArgs = context.args();
     let Some(added) = args.added_affinity else { return Ok(Arc::new(NodeAffinity::default())) };
     // The affinity is written as a pod's.
     let pod = json!({ "spec": { "affinity": { "nodeAffinity": added } } });
@@ -131,8 +134,8 @@ fn affinity_to_nodes(making: &Making<'_>) -> Made {
     Ok(Arc::new(NodeAffinity::new(args)))
 }
 
-fn spread(making: &Making<'_>) -> Made {
-    let args: Spread = making.wire();
+fn spread(context: &PluginContext<'_>) -> PluginResult {
+    let args: PodTopologySpreadArgs = context.args();
     let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
     let constraint = |one: &Value| DefaultConstraint {
         max_skew: one["maxSkew"].as_i64().and_then(|skew| skew.try_into().ok()).unwrap_or(1),
@@ -149,23 +152,23 @@ fn spread(making: &Making<'_>) -> Made {
     Ok(Arc::new(PodTopologySpread::new(pod_topology_spread::Args {
         default_constraints: args.default_constraints.iter().map(constraint).collect(),
         defaulting_type,
-        match_label_keys: making.gates.enabled("MatchLabelKeysInPodTopologySpread"),
+        match_label_keys: context.gates.enabled("MatchLabelKeysInPodTopologySpread"),
     })))
 }
 
-fn dynamic_resources(making: &Making<'_>) -> Made {
-    let Dynamic { filter_timeout, binding_timeout } = making.wire();
+fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
+    let DynamicResourcesArgs { filter_timeout, binding_timeout } = context.args();
     let default = dynamic_resources::Args::default();
     Ok(Arc::new(DynamicResources::new(dynamic_resources::Args {
         // Without one there is no limit.
         filter_timeout: filter_timeout.unwrap_or_default().duration(),
-        binding_timeout: binding_timeout.map_or(default.binding_timeout, Span::duration),
-        extended_resources: making.gates.enabled(EXTENDED_RESOURCES),
+        binding_timeout: binding_timeout.map_or(default.binding_timeout, GoDuration::duration),
+        extended_resources: context.gates.enabled(EXTENDED_RESOURCES),
     })))
 }
 
-fn volume_binding(making: &Making<'_>) -> Made {
-    let args: Volumes = making.wire();
+fn volume_binding(context: &PluginContext<'_>) -> PluginResult {
+    let args: VolumeBindingArgs = context.args();
     let seconds = args.bind_timeout_seconds.unwrap_or_default();
     let points: Vec<(i64, i64)> =
         args.shape.iter().map(|point| (point.utilization.into(), point.score.into())).collect();

@@ -1,50 +1,52 @@
-//! Profiles out of their configuration: which plugin takes part where, as upstream's framework expands it
-//! (`pkg/scheduler/framework/runtime/framework.go`), and its errors in upstream's words.
+//! Builds profiles from their configuration: expands `multiPoint`, and reports errors in upstream's words.
+//!
+//! Upstream: `NewFramework` (pkg/scheduler/framework/runtime/framework.go)
 
-use super::{
-    config::{Configuration, PluginRef, Plugins, ProfileConfig},
-    registry::{Making, Registry},
+use crate::{
+    config::{KubeSchedulerConfiguration, KubeSchedulerProfile, PluginRef, Plugins},
+    registry::{PluginContext, Registry},
 };
-use crate::framework::{Plugin, Point, Profile};
 use anyhow::{Context as _, Result, anyhow, bail};
 use evenkeel_component::features::FeatureGates;
+use evenkeel_scheduler::framework::{ExtensionPoint, Plugin, Profile};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// An extension point: its name in the configuration, upstream's type, and what it is here. In the order in which upstream looks at
-/// them.
-const POINTS: [(&str, &str, Option<Point>); 15] = [
-    ("preFilter", "PreFilterPlugin", Some(Point::PreFilter)),
-    ("filter", "FilterPlugin", Some(Point::Filter)),
-    ("postFilter", "PostFilterPlugin", Some(Point::PostFilter)),
-    ("reserve", "ReservePlugin", Some(Point::Reserve)),
-    ("preScore", "PreScorePlugin", Some(Point::PreScore)),
-    ("score", "ScorePlugin", Some(Point::Score)),
-    ("preBind", "PreBindPlugin", Some(Point::PreBind)),
-    ("bind", "BindPlugin", Some(Point::Bind)),
-    ("postBind", "PostBindPlugin", Some(Point::PostBind)),
-    ("permit", "PermitPlugin", Some(Point::Permit)),
-    ("preEnqueue", "PreEnqueuePlugin", Some(Point::PreEnqueue)),
-    ("queueSort", "QueueSortPlugin", Some(Point::QueueSort)),
+/// Extension points in upstream's order: name in the configuration, upstream's type, the point here if it is implemented.
+///
+/// Upstream: `getExtensionPoints`
+const POINTS: [(&str, &str, Option<ExtensionPoint>); 15] = [
+    ("preFilter", "PreFilterPlugin", Some(ExtensionPoint::PreFilter)),
+    ("filter", "FilterPlugin", Some(ExtensionPoint::Filter)),
+    ("postFilter", "PostFilterPlugin", Some(ExtensionPoint::PostFilter)),
+    ("reserve", "ReservePlugin", Some(ExtensionPoint::Reserve)),
+    ("preScore", "PreScorePlugin", Some(ExtensionPoint::PreScore)),
+    ("score", "ScorePlugin", Some(ExtensionPoint::Score)),
+    ("preBind", "PreBindPlugin", Some(ExtensionPoint::PreBind)),
+    ("bind", "BindPlugin", Some(ExtensionPoint::Bind)),
+    ("postBind", "PostBindPlugin", Some(ExtensionPoint::PostBind)),
+    ("permit", "PermitPlugin", Some(ExtensionPoint::Permit)),
+    ("preEnqueue", "PreEnqueuePlugin", Some(ExtensionPoint::PreEnqueue)),
+    ("queueSort", "QueueSortPlugin", Some(ExtensionPoint::QueueSort)),
     ("placementGenerate", "PlacementGeneratePlugin", None),
     ("placementScore", "PlacementScorePlugin", None),
     ("podGroupPostFilter", "PodGroupPostFilterPlugin", None),
 ];
 
-/// The profiles of a checked configuration.
+/// Builds the profiles of a validated configuration.
 ///
 /// # Errors
-/// When a plugin is not known, cannot be made, or is asked for where it does not take part.
+/// If a plugin is unknown, cannot be made, or does not implement an extension point that enables it.
 pub(super) fn build(
-    config: &Configuration,
+    config: &KubeSchedulerConfiguration,
     registry: &Registry,
     gates: &FeatureGates,
 ) -> Result<Vec<Profile>> {
     let share = config.percentage_of_nodes_to_score.unwrap_or_default();
-    let profile = |own: &ProfileConfig| {
+    let profile = |own: &KubeSchedulerProfile| {
         let name = own.scheduler_name.as_deref().unwrap_or_default();
         let share = own.percentage_of_nodes_to_score.unwrap_or(share);
-        let profile = Building::new(own, registry, gates)
+        let profile = ProfileBuilder::new(own, registry, gates)
             .and_then(|building| building.profile(name))
             .with_context(|| format!("creating profile for scheduler name {name}"))?;
         Ok(profile.percentage_of_nodes_to_score(u32::try_from(share).unwrap_or_default()))
@@ -52,14 +54,18 @@ pub(super) fn build(
     config.profiles.iter().map(profile).collect::<Result<_>>().context("initializing profiles")
 }
 
-/// A profile's plugins, made.
-struct Building<'a> {
+/// The plugins of a profile, before they are assigned to extension points.
+struct ProfileBuilder<'a> {
     lists: &'a Plugins,
     made: BTreeMap<&'a str, Arc<dyn Plugin>>,
 }
 
-impl<'a> Building<'a> {
-    fn new(own: &'a ProfileConfig, registry: &Registry, gates: &FeatureGates) -> Result<Self> {
+impl<'a> ProfileBuilder<'a> {
+    fn new(
+        own: &'a KubeSchedulerProfile,
+        registry: &Registry,
+        gates: &FeatureGates,
+    ) -> Result<Self> {
         let lists = own.plugins.as_ref().context("plugins required")?;
         let mut made = BTreeMap::new();
         for name in lists.0.values().flat_map(|set| &set.enabled).map(|plugin| &*plugin.name) {
@@ -68,8 +74,10 @@ impl<'a> Building<'a> {
             }
             let config = own.plugin_config.iter().find(|config| config.name == name);
             let args = config.map_or(&Value::Null, |config| &config.args);
-            // One that is not known is told of with the extension point that it was asked for at.
-            let Some(plugin) = registry.make(name, &Making { args, gates }) else { continue };
+            // `check_list` and `expand` report unknown plugins with the extension point that names them.
+            let Some(plugin) = registry.make(name, &PluginContext { args, gates }) else {
+                continue;
+            };
             let plugin = plugin.map_err(|error| anyhow!(error));
             made.insert(name, plugin.with_context(|| format!("initializing plugin {name:?}"))?);
         }
@@ -105,7 +113,9 @@ impl<'a> Building<'a> {
         Ok(Profile::assembled(name, plugins.collect(), points.collect()))
     }
 
-    /// Of its own list for scores, or else of the list for all points; one where neither says.
+    /// Returns the weight from the `score` list, else from `multiPoint`, else 1.
+    ///
+    /// Upstream: `getScoreWeights`
     fn weight(&self, name: &str) -> i64 {
         let [score, all] = ["score", "multiPoint"].map(|point| &self.lists.of(point).enabled);
         let said = score.iter().chain(all).find(|plugin| plugin.name == name);
@@ -116,18 +126,18 @@ impl<'a> Building<'a> {
         self.made.contains_key(name)
     }
 
-    /// Whether a plugin is of an extension point's kind.
-    fn takes_part(&self, name: &str, point: Option<Point>) -> bool {
+    /// Reports whether a plugin implements an extension point.
+    fn implements(&self, name: &str, point: Option<ExtensionPoint>) -> bool {
         point.zip(self.made.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
     }
 
-    fn check_list(&self, (field, kind, point): (&str, &str, Option<Point>)) -> Result<()> {
+    fn check_list(&self, (field, kind, point): (&str, &str, Option<ExtensionPoint>)) -> Result<()> {
         let enabled = &self.lists.of(field).enabled;
         for (n, PluginRef { name, .. }) in enabled.iter().enumerate() {
             if !self.exists(name) {
                 bail!("{kind} {name:?} does not exist");
             }
-            if !self.takes_part(name, point) {
+            if !self.implements(name, point) {
                 bail!("plugin {name:?} does not extend {kind} plugin");
             }
             if enabled[..n].iter().any(|other| other.name == *name) {
@@ -137,9 +147,11 @@ impl<'a> Building<'a> {
         Ok(())
     }
 
-    /// The plugins of one extension point, in order: those of the list for all points that have a place of their own here, in
-    /// the order of that place; the others of that list; what else is named here.
-    fn expand(&self, field: &str, kind: &str, point: Option<Point>) -> Result<Vec<&str>> {
+    /// Returns the plugins of an extension point in order: overridden plugins of `multiPoint`, the other plugins of
+    /// `multiPoint`, then the plugins that only this point's list names.
+    ///
+    /// Upstream: `expandMultiPointPlugins`
+    fn expand(&self, field: &str, kind: &str, point: Option<ExtensionPoint>) -> Result<Vec<&str>> {
         let own = self.lists.of(field);
         let named: Vec<&str> = own.enabled.iter().map(|plugin| &*plugin.name).collect();
         let off = |name: &str| own.disabled.iter().any(|plugin| plugin.name == name);
@@ -152,7 +164,7 @@ impl<'a> Building<'a> {
             if !self.exists(name) {
                 bail!("{kind} {name:?} does not exist");
             }
-            if !self.takes_part(name, point) || off(name) {
+            if !self.implements(name, point) || off(name) {
                 continue;
             }
             if named.contains(&name.as_str()) {

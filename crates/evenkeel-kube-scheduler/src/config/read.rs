@@ -1,6 +1,6 @@
 //! The configuration's text, read as strictly as upstream reads it.
 
-use super::{Configuration, GROUP, schema};
+use super::{GROUP, KubeSchedulerConfiguration, schema};
 use serde_json::{Value, json};
 
 /// Why a text is no configuration, in upstream's words.
@@ -14,7 +14,7 @@ const KIND: &str = "KubeSchedulerConfiguration";
 ///
 /// # Errors
 /// When a field is not known or has a value of another type, or when the text is something else.
-pub(super) fn read(text: &str) -> Result<Configuration, ReadError> {
+pub(super) fn read(text: &str) -> Result<KubeSchedulerConfiguration, ReadError> {
     let strict = |error: String| ReadError(format!("strict decoding error: {error}"));
     let mut tree: Value =
         serde_saphyr::from_str(text).map_err(|error| strict(format!("yaml: {error}")))?;

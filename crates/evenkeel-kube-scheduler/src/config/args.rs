@@ -1,114 +1,119 @@
-//! Arguments of the plugins that come with Evenkeel, as the configuration has them: defaults and rules are upstream's
-//! (`pkg/scheduler/apis/config/validation/validation_pluginargs.go`).
+//! Arguments of the in-tree plugins: upstream's defaults and validation.
+//!
+//! Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`
 
-use super::{GROUP, Span, check::Invalid};
+use super::{GROUP, GoDuration, check::FieldError};
 use evenkeel_api::name;
 use evenkeel_component::features::FeatureGates;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-/// What arguments have in common.
-pub(crate) trait Wire: Serialize + DeserializeOwned + Default {
-    /// Fills in what was not said.
-    fn complete(&mut self, gates: &FeatureGates);
-    /// What is wrong with it; `path` is where it stands.
-    fn check(&self, path: &str, gates: &FeatureGates) -> Vec<Invalid>;
+/// Arguments of an in-tree plugin.
+pub(crate) trait PluginArgs: Serialize + DeserializeOwned + Default {
+    /// Sets the defaults of unset fields.
+    fn set_defaults(&mut self, gates: &FeatureGates);
+    /// Validates the arguments at `path`.
+    fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError>;
 }
 
-/// Completes the arguments of a plugin; none where the plugin takes none that are known.
-pub(super) fn completed(plugin: &str, given: &Value, gates: &FeatureGates) -> Option<Value> {
+/// Sets the defaults of a plugin's arguments; `None` for plugins without known arguments.
+pub(super) fn with_defaults(plugin: &str, given: &Value, gates: &FeatureGates) -> Option<Value> {
     Some(match plugin {
-        "DefaultPreemption" => complete::<Preemption>(plugin, given, gates),
-        "DynamicResources" => complete::<Dynamic>(plugin, given, gates),
-        "InterPodAffinity" => complete::<InterPod>(plugin, given, gates),
-        "NodeAffinity" => complete::<NodeAffinityWire>(plugin, given, gates),
-        "NodeResourcesBalancedAllocation" => complete::<Balanced>(plugin, given, gates),
-        "NodeResourcesFit" => complete::<Fit>(plugin, given, gates),
-        "PodTopologySpread" => complete::<Spread>(plugin, given, gates),
-        "VolumeBinding" => complete::<Volumes>(plugin, given, gates),
+        "DefaultPreemption" => defaulted::<DefaultPreemptionArgs>(plugin, given, gates),
+        "DynamicResources" => defaulted::<DynamicResourcesArgs>(plugin, given, gates),
+        "InterPodAffinity" => defaulted::<InterPodAffinityArgs>(plugin, given, gates),
+        "NodeAffinity" => defaulted::<NodeAffinityArgs>(plugin, given, gates),
+        "NodeResourcesBalancedAllocation" => {
+            defaulted::<NodeResourcesBalancedAllocationArgs>(plugin, given, gates)
+        }
+        "NodeResourcesFit" => defaulted::<NodeResourcesFitArgs>(plugin, given, gates),
+        "PodTopologySpread" => defaulted::<PodTopologySpreadArgs>(plugin, given, gates),
+        "VolumeBinding" => defaulted::<VolumeBindingArgs>(plugin, given, gates),
         _ => return None,
     })
 }
 
-/// Checks completed arguments. Those of `NodeResourcesFit` are left to the plugin, as upstream leaves them.
+/// Validates arguments with defaults. The factory of `NodeResourcesFit` validates its own, as upstream's does.
 pub(super) fn checked(
     plugin: &str,
     args: &Value,
     path: &str,
     gates: &FeatureGates,
-) -> Vec<Invalid> {
+) -> Vec<FieldError> {
     match plugin {
-        "DefaultPreemption" => typed::<Preemption>(args).check(path, gates),
-        "DynamicResources" => typed::<Dynamic>(args).check(path, gates),
-        "InterPodAffinity" => typed::<InterPod>(args).check(path, gates),
-        "NodeAffinity" => typed::<NodeAffinityWire>(args).check(path, gates),
-        "NodeResourcesBalancedAllocation" => typed::<Balanced>(args).check(path, gates),
-        "PodTopologySpread" => typed::<Spread>(args).check(path, gates),
-        "VolumeBinding" => typed::<Volumes>(args).check(path, gates),
+        "DefaultPreemption" => typed::<DefaultPreemptionArgs>(args).validate(path, gates),
+        "DynamicResources" => typed::<DynamicResourcesArgs>(args).validate(path, gates),
+        "InterPodAffinity" => typed::<InterPodAffinityArgs>(args).validate(path, gates),
+        "NodeAffinity" => typed::<NodeAffinityArgs>(args).validate(path, gates),
+        "NodeResourcesBalancedAllocation" => {
+            typed::<NodeResourcesBalancedAllocationArgs>(args).validate(path, gates)
+        }
+        "PodTopologySpread" => typed::<PodTopologySpreadArgs>(args).validate(path, gates),
+        "VolumeBinding" => typed::<VolumeBindingArgs>(args).validate(path, gates),
         _ => Vec::new(),
     }
 }
 
-/// Their shape was checked when they were read.
-pub(crate) fn typed<T: Wire>(args: &Value) -> T {
+/// Converts arguments whose types the reader has checked.
+pub(crate) fn typed<T: PluginArgs>(args: &Value) -> T {
     serde_json::from_value(args.clone()).unwrap_or_default()
 }
 
-fn complete<T: Wire>(plugin: &str, given: &Value, gates: &FeatureGates) -> Value {
+fn defaulted<T: PluginArgs>(plugin: &str, given: &Value, gates: &FeatureGates) -> Value {
     let mut args: T = if given.is_null() { T::default() } else { typed(given) };
-    args.complete(gates);
+    args.set_defaults(gates);
     let mut args = serde_json::to_value(args).unwrap_or_default();
     args["kind"] = format!("{plugin}Args").into();
     args["apiVersion"] = GROUP.into();
     args
 }
 
-/// `DefaultPreemptionArgs`.
+/// Arguments of the plugin: upstream's `DefaultPreemptionArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Preemption {
+pub(crate) struct DefaultPreemptionArgs {
     pub(crate) min_candidate_nodes_percentage: Option<i32>,
     pub(crate) min_candidate_nodes_absolute: Option<i32>,
 }
 
-impl Wire for Preemption {
-    fn complete(&mut self, _: &FeatureGates) {
+impl PluginArgs for DefaultPreemptionArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
         self.min_candidate_nodes_percentage.get_or_insert(10);
         self.min_candidate_nodes_absolute.get_or_insert(100);
     }
 
-    fn check(&self, path: &str, _: &FeatureGates) -> Vec<Invalid> {
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
         let at = |field: &str| format!("{path}.{field}");
         let (share, least) = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute");
         let percentage = self.min_candidate_nodes_percentage.unwrap_or_default();
         let absolute = self.min_candidate_nodes_absolute.unwrap_or_default();
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         if !(0..=100).contains(&percentage) {
-            wrong.push(Invalid::value(at(share), percentage, "not in valid range [0, 100]"));
+            errors.push(FieldError::value(at(share), percentage, "not in valid range [0, 100]"));
         }
         if absolute < 0 {
-            wrong.push(Invalid::value(at(least), absolute, "not in valid range [0, inf)"));
+            errors.push(FieldError::value(at(least), absolute, "not in valid range [0, inf)"));
         }
         if percentage == 0 && absolute == 0 {
             let rule = "cannot be zero at the same time as";
-            wrong.push(Invalid::value(at(share), 0, &format!("{rule} {least}")));
-            wrong.push(Invalid::value(at(least), 0, &format!("{rule} {share}")));
+            errors.push(FieldError::value(at(share), 0, &format!("{rule} {least}")));
+            errors.push(FieldError::value(at(least), 0, &format!("{rule} {share}")));
         }
-        wrong
+        errors
     }
 }
 
-/// `DynamicResourcesArgs`.
+/// Arguments of the plugin: upstream's `DynamicResourcesArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Dynamic {
+pub(crate) struct DynamicResourcesArgs {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) filter_timeout: Option<Span>,
+    pub(crate) filter_timeout: Option<GoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) binding_timeout: Option<Span>,
+    pub(crate) binding_timeout: Option<GoDuration>,
 }
 
-impl Dynamic {
+impl DynamicResourcesArgs {
     fn gates(gates: &FeatureGates) -> (bool, bool) {
         let conditions = gates.enabled("DRADeviceBindingConditions")
             && gates.enabled("DRAResourceClaimDeviceStatus");
@@ -116,82 +121,82 @@ impl Dynamic {
     }
 }
 
-impl Wire for Dynamic {
-    fn complete(&mut self, gates: &FeatureGates) {
+impl PluginArgs for DynamicResourcesArgs {
+    fn set_defaults(&mut self, gates: &FeatureGates) {
         let (filter, binding) = Self::gates(gates);
         if filter {
-            self.filter_timeout.get_or_insert(Span::seconds(10));
+            self.filter_timeout.get_or_insert(GoDuration::seconds(10));
         }
         if binding {
-            self.binding_timeout.get_or_insert(Span::seconds(600));
+            self.binding_timeout.get_or_insert(GoDuration::seconds(600));
         }
     }
 
-    fn check(&self, path: &str, gates: &FeatureGates) -> Vec<Invalid> {
+    fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError> {
         let (filter, binding) = Self::gates(gates);
-        let text = |span: Span| String::from(span);
-        let mut wrong = Vec::new();
+        let text = |span: GoDuration| String::from(span);
+        let mut errors = Vec::new();
         if let Some(timeout) = self.filter_timeout {
             let at = format!("{path}.filterTimeout");
             if !filter {
-                wrong.push(Invalid::forbidden(
+                errors.push(FieldError::forbidden(
                     at,
                     "DRASchedulingFilterTimeout feature gate is disabled",
                 ));
-            } else if timeout < Span(0) {
-                wrong.push(Invalid::value(at, text(timeout), "must be zero or positive"));
+            } else if timeout < GoDuration(0) {
+                errors.push(FieldError::value(at, text(timeout), "must be zero or positive"));
             }
         }
         if let Some(timeout) = self.binding_timeout {
             let at = format!("{path}.bindingTimeout");
             if !binding {
                 let rule = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled";
-                wrong.push(Invalid::forbidden(at, rule));
-            } else if timeout < Span::seconds(1) {
-                wrong.push(Invalid::value(at, text(timeout), "must be at least 1 second"));
+                errors.push(FieldError::forbidden(at, rule));
+            } else if timeout < GoDuration::seconds(1) {
+                errors.push(FieldError::value(at, text(timeout), "must be at least 1 second"));
             }
         }
-        wrong
+        errors
     }
 }
 
-/// `InterPodAffinityArgs`.
+/// Arguments of the plugin: upstream's `InterPodAffinityArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct InterPod {
+pub(crate) struct InterPodAffinityArgs {
     pub(crate) hard_pod_affinity_weight: Option<i32>,
     pub(crate) ignore_preferred_terms_of_existing_pods: bool,
 }
 
-impl Wire for InterPod {
-    fn complete(&mut self, _: &FeatureGates) {
+impl PluginArgs for InterPodAffinityArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
         self.hard_pod_affinity_weight.get_or_insert(1);
     }
 
-    fn check(&self, path: &str, _: &FeatureGates) -> Vec<Invalid> {
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
         let weight = self.hard_pod_affinity_weight.unwrap_or_default();
-        let wrong = Invalid::value(
+        let errors = FieldError::value(
             format!("{path}.hardPodAffinityWeight"),
             weight,
             "not in valid range [0, 100]",
         );
-        if (0..=100).contains(&weight) { Vec::new() } else { vec![wrong] }
+        if (0..=100).contains(&weight) { Vec::new() } else { vec![errors] }
     }
 }
 
-/// `NodeAffinityArgs`.
+/// Arguments of the plugin: upstream's `NodeAffinityArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct NodeAffinityWire {
+pub(crate) struct NodeAffinityArgs {
     /// Of the form of a pod's node affinity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) added_affinity: Option<Value>,
 }
 
-impl Wire for NodeAffinityWire {
-    fn complete(&mut self, _: &FeatureGates) {}
+impl PluginArgs for NodeAffinityArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {}
 
-    fn check(&self, path: &str, _: &FeatureGates) -> Vec<Invalid> {
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
         let Some(affinity) = &self.added_affinity else { return Vec::new() };
         let list = |value: &Value, field: &str| {
             value.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
@@ -200,10 +205,10 @@ impl Wire for NodeAffinityWire {
             "requiredDuringSchedulingIgnoredDuringExecution",
             "preferredDuringSchedulingIgnoredDuringExecution",
         );
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         let mut term = |term: &Value, at: String| {
             for (n, rule) in list(term, "matchExpressions").iter().enumerate() {
-                wrong.extend(requirement(rule, &format!("{at}.matchExpressions[{n}]")));
+                errors.extend(requirement(rule, &format!("{at}.matchExpressions[{n}]")));
             }
         };
         let terms = list(affinity.get(required).unwrap_or(&Value::Null), "nodeSelectorTerms");
@@ -214,45 +219,45 @@ impl Wire for NodeAffinityWire {
             let preference = one.get("preference").unwrap_or(&Value::Null);
             term(preference, format!("{path}.addedAffinity.{preferred}[{n}]"));
         }
-        wrong
+        errors
     }
 }
 
 /// What is wrong with one requirement of a node selector (`labels.NewRequirement`).
-fn requirement(rule: &Value, at: &str) -> Option<Invalid> {
+fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
     let text = |field: &str| rule.get(field).and_then(Value::as_str).unwrap_or_default();
     let values =
         rule.get("values").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let shown = || Value::from(values.to_vec());
     let at_values = format!("{at}.values");
     match text("operator") {
-        "In" | "NotIn" if values.is_empty() => Some(Invalid::value(
+        "In" | "NotIn" if values.is_empty() => Some(FieldError::value(
             at_values,
             shown(),
             "for 'in', 'notin' operators, values set can't be empty",
         )),
-        "Exists" | "DoesNotExist" if !values.is_empty() => Some(Invalid::value(
+        "Exists" | "DoesNotExist" if !values.is_empty() => Some(FieldError::value(
             at_values,
             shown(),
             "values set must be empty for exists and does not exist",
         )),
-        "Gt" | "Lt" if values.len() != 1 => Some(Invalid::value(
+        "Gt" | "Lt" if values.len() != 1 => Some(FieldError::value(
             at_values,
             shown(),
             "for 'Gt', 'Lt' operators, exactly one value is required",
         )),
         "Gt" | "Lt" if values[0].as_str().is_none_or(|text| text.parse::<i64>().is_err()) => {
             let rule = "for 'Gt', 'Lt' operators, the value must be an integer";
-            Some(Invalid::value(format!("{at_values}[0]"), values[0].clone(), rule))
+            Some(FieldError::value(format!("{at_values}[0]"), values[0].clone(), rule))
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {
             let key = text("key");
             let why = name::qualified(key).err().map(|why| why.to_string())?;
-            Some(Invalid::value(format!("{at}.key"), key, &why))
+            Some(FieldError::value(format!("{at}.key"), key, &why))
         }
         other => {
             let known = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
-            Some(Invalid::unsupported(format!("{at}.operator"), other, &known))
+            Some(FieldError::unsupported(format!("{at}.operator"), other, &known))
         }
     }
 }
@@ -260,20 +265,20 @@ fn requirement(rule: &Value, at: &str) -> Option<Invalid> {
 /// A resource and its weight.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Resources {
+pub(crate) struct ResourceSpec {
     pub(crate) name: String,
     pub(crate) weight: i64,
 }
 
-impl Resources {
-    fn standard() -> Vec<Self> {
+impl ResourceSpec {
+    fn defaults() -> Vec<Self> {
         ["cpu", "memory"].map(|name| Self { name: name.to_owned(), weight: 1 }).into()
     }
 
     /// The default set, or a weight of one for each that has none.
-    fn complete(all: &mut Vec<Self>) {
+    fn set_defaults(all: &mut Vec<Self>) {
         if all.is_empty() {
-            *all = Self::standard();
+            *all = Self::defaults();
         }
         for one in all.iter_mut().filter(|one| one.weight == 0) {
             one.weight = 1;
@@ -281,30 +286,34 @@ impl Resources {
     }
 }
 
-/// `NodeResourcesBalancedAllocationArgs`.
+/// Arguments of the plugin: upstream's `NodeResourcesBalancedAllocationArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Balanced {
-    pub(crate) resources: Vec<Resources>,
+pub(crate) struct NodeResourcesBalancedAllocationArgs {
+    pub(crate) resources: Vec<ResourceSpec>,
 }
 
-impl Wire for Balanced {
-    fn complete(&mut self, _: &FeatureGates) {
-        Resources::complete(&mut self.resources);
+impl PluginArgs for NodeResourcesBalancedAllocationArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
+        ResourceSpec::set_defaults(&mut self.resources);
     }
 
-    fn check(&self, path: &str, _: &FeatureGates) -> Vec<Invalid> {
-        let mut wrong = Vec::new();
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
+        let mut errors = Vec::new();
         for (n, resource) in self.resources.iter().enumerate() {
             let at = format!("{path}.resources[{n}]");
             if self.resources[..n].iter().any(|other| other.name == resource.name) {
-                wrong.push(Invalid::duplicate(format!("{at}.name"), resource.name.as_str()));
+                errors.push(FieldError::duplicate(format!("{at}.name"), resource.name.as_str()));
             }
             if resource.weight != 1 {
-                wrong.push(Invalid::value(format!("{at}.weight"), resource.weight, "must be 1"));
+                errors.push(FieldError::value(
+                    format!("{at}.weight"),
+                    resource.weight,
+                    "must be 1",
+                ));
             }
         }
-        wrong
+        errors
     }
 }
 
@@ -319,18 +328,18 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn check(all: &[Self], path: &str) -> Vec<Invalid> {
+    fn check(all: &[Self], path: &str) -> Vec<FieldError> {
         if all.is_empty() {
-            return vec![Invalid::required(
+            return vec![FieldError::required(
                 path.to_owned(),
                 "at least one point must be specified",
             )];
         }
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         let unsorted = all.windows(2).position(|pair| pair[0].utilization >= pair[1].utilization);
         if let Some(n) = unsorted.map(|n| n + 1) {
             let rule = "values must be sorted in increasing order";
-            wrong.push(Invalid::value(
+            errors.push(FieldError::value(
                 format!("{path}[{n}].utilization"),
                 all[n].utilization,
                 rule,
@@ -342,18 +351,18 @@ impl Shape {
             {
                 if !(0..=most).contains(&value) {
                     let rule = format!("not in valid range [0, {most}]");
-                    wrong.push(Invalid::value(format!("{path}[{n}].{field}"), value, &rule));
+                    errors.push(FieldError::value(format!("{path}[{n}].{field}"), value, &rule));
                 }
             }
         }
-        wrong
+        errors
     }
 }
 
-/// `NodeResourcesFitArgs`.
+/// Arguments of the plugin: upstream's `NodeResourcesFitArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Fit {
+pub(crate) struct NodeResourcesFitArgs {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) ignored_resources: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -367,12 +376,12 @@ pub(crate) struct Fit {
 pub(crate) struct Strategy {
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
     pub(crate) kind: String,
-    pub(crate) resources: Vec<Resources>,
+    pub(crate) resources: Vec<ResourceSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) requested_to_capacity_ratio: Option<Ratio>,
 }
 
-/// Of `RequestedToCapacityRatio`.
+/// Arguments of the strategy `RequestedToCapacityRatio`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Ratio {
@@ -380,58 +389,58 @@ pub(crate) struct Ratio {
     pub(crate) shape: Vec<Shape>,
 }
 
-impl Wire for Fit {
-    fn complete(&mut self, _: &FeatureGates) {
+impl PluginArgs for NodeResourcesFitArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
         let strategy = self.scoring_strategy.get_or_insert_with(|| Strategy {
             kind: "LeastAllocated".to_owned(),
             ..Strategy::default()
         });
-        Resources::complete(&mut strategy.resources);
+        ResourceSpec::set_defaults(&mut strategy.resources);
     }
 
-    fn check(&self, path: &str, _: &FeatureGates) -> Vec<Invalid> {
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
         let at = |field: String| if path.is_empty() { field } else { format!("{path}.{field}") };
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         for (n, name) in self.ignored_resources.iter().enumerate() {
             let why = name::qualified(name).err().map(|why| why.to_string());
-            wrong.extend(why.map(|why| {
-                Invalid::value(at(format!("ignoredResources[{n}]")), name.as_str(), &why)
+            errors.extend(why.map(|why| {
+                FieldError::value(at(format!("ignoredResources[{n}]")), name.as_str(), &why)
             }));
         }
         for (n, group) in self.ignored_resource_groups.iter().enumerate() {
             let at = at(format!("ignoredResourceGroups[{n}]"));
             if group.contains('/') {
                 let rule = "resource group name can't contain '/'";
-                wrong.push(Invalid::value(at.clone(), group.as_str(), rule));
+                errors.push(FieldError::value(at.clone(), group.as_str(), rule));
             }
             let why = name::qualified(group).err().map(|why| why.to_string());
-            wrong.extend(why.map(|why| Invalid::value(at, group.as_str(), &why)));
+            errors.extend(why.map(|why| FieldError::value(at, group.as_str(), &why)));
         }
         match &self.scoring_strategy {
-            Some(strategy) => wrong.extend(strategy.check(&at("scoringStrategy".to_owned()))),
-            None => wrong.push(Invalid::required(
+            Some(strategy) => errors.extend(strategy.validate(&at("scoringStrategy".to_owned()))),
+            None => errors.push(FieldError::required(
                 at("scoringStrategy".to_owned()),
                 "ScoringStrategy field is required",
             )),
         }
-        wrong
+        errors
     }
 }
 
 impl Strategy {
-    fn check(&self, path: &str) -> Vec<Invalid> {
+    fn validate(&self, path: &str) -> Vec<FieldError> {
         const RATIO: &str = "RequestedToCapacityRatio";
         let known = ["LeastAllocated", "MostAllocated", RATIO];
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         if !known.contains(&self.kind.as_str()) {
-            wrong.push(Invalid::unsupported(format!("{path}.type"), &self.kind, &known));
+            errors.push(FieldError::unsupported(format!("{path}.type"), &self.kind, &known));
         }
         for (n, resource) in self.resources.iter().enumerate() {
             if !(1..=100).contains(&resource.weight) {
                 let rule =
                     format!("resource weight of {} not in valid range (0, 100]", resource.name);
                 let at = format!("{path}.resources[{n}].weight");
-                wrong.push(Invalid::value(at, resource.weight, &rule));
+                errors.push(FieldError::value(at, resource.weight, &rule));
             }
         }
         let at = format!("{path}.requestedToCapacityRatio");
@@ -439,100 +448,109 @@ impl Strategy {
             (None, false) => {}
             (None, true) => {
                 let rule = "must be specified when type is RequestedToCapacityRatio";
-                wrong.push(Invalid::required(at, rule));
+                errors.push(FieldError::required(at, rule));
             }
-            (Some(ratio), true) => wrong.extend(Shape::check(&ratio.shape, &format!("{at}.shape"))),
+            (Some(ratio), true) => {
+                errors.extend(Shape::check(&ratio.shape, &format!("{at}.shape")))
+            }
             (Some(_), false) => {
                 let rule = "must be nil when type is not RequestedToCapacityRatio";
-                wrong.push(Invalid::forbidden(at, rule));
+                errors.push(FieldError::forbidden(at, rule));
             }
         }
-        wrong
+        errors
     }
 }
 
-/// `PodTopologySpreadArgs`.
+/// Arguments of the plugin: upstream's `PodTopologySpreadArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Spread {
+pub(crate) struct PodTopologySpreadArgs {
     /// Of the form of a pod's constraints.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) default_constraints: Vec<Value>,
     pub(crate) defaulting_type: String,
 }
 
-impl Wire for Spread {
-    fn complete(&mut self, _: &FeatureGates) {
+impl PluginArgs for PodTopologySpreadArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
         if self.defaulting_type.is_empty() {
             "System".clone_into(&mut self.defaulting_type);
         }
     }
 
-    fn check(&self, path: &str, _: &FeatureGates) -> Vec<Invalid> {
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
         let (kind, at) = (self.defaulting_type.as_str(), format!("{path}.defaultingType"));
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         match kind {
             "System" if !self.default_constraints.is_empty() => {
-                wrong.push(Invalid::value(at, kind, "when .defaultConstraints are not empty"));
+                errors.push(FieldError::value(at, kind, "when .defaultConstraints are not empty"));
             }
             "System" | "List" => {}
-            other => wrong.push(Invalid::unsupported(at, other, &["System", "List"])),
+            other => errors.push(FieldError::unsupported(at, other, &["System", "List"])),
         }
         for (n, constraint) in self.default_constraints.iter().enumerate() {
             let at = format!("{path}.defaultConstraints[{n}]");
-            wrong.extend(constraint_rules(constraint, &at));
+            errors.extend(constraint_rules(constraint, &at));
             let id = |one: &Value| [one["topologyKey"].clone(), one["whenUnsatisfiable"].clone()];
             if self.default_constraints[..n].iter().any(|other| id(other) == id(constraint)) {
                 let [key, when] = id(constraint);
                 let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                wrong.push(Invalid::duplicate(at, format!("{{{}, {}}}", text(&key), text(&when))));
+                errors.push(FieldError::duplicate(
+                    at,
+                    format!("{{{}, {}}}", text(&key), text(&when)),
+                ));
             }
         }
-        wrong
+        errors
     }
 }
 
-fn constraint_rules(constraint: &Value, at: &str) -> Vec<Invalid> {
+fn constraint_rules(constraint: &Value, at: &str) -> Vec<FieldError> {
     let text = |field: &str| constraint.get(field).and_then(Value::as_str).unwrap_or_default();
-    let mut wrong = Vec::new();
+    let mut errors = Vec::new();
     let skew = constraint.get("maxSkew").and_then(Value::as_i64).unwrap_or_default();
     if skew <= 0 {
-        wrong.push(Invalid::value(format!("{at}.maxSkew"), skew, "not in valid range (0, inf)"));
+        errors.push(FieldError::value(
+            format!("{at}.maxSkew"),
+            skew,
+            "not in valid range (0, inf)",
+        ));
     }
     let key = text("topologyKey");
     let at_key = format!("{at}.topologyKey");
     if key.is_empty() {
-        wrong.push(Invalid::required(at_key, "can not be empty"));
+        errors.push(FieldError::required(at_key, "can not be empty"));
     } else if let Err(why) = name::qualified(key).map_err(|why| why.to_string()) {
-        wrong.push(Invalid::value(at_key, key, &why));
+        errors.push(FieldError::value(at_key, key, &why));
     }
     let at_when = format!("{at}.whenUnsatisfiable");
     match text("whenUnsatisfiable") {
-        "" => wrong.push(Invalid::required(at_when, "can not be empty")),
+        "" => errors.push(FieldError::required(at_when, "can not be empty")),
         "DoNotSchedule" | "ScheduleAnyway" => {}
         other => {
             let known = ["DoNotSchedule", "ScheduleAnyway"];
-            wrong.push(Invalid::unsupported(at_when, other, &known));
+            errors.push(FieldError::unsupported(at_when, other, &known));
         }
     }
     if constraint.get("labelSelector").is_some() {
         let rule = "constraint must not define a selector, as they deduced for each pod";
-        wrong.push(Invalid::forbidden(format!("{at}.labelSelector"), rule));
+        errors.push(FieldError::forbidden(format!("{at}.labelSelector"), rule));
     }
-    wrong
+    errors
 }
 
-/// `VolumeBindingArgs`.
+/// Arguments of the plugin: upstream's `VolumeBindingArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Volumes {
+pub(crate) struct VolumeBindingArgs {
     pub(crate) bind_timeout_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) shape: Vec<Shape>,
 }
 
-impl Wire for Volumes {
-    fn complete(&mut self, gates: &FeatureGates) {
+impl PluginArgs for VolumeBindingArgs {
+    fn set_defaults(&mut self, gates: &FeatureGates) {
         self.bind_timeout_seconds.get_or_insert(600);
         if self.shape.is_empty() && gates.enabled("StorageCapacityScoring") {
             self.shape =
@@ -540,20 +558,20 @@ impl Wire for Volumes {
         }
     }
 
-    fn check(&self, path: &str, gates: &FeatureGates) -> Vec<Invalid> {
-        let mut wrong = Vec::new();
+    fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError> {
+        let mut errors = Vec::new();
         let timeout = self.bind_timeout_seconds.unwrap_or_default();
         if timeout < 0 {
             let rule = "invalid BindTimeoutSeconds, should not be a negative value";
-            wrong.push(Invalid::value(format!("{path}.bindTimeoutSeconds"), timeout, rule));
+            errors.push(FieldError::value(format!("{path}.bindTimeoutSeconds"), timeout, rule));
         }
         let at = format!("{path}.shape");
         if gates.enabled("StorageCapacityScoring") {
-            wrong.extend(Shape::check(&self.shape, &at));
+            errors.extend(Shape::check(&self.shape, &at));
         } else if !self.shape.is_empty() {
             let rule = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
-            wrong.push(Invalid::value(at, json!(self.shape), rule));
+            errors.push(FieldError::value(at, json!(self.shape), rule));
         }
-        wrong
+        errors
     }
 }
