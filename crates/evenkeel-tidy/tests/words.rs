@@ -57,9 +57,9 @@ const SHORT_DOCS: [(&str, usize); 12] = [
     ("evenkeel-component", 15),
     ("evenkeel-controller-manager", 7),
     ("evenkeel-controllers", 46),
-    ("evenkeel-nodes", 13),
+    ("evenkeel-nodes", 9),
     ("evenkeel-runtime", 48),
-    ("evenkeel-scheduler", 32),
+    ("evenkeel-scheduler", 11),
     ("evenkeel-sim", 5),
 ];
 
