@@ -18,8 +18,8 @@ use anyhow::Result;
 use evenkeel_runtime::{
     cache::Caches,
     clock::Clock,
-    lease::{self, Candidacy, Candidate},
-    manager::{Group, Manager, shutdown_signal},
+    leaderelection::{self, Candidate, CandidateConfig},
+    manager::{Manager, RunnableGroup, shutdown_signal},
     serve::Routes,
     tasks::Tasks,
 };
@@ -41,7 +41,7 @@ pub struct Parts<'a> {
     /// Which features are on.
     pub gates: &'a FeatureGates,
     /// How to be the leader; none to run without an election.
-    pub election: Option<lease::Config>,
+    pub election: Option<leaderelection::Config>,
     /// What is served.
     pub serving: &'a ServingOptions,
     /// How metrics are shown.
@@ -74,7 +74,7 @@ pub struct Process {
     pub manager: Manager,
     /// Where running controllers are shown.
     pub shown: RunningControllers,
-    election: Option<lease::Config>,
+    election: Option<leaderelection::Config>,
     around: Tasks,
     /// Cancelled when a signal asks the program to stop.
     stopping: CancellationToken,
@@ -124,7 +124,7 @@ impl Process {
             let (name, pages) = (parts.name, pages(&parts, &manager, &clock));
             serving::add(&manager, name, parts.serving, routes, pages, checks, &clock).await?;
         }
-        manager.add(Group::Others, "credentials", |running| async move {
+        manager.add(RunnableGroup::Others, "credentials", |running| async move {
             running.token().run_until_cancelled_owned(reload.run()).await;
             Ok(())
         });
@@ -145,8 +145,8 @@ impl Process {
             return Ok(None);
         };
         let name = migration.lease.clone();
-        let config = lease::Config { name, coordinated: false, ..election.clone() };
-        let election = self.manager.contender(config, "leaderMigration")?;
+        let config = leaderelection::Config { name, coordinated: false, ..election.clone() };
+        let election = self.manager.elector(config, "leaderMigration")?;
         Ok(Some(Second { migration: migration.clone(), election }))
     }
 
@@ -168,11 +168,11 @@ impl Process {
 }
 
 /// In a coordinated election each replica stands for it with what it is; the oldest emulated version leads.
-fn stand(manager: &Manager, name: &str, election: &lease::Config, gates: &FeatureGates) {
+fn stand(manager: &Manager, name: &str, election: &leaderelection::Config, gates: &FeatureGates) {
     let versions = gates.versions();
     let candidate = Candidate::new(
-        manager.ungated(),
-        Candidacy {
+        manager.unfenced(),
+        CandidateConfig {
             // Upstream's place for it, wherever the lease is.
             namespace: "kube-system".to_owned(),
             identity: election.identity.clone(),
@@ -182,7 +182,7 @@ fn stand(manager: &Manager, name: &str, election: &lease::Config, gates: &Featur
             strategy: "OldestEmulationVersion".to_owned(),
         },
     );
-    manager.add(Group::Others, "lease candidate", |running| async move {
+    manager.add(RunnableGroup::Others, "lease candidate", |running| async move {
         running.token().run_until_cancelled_owned(candidate.run()).await;
         Ok(())
     });

@@ -14,7 +14,7 @@ use evenkeel_component::{
     worker::Worker,
 };
 use evenkeel_controllers::{core::serviceaccounttoken, descriptor::Descriptor, needs::Gates};
-use evenkeel_runtime::{lease, manager::Group};
+use evenkeel_runtime::{leaderelection, manager::RunnableGroup};
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
@@ -69,7 +69,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
     let leader = Leader {
         client: process.connection.client((1.0, 1)),
         clock: process.clock.clone(),
-        gate: manager.gate(),
+        fence: manager.fence(),
         chosen: chosen.iter().map(named).collect(),
         // Others may have no tokens before it runs.
         first: Some(serviceaccounttoken::DESCRIPTOR.name),
@@ -86,11 +86,9 @@ async fn run(options: Options, log: &Log) -> Result<()> {
             health: manager.health().clone(),
         },
     };
-    manager.add(
-        Group::Leader,
-        "controllers",
-        |running| async move { Ok(leader.run(&running).await?) },
-    );
+    manager.add(RunnableGroup::LeaderElection, "controllers", |running| async move {
+        Ok(leader.run(&running).await?)
+    });
     process.run().await
 }
 
@@ -115,7 +113,7 @@ fn grace(timeout: Duration) -> Duration {
 }
 
 /// The election that `options` ask for.
-fn election(options: &Options) -> Result<lease::Config> {
+fn election(options: &Options) -> Result<leaderelection::Config> {
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
-    Ok(lease::Config { coordinated, ..options.leader.election()? })
+    Ok(leaderelection::Config { coordinated, ..options.leader.election()? })
 }

@@ -10,7 +10,7 @@ pub mod events;
 pub mod health;
 pub mod introspect;
 pub mod latch;
-pub mod lease;
+pub mod leaderelection;
 pub mod manager;
 pub mod metrics;
 pub mod plan;

@@ -6,7 +6,7 @@ use crate::options::ClientOptions;
 use anyhow::{Context as _, Result};
 use credentials::Credentials;
 use evenkeel_runtime::{
-    client::{self, Client, ConnectOptions, Gate, Reload, RestMetrics, Transport},
+    client::{self, Client, ConfigReloader, ConnectOptions, LeaderFence, RestMetrics, Transport},
     clock::Clock,
     tasks::Tasks,
 };
@@ -52,13 +52,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection as the options say, and what follows its files; see [`Reload::run`]. `program` begins its user agents.
+    /// A connection as the options say, and what follows its files; see [`ConfigReloader::run`]. `program` begins its user agents.
     pub async fn open(
         program: &str,
         options: &ClientOptions,
         clock: &Clock,
         registry: &Registry,
-    ) -> Result<(Self, Reload)> {
+    ) -> Result<(Self, ConfigReloader)> {
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone().map(Into::into),
             server: options.master.clone(),
@@ -66,7 +66,7 @@ impl Connection {
         };
         let config = client::config(&connect).await?;
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        let mut reload = Reload::new(connect, clock.clone());
+        let mut reload = ConfigReloader::new(connect, clock.clone());
         let transport = reload.transport(|_| {}).await?;
         let anonymous = if options.own_credentials {
             let anonymous = |config: &mut Config| config.auth_info = AuthInfo::default();
@@ -106,19 +106,19 @@ impl Connection {
         Self { options, ..self.clone() }.client((1.0, 1))
     }
 
-    /// Makes the clients of controllers, which write while `gate` is open: with one credential for all, or each with its own,
+    /// Makes the clients of controllers, which write while `fence` is open: with one credential for all, or each with its own,
     /// which are asked for in `tasks`.
-    pub fn clients(&self, gate: &Gate, tasks: &Tasks, shares: Shares) -> Clients {
-        let root = self.client((1.0, 1)).with_user_agent("token-requests").gated(gate);
+    pub fn clients(&self, fence: &LeaderFence, tasks: &Tasks, shares: Shares) -> Clients {
+        let root = self.client((1.0, 1)).with_user_agent("token-requests").fenced(fence);
         let own = self.anonymous.clone().map(|anonymous| {
             Credentials::new(root, anonymous.into(), self.clock.clone(), tasks.clone())
         });
-        let (this, gate) = (self.clone(), gate.clone());
+        let (this, fence) = (self.clone(), fence.clone());
         Arc::new(move |name: &str| {
             let own = own.as_ref().filter(|_| !(shares.with_programs)(name));
             let transport =
                 own.map_or_else(|| this.transport.clone(), |own| own.connect(name).into());
-            this.client_over(transport, (shares.of)(name)).gated(&gate)
+            this.client_over(transport, (shares.of)(name)).fenced(&fence)
         })
     }
 

@@ -9,10 +9,10 @@ use crate::{
 };
 use anyhow::Result;
 use evenkeel_runtime::{
-    client::{Client, Gate},
+    client::{Client, LeaderFence},
     clock::Clock,
-    lease::LeaderElection,
-    manager::{ManagerError, Running},
+    leaderelection::LeaderElector,
+    manager::{ManagerError, RunContext},
     tasks::Tasks,
 };
 use starting::Starting;
@@ -24,8 +24,9 @@ pub trait Controllers: Send + Sync + 'static {
     /// Them, ready to be started under a lease.
     type Ready: Ready;
 
-    /// Makes them ready: they write while `gate` is open, and run in `tasks`. Once for each lease.
-    fn ready(&self, gate: &Gate, tasks: &Tasks) -> impl Future<Output = Self::Ready> + Send;
+    /// Makes them ready: they write while `fence` is open, and run in `tasks`. Once for each lease.
+    fn ready(&self, fence: &LeaderFence, tasks: &Tasks)
+    -> impl Future<Output = Self::Ready> + Send;
 }
 
 /// Controllers that only have to be started.
@@ -73,7 +74,7 @@ pub struct Leader<C> {
     /// The time.
     pub clock: Clock,
     /// Open while this process leads.
-    pub gate: Gate,
+    pub fence: LeaderFence,
     /// How quickly controllers start and stop.
     pub pace: Pace,
     /// Where controllers that run are shown.
@@ -96,7 +97,7 @@ pub struct Second {
     /// Which those are.
     pub migration: Migration,
     /// Whether this process has it.
-    pub election: Arc<LeaderElection>,
+    pub election: Arc<LeaderElector>,
 }
 
 impl<C: Controllers> Leader<C> {
@@ -104,14 +105,14 @@ impl<C: Controllers> Leader<C> {
     ///
     /// # Errors
     /// When the server does not become healthy, a controller cannot start, or the second lease is lost.
-    pub async fn run(self, running: &Running) -> Result<()> {
+    pub async fn run(self, running: &RunContext) -> Result<()> {
         let stop = running.token();
         let server = wait_for_server(&self.client, &self.clock);
         let Some(healthy) = stop.run_until_cancelled(server).await else { return Ok(()) };
         healthy?;
         let (main, migrated) = self.places();
         let tasks = Tasks::under(stop.clone());
-        let ready = self.controllers.ready(&self.gate, &tasks);
+        let ready = self.controllers.ready(&self.fence, &tasks);
         let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
         let main = self.lead(ready, main, &tasks, running);
         let Some(second) = &self.second else { return main.await };
@@ -138,7 +139,7 @@ impl<C: Controllers> Leader<C> {
         ready: C::Ready,
         names: Vec<&'static str>,
         tasks: &Tasks,
-        running: &Running,
+        running: &RunContext,
     ) -> Result<()> {
         let (clock, shown) = (self.clock.clone(), self.shown.clone());
         let starting = Starting { ready, clock, shown, interval: self.pace.start_interval };
@@ -158,7 +159,7 @@ impl<C: Controllers> Leader<C> {
         &self,
         second: &Second,
         names: Vec<&'static str>,
-        running: &Running,
+        running: &RunContext,
     ) -> Result<()> {
         let (election, stop) = (&second.election, running.token());
         if !election.acquire_until(&stop).await {
@@ -168,15 +169,15 @@ impl<C: Controllers> Leader<C> {
         tracing::info!(lease = %second.migration.lease, "Starting migrated controllers");
         let tasks = Tasks::under(stop.clone());
         let work = async {
-            let ready = self.controllers.ready(&self.gate.and(&election.gate()), &tasks).await;
+            let ready = self.controllers.ready(&self.fence.and(&election.fence()), &tasks).await;
             self.lead(ready, names, &tasks, running).await
         };
         let ended = tokio::select! {
             biased;
             ended = work => ended,
-            () = election.hold() => Err(ManagerError::LeaderElectionLost.into()),
+            () = election.renew() => Err(ManagerError::LeaderElectionLost.into()),
         };
-        // Where all went well nothing runs any more. Writes are over in either case: giving back closes the gate first.
+        // Where all went well nothing runs any more. Writes are over in either case: giving back closes the fence first.
         tasks.shut_down(Duration::ZERO).await;
         election.step_down().await;
         ended

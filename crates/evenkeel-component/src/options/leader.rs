@@ -2,7 +2,7 @@
 
 use crate::flags::Reader;
 use anyhow::{Context, Result};
-use evenkeel_runtime::lease;
+use evenkeel_runtime::leaderelection;
 use std::time::Duration;
 
 /// Leader election.
@@ -56,16 +56,16 @@ impl LeaderOptions {
     ///
     /// # Errors
     /// When the system gives no uuid.
-    pub fn election(&self) -> Result<lease::Config> {
+    pub fn election(&self) -> Result<leaderelection::Config> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
             .context("no identity for the election")?;
         let identity = format!("{}_{}", host.trim(), id.trim());
-        Ok(lease::Config {
+        Ok(leaderelection::Config {
             lease_duration: self.lease_duration,
             renew_deadline: self.renew_deadline,
             retry_period: self.retry_period,
-            ..lease::Config::new(&self.namespace, &self.name, &identity)
+            ..leaderelection::Config::new(&self.namespace, &self.name, &identity)
         })
     }
 

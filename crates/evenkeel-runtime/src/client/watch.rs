@@ -1,6 +1,6 @@
 //! A watch: the byte stream as it arrives, frame by frame.
 
-use super::{ApiError, Client, send::Call, transport::Answer, wire};
+use super::{ApiError, Client, send::ApiRequest, transport::Answer, wire};
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Encoding, Kind, View, watch::Frames};
 use http::Method;
@@ -29,7 +29,8 @@ impl Client {
         namespace: &str,
         query: &str,
     ) -> Result<Watch, ApiError> {
-        let mut call = Call::new(Method::GET, kind.path(namespace) + query, wire::accept::<V>());
+        let mut call =
+            ApiRequest::new(Method::GET, kind.path(namespace) + query, wire::accept::<V>());
         call.limited = false;
         let response = self.send(&call).await?;
         let encoding = wire::encoding(response.headers());
