@@ -11,9 +11,9 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 /// A program's flags, and what its help text says of them.
 pub struct CommandLine {
-    /// The flags.
+    /// Flags that the program declares.
     pub flags: Flags,
-    /// The program.
+    /// Name, usage and description for `--help` and man pages.
     pub about: About,
 }
 

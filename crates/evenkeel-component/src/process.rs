@@ -34,7 +34,7 @@ pub struct Parts<'a> {
     pub name: &'static str,
     /// What was given to it.
     pub given: &'a Given,
-    /// Its log.
+    /// Log of the program, whose level `/debug/flags/v` changes.
     pub log: &'a Log,
     /// How to reach the API server.
     pub client: &'a ClientOptions,
@@ -64,13 +64,13 @@ pub type OwnPages<'a> =
 
 /// A program that has everything but its controllers, which are added to its manager.
 pub struct Process {
-    /// The system's.
+    /// The system's clock.
     pub clock: Clock,
-    /// All metrics.
+    /// Registry of all metrics of the program.
     pub registry: Registry,
     /// The way to the API server.
     pub connection: Connection,
-    /// What runs.
+    /// Manager that runs the program's runnables.
     pub manager: Manager,
     /// Where running controllers are shown.
     pub shown: RunningControllers,

@@ -53,9 +53,9 @@ pub struct Preview {
 
 /// What is run, and how.
 pub struct Asked<'a> {
-    /// The controllers.
+    /// Controllers that plan.
     pub chosen: &'a [Descriptor],
-    /// Their options.
+    /// Options of the controllers.
     pub options: evenkeel_controllers::options::Options,
     /// Which feature gates are on.
     pub gates: Gates,

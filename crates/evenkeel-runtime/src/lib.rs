@@ -1,5 +1,5 @@
-//! How a controller lives: clients, shared caches, queues, workers, expectations, leader election, events, health
-//! and metrics, brought together by a [`manager::Manager`].
+//! Controller runtime: clients, shared caches, workqueues, workers, expectations, leader election, events, health and
+//! metrics, run by a [`manager::Manager`].
 
 pub mod cache;
 pub mod client;

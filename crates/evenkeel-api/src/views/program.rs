@@ -7,7 +7,7 @@ use crate::map::Unread;
 use crate::text::Text;
 
 message! {
-    /// A pod as far as what its containers execute goes.
+    /// Pod, with the fields that executing its containers needs.
     pub struct PodProgram("k8s.io.api.core.v1.Pod") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -19,7 +19,7 @@ message! {
 view!(PodProgram, "", "v1", "Pod", "pods", true);
 
 message! {
-    /// What a pod's containers execute.
+    /// Commands and volumes of a pod's containers.
     pub struct PodProgramSpec("k8s.io.api.core.v1.PodSpec") {
         /// Volumes.
         volumes: Box<[Volume]> = 1 "volumes",
@@ -31,7 +31,7 @@ message! {
 }
 
 message! {
-    /// What a container executes.
+    /// Command, arguments, variables, mounts and probes of a container.
     pub struct ContainerProgram("k8s.io.api.core.v1.Container") {
         /// Name.
         name: Text = 1 "name",
@@ -55,7 +55,7 @@ message! {
 }
 
 message! {
-    /// A variable.
+    /// Environment variable of a container: a value, or its source.
     pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
         /// Name.
         name: Text = 1 "name",
@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Where a variable's value comes from; a source that is not listed leaves all empty.
+    /// Source of a variable's value; a source that is not read leaves all fields empty.
     pub struct EnvVarSource("k8s.io.api.core.v1.EnvVarSource") {
         /// A field of the pod.
         field_ref: Option<Box<ObjectFieldSelector>> = 1 "fieldRef",
@@ -75,7 +75,7 @@ message! {
 }
 
 message! {
-    /// A field of the pod.
+    /// Path of a field of the pod, for the downward API.
     pub struct ObjectFieldSelector("k8s.io.api.core.v1.ObjectFieldSelector") {
         /// Such as `metadata.name`.
         field_path: Text = 2 "fieldPath",
@@ -83,7 +83,7 @@ message! {
 }
 
 message! {
-    /// Where a volume is found in a container.
+    /// Path in a container at which a volume is mounted.
     pub struct VolumeMount("k8s.io.api.core.v1.VolumeMount") {
         /// The volume's name.
         name: Text = 1 "name",

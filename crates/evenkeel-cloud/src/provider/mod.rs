@@ -45,11 +45,11 @@ use async_trait::async_trait;
 pub use error::CloudError;
 use evenkeel_api::views::{LoadBalancerStatus, Node, NodeAddress, Service};
 use evenkeel_runtime::{
-    cache::Caches, client::Client, clock::Clock, events::Recorder, tasks::Tasks,
+    cache::Caches, client::Client, clock::Clock, events::EventRecorder, tasks::Tasks,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// A cloud.
+/// A cloud: instances, load balancers, routes.
 pub trait CloudProvider: Send + Sync + 'static {
     /// Its name, as in `--cloud-provider`.
     fn name(&self) -> &str;
@@ -96,8 +96,8 @@ pub struct ProviderContext {
     /// What all controllers of the process read; a cache that is asked for here is filled before they work.
     pub caches: Caches,
     /// Events in the name of the provider.
-    pub events: Recorder,
-    /// The time.
+    pub events: EventRecorder,
+    /// Clock of the program, which simulations replace.
     pub clock: Clock,
     /// Where its tasks run; told to stop when the controllers are.
     pub tasks: Tasks,

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Gates as they were asked for, and what there is to say about that.
 #[derive(Debug, Clone, Default)]
 pub struct Resolved {
-    /// The gates.
+    /// Feature gates with the given values and defaults.
     pub gates: FeatureGates,
     /// What is not allowed, in upstream's words.
     pub problems: Vec<String>,

@@ -55,7 +55,7 @@ pub enum Started {
 /// A controller that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
-    /// Its name.
+    /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
     /// Older names that are still understood.
     pub aliases: &'static [&'static str],
@@ -71,7 +71,7 @@ pub struct Leader<C> {
     pub first: Option<&'static str>,
     /// Asks for the server's health.
     pub client: Client,
-    /// The time.
+    /// Clock of the pauses between starts of controllers.
     pub clock: Clock,
     /// Open while this process leads.
     pub fence: LeaderFence,

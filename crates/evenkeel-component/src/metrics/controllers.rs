@@ -3,7 +3,7 @@
 use evenkeel_runtime::metrics::int_gauges;
 use prometheus::{IntGaugeVec, Registry};
 
-/// `running_managed_controllers{name,manager}`.
+/// Metric `running_managed_controllers{name,manager}`: 1 while a controller runs.
 #[derive(Clone)]
 pub struct RunningControllers {
     gauge: IntGaugeVec,

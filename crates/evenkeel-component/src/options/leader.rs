@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use evenkeel_runtime::leaderelection;
 use std::time::Duration;
 
-/// Leader election.
+/// Options of leader election (`--leader-elect…`).
 #[derive(Debug, Clone)]
 pub struct LeaderOptions {
     /// Whether to lead before working.

@@ -43,7 +43,7 @@ pub struct ConnectOptions {
     pub user_agent: String,
     /// See [`super::ClientBuilder::qps`]: 0, the default here, is client-go's 5; negative is no limit.
     pub qps: f32,
-    /// See [`super::ClientBuilder::burst`].
+    /// Requests that may be sent at once; see [`super::ClientBuilder::burst`].
     pub burst: u32,
     /// Where the `rest_client_*` metrics go; none for no metrics.
     pub registry: Option<Registry>,

@@ -38,7 +38,7 @@ pub struct DryRunWrite {
     /// Sub-resource, empty for the object itself.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subresource: String,
-    /// `deployments.apps`, `pods`.
+    /// Plural and group, such as `deployments.apps` or `pods`.
     pub resource: String,
     /// Namespace, empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -60,7 +60,7 @@ pub struct Status {
     pub reason: Text,
     /// Human-readable message; empty when there was none.
     pub message: Text,
-    /// `details.causes`.
+    /// Causes in `details.causes`, such as invalid fields.
     pub causes: Box<[Cause]>,
     /// How long the server asks to wait, from the `Retry-After` header or `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
@@ -133,7 +133,7 @@ impl ApiError {
         self.reason() == "AlreadyExists"
     }
 
-    /// Not allowed.
+    /// Whether the server forbids the request (403).
     pub fn is_forbidden(&self) -> bool {
         self.code() == 403
     }

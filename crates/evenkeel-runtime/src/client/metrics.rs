@@ -29,7 +29,7 @@ struct Families {
 }
 
 impl RestMetrics {
-    /// Registers them.
+    /// Registers the metrics; to be called once for each registry.
     pub fn new(registry: &Registry) -> Self {
         const BY: &[&str] = &["verb", "host"];
         let times = |name, help| histograms(registry, name, help, REQUEST_SECONDS, BY);

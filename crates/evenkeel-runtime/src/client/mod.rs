@@ -34,7 +34,7 @@ pub use transport::Transport;
 
 pub use evenkeel_api::{list::List, views::Metadata};
 
-use crate::{clock::Clock, discovery::Known};
+use crate::{clock::Clock, discovery::CachedDiscovery};
 use http::HeaderValue;
 use metrics::HostMetrics;
 use prometheus::Registry;
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     host: Box<str>,
     json: bool,
     /// What discovery told last.
-    pub(crate) discovery: Mutex<Known>,
+    pub(crate) discovery: Mutex<CachedDiscovery>,
 }
 
 impl Client {

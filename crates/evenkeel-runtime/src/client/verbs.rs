@@ -7,7 +7,7 @@ use super::{
     wire,
 };
 use crate::{
-    discovery::{self, Discovered},
+    discovery::{self, ServerResources},
     plan::PatchForm,
 };
 use bytes::Bytes;
@@ -175,7 +175,7 @@ impl Client {
     }
 
     /// Every resource type that the server has: the same value as long as the server says that nothing has changed.
-    pub async fn api_resources(&self) -> Result<Arc<Discovered>, ApiError> {
+    pub async fn api_resources(&self) -> Result<Arc<ServerResources>, ApiError> {
         discovery::discover(self, &self.shared.discovery).await
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Watch {
 
 /// Why a watch ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchBroken {
+pub(crate) enum WatchError {
     #[error("the connection broke: {0}")]
     Transport(Box<str>),
     #[error("the stream makes no sense: {0}")]
@@ -45,7 +45,7 @@ impl Watch {
     }
 
     /// The next frame; none at the stream's regular end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, WatchBroken> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, WatchError> {
         loop {
             if let Some(frame) = self.frames.cut()? {
                 return Ok(Some(frame));
@@ -57,7 +57,7 @@ impl Watch {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(WatchBroken::Transport(super::full_text(&*error).into()));
+                    return Err(WatchError::Transport(super::full_text(&*error).into()));
                 }
                 // A frame without its end is what a dying server leaves; the watch goes on from the last whole one.
                 None => return Ok(None),

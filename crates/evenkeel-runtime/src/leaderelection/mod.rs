@@ -26,7 +26,7 @@ pub use metrics::Metrics;
 use crate::{
     client::{Client, LeaderFence},
     clock::Clock,
-    events::Recorder,
+    events::EventRecorder,
     plan::Note,
 };
 use elector_state::{ElectorState, FastPath, LeaderElectionRecord, SendTime, SlowPath};
@@ -47,7 +47,7 @@ pub struct LeaderElector {
     config: Config,
     lock: LeaseLock,
     clock: Clock,
-    events: Option<Recorder>,
+    events: Option<EventRecorder>,
     metrics: Metrics,
     election: Mutex<ElectorState>,
 }
@@ -61,7 +61,7 @@ impl LeaderElector {
         client: &Client,
         config: Config,
         clock: Clock,
-        events: Option<Recorder>,
+        events: Option<EventRecorder>,
         metrics: Metrics,
     ) -> Result<Self, ConfigError> {
         config.check()?;

@@ -6,7 +6,7 @@ use crate::{
     client::{Client, Transport},
     clock::Clock,
     controller::Env,
-    events::Recorder,
+    events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     leaderelection::{self, Config, ConfigError, LeaderElector},
 };
@@ -113,7 +113,7 @@ impl ManagerBuilder {
         });
         let caches =
             caches.unwrap_or_else(|| Caches::new(client.clone(), clock.clone(), &registry));
-        let events = Recorder::new(client.clone(), &component, clock.clone());
+        let events = EventRecorder::new(client.clone(), &component, clock.clone());
         let (health, readiness) = (Health::new(), Health::new());
         let election_metrics =
             election.as_ref().map(|_| leaderelection::Metrics::register(&registry));

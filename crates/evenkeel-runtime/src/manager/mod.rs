@@ -49,7 +49,7 @@ pub use signal::shutdown_signal;
 use crate::{
     client::{Client, LeaderFence, Transport},
     controller::{Controller, Env},
-    events::Recorder,
+    events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     leaderelection::{self, Config, ConfigError, LeaderElector},
 };
@@ -70,7 +70,7 @@ pub struct Manager {
     registry: Registry,
     health: Health,
     readiness: Health,
-    events: Recorder,
+    events: EventRecorder,
     election: Option<Arc<LeaderElector>>,
     grace: Duration,
     runnables: Mutex<Vec<Runnable>>,
@@ -104,7 +104,7 @@ impl Manager {
     }
 
     /// The recorder whose events have the program as their source.
-    pub fn events(&self) -> &Recorder {
+    pub fn events(&self) -> &EventRecorder {
         &self.events
     }
 

@@ -20,7 +20,7 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn contender(server: &Server, identity: &str, second: i64) -> LeaderElector {
+fn elector(server: &Server, identity: &str, second: i64) -> LeaderElector {
     let clock = Clock::starting_at(Timestamp::from_second(second).unwrap());
     let config = Config::new("kube-system", "kube-controller-manager", identity);
     let client = server.client(&clock);
@@ -41,7 +41,7 @@ async fn acquired_after(election: &LeaderElector) -> Duration {
 async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_clock_says() {
     let server = Server::new();
     // The leader's clock is an hour ahead.
-    let (one, two) = (contender(&server, "one", 3600), contender(&server, "two", 0));
+    let (one, two) = (elector(&server, "one", 3600), elector(&server, "two", 0));
     assert_eq!(acquired_after(&one).await, Duration::ZERO);
     assert_eq!(lease(&server)["leaseTransitions"], 0);
     let waited = acquired_after(&two).await;
@@ -58,7 +58,7 @@ async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_cl
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_taken_at_the_next_attempt() {
     let server = Server::new();
-    let (one, two) = (contender(&server, "one", 0), contender(&server, "two", 0));
+    let (one, two) = (elector(&server, "one", 0), elector(&server, "two", 0));
     one.acquire().await;
     let stop = async {
         let _ = tokio::time::timeout(seconds(20), one.renew()).await;
@@ -74,7 +74,7 @@ async fn a_released_lease_is_taken_at_the_next_attempt() {
 #[tokio::test(start_paused = true)]
 async fn renewing_costs_one_write_each_retry_period_and_keeps_the_acquire_time() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     let first = lease(&server)["acquireTime"].clone();
     let reads = server.seen(&Method::GET, "leases").len();
@@ -92,7 +92,7 @@ async fn renewing_costs_one_write_each_retry_period_and_keeps_the_acquire_time()
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     let faults = [Method::PUT, Method::GET];
     for method in faults {
@@ -116,7 +116,7 @@ async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_overcome_by_reading() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     server.fail(Fault {
         method: Method::PUT,
@@ -135,7 +135,7 @@ async fn a_conflict_is_overcome_by_reading() {
 #[tokio::test(start_paused = true)]
 async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     server.latency(seconds(3600));
     let (start, before) = (Instant::now(), server.seen(&Method::PUT, "leases").len());
@@ -150,7 +150,7 @@ async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_that_goes_leaves_no_lease_behind_that_it_does_not_know_of() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     server.latency(seconds(3));
     assert!(tokio::time::timeout(seconds(4), one.acquire()).await.is_err());
     assert!(!one.is_leader());
@@ -165,7 +165,7 @@ async fn a_candidate_that_goes_leaves_no_lease_behind_that_it_does_not_know_of()
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_paused_past_its_lease_writes_nothing() {
     let server = Server::new();
-    let one = Arc::new(contender(&server, "one", 0));
+    let one = Arc::new(elector(&server, "one", 0));
     let client = server.client(&Clock::starting_at(Timestamp::UNIX_EPOCH)).fenced(&one.fence());
     let pods = evenkeel_api::Kind::new("", "v1", "Pod", "pods", true);
     let write = |name: &str| {

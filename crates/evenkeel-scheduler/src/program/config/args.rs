@@ -63,7 +63,7 @@ fn complete<T: Wire>(plugin: &str, given: &Value, gates: &FeatureGates) -> Value
     args
 }
 
-/// `DefaultPreemptionArgs`.
+/// Wire form of upstream's `DefaultPreemptionArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Preemption {
@@ -98,7 +98,7 @@ impl Wire for Preemption {
     }
 }
 
-/// `DynamicResourcesArgs`.
+/// Wire form of upstream's `DynamicResourcesArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Dynamic {
@@ -155,7 +155,7 @@ impl Wire for Dynamic {
     }
 }
 
-/// `InterPodAffinityArgs`.
+/// Wire form of upstream's `InterPodAffinityArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct InterPod {
@@ -179,7 +179,7 @@ impl Wire for InterPod {
     }
 }
 
-/// `NodeAffinityArgs`.
+/// Wire form of upstream's `NodeAffinityArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeAffinityWire {
@@ -281,7 +281,7 @@ impl Resources {
     }
 }
 
-/// `NodeResourcesBalancedAllocationArgs`.
+/// Wire form of upstream's `NodeResourcesBalancedAllocationArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Balanced {
@@ -350,7 +350,7 @@ impl Shape {
     }
 }
 
-/// `NodeResourcesFitArgs`.
+/// Wire form of upstream's `NodeResourcesFitArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Fit {
@@ -372,7 +372,7 @@ pub(crate) struct Strategy {
     pub(crate) requested_to_capacity_ratio: Option<Ratio>,
 }
 
-/// Of `RequestedToCapacityRatio`.
+/// Parameters of the strategy `RequestedToCapacityRatio`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Ratio {
@@ -451,7 +451,7 @@ impl Strategy {
     }
 }
 
-/// `PodTopologySpreadArgs`.
+/// Wire form of upstream's `PodTopologySpreadArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Spread {
@@ -522,7 +522,7 @@ fn constraint_rules(constraint: &Value, at: &str) -> Vec<Invalid> {
     wrong
 }
 
-/// `VolumeBindingArgs`.
+/// Wire form of upstream's `VolumeBindingArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Volumes {

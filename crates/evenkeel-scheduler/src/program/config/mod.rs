@@ -62,7 +62,7 @@ pub struct Configuration {
     pub delay_cache_until_active: bool,
 }
 
-/// Upstream's `LeaderElectionConfiguration`.
+/// Settings of leader election: upstream's `LeaderElectionConfiguration`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LeaderElection {
@@ -74,7 +74,7 @@ pub struct LeaderElection {
     pub renew_deadline: Span,
     /// Pause between tries.
     pub retry_period: Span,
-    /// `leases`.
+    /// Kind of the lock; only `leases` is supported.
     pub resource_lock: String,
     /// The Lease's name.
     pub resource_name: String,
@@ -82,7 +82,7 @@ pub struct LeaderElection {
     pub resource_namespace: String,
 }
 
-/// Upstream's `ClientConnectionConfiguration`.
+/// Settings of the API client: upstream's `ClientConnectionConfiguration`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientConnection {
@@ -99,7 +99,7 @@ pub struct ClientConnection {
     pub burst: i32,
 }
 
-/// Upstream's `KubeSchedulerProfile`.
+/// One scheduler of the program: upstream's `KubeSchedulerProfile`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProfileConfig {
@@ -127,7 +127,7 @@ impl Plugins {
     }
 }
 
-/// Upstream's `PluginSet`.
+/// Enabled and disabled plugins of one extension point: upstream's `PluginSet`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PluginSet {
@@ -143,7 +143,7 @@ pub struct PluginSet {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PluginRef {
-    /// Its name.
+    /// Name in the configuration.
     pub name: String,
     /// What its score is multiplied by.
     pub weight: i32,
@@ -160,7 +160,7 @@ pub struct PluginConfig {
     pub args: Value,
 }
 
-/// Upstream's `Extender`.
+/// Webhook that takes part in scheduling: upstream's `Extender`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderConfig {
@@ -214,19 +214,19 @@ pub struct ExtenderTls {
     /// The certificate to come with.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cert_file: String,
-    /// Its key.
+    /// Path of the client certificate's private key.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key_file: String,
     /// Who may sign its certificate.
     #[serde(rename = "caFile", skip_serializing_if = "String::is_empty")]
     pub ca_file: String,
-    /// As `cert_file`.
+    /// Client certificate in PEM, in place of `cert_file`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub cert_data: String,
-    /// As `key_file`.
+    /// Private key in PEM, in place of `key_file`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key_data: String,
-    /// As `ca_file`.
+    /// CA certificates in PEM, in place of `ca_file`.
     #[serde(rename = "caData", skip_serializing_if = "String::is_empty")]
     pub ca_data: String,
 }
@@ -235,7 +235,7 @@ pub struct ExtenderTls {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedResource {
-    /// Its name.
+    /// Name in the configuration.
     pub name: String,
     /// Whether the scheduler itself does not look at it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -287,7 +287,7 @@ impl Configuration {
         Ok(read)
     }
 
-    /// Upstream's defaults.
+    /// Returns upstream's default configuration with these feature gates.
     pub fn standard(gates: &FeatureGates) -> Self {
         let mut standard = Self::default();
         standard.complete(gates);
