@@ -1,4 +1,4 @@
-//! What the controllers are started with, and which there are.
+//! Descriptors and context of the cloud controllers.
 
 use crate::{CloudProvider, ProviderContext, node, node_lifecycle, route, service};
 use evenkeel_api::{Kind, View};
@@ -15,13 +15,13 @@ use std::{sync::Arc, time::Duration};
 /// One of the cloud's controllers.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
-    /// Its name, as in `--controllers`.
+    /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
-    /// Older names that are still understood.
+    /// Aliases that flags still accept.
     pub aliases: &'static [&'static str],
-    /// Its queue's name in metrics.
+    /// Name of its workqueue in metrics.
     pub queue: &'static str,
-    /// The service account whose rights it uses, which is also the last part of its user agent.
+    /// Its service account, which is also the last part of its user agent.
     pub client: &'static str,
     /// The component that its events name.
     pub component: &'static str,
@@ -37,7 +37,7 @@ pub type Start = fn(&CloudContext) -> Result<Started, StartError>;
 pub enum Started {
     /// It runs.
     Yes,
-    /// The provider has nothing for it, or it is switched off; said in the log.
+    /// It is skipped, because the provider lacks its interface or an option disables it; the log says so.
     No,
 }
 
@@ -45,16 +45,16 @@ pub enum Started {
 #[derive(Debug, thiserror::Error)]
 #[error("controller {controller} cannot start: {reason}")]
 pub struct StartError {
-    /// The controller's name.
+    /// Name of the controller.
     pub controller: &'static str,
-    /// What is in the way.
+    /// Reason for people.
     pub reason: String,
 }
 
 /// Makes the client of a controller from its [`Descriptor::client`].
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// What the controllers are told; the flags of the same names.
+/// Options of the controllers, by the flags of the same names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Value of `--cluster-name`, part of the names of cloud resources.
@@ -98,7 +98,7 @@ impl Default for Options {
     }
 }
 
-/// What the controllers are started with.
+/// Shared parts of the program that controllers start with.
 #[derive(Clone)]
 pub struct CloudContext {
     /// Shared caches and their client, the time, metrics of queues and controllers.

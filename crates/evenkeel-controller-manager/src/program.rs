@@ -8,7 +8,7 @@ use crate::{
 use anyhow::Result;
 use evenkeel_component::{
     command_line,
-    leading::{Leader, Named, Pace},
+    leading::{Leader, Named, StartIntervals},
     logging::{self, Log},
     process::{Parts, Process},
     worker::Worker,
@@ -73,9 +73,9 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         chosen: chosen.iter().map(named).collect(),
         // Others may have no tokens before it runs.
         first: Some(serviceaccounttoken::DESCRIPTOR.name),
-        pace: pace(&options),
+        intervals: start_intervals(&options),
         shown: process.shown.clone(),
-        second: process.second(options.migration.as_ref())?,
+        migration_lease: process.migration_lease(options.migration.as_ref())?,
         controllers: KubeControllers {
             connection: process.connection.clone(),
             env: manager.env().clone(),
@@ -99,9 +99,9 @@ fn gates(options: &Options) -> Gates {
     Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
 }
 
-fn pace(options: &Options) -> Pace {
+fn start_intervals(options: &Options) -> StartIntervals {
     let third = options.shutdown_timeout / 3;
-    Pace {
+    StartIntervals {
         start_interval: options.start_interval,
         reminder: if third.is_zero() { REMINDER } else { third },
     }

@@ -7,11 +7,11 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | a candidate acquires an expired or released lease | `ElectorState::slow_path` |
-//! | the leader renews without reading | `ElectorState::fast_path` |
-//! | a leader that cannot renew within the renew deadline stops leading | [`LeaderElector::renew`] |
-//! | a leader that stops releases the lease (`ReleaseOnCancel`) | [`LeaderElector::step_down`] |
-//! | nothing is written after the lease may have expired | [`LeaderElector::fence`] |
+//! | a candidate acquires an expired or released lease | `elector_state::slow_path` |
+//! | the leader renews without reading | `elector_state::fast_path` |
+//! | a leader that cannot renew within the renew deadline stops leading | `renew` |
+//! | a leader that stops releases the lease (`ReleaseOnCancel`) | `step_down` |
+//! | nothing is written after the lease may have expired | `fence` |
 
 mod candidate;
 mod config;
