@@ -2,11 +2,11 @@
 
 use crate::time::Timestamp;
 
-/// `True`.
+/// Status `True` of a condition.
 pub const TRUE: &str = "True";
-/// `False`.
+/// Status `False` of a condition.
 pub const FALSE: &str = "False";
-/// `Unknown`.
+/// Status `Unknown` of a condition.
 pub const UNKNOWN: &str = "Unknown";
 
 /// What all kinds' conditions have in common.

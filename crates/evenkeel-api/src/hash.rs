@@ -14,7 +14,7 @@ impl Default for Fnv32a {
 }
 
 impl Fnv32a {
-    /// Adds bytes.
+    /// Adds `bytes` to the hash.
     pub fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes
             .iter()

@@ -24,7 +24,7 @@ message! {
 /// A collection, or a page of one.
 #[derive(Debug, Clone)]
 pub struct List<V> {
-    /// The objects.
+    /// The decoded objects, in the server's order.
     pub items: Vec<V>,
     /// The collection's version.
     pub resource_version: Text,

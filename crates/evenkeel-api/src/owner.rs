@@ -16,7 +16,7 @@ impl OwnerReference {
         }
     }
 
-    /// As JSON.
+    /// Encodes the reference as JSON, for `metadata.ownerReferences`.
     pub fn to_json(&self) -> String {
         let mut text = String::with_capacity(192);
         let fields = [

@@ -50,7 +50,7 @@ pub enum QuantityError {
 }
 
 impl Quantity {
-    /// Nothing.
+    /// The quantity 0, in decimal format.
     pub const ZERO: Self = Self { high: 0, low: 0, format: Format::DecimalSi };
 
     fn new(nanos: i128, format: Format) -> Self {
@@ -141,7 +141,7 @@ impl Quantity {
         Self::new(div_away(self.nanos(), NANO).saturating_mul(NANO), self.format)
     }
 
-    /// The opposite.
+    /// Returns the quantity with the opposite sign.
     #[must_use]
     pub fn negated(self) -> Self {
         Self::new(self.nanos().saturating_neg(), self.format)

@@ -154,7 +154,7 @@ impl<T: Clone, const N: usize> Recent<T, N> {
         made
     }
 
-    /// Remembers.
+    /// Keeps `value` under its fingerprint, in place of the oldest one.
     pub(crate) fn keep(&mut self, fingerprint: u64, value: T) {
         self.0[fingerprint as usize % N] = Some(value);
     }

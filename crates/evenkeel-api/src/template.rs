@@ -26,11 +26,11 @@ pub const HASH_LABEL: &str = "pod-template-hash";
 /// Nothing is lost: a workload's controller also writes templates back whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// `metadata.labels`.
+    /// Labels of the objects made from the template.
     pub labels: StrMap,
-    /// `metadata.annotations`.
+    /// Annotations of the objects made from the template.
     pub annotations: StrMap,
-    /// `metadata.finalizers`.
+    /// Finalizers of the objects made from the template.
     pub finalizers: Box<[Text]>,
     /// The rest of `metadata`, canonical JSON of an object without its braces; nearly always empty.
     pub other: Text,
@@ -239,9 +239,9 @@ pub(crate) fn push_json(body: &mut String, text: &str) {
 /// A `JobTemplateSpec`: what Jobs are made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobTemplate {
-    /// `metadata.labels`.
+    /// Labels of the objects made from the template.
     pub labels: StrMap,
-    /// `metadata.annotations`.
+    /// Annotations of the objects made from the template.
     pub annotations: StrMap,
     /// `spec`, canonical JSON.
     pub spec: Text,

@@ -30,7 +30,7 @@ impl Text {
         Self(EcoString::new())
     }
 
-    /// The string.
+    /// Returns the text as a string slice.
     #[inline]
     pub fn as_str(&self) -> &str {
         self.0.as_str()

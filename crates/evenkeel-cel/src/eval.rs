@@ -33,7 +33,7 @@ impl From<String> for Failure {
 }
 
 impl Failure {
-    /// In words.
+    /// Returns the failure as a message for people.
     pub fn words(&self) -> String {
         match self {
             Self::Error(error) => error.clone(),

@@ -25,7 +25,7 @@ pub trait Schema: std::fmt::Debug {
     fn is_unordered(&self) -> bool;
 }
 
-/// A value.
+/// Value of a CEL expression.
 #[derive(Debug, Clone)]
 pub enum Val<'a> {
     /// `null`.
@@ -130,7 +130,7 @@ impl<'a> Val<'a> {
         read.unwrap_or(Self::Str(Cow::Borrowed(text)))
     }
 
-    /// A text.
+    /// A value of type `string`.
     pub fn str(text: impl Into<String>) -> Self {
         Self::Str(Cow::Owned(text.into()))
     }
@@ -140,7 +140,7 @@ impl<'a> Val<'a> {
         super::functions::semver(text, false)
     }
 
-    /// A list.
+    /// A value of type `list`.
     pub fn list(items: Vec<Self>) -> Self {
         Self::List(Rc::new(items))
     }

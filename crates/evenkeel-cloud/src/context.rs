@@ -1,4 +1,4 @@
-//! What the controllers are started with, and which there are.
+//! Descriptors and context of the cloud controllers.
 
 use crate::{CloudProvider, ProviderContext, node, node_lifecycle, route, service};
 use evenkeel_api::{Kind, View};
@@ -6,7 +6,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     client::Client,
     controller::{Builder, Controller, Enqueue, Env},
-    events::Recorder,
+    events::EventRecorder,
     tasks::Tasks,
 };
 use prometheus::Registry;
@@ -15,17 +15,17 @@ use std::{sync::Arc, time::Duration};
 /// One of the cloud's controllers.
 #[derive(Debug, Clone, Copy)]
 pub struct Descriptor {
-    /// Its name, as in `--controllers`.
+    /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
-    /// Older names that are still understood.
+    /// Aliases that flags still accept.
     pub aliases: &'static [&'static str],
-    /// Its queue's name in metrics.
+    /// Name of its workqueue in metrics.
     pub queue: &'static str,
-    /// The service account whose rights it uses, which is also the last part of its user agent.
+    /// Its service account, which is also the last part of its user agent.
     pub client: &'static str,
     /// The component that its events name.
     pub component: &'static str,
-    /// Starts it.
+    /// Starts the controller with its context.
     pub start: Start,
 }
 
@@ -37,7 +37,7 @@ pub type Start = fn(&CloudContext) -> Result<Started, StartError>;
 pub enum Started {
     /// It runs.
     Yes,
-    /// The provider has nothing for it, or it is switched off; said in the log.
+    /// It is skipped, because the provider lacks its interface or an option disables it; the log says so.
     No,
 }
 
@@ -45,36 +45,36 @@ pub enum Started {
 #[derive(Debug, thiserror::Error)]
 #[error("controller {controller} cannot start: {reason}")]
 pub struct StartError {
-    /// The controller's name.
+    /// Name of the controller.
     pub controller: &'static str,
-    /// What is in the way.
+    /// Reason for people.
     pub reason: String,
 }
 
 /// Makes the client of a controller from its [`Descriptor::client`].
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// What the controllers are told; the flags of the same names.
+/// Options of the controllers, by the flags of the same names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// `--cluster-name`.
+    /// Value of `--cluster-name`, part of the names of cloud resources.
     pub cluster: String,
     /// `--cluster-cidr`: ranges that pods have their addresses from; routes elsewhere are left alone.
     pub cluster_cidrs: Vec<String>,
-    /// `--configure-cloud-routes`.
+    /// Value of `--configure-cloud-routes`: whether the route controller runs.
     pub configure_routes: bool,
-    /// `--route-reconciliation-period`.
+    /// Value of `--route-reconciliation-period`.
     pub route_period: Duration,
     /// Whether routes follow changes of nodes, and not a period (feature gate
     /// `CloudControllerManagerWatchBasedRoutesReconciliation`, KEP-5237).
     pub watch_routes: bool,
-    /// `--concurrent-service-syncs`.
+    /// Value of `--concurrent-service-syncs`.
     pub service_workers: usize,
-    /// `--concurrent-node-syncs`.
+    /// Value of `--concurrent-node-syncs`.
     pub node_workers: usize,
     /// `--node-status-update-frequency`: how often addresses are asked for again.
     pub node_status_period: Duration,
-    /// `--concurrent-node-lifecycle-syncs`.
+    /// Value of `--concurrent-node-lifecycle-syncs`.
     pub lifecycle_workers: usize,
     /// `--node-monitor-period`: how often a node that is not ready is asked for.
     pub node_monitor_period: Duration,
@@ -98,7 +98,7 @@ impl Default for Options {
     }
 }
 
-/// What the controllers are started with.
+/// Shared parts of the program that controllers start with.
 #[derive(Clone)]
 pub struct CloudContext {
     /// Shared caches and their client, the time, metrics of queues and controllers.
@@ -109,7 +109,7 @@ pub struct CloudContext {
     pub tasks: Tasks,
     /// Where metrics of single controllers go.
     pub registry: Registry,
-    /// The cloud.
+    /// The cloud provider that the controllers call.
     pub provider: Arc<dyn CloudProvider>,
     /// What was asked for.
     pub options: Arc<Options>,
@@ -119,7 +119,8 @@ impl CloudContext {
     /// Tells the provider that its time begins. Once, before the controllers are started.
     pub fn initialize(&self) {
         let client = (self.clients)("cloud-provider").with_user_agent("cloud-provider");
-        let events = Recorder::new(client.clone(), self.provider.name(), self.env.clock.clone());
+        let events =
+            EventRecorder::new(client.clone(), self.provider.name(), self.env.clock.clone());
         events.start(&self.tasks);
         self.provider.initialize(&ProviderContext {
             client,

@@ -1,4 +1,4 @@
-//! A program's command line, and how the program ends: what every program does alike.
+//! Command line of a program, and its exit code.
 
 use crate::{
     flags::{About, Asked, Flags, Given, Problems},
@@ -11,18 +11,17 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 /// A program's flags, and what its help text says of them.
 pub struct CommandLine {
-    /// The flags.
+    /// Flags that the program declares.
     pub flags: Flags,
-    /// The program.
+    /// Name, usage and description for `--help` and man pages.
     pub about: About,
 }
 
 impl CommandLine {
-    /// Reads the arguments. What is asked for besides running is done: the help text and the version are printed.
+    /// Parses the arguments. `--help` and `--version` are answered here.
     ///
     /// # Errors
-    /// How the program ends, if it shall not run: well, when it was asked for something else; not, when what was given
-    /// cannot be read, which is told.
+    /// The exit code, if the program is not to run: 0 after `--help` and `--version`, else 1 with a message.
     pub fn read(&self, arguments: impl IntoIterator<Item = String>) -> Result<Given, ExitCode> {
         let name = self.about.name;
         match self.flags.parse(name, arguments) {
@@ -49,19 +48,18 @@ impl CommandLine {
         self.flags.help(&self.about, None)
     }
 
-    /// The same for what writes man pages and completion scripts.
+    /// The command for generators of man pages and completion scripts.
     pub fn command(&self) -> clap::Command {
         crate::flags::command(&self.flags, &self.about)
     }
 }
 
-/// Tells the user, before there is a log, what of the given is not allowed.
+/// Prints invalid options to standard error, before the log is open.
 pub fn refused(problems: Problems) -> ExitCode {
     refuse(&format!("{:#}", Error::from(problems)))
 }
 
-/// What there is to tell of flags that are given and that nobody should give: they are on their way out, or nobody has
-/// read them.
+/// Returns warnings about given flags that are deprecated, or that nothing reads.
 pub fn warnings(given: &Given, unread: &[&str]) -> Vec<String> {
     let retired: BTreeMap<&str, &str> = given.retired().collect();
     let unread = unread.iter().filter(|flag| !retired.contains_key(*flag));
@@ -72,13 +70,15 @@ pub fn warnings(given: &Given, unread: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// What `/flagz` shows: every flag's value, as pflag prints it, by name.
+/// Returns the content of `/flagz`: each flag's value by name, as pflag prints it.
 pub fn flagz(given: &Given) -> BTreeMap<String, String> {
     let flags = given.flags().iter();
     flags.filter_map(|flag| Some((flag.name.to_owned(), given.text(flag.name)?))).collect()
 }
 
-/// Tells the log what there is to say of what was given; all flags, too, where it tells more than usual.
+/// Logs the warnings, and with higher verbosity all flags.
+///
+/// Upstream: `PrintFlags`
 pub fn tell(given: &Given, warnings: &[String], log: &Log) {
     if log.verbosity() > 0 {
         for (name, value) in flagz(given) {
@@ -90,7 +90,7 @@ pub fn tell(given: &Given, warnings: &[String], log: &Log) {
     }
 }
 
-/// Runs the program on such a worker, sees that the log is written out, and says how it ended.
+/// Runs the program on a worker, flushes the log, and returns the exit code.
 pub fn run(log: &Log, worker: Worker, work: impl Future<Output = Result<ExitCode>>) -> ExitCode {
     let ended = match worker.runtime() {
         Ok(runtime) => runtime.block_on(work),

@@ -1,5 +1,5 @@
-//! What every program has around its work: flags, options that several have, logs, secure serving, the start of
-//! controllers under a lease or two.
+//! Common parts of the programs (upstream: `component-base`, `controller-manager`): flags, options, logs, secure serving,
+//! leader election and migration, start of controllers.
 
 pub mod command_line;
 pub mod connection;
@@ -15,7 +15,7 @@ pub mod serving;
 pub mod version;
 pub mod worker;
 
-/// Samples who asks for memory, for `/debug/pprof/heap`.
+/// Allocator that samples allocations for `/debug/pprof/heap`.
 #[cfg(feature = "heap-profile")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

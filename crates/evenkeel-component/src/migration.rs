@@ -7,23 +7,24 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Where a controller belongs.
+/// Which lease a controller runs under, as upstream's leader migration decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// It does not move: under the program's own lease.
-    Main,
-    /// It moves, and this program runs it under the second lease.
-    Migrated,
-    /// It moves, and another program runs it.
-    Elsewhere,
+pub enum FilterResult {
+    /// It does not migrate: it runs under the program's main lease.
+    ControllerNonMigrated,
+    /// It migrates, and this program runs it under the migration lease.
+    ControllerMigrated,
+    /// It migrates, and another program runs it.
+    ControllerUnowned,
 }
 
-/// Which controllers move, and under which lease.
+/// Configuration of leader migration: the migrated controllers and their lease.
+#[doc(alias = "LeaderMigrationConfiguration")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {
-    /// Name of the second lease.
+    /// Name of the migration lease.
     pub lease: String,
-    /// Whether this program runs it, by the controller's name.
+    /// For each migrated controller, whether this program runs it.
     controllers: BTreeMap<String, bool>,
 }
 
@@ -54,7 +55,7 @@ fn leases() -> String {
 }
 
 impl Migration {
-    /// What `--enable-leader-migration` and `--leader-migration-config` say to `program`.
+    /// Reads `--enable-leader-migration` and `--leader-migration-config` for `program`.
     pub fn check(read: &Reader, program: &str) -> Option<Self> {
         const CONFIG: &str = "leader-migration-config";
         let path = read.path(CONFIG);
@@ -66,7 +67,7 @@ impl Migration {
         found.map_err(|error| read.refuse(CONFIG, format!("{error:#}"))).ok()
     }
 
-    /// Upstream's: the controllers that have moved to clouds' controller managers.
+    /// Upstream's default: the controllers that migrated to the cloud-controller-manager.
     fn standard() -> Self {
         let names = ["route-controller", "service-controller", "cloud-node-lifecycle-controller"];
         Self {
@@ -75,10 +76,10 @@ impl Migration {
         }
     }
 
-    /// What `--leader-migration-config` names, read for `program`.
+    /// Reads the file that `--leader-migration-config` names, for `program`.
     ///
     /// # Errors
-    /// Names the field that is wrong.
+    /// Names the invalid field.
     fn read(path: &str, program: &str) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("--leader-migration-config: cannot read {path}"))?;
@@ -112,18 +113,18 @@ impl Migration {
         Ok(Self { lease: file.leader_name, controllers })
     }
 
-    /// Where a controller belongs. It may be called by an older name, as upstream's own list does: `service-controller` is
-    /// the one that was `service`.
-    pub fn place(&self, controller: &Named) -> Place {
+    /// Decides which lease a controller runs under. The configuration may use an alias: upstream's default names
+    /// `service-controller`, an older name of the service controller.
+    pub fn filter(&self, controller: &Named) -> FilterResult {
         let called = |name: &str| {
             let old =
                 |alias: &&str| name == *alias || name.strip_suffix("-controller") == Some(alias);
             name == controller.name || controller.aliases.iter().any(old)
         };
         match self.controllers.iter().find(|(name, _)| called(name)) {
-            None => Place::Main,
-            Some((_, true)) => Place::Migrated,
-            Some((_, false)) => Place::Elsewhere,
+            None => FilterResult::ControllerNonMigrated,
+            Some((_, true)) => FilterResult::ControllerMigrated,
+            Some((_, false)) => FilterResult::ControllerUnowned,
         }
     }
 }
@@ -151,11 +152,16 @@ mod tests {
         assert_eq!(migration.lease, "move");
         let places = ["ttl-controller", "job-controller", "route-controller", "other"];
         assert_eq!(
-            places.map(|name| migration.place(&Named { name, aliases: &[] })),
-            [Place::Migrated, Place::Migrated, Place::Elsewhere, Place::Main]
+            places.map(|name| migration.filter(&Named { name, aliases: &[] })),
+            [
+                FilterResult::ControllerMigrated,
+                FilterResult::ControllerMigrated,
+                FilterResult::ControllerUnowned,
+                FilterResult::ControllerNonMigrated
+            ]
         );
         let service = Named { name: "service-lb-controller", aliases: &["service"] };
-        assert_eq!(Migration::standard().place(&service), Place::Migrated);
+        assert_eq!(Migration::standard().filter(&service), FilterResult::ControllerMigrated);
     }
 
     #[test]

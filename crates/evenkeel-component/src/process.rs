@@ -1,12 +1,12 @@
-//! What runs around a program's controllers: metrics, the connection to the API server, caches, the election, the secure
-//! port.
+//! Process of a component: metrics, connection to the API server, caches, leader election and secure port around its
+//! controllers.
 
 use crate::{
     command_line,
     connection::Connection,
     features::{self, FeatureGates},
     flags::Given,
-    leading::Second,
+    leading::MigrationLease,
     logging::Log,
     metrics::{self, Exposition, RunningControllers},
     migration::Migration,
@@ -18,8 +18,8 @@ use anyhow::Result;
 use evenkeel_runtime::{
     cache::Caches,
     clock::Clock,
-    lease::{self, Candidacy, Candidate},
-    manager::{Group, Manager, shutdown_signal},
+    leaderelection::{self, Candidate, CandidateConfig},
+    manager::{Manager, RunnableGroup, shutdown_signal},
     serve::Routes,
     tasks::Tasks,
 };
@@ -28,63 +28,63 @@ use serde_json::Value;
 use std::{sync::Arc, time::Duration};
 use tokio_util::sync::CancellationToken;
 
-/// What a program is but for its controllers.
+/// Settings of a program, without its controllers.
 pub struct Parts<'a> {
-    /// Its name, which is its component's and the first part of its user agents.
+    /// Name of the component, which begins its user agents.
     pub name: &'static str,
-    /// What was given to it.
+    /// Parsed command line.
     pub given: &'a Given,
-    /// Its log.
+    /// Log of the program, whose level `/debug/flags/v` changes.
     pub log: &'a Log,
-    /// How to reach the API server.
+    /// Options of the connection to the API server.
     pub client: &'a ClientOptions,
-    /// Which features are on.
+    /// Feature gates of the program.
     pub gates: &'a FeatureGates,
-    /// How to be the leader; none to run without an election.
-    pub election: Option<lease::Config>,
-    /// What is served.
+    /// Configuration of leader election; `None` to run without.
+    pub election: Option<leaderelection::Config>,
+    /// Options of the secure port.
     pub serving: &'a ServingOptions,
-    /// How metrics are shown.
+    /// Options of metrics.
     pub metrics: &'a MetricsOptions,
-    /// What upstream's program says of its metrics.
+    /// Table of upstream's metrics and their stability levels.
     pub catalog: &'static str,
-    /// What `/configz` shows.
+    /// Content of `/configz`.
     pub configz: Value,
-    /// Whether profiles are served.
+    /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
-    /// How long what runs may take to stop.
+    /// How long stopping may take.
     pub grace: Duration,
-    /// What it serves of its own, and its health; none for what most programs have.
+    /// The program's own pages and health checks; `None` for the common ones.
     pub own: Option<OwnPages<'a>>,
 }
 
-/// Adds a program's own pages, and says what its health is; the token is cancelled when the program is asked to stop.
+/// Adds a program's own pages and returns its health checks. The token is cancelled when the program stops.
 pub type OwnPages<'a> =
     Box<dyn FnOnce(&Manager, &CancellationToken, Routes) -> (Routes, Checks) + Send + 'a>;
 
-/// A program that has everything but its controllers, which are added to its manager.
+/// A prepared program, to whose manager the controllers are added.
 pub struct Process {
-    /// The system's.
+    /// The system's clock.
     pub clock: Clock,
-    /// All metrics.
+    /// Registry of all metrics of the program.
     pub registry: Registry,
-    /// The way to the API server.
+    /// Connection to the API server.
     pub connection: Connection,
-    /// What runs.
+    /// Manager that runs the program's runnables.
     pub manager: Manager,
-    /// Where running controllers are shown.
+    /// Metric of running controllers.
     pub shown: RunningControllers,
-    election: Option<lease::Config>,
+    election: Option<leaderelection::Config>,
     around: Tasks,
     /// Cancelled when a signal asks the program to stop.
     stopping: CancellationToken,
 }
 
 impl Process {
-    /// Makes everything ready. The secure port is taken; nothing runs yet.
+    /// Prepares the program and binds the secure port; nothing runs yet.
     ///
     /// # Errors
-    /// When a file cannot be read or the port cannot be had.
+    /// When a file cannot be read or the port cannot be bound.
     pub async fn open(mut parts: Parts<'_>) -> Result<Self> {
         let (clock, registry, around) = (Clock::system(), Registry::new(), Tasks::new());
         let stopping = CancellationToken::new();
@@ -124,36 +124,36 @@ impl Process {
             let (name, pages) = (parts.name, pages(&parts, &manager, &clock));
             serving::add(&manager, name, parts.serving, routes, pages, checks, &clock).await?;
         }
-        manager.add(Group::Others, "credentials", |running| async move {
+        manager.add(RunnableGroup::Others, "credentials", |running| async move {
             running.token().run_until_cancelled_owned(reload.run()).await;
             Ok(())
         });
         let shown = RunningControllers::register(&registry, parts.name);
         if let Some(election) = parts.election.as_ref().filter(|election| election.coordinated) {
-            stand(&manager, parts.name, election, parts.gates);
+            run_lease_candidate(&manager, parts.name, election, parts.gates);
         }
         let election = parts.election;
         Ok(Self { clock, registry, connection, manager, shown, election, around, stopping })
     }
 
-    /// The second lease, of the controllers that move. The server has no part in it.
+    /// Returns the elector of the migration lease, which is never coordinated.
     ///
     /// # Errors
-    /// When the election's times cannot work together.
-    pub fn second(&self, migration: Option<&Migration>) -> Result<Option<Second>> {
+    /// When the configuration of leader election breaks a rule.
+    pub fn migration_lease(&self, migration: Option<&Migration>) -> Result<Option<MigrationLease>> {
         let Some((election, migration)) = self.election.as_ref().zip(migration) else {
             return Ok(None);
         };
         let name = migration.lease.clone();
-        let config = lease::Config { name, coordinated: false, ..election.clone() };
-        let election = self.manager.contender(config, "leaderMigration")?;
-        Ok(Some(Second { migration: migration.clone(), election }))
+        let config = leaderelection::Config { name, coordinated: false, ..election.clone() };
+        let election = self.manager.elector(config, "leaderMigration")?;
+        Ok(Some(MigrationLease { migration: migration.clone(), election }))
     }
 
-    /// Runs until a signal ends it, or it may lead no more.
+    /// Runs until a signal stops the program or its lease is lost.
     ///
     /// # Errors
-    /// With what ended it, if that was no signal.
+    /// The reason, if that was no signal.
     pub async fn run(self) -> Result<()> {
         let (signal, stopping) = (shutdown_signal(), self.stopping);
         let shutdown = async move {
@@ -167,12 +167,17 @@ impl Process {
     }
 }
 
-/// In a coordinated election each replica stands for it with what it is; the oldest emulated version leads.
-fn stand(manager: &Manager, name: &str, election: &lease::Config, gates: &FeatureGates) {
+/// Keeps the LeaseCandidate of a coordinated election, from which the server chooses the oldest emulated version.
+fn run_lease_candidate(
+    manager: &Manager,
+    name: &str,
+    election: &leaderelection::Config,
+    gates: &FeatureGates,
+) {
     let versions = gates.versions();
     let candidate = Candidate::new(
-        manager.ungated(),
-        Candidacy {
+        manager.unfenced(),
+        CandidateConfig {
             // Upstream's place for it, wherever the lease is.
             namespace: "kube-system".to_owned(),
             identity: election.identity.clone(),
@@ -182,13 +187,13 @@ fn stand(manager: &Manager, name: &str, election: &lease::Config, gates: &Featur
             strategy: "OldestEmulationVersion".to_owned(),
         },
     );
-    manager.add(Group::Others, "lease candidate", |running| async move {
+    manager.add(RunnableGroup::Others, "lease candidate", |running| async move {
         running.token().run_until_cancelled_owned(candidate.run()).await;
         Ok(())
     });
 }
 
-/// What the program tells of itself on its secure port.
+/// Pages about the program on its secure port.
 fn pages(parts: &Parts<'_>, manager: &Manager, clock: &Clock) -> Pages {
     let (gates, log) = (parts.gates, parts.log.clone());
     Pages {

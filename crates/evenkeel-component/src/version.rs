@@ -1,4 +1,4 @@
-//! Which version this program says that it is: `--version`, `kubernetes_build_info`, `/statusz`.
+//! Reported version of the program: `--version`, `kubernetes_build_info`, `/statusz`.
 
 use std::sync::OnceLock;
 

@@ -1,37 +1,36 @@
-//! The thread that runs a program's tasks, and how soon it looks for work again.
+//! Worker thread of a program, with coalesced wake-ups.
 //!
-//! A look costs a system call and a switch of threads, and a message that comes alone costs more than one of ten: each is
-//! decrypted, handed on and woken for by itself. A program that makes hundreds of requests a second is woken thousands of
-//! times, each time for one answer or one event of a watch. A worker that rests a little before it looks finds several, as
-//! network cards do that moderate their interrupts, and sends what follows from them together.
+//! Each wake-up costs a system call and a context switch. A program with hundreds of requests a second is woken thousands
+//! of times, each time for one response or watch event. A worker that pauses before it polls finds several at once, as
+//! network cards do that coalesce interrupts, and sends the resulting writes together.
 
 use std::{cell::Cell, io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// How soon the one thread looks for work when it has none. (One is enough for several thousand writes a second, and spares
-/// what waking others costs: a sixth of the CPU of making pods.)
+/// How soon the single worker thread polls again when it is idle. (One thread is enough for several thousand writes a
+/// second; waking others would cost a sixth more CPU.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
-    /// At once, for programs whose users wait for every answer.
+    /// Polls at once, for programs whose users wait for every response.
     Eager,
-    /// After a rest that grows with the work that there was, and is over before anybody notices: a chain of requests with
-    /// little else beside is as quick as without.
+    /// Polls after a pause that grows with the last work. A chain of requests without other work is as fast as without
+    /// pauses.
     Frugal,
 }
 
-/// A frugal worker rests so many times as long as it worked. One that would be busy for a twentieth of the time finds more and
-/// more to do at once, until it rests for the longest; one with less to do soon looks again at once.
+/// The pause as a multiple of the last work. A worker that is busy for more than a twentieth of the time finds more and more
+/// work at once, until its pause is the longest; one with less work soon polls at once again.
 const TIMES: u32 = 20;
-/// It rests this long at the most: less than an API server takes for a few writes.
+/// The longest pause: less than an API server takes for a few writes.
 const LONGEST: Duration = Duration::from_millis(15);
-/// Shorter ones are left out: the system takes about as long to wake a thread.
+/// The shortest pause: the system takes about as long to wake a thread.
 const SHORTEST: Duration = Duration::from_micros(200);
 
 impl Worker {
-    /// A runtime with this worker. Timers and sockets are served.
+    /// Returns a tokio runtime with this worker, with timers and sockets.
     ///
     /// # Errors
-    /// As the system has it, when there is no thread to be had.
+    /// When the system provides no thread.
     pub fn runtime(self) -> io::Result<Runtime> {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(1).enable_all();
@@ -42,7 +41,7 @@ impl Worker {
     }
 }
 
-/// How long to rest after so much work; none where it is not worth it.
+/// Returns the pause after this much work; `None` if it is too short.
 fn rest(worked: Duration) -> Option<Duration> {
     let rest = worked.saturating_mul(TIMES).min(LONGEST);
     (rest >= SHORTEST).then_some(rest)

@@ -11,7 +11,7 @@ use evenkeel_controllers::{
     needs::{Gates, Resources, Unmet},
 };
 use evenkeel_runtime::{
-    client::{Client, Gate},
+    client::{Client, LeaderFence},
     controller::Env,
     health::Health,
     tasks::Tasks,
@@ -125,10 +125,10 @@ pub(crate) struct KubeControllers {
 impl Controllers for KubeControllers {
     type Ready = ReadyControllers;
 
-    async fn ready(&self, gate: &Gate, tasks: &Tasks) -> ReadyControllers {
+    async fn ready(&self, fence: &LeaderFence, tasks: &Tasks) -> ReadyControllers {
         let client = self.connection.client((1.0, 1));
-        let env = Env { client: self.env.client.gated(gate), ..self.env.clone() };
-        let clients = self.connection.clients(gate, tasks, SHARES);
+        let env = Env { client: self.env.client.fenced(fence), ..self.env.clone() };
+        let clients = self.connection.clients(fence, tasks, SHARES);
         let (registry, options) = (self.registry.clone(), self.options.clone());
         let context = ControllerContext {
             gates: self.gates.clone(),

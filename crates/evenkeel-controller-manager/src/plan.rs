@@ -12,7 +12,7 @@ use evenkeel_controllers::{
 };
 use evenkeel_runtime::{
     cache::Caches,
-    client::{self, Client, ConnectOptions, Ledger, Unwritten, dry_run},
+    client::{self, Client, ConnectOptions, DryRunWrite, RecordedWrites, dry_run},
     clock::Clock,
     controller::Env,
     introspect::{ControllerReport, Introspection},
@@ -42,7 +42,7 @@ const STOP: Duration = Duration::from_secs(5);
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
     /// The writes, in the order in which controllers came to them.
-    pub writes: Vec<Unwritten>,
+    pub writes: Vec<DryRunWrite>,
     /// Events that would be told besides.
     pub events: usize,
     /// The controllers that were asked.
@@ -53,9 +53,9 @@ pub struct Preview {
 
 /// What is run, and how.
 pub struct Asked<'a> {
-    /// The controllers.
+    /// Controllers that plan.
     pub chosen: &'a [Descriptor],
-    /// Their options.
+    /// Options of the controllers.
     pub options: evenkeel_controllers::options::Options,
     /// Which feature gates are on.
     pub gates: Gates,
@@ -68,7 +68,7 @@ pub struct Asked<'a> {
 /// # Errors
 /// When the server cannot be asked what it has, or a controller cannot start with its options.
 pub async fn preview(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Result<Preview> {
-    let (kube, ledger) = dry_run(kube);
+    let (kube, recorded) = dry_run(kube);
     let client = |name: &str| {
         Client::builder(kube.clone(), clock.clone()).qps(-1.0).user_agent(name).build()
     };
@@ -96,27 +96,32 @@ pub async fn preview(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Res
         }
     }
     caches.start(&reflectors);
-    unfinished.extend(until_quiet(&introspection, &ledger, clock, asked.patience).await);
+    unfinished.extend(until_quiet(&introspection, &recorded, clock, asked.patience).await);
     for tasks in [tasks, reflectors] {
         tasks.shut_down(STOP).await;
     }
-    Ok(Preview { writes: ledger.writes(), events: ledger.events(), controllers: names, unfinished })
+    Ok(Preview {
+        writes: recorded.writes(),
+        events: recorded.events(),
+        controllers: names,
+        unfinished,
+    })
 }
 
 /// Waits until nobody has anything to do; what is left when patience ends.
 async fn until_quiet(
     introspection: &Introspection,
-    ledger: &Ledger,
+    recorded: &RecordedWrites,
     clock: &Clock,
     patience: Duration,
 ) -> Vec<String> {
     let deadline = clock.now() + patience;
-    let (mut requests, mut since) = (ledger.requests(), clock.now());
+    let (mut requests, mut since) = (recorded.requests(), clock.now());
     loop {
         clock.sleep(LOOK).await;
         let now = clock.now();
         let busy = busy(introspection, now);
-        let asked = ledger.requests();
+        let asked = recorded.requests();
         if asked != requests || !busy.is_empty() {
             (requests, since) = (asked, now);
         }

@@ -8,13 +8,13 @@ use crate::{
 use anyhow::Result;
 use evenkeel_component::{
     command_line,
-    leading::{Leader, Named, Pace},
+    leading::{Leader, Named, StartIntervals},
     logging::{self, Log},
     process::{Parts, Process},
     worker::Worker,
 };
 use evenkeel_controllers::{core::serviceaccounttoken, descriptor::Descriptor, needs::Gates};
-use evenkeel_runtime::{lease, manager::Group};
+use evenkeel_runtime::{leaderelection, manager::RunnableGroup};
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 /// Name of the program, of its lease, and the first part of its user agents.
@@ -69,13 +69,13 @@ async fn run(options: Options, log: &Log) -> Result<()> {
     let leader = Leader {
         client: process.connection.client((1.0, 1)),
         clock: process.clock.clone(),
-        gate: manager.gate(),
+        fence: manager.fence(),
         chosen: chosen.iter().map(named).collect(),
         // Others may have no tokens before it runs.
         first: Some(serviceaccounttoken::DESCRIPTOR.name),
-        pace: pace(&options),
+        intervals: start_intervals(&options),
         shown: process.shown.clone(),
-        second: process.second(options.migration.as_ref())?,
+        migration_lease: process.migration_lease(options.migration.as_ref())?,
         controllers: KubeControllers {
             connection: process.connection.clone(),
             env: manager.env().clone(),
@@ -86,11 +86,9 @@ async fn run(options: Options, log: &Log) -> Result<()> {
             health: manager.health().clone(),
         },
     };
-    manager.add(
-        Group::Leader,
-        "controllers",
-        |running| async move { Ok(leader.run(&running).await?) },
-    );
+    manager.add(RunnableGroup::LeaderElection, "controllers", |running| async move {
+        Ok(leader.run(&running).await?)
+    });
     process.run().await
 }
 
@@ -101,9 +99,9 @@ fn gates(options: &Options) -> Gates {
     Gates::new(move |gate| !known.contains(gate) || gates.enabled(gate))
 }
 
-fn pace(options: &Options) -> Pace {
+fn start_intervals(options: &Options) -> StartIntervals {
     let third = options.shutdown_timeout / 3;
-    Pace {
+    StartIntervals {
         start_interval: options.start_interval,
         reminder: if third.is_zero() { REMINDER } else { third },
     }
@@ -115,7 +113,7 @@ fn grace(timeout: Duration) -> Duration {
 }
 
 /// The election that `options` ask for.
-fn election(options: &Options) -> Result<lease::Config> {
+fn election(options: &Options) -> Result<leaderelection::Config> {
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
-    Ok(lease::Config { coordinated, ..options.leader.election()? })
+    Ok(leaderelection::Config { coordinated, ..options.leader.election()? })
 }

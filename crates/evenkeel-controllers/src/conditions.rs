@@ -32,7 +32,7 @@ pub(crate) struct Condition {
     /// Machine-readable reason in CamelCase.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) reason: Text,
-    /// Human-readable message.
+    /// Message of the condition, for people.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) message: Text,
 }

@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     client::Client,
     controller::{Builder, Controller, Enqueue, Env},
-    events::Recorder,
+    events::EventRecorder,
     health::Health,
     tasks::Tasks,
 };
@@ -96,7 +96,7 @@ pub struct ControllerContext {
     pub tasks: Tasks,
     /// Registry for metrics of single controllers.
     pub registry: Registry,
-    /// Command-line options.
+    /// Options of all controllers, from the command line.
     pub options: Arc<Options>,
     /// Enabled feature gates.
     pub gates: Gates,
@@ -148,8 +148,8 @@ impl ControllerContext {
     }
 
     /// Returns an event recorder of `component`, for a controller without a builder. It stops with the context's tasks.
-    pub fn recorder(&self, descriptor: &Descriptor, component: &str) -> Recorder {
-        let events = Recorder::new(self.client(descriptor), component, self.env.clock.clone());
+    pub fn recorder(&self, descriptor: &Descriptor, component: &str) -> EventRecorder {
+        let events = EventRecorder::new(self.client(descriptor), component, self.env.clock.clone());
         events.start(&self.tasks);
         events
     }
@@ -236,7 +236,7 @@ pub fn descriptors() -> Vec<Descriptor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::discovery::Discovered;
+    use evenkeel_runtime::discovery::ServerResources;
 
     #[test]
     fn what_is_lacking_is_named() {
@@ -247,7 +247,8 @@ mod tests {
             resources: Box::leak(Box::new(resources)),
             ..Descriptor::ORDINARY
         };
-        let (none, all) = (Resources::discovered(&Discovered::default()), Resources::default());
+        let (none, all) =
+            (Resources::discovered(&ServerResources::default()), Resources::default());
         let unmet = |gates: &Gates, resources: &Resources| {
             needy.unmet(gates, resources).map(|unmet| unmet.to_string())
         };

@@ -15,7 +15,7 @@ const CONDITION: &str = "DisruptionTarget";
 pub(crate) struct Why {
     /// Machine-readable reason in CamelCase.
     pub(crate) reason: &'static str,
-    /// Human-readable message.
+    /// Message of the `DisruptionTarget` condition, for people.
     pub(crate) message: &'static str,
 }
 

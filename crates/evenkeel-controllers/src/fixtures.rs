@@ -41,7 +41,7 @@ pub(crate) fn meta(name: &str) -> Meta {
     }
 }
 
-/// One label.
+/// Labels with this single entry.
 pub(crate) fn label(key: &str, value: &str) -> StrMap {
     [(key, value)].into_iter().collect()
 }

@@ -11,7 +11,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::{Cache, Caches},
     controller::Env,
-    discovery::{Discovered, Resource},
+    discovery::{Resource, ServerResources},
     tasks::Tasks,
 };
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -54,7 +54,7 @@ pub struct Monitors(Arc<Shared>);
 
 struct Shared {
     env: Env,
-    found: Mutex<Arc<Discovered>>,
+    found: Mutex<Arc<ServerResources>>,
     followers: Mutex<Vec<Arc<Following>>>,
     joined: Notify,
 }
@@ -92,13 +92,13 @@ impl Monitors {
     }
 
     /// Returns the result of the last successful discovery.
-    pub(crate) fn discovered(&self) -> Arc<Discovered> {
+    pub(crate) fn discovered(&self) -> Arc<ServerResources> {
         lock(&self.0.found).clone()
     }
 
     async fn run(&self, stop: CancellationToken) {
         // The last applied discovery, and the number of followers then.
-        let mut taken: Option<(Arc<Discovered>, usize)> = None;
+        let mut taken: Option<(Arc<ServerResources>, usize)> = None;
         loop {
             let found = tokio::select! {
                 biased;
@@ -139,7 +139,7 @@ impl Monitors {
     async fn update(
         &self,
         followers: &[Arc<Following>],
-        found: &Arc<Discovered>,
+        found: &Arc<ServerResources>,
         stop: &CancellationToken,
     ) {
         *lock(&self.0.found) = found.clone();
@@ -165,7 +165,7 @@ impl Monitors {
         lock(&self.0.followers).iter().for_each(|following| following.follower.failed());
     }
 
-    fn drop_gone(&self, followers: &[Arc<Following>], found: &Discovered) {
+    fn drop_gone(&self, followers: &[Arc<Following>], found: &ServerResources) {
         let mut gone: BTreeSet<Kind> = BTreeSet::new();
         for following in followers {
             let wanted = following.wanted(found);
@@ -188,12 +188,12 @@ impl Monitors {
 }
 
 impl Following {
-    fn wanted(&self, found: &Discovered) -> BTreeSet<Kind> {
+    fn wanted(&self, found: &ServerResources) -> BTreeSet<Kind> {
         let wanted = found.preferred().filter(|resource| self.follower.wants(resource));
         wanted.map(|resource| resource.kind.clone()).collect()
     }
 
-    fn take_up(&self, found: &Discovered) -> Vec<BoxFuture<'static, ()>> {
+    fn take_up(&self, found: &ServerResources) -> Vec<BoxFuture<'static, ()>> {
         let wanted = self.wanted(found);
         let mut watched = lock(&self.watched);
         let new: Vec<Kind> = wanted.difference(&watched).cloned().collect();

@@ -1,7 +1,7 @@
 //! Requirements of controllers: feature gates and served resources.
 
 use evenkeel_api::Text;
-use evenkeel_runtime::discovery::Discovered;
+use evenkeel_runtime::discovery::ServerResources;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// Gates used by controllers that are off by default in v1.37.
@@ -67,7 +67,7 @@ struct Served {
 impl Resources {
     /// Builds the resources from discovery. A group whose discovery failed counts as served: its cache waits, whereas a
     /// skipped controller would need a restart.
-    pub fn discovered(found: &Discovered) -> Self {
+    pub fn discovered(found: &ServerResources) -> Self {
         let resources = found.resources.iter().map(|resource| {
             let kind = &resource.kind;
             [(&*kind.group).into(), (&*kind.version).into(), (&*kind.plural).into()]
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_group_that_was_not_asked_counts_as_there() {
-        let found = Discovered {
+        let found = ServerResources {
             resources: vec![evenkeel_runtime::discovery::Resource {
                 kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
                 singular: "".into(),

@@ -76,35 +76,35 @@ impl<const DEFAULT: usize> Periodic<DEFAULT> {
 /// Options of all controllers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
-    /// Attach-detach controller.
+    /// Options of the attach-detach controller.
     pub attachdetach: storage::attachdetach::Options,
     /// Persistent volume controller.
     pub binder: storage::binder::Options,
-    /// CronJob controller.
+    /// Options of the CronJob controller.
     pub cronjob: batch::cronjob::Options,
-    /// DaemonSet controller.
+    /// Options of the DaemonSet controller.
     pub daemonset: apps::daemonset::Options,
-    /// Deployment controller.
+    /// Options of the Deployment controller.
     pub deployment: apps::deployment::Options,
-    /// Disruption controller.
+    /// Options of the disruption controller.
     pub poddisruptionbudget: policy::poddisruptionbudget::Options,
-    /// Endpoints controller.
+    /// Options of the Endpoints controller.
     pub endpoints: discovery::endpoints::Options,
-    /// EndpointSlice controller.
+    /// Options of the EndpointSlice controller.
     pub endpointslice: discovery::endpointslice::Options,
     /// EndpointSlice mirroring controller.
     pub endpointslicemirroring: discovery::endpointslicemirroring::Options,
     /// Ephemeral volume controller.
     pub ephemeralvolume: storage::ephemeralvolume::Options,
-    /// Garbage collector.
+    /// Options of the garbage collector.
     pub garbagecollector: core::garbagecollector::Options,
     /// Horizontal pod autoscaler.
     pub horizontalpodautoscaler: autoscaling::horizontalpodautoscaler::Options,
-    /// Job controller.
+    /// Options of the Job controller.
     pub job: batch::job::Options,
     /// Cleaner of legacy service account tokens.
     pub legacytokencleaner: core::legacytokencleaner::Options,
-    /// Namespace controller.
+    /// Options of the namespace controller.
     pub namespace: core::namespace::Options,
     /// Node IPAM controller.
     pub nodeipam: core::nodeipam::Options,
@@ -112,11 +112,11 @@ pub struct Options {
     pub nodelifecycle: core::nodelifecycle::Options,
     /// Pod garbage collector.
     pub podgc: core::podgc::Options,
-    /// ReplicaSet controller.
+    /// Options of the ReplicaSet controller.
     pub replicaset: apps::replicaset::Options,
-    /// ReplicationController controller.
+    /// Options of the ReplicationController controller.
     pub replicationcontroller: apps::replicationcontroller::Options,
-    /// ResourceClaim controller.
+    /// Options of the ResourceClaim controller.
     pub resourceclaim: resource::resourceclaim::Options,
     /// Resource quota controller.
     pub resourcequota: core::resourcequota::Options,
@@ -126,9 +126,9 @@ pub struct Options {
     pub serviceaccounttoken: core::serviceaccounttoken::Options,
     /// CertificateSigningRequest signing controller.
     pub signing: certificates::signing::Options,
-    /// StatefulSet controller.
+    /// Options of the StatefulSet controller.
     pub statefulset: apps::statefulset::Options,
-    /// TTL-after-finished controller.
+    /// Options of the TTL-after-finished controller.
     pub ttlafterfinished: batch::ttlafterfinished::Options,
 }
 

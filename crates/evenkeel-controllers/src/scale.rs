@@ -5,7 +5,7 @@ use bytes::Bytes;
 use evenkeel_api::{Kind, Text, time::Timestamp};
 use evenkeel_runtime::{
     client::{ApiError, Client},
-    discovery::{Discovered, Resource},
+    discovery::{Resource, ServerResources},
     plan::Failure,
 };
 use http::{
@@ -31,9 +31,9 @@ pub(crate) struct Scale {
     pub(crate) name: Text,
     /// Resource version of the scaled object.
     pub(crate) resource_version: Text,
-    /// `spec.replicas`.
+    /// Desired replicas, `spec.replicas` of the scale.
     pub(crate) replicas: i32,
-    /// `status.replicas`.
+    /// Observed replicas, `status.replicas` of the scale.
     pub(crate) current: i32,
     /// `status.selector` as a query string; empty without one.
     pub(crate) selector: Text,
@@ -56,7 +56,7 @@ pub(crate) enum ScaleError {
 }
 
 /// A discovery result and its time.
-type Found = (Timestamp, Arc<Discovered>);
+type Found = (Timestamp, Arc<ServerResources>);
 
 /// Client for scales; clones share the discovery cache.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ impl Scales {
         api_version: &str,
         kind: &str,
     ) -> Result<Resource, ScaleError> {
-        let of_kind = |found: &Discovered| found.of_kind(api_version, kind).cloned();
+        let of_kind = |found: &ServerResources| found.of_kind(api_version, kind).cloned();
         self.lookup(of_kind).await?.ok_or_else(|| ScaleError::NoKind {
             kind: kind.to_owned(),
             place: format!("version {api_version:?}"),
@@ -96,7 +96,7 @@ impl Scales {
         group: &str,
         kind: &str,
     ) -> Result<Vec<Resource>, ScaleError> {
-        let of_kind = |found: &Discovered| {
+        let of_kind = |found: &ServerResources| {
             let fits = |r: &&Resource| r.kind.group == group && r.kind.kind == kind;
             let all: Vec<Resource> = found.preferred().filter(fits).cloned().collect();
             (!all.is_empty()).then_some(all)
@@ -173,7 +173,7 @@ impl Scales {
     /// Applies `find` to the discovery result, and refreshes an old one, or one without a result that is not recent.
     async fn lookup<T>(
         &self,
-        find: impl Fn(&Discovered) -> Option<T>,
+        find: impl Fn(&ServerResources) -> Option<T>,
     ) -> Result<Option<T>, ScaleError> {
         if let Some((age, known)) = self.known() {
             let there = find(&known);
@@ -190,7 +190,7 @@ impl Scales {
     }
 
     /// Returns the cached discovery result and its age in seconds.
-    fn known(&self) -> Option<(i64, Arc<Discovered>)> {
+    fn known(&self) -> Option<(i64, Arc<ServerResources>)> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, known) = found.as_ref()?;
         Some((self.client.clock().now().duration_since(*at).as_secs(), known.clone()))

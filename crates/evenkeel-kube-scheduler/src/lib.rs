@@ -53,8 +53,8 @@ use evenkeel_runtime::{
     client::Client,
     clock::Clock,
     health::Health,
-    lease,
-    manager::{Group, Manager},
+    leaderelection,
+    manager::{Manager, RunnableGroup},
     tasks::Tasks,
 };
 use evenkeel_scheduler::{
@@ -160,7 +160,7 @@ async fn run(
         log,
         client: &options.client(config),
         gates: &options.gates,
-        election: election.map(|election| lease::Config { coordinated, ..election }),
+        election: election.map(|election| leaderelection::Config { coordinated, ..election }),
         serving: &options.serving,
         metrics: &options.metrics,
         catalog: METRICS_TABLE,
@@ -190,7 +190,7 @@ async fn run(
         options: scheduler_options(options, config, profiles, extenders, &process),
     };
     if late {
-        process.manager.add(Group::Leader, "scheduler", |running| async move {
+        process.manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
             let tasks = Tasks::under(running.token());
             let prepared = scheduling.prepare();
             caches.start(&tasks);
@@ -213,7 +213,7 @@ async fn run(
 fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
     let (turn, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
     let wait = turn.clone();
-    manager.add(Group::Others, "scheduler stands by", |running| async move {
+    manager.add(RunnableGroup::Others, "scheduler stands by", |running| async move {
         let stood = running.token().run_until_cancelled_owned(prepared.stand_by(&wait)).await;
         // The receiver is gone when the program ends.
         if let Some(prepared) = stood {
@@ -221,7 +221,7 @@ fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() +
         }
         Ok(())
     });
-    manager.add(Group::Leader, "scheduler", |running| async move {
+    manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
         turn.cancel();
         // The sender is gone when the program ends.
         if let Ok(prepared) = receiver.await {

@@ -8,7 +8,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Index},
     client::{ApiError, Client, DeleteOptions, Metadata},
     clock::Clock,
-    events::Recorder,
+    events::EventRecorder,
     plan::{Key, Note, PatchForm, Target},
     queue::{Priority, Queue},
 };
@@ -38,7 +38,7 @@ use crate::{
 pub(crate) struct Kubelets {
     client: Client,
     clock: Clock,
-    recorder: Recorder,
+    recorder: EventRecorder,
     options: NodesOptions,
     /// Which of `options.nodes` has this name.
     nodes: HashMap<Text, usize>,
@@ -69,7 +69,7 @@ impl Kubelets {
     pub(crate) fn new(
         client: Client,
         clock: Clock,
-        recorder: Recorder,
+        recorder: EventRecorder,
         options: NodesOptions,
         caches: &Caches,
         queue: Queue<Key>,

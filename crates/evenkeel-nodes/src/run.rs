@@ -2,7 +2,7 @@
 
 use evenkeel_api::views::Node;
 use evenkeel_runtime::{
-    cache::Caches, client::Client, clock::Clock, events::Recorder, queue::Queue, tasks::Tasks,
+    cache::Caches, client::Client, clock::Clock, events::EventRecorder, queue::Queue, tasks::Tasks,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ pub async fn run(
     shutdown: CancellationToken,
 ) {
     let tasks = Tasks::under(shutdown.clone());
-    let recorder = Recorder::new(client.clone(), "kubelet", clock.clone());
+    let recorder = EventRecorder::new(client.clone(), "kubelet", clock.clone());
     recorder.start(&tasks);
     let nodes = caches.of::<Node>();
     let (pod_queue, node_queue) = (Queue::unnamed(), Queue::unnamed());

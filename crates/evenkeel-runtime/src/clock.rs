@@ -1,4 +1,4 @@
-//! Where time, and the randomness that depends on the run, come from.
+//! Clock and jitter, which a simulation can replace.
 
 use evenkeel_api::time::Timestamp;
 use std::{
@@ -33,23 +33,23 @@ enum Source {
 }
 
 impl Clock {
-    /// The machine's clock.
+    /// The system's clock.
     pub fn system() -> Self {
         Self { source: Source::System }
     }
 
-    /// A clock that shows `start` now and follows tokio's time from here on, paused or not. To be called inside the
-    /// runtime whose time it follows.
+    /// A virtual clock that shows `start` now and then follows tokio's time, paused or not. To be called inside the runtime
+    /// whose time it follows.
     pub fn starting_at(start: Timestamp) -> Self {
         Self::seeded(start, 0)
     }
 
-    /// As [`Clock::starting_at`], with a seed that decides everything drawn by [`Clock::draw`].
+    /// As [`Clock::starting_at`], with a seed for [`Clock::draw`].
     pub fn seeded(start: Timestamp, seed: u64) -> Self {
         Self { source: Source::Virtual { start, since: Instant::now(), seed } }
     }
 
-    /// The time.
+    /// Returns the current wall time.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the system clock")]
     pub fn now(&self) -> Timestamp {
         match &self.source {
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    /// Waits.
+    /// Waits for `duration`, on tokio's timer.
     pub async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }

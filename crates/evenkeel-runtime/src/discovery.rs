@@ -1,4 +1,4 @@
-//! Which resources the API server has.
+//! Discovery: the resources that the API server serves.
 
 use crate::client::{ApiError, Client, full_text};
 use bytes::Bytes;
@@ -13,63 +13,66 @@ use std::{
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList, application/json;q=0.9";
 
-/// Where the documents are.
+/// Paths of the discovery documents.
 const ROOTS: [&str; 2] = ["/api", "/apis"];
 
-/// All resources of a server, and what could not be found out.
+/// All resources of a server, and the groups whose discovery failed.
+#[doc(alias = "ServerGroupsAndResources")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Discovered {
-    /// Resources of every group and version that answered, in the server's order; sub-resources are listed under theirs.
+pub struct ServerResources {
+    /// Resources of every group and version, in the server's order; sub-resources are part of their resource.
     pub resources: Vec<Resource>,
-    /// Groups that could not be asked. What is in them is unknown, not absent.
+    /// Groups whose discovery failed (`ErrGroupDiscoveryFailed`). Their resources are unknown, not absent.
     pub failed: Vec<FailedGroup>,
 }
 
 /// One resource in one version of its group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
-    /// What it is.
+    /// Group, version, kind, plural and scope.
     pub kind: Kind,
-    /// Name of one, in lower case.
+    /// Singular name, in lower case.
     pub singular: Box<str>,
-    /// What can be done with it, such as `list`.
+    /// Supported verbs, such as `list`.
     pub verbs: Box<[Box<str>]>,
-    /// Short names, such as `po`.
+    /// Short names that kubectl accepts, such as `po`.
     pub short_names: Box<[Box<str>]>,
-    /// Categories, such as `all`.
+    /// Categories that contain the resource, such as `all`.
     pub categories: Box<[Box<str>]>,
     /// Names of its sub-resources, such as `status`.
     pub subresources: Box<[Box<str>]>,
-    /// Whether its version is the one that the group prefers.
+    /// Whether its version is the group's preferred version.
     pub preferred: bool,
 }
 
-/// A group's version that could not be asked.
+/// A group version whose discovery failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedGroup {
-    /// Group.
+    /// API group; empty for the core group.
     pub group: Box<str>,
-    /// Version.
+    /// API version, such as `v1beta1`.
     pub version: Box<str>,
-    /// Why.
+    /// Error text of the failed request.
     pub reason: Box<str>,
 }
 
 impl Resource {
-    /// What it is called, whichever its version.
+    /// Group and plural, which all versions of a resource share.
     fn name(&self) -> (&str, &str) {
         (&self.kind.group, &self.kind.plural)
     }
 
-    /// Whether it supports `verb`.
-    pub fn can(&self, verb: &str) -> bool {
+    /// Whether the resource supports `verb`.
+    pub fn supports_verb(&self, verb: &str) -> bool {
         self.verbs.iter().any(|v| **v == *verb)
     }
 }
 
-impl Discovered {
+impl ServerResources {
     /// The resources in their groups' preferred versions. A resource that the preferred version lacks is taken from the
     /// first version that has it.
+    ///
+    /// Upstream: `ServerPreferredResources`
     pub fn preferred(&self) -> impl Iterator<Item = &Resource> {
         let mut chosen: HashMap<(&str, &str), usize> = HashMap::new();
         for (at, resource) in self.resources.iter().enumerate() {
@@ -89,23 +92,23 @@ impl Discovered {
     }
 }
 
-/// What a server told, with the tags of its two documents.
+/// The last discovery of a server, with the ETags of its two documents.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known {
+pub(crate) struct CachedDiscovery {
     tags: [Option<HeaderValue>; 2],
-    found: Arc<Discovered>,
+    found: Arc<ServerResources>,
 }
 
-/// Asks for both documents, each only if it has changed. Where one has, both are read, which happens seldom.
+/// Discovers the server's resources. Both documents are read only if the ETag of one has changed.
 pub(crate) async fn discover(
     client: &Client,
-    known: &Mutex<Known>,
-) -> Result<Arc<Discovered>, ApiError> {
+    known: &Mutex<CachedDiscovery>,
+) -> Result<Arc<ServerResources>, ApiError> {
     let before = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if unchanged(client, &before.tags).await? {
         return Ok(before.found);
     }
-    let (mut found, mut tags) = (Discovered::default(), [None, None]);
+    let (mut found, mut tags) = (ServerResources::default(), [None, None]);
     for (root, tag) in ROOTS.into_iter().zip(&mut tags) {
         let answer = get(client, root, AGGREGATED, None).await?;
         match serde_json::from_slice::<Aggregated>(answer.body()) {
@@ -113,17 +116,17 @@ pub(crate) async fn discover(
                 list.into_resources(&mut found);
                 *tag = answer.headers().get(header::ETAG).cloned();
             }
-            // Its tag would say nothing of the documents below.
+            // The ETag of an unaggregated document does not cover the documents of its groups.
             _ => legacy(client, root, answer.body(), &mut found).await,
         }
     }
     let found = Arc::new(found);
-    let now = Known { tags, found: found.clone() };
+    let now = CachedDiscovery { tags, found: found.clone() };
     *known.lock().unwrap_or_else(PoisonError::into_inner) = now;
     Ok(found)
 }
 
-/// Whether both documents have tags, which the server still knows them by.
+/// Whether both documents have ETags, and the server reports both as not modified.
 async fn unchanged(client: &Client, tags: &[Option<HeaderValue>; 2]) -> Result<bool, ApiError> {
     let [Some(core), Some(groups)] = tags else { return Ok(false) };
     for (root, tag) in ROOTS.into_iter().zip([core, groups]) {
@@ -136,7 +139,7 @@ async fn unchanged(client: &Client, tags: &[Option<HeaderValue>; 2]) -> Result<b
     Ok(true)
 }
 
-/// A document, or the error 304 where it is the one that has this tag.
+/// Reads a document; the error 304 if it still has this ETag.
 async fn get(
     client: &Client,
     path: &str,
@@ -219,7 +222,7 @@ struct AggregatedSubresource {
 }
 
 impl Aggregated {
-    fn into_resources(self, found: &mut Discovered) {
+    fn into_resources(self, found: &mut ServerResources) {
         for group in self.items {
             for (at, version) in group.versions.into_iter().enumerate() {
                 if version.freshness == "Stale" {
@@ -245,7 +248,9 @@ impl Aggregated {
     }
 }
 
-/// What client-go says of a version that the server has not heard of lately.
+/// client-go's text for a version that the aggregated discovery marks as stale.
+///
+/// Upstream: `StaleGroupVersionError`
 fn stale(group: &str, version: &str) -> String {
     format!("stale GroupVersion discovery: {group}/{version}")
 }
@@ -314,7 +319,7 @@ struct LegacyResource {
     categories: Box<[Box<str>]>,
 }
 
-async fn legacy(client: &Client, root: &str, answer: &[u8], found: &mut Discovered) {
+async fn legacy(client: &Client, root: &str, answer: &[u8], found: &mut ServerResources) {
     let roots: Roots = match serde_json::from_slice(answer) {
         Ok(roots) => roots,
         Err(error) => {
@@ -344,7 +349,7 @@ async fn legacy_version(
     group: &str,
     version: &str,
     preferred: bool,
-    found: &mut Discovered,
+    found: &mut ServerResources,
 ) {
     let path = if group.is_empty() {
         format!("/api/{version}")

@@ -1,4 +1,6 @@
-//! Whether the program is well: named checks, and how `/healthz` and its like tell of them.
+//! Health checks, and the answers of `/healthz`, `/livez` and `/readyz`.
+//!
+//! Upstream: `healthz.InstallPathHandler`
 
 use http::{Response, StatusCode, header};
 use std::{
@@ -6,15 +8,15 @@ use std::{
     time::Duration,
 };
 
-/// How long past its duration a lease may stay unrenewed before the program counts as unwell.
+/// How long after its expiry a lease may stay unrenewed before the health check `leaderElection` fails.
 pub const LEADER_TOLERANCE: Duration = Duration::from_secs(20);
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// Told of each check that an answer ran: its name, the path (`healthz`), whether it passed.
+/// Called for each check of an answer with its name, the path (`healthz`), and whether it passed.
 type Observer = Arc<dyn Fn(&str, &str, bool) + Send + Sync>;
 
-/// Named checks; clones share them. Where there is none, there is `ping`, which passes.
+/// Named health checks; clones share them. Without any there is `ping`, which passes.
 ///
 /// ```
 /// use evenkeel_runtime::health::Health;
@@ -60,8 +62,8 @@ impl Health {
         }
     }
 
-    /// Tells `observer` of each check that an answer runs: its name, the path asked for (`healthz`), whether it passed. The
-    /// first observer stays.
+    /// Sets the observer of checks, for metrics: it receives name, path (`healthz`), and whether the check passed. Only the
+    /// first call has an effect.
     pub fn observe(&self, observer: impl Fn(&str, &str, bool) + Send + Sync + 'static) {
         let _ = self.observer.set(Arc::new(observer));
     }

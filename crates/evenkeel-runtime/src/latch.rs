@@ -1,7 +1,7 @@
-//! Something that happens once, and that many wait for.
+//! Latch: an event that happens once, for which many tasks wait.
 //!
-//! Those who wait go on in the order in which they began to wait. A `tokio::sync::watch` wakes them in an order that it draws,
-//! by which no simulation could be repeated.
+//! Waiting tasks are woken in the order in which they began to wait. A `tokio::sync::watch` wakes them in a random order,
+//! with which a simulation could not be repeated.
 
 use std::sync::{
     Arc,
@@ -9,7 +9,7 @@ use std::sync::{
 };
 use tokio::sync::Notify;
 
-/// Happens once. Clones share it.
+/// A one-time event. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Latch(Arc<Shared>);
 
@@ -20,18 +20,18 @@ struct Shared {
 }
 
 impl Latch {
-    /// It has happened.
+    /// Sets the latch and wakes all waiting tasks.
     pub fn set(&self) {
         self.0.set.store(true, Ordering::SeqCst);
         self.0.changed.notify_waiters();
     }
 
-    /// Whether it has happened.
+    /// Whether the latch is set.
     pub fn is_set(&self) -> bool {
         self.0.set.load(Ordering::SeqCst)
     }
 
-    /// Waits until it has happened.
+    /// Waits until the latch is set.
     pub async fn wait(&self) {
         // Registered before the look, so that what happens in between is not missed.
         let changed = self.0.changed.notified();

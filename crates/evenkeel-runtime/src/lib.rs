@@ -1,5 +1,5 @@
-//! How a controller lives: clients, shared caches, queues, workers, expectations, leader election, events, health
-//! and metrics, brought together by a [`manager::Manager`].
+//! Controller runtime: clients, shared caches, workqueues, workers, expectations, leader election, events, health and
+//! metrics, run by a [`manager::Manager`].
 
 pub mod cache;
 pub mod client;
@@ -10,7 +10,7 @@ pub mod events;
 pub mod health;
 pub mod introspect;
 pub mod latch;
-pub mod lease;
+pub mod leaderelection;
 pub mod manager;
 pub mod metrics;
 pub mod plan;

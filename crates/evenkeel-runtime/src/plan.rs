@@ -31,7 +31,7 @@ pub struct Pass<'a> {
 pub struct Key {
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// Name.
+    /// Name of the object.
     pub name: Arc<str>,
 }
 
@@ -75,22 +75,22 @@ pub enum Action {
 /// Which object an action is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// Its resource.
+    /// Kind of the object.
     pub kind: Kind,
     /// Namespace, empty for cluster-scoped ones.
     pub namespace: Arc<str>,
-    /// Name.
+    /// Name of the object.
     pub name: Arc<str>,
     /// Uid, where known.
     pub uid: Arc<str>,
 }
 
-/// Makes objects.
+/// Creates one or more objects of one body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Create {
     /// What is made.
     pub kind: Kind,
-    /// Where.
+    /// Namespace of the new objects; empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
     /// The object, JSON.
     pub body: Bytes,
@@ -110,7 +110,7 @@ pub struct Create {
 /// Deletes an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delete {
-    /// Which.
+    /// Object that the action writes.
     pub target: Target,
     /// Only this version of it.
     pub resource_version: Option<Arc<str>>,
@@ -130,7 +130,7 @@ pub struct Delete {
 /// Changes part of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patch {
-    /// Which.
+    /// Object that the action writes.
     pub target: Target,
     /// Sub-resource, empty for the object itself.
     pub subresource: &'static str,
@@ -154,7 +154,7 @@ pub struct Patch {
 /// Replaces an object or a sub-resource of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
-    /// Which.
+    /// Object that the action writes.
     pub target: Target,
     /// Sub-resource, empty for the object itself.
     pub subresource: &'static str,
@@ -172,7 +172,7 @@ pub struct Update {
 /// changed and written back whole, so no field is dropped.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewrite {
-    /// Which.
+    /// Object that the action writes.
     pub target: Target,
     /// Sub-resource, empty for the object itself.
     pub subresource: &'static str,
@@ -246,7 +246,7 @@ pub struct Note {
     pub warning: bool,
     /// Reason in CamelCase.
     pub reason: &'static str,
-    /// Message.
+    /// Message of the event, for people.
     pub message: String,
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Tail {
     Break,
 }
 
-/// One answer.
+/// One scripted response.
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) headers: Vec<(&'static str, &'static str)>,

@@ -1,4 +1,4 @@
-//! Every task of a program: named, told when to stop, and waited for.
+//! Task groups: every task of a program is named, stopped by a token, and joined.
 
 mod halt;
 
@@ -17,7 +17,7 @@ use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-/// A group of tasks that ends together. Clones share the group.
+/// A group of tasks that are stopped and joined together. Clones share the group.
 ///
 /// ```
 /// use evenkeel_runtime::tasks::Tasks;
@@ -43,10 +43,10 @@ struct Group {
     count: watch::Sender<usize>,
 }
 
-/// Every group of the process, to look at.
+/// All groups of the process, for [`everywhere`].
 static GROUPS: Mutex<Vec<Weak<Group>>> = Mutex::new(Vec::new());
 
-/// Names of all tasks of the process that have not ended, and how many there are of each.
+/// Counts the running tasks of the process by name.
 pub fn everywhere() -> BTreeMap<Cow<'static, str>, usize> {
     let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut names = BTreeMap::new();
@@ -86,18 +86,18 @@ impl Tasks {
         Self { group }
     }
 
-    /// A group of its own that is also told to stop when this one is. It is joined by whoever made it.
+    /// A new group that also stops when this one does. The caller joins it.
     #[must_use]
     pub fn child(&self) -> Self {
         Self::under(self.group.token.child_token())
     }
 
-    /// The token that tells tasks to stop.
+    /// The token that is cancelled to stop the tasks.
     pub fn token(&self) -> CancellationToken {
         self.group.token.clone()
     }
 
-    /// Starts a task. It watches [`Tasks::token`] itself. A panic in it is logged with the task's name and goes no further.
+    /// Starts a task, which has to watch [`Tasks::token`] itself. A panic is logged with the task's name and ends only it.
     pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -105,14 +105,14 @@ impl Tasks {
         self.start(name.into(), Box::pin(task));
     }
 
-    /// Each wrapping of a future doubles what it takes, and what is generic is compiled for each task: the box ends both.
+    /// Boxed, because each layer around a future doubles its size, and generic code is compiled for each task.
     #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
     fn start(&self, name: Cow<'static, str>, task: BoxFuture<'static, ()>) {
         let span = tracing::debug_span!("task", name = %name);
         let id = self.group.add(name.clone());
         let entry = Entry { group: Arc::clone(&self.group), id };
         let wrapped = async move {
-            // Dropped when the task ends in whichever way, an abort included.
+            // Dropped when the task ends in any way, an abort included.
             let _entry = entry;
             if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
                 tracing::error!(task = %name, panic = panic_text(&*panic), "task panicked");
@@ -122,7 +122,7 @@ impl Tasks {
         self.group.started(id, handle.abort_handle());
     }
 
-    /// Starts a task that is dropped, wherever it waits, when the group is told to stop.
+    /// Starts a task that is dropped at its next await when the group stops.
     pub fn spawn_until_cancelled<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -141,12 +141,12 @@ impl Tasks {
     /// Waits until every task has ended.
     pub async fn join(&self) {
         let mut count = self.group.count.subscribe();
-        // The sender lives as long as the group, so that waiting cannot fail.
+        // Waiting cannot fail: the sender lives as long as the group.
         let _ = count.wait_for(|n| *n == 0).await;
     }
 
-    /// Tells the tasks to stop, waits for them, and aborts those that have not ended after `deadline`. Returns the
-    /// names of the aborted ones.
+    /// Stops the tasks, waits for them, and aborts those that have not ended after `deadline`. Returns the names of the
+    /// aborted ones.
     pub async fn shut_down(&self, deadline: Duration) -> Vec<Cow<'static, str>> {
         self.group.token.cancel();
         if tokio::time::timeout(deadline, self.join()).await.is_ok() {

@@ -6,7 +6,7 @@ use evenkeel_api::{
     views::{Node, Pod},
 };
 use evenkeel_runtime::{
-    cache::Caches, client::Client, clock::Clock, events::SeriesRecorder, tasks::Tasks,
+    cache::Caches, client::Client, clock::Clock, events::SeriesEventRecorder, tasks::Tasks,
 };
 use prometheus::{
     Registry,
@@ -83,7 +83,8 @@ pub(crate) fn merge(into: &mut Value, more: &Value) {
 pub(crate) fn handle(client: Client, clock: &Clock) -> Handle {
     let registry = Registry::new();
     let caches = Caches::new(client.clone(), clock.clone(), &registry);
-    let recorder = SeriesRecorder::new(client.clone(), "default-scheduler", "test", clock.clone());
+    let recorder =
+        SeriesEventRecorder::new(client.clone(), "default-scheduler", "test", clock.clone());
     Handle {
         profile: crate::DEFAULT_SCHEDULER.into(),
         caches,

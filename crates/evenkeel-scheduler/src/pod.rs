@@ -36,7 +36,7 @@ pub struct HostPort {
     pub ip: Text,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Text,
-    /// Port number.
+    /// Number of the host port.
     pub port: i32,
 }
 

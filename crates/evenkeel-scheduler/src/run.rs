@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     cache::{CacheEvent, Caches},
     client::{Client, Metadata},
     clock::Clock,
-    events::SeriesRecorder,
+    events::SeriesEventRecorder,
     plan::{Note, PatchForm, Target},
     tasks::Tasks,
 };
@@ -80,7 +80,7 @@ impl StandbyScheduler {
         let status_patcher = client.with_user_agent("events");
         for profile in &options.profiles {
             let (client, instance) = (client.clone(), &options.instance);
-            let recorder = SeriesRecorder::new(
+            let recorder = SeriesEventRecorder::new(
                 status_patcher.clone(),
                 profile.name(),
                 instance,
@@ -229,7 +229,7 @@ struct Scheduler {
     client: Client,
     clock: Clock,
     /// One event recorder for each profile.
-    recorders: Vec<SeriesRecorder>,
+    recorders: Vec<SeriesEventRecorder>,
     commands: mpsc::UnboundedSender<Command>,
     metrics: Metrics,
     max_bindings: usize,

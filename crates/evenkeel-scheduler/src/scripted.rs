@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A response.
+/// Scripted response to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     /// An object or Status, with this HTTP code.

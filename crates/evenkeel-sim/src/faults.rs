@@ -35,7 +35,7 @@ pub struct Fault {
     pub part: Part,
     /// At which of the part's writes, leases and events aside; the first is 1.
     pub at: u64,
-    /// What happens.
+    /// The fault that is injected.
     pub what: What,
 }
 

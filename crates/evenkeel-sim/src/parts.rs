@@ -19,7 +19,7 @@ use evenkeel_runtime::{
     client::Client,
     clock::Clock,
     controller::Env,
-    manager::{Group, Manager},
+    manager::{Manager, RunnableGroup},
     tasks::Tasks,
 };
 use evenkeel_scheduler::SchedulerOptions;
@@ -116,8 +116,8 @@ impl Life {
             .leader_election("kube-system", "kube-controller-manager", &format!("{part:?}"))
             .build()
             .unwrap_or_else(|error| panic!("{error}"));
-        let (env, writer) = (manager.env().clone(), client.gated(&manager.gate()));
-        manager.add(Group::Leader, "controllers", |running| async move {
+        let (env, writer) = (manager.env().clone(), client.fenced(&manager.fence()));
+        manager.add(RunnableGroup::LeaderElection, "controllers", |running| async move {
             let tasks = Tasks::under(running.token());
             controllers(env, writer, tasks.clone(), registry, false);
             running.stopped().await;

@@ -35,11 +35,11 @@ pub struct Write {
     pub part: Part,
     /// The user agent.
     pub actor: Box<str>,
-    /// Method.
+    /// HTTP method of the write.
     pub method: Method,
     /// Path and query.
     pub target: Box<str>,
-    /// Body.
+    /// Body of the request.
     pub body: Bytes,
     /// What came of it.
     pub outcome: Outcome,

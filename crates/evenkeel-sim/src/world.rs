@@ -41,7 +41,7 @@ pub struct Options {
     pub latency: Duration,
     /// How long a part is away after a crash.
     pub down: Duration,
-    /// The nodes.
+    /// Options of the simulated nodes.
     pub nodes: NodesOptions,
     /// The cloud, where its part runs.
     pub cloud: Cloud,
@@ -146,7 +146,7 @@ impl World {
         &self.exchange.log
     }
 
-    /// The time.
+    /// Returns the virtual clock of the simulation.
     pub fn clock(&self) -> &Clock {
         &self.exchange.clock
     }

@@ -27,7 +27,7 @@ const STOP: Duration = Duration::from_secs(5);
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct PlaneOptions {
-    /// Which controllers.
+    /// Descriptors of the controllers to run.
     pub controllers: Vec<Descriptor>,
     /// What they are told.
     pub controller_options: Options,

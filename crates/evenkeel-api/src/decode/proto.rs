@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number.
+    /// Reads a variable-length integer.
     pub(crate) fn varint(&mut self) -> Result<u64, WireError> {
         // Nearly all are one byte.
         if let [byte @ 0..0x80, rest @ ..] = self.rest {

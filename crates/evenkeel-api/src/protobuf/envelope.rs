@@ -14,7 +14,7 @@ pub const MAGIC: &[u8; 4] = b"k8s\0";
 pub struct Envelope<'a> {
     /// `v1`, `apps/v1`, …
     pub api_version: Cow<'a, str>,
-    /// Its kind.
+    /// Kind of the enveloped object.
     pub kind: Cow<'a, str>,
     /// The object's own message.
     pub raw: &'a [u8],

@@ -10,13 +10,13 @@ const PROTO: &str = include_str!("../../data/protobuf.json");
 /// What the Go structs add: `*` a pointer, `o` omitempty, `z` omitzero; and which messages are lists in JSON.
 const GO: &str = include_str!("../../data/go-fields.json");
 
-/// All messages.
+/// Messages of all built-in kinds.
 pub(crate) struct Schema {
     messages: Vec<Descriptor>,
     by_name: HashMap<Box<str>, usize>,
 }
 
-/// One message.
+/// One message, with its fields by number and by JSON name.
 pub(crate) struct Descriptor {
     /// Package and name.
     #[cfg_attr(not(test), expect(dead_code, reason = "named by tests"))]
@@ -27,7 +27,7 @@ pub(crate) struct Descriptor {
     pub(crate) fields: Box<[FieldDescriptor]>,
 }
 
-/// One field.
+/// One field of a message: number, JSON name, type.
 pub(crate) struct FieldDescriptor {
     /// Number in protobuf.
     pub(crate) number: u32,

@@ -19,7 +19,7 @@ pub struct Request<'a> {
     pub told: bool,
     /// The classes of devices there are.
     pub classes: &'a Classes,
-    /// The time.
+    /// Time of the request, for scopes that depend on deadlines.
     pub now: Timestamp,
 }
 

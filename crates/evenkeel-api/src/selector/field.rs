@@ -16,7 +16,7 @@ pub struct FieldTerm {
     pub field: Text,
     /// Whether it must be the value, or must not.
     pub equal: bool,
-    /// The value.
+    /// Value that the field is compared with.
     pub value: Text,
 }
 

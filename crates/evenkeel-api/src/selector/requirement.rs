@@ -79,7 +79,7 @@ impl Requirement {
         Self { key: key.into(), operator: Operator::Equals, values: Box::new([value.into()]) }
     }
 
-    /// Which label.
+    /// Returns the key of the label.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -89,7 +89,7 @@ impl Requirement {
         self.operator
     }
 
-    /// With what.
+    /// Returns the values of `In` and `NotIn`, or the bound of `Gt` and `Lt`.
     pub fn values(&self) -> &[Text] {
         &self.values
     }

@@ -5,7 +5,7 @@ use crate::selector::Selector;
 use crate::text::Text;
 
 message! {
-    /// Where a pod would rather or must run.
+    /// Scheduling constraints of a pod: node affinity, pod affinity and anti-affinity.
     pub struct Affinity("k8s.io.api.core.v1.Affinity") {
         /// By node.
         node_affinity: Option<Box<NodeAffinity>> = 1 "nodeAffinity",
@@ -17,7 +17,7 @@ message! {
 }
 
 message! {
-    /// By node.
+    /// Required and preferred node affinity of a pod.
     pub struct NodeAffinity("k8s.io.api.core.v1.NodeAffinity") {
         /// Must.
         required_during_scheduling_ignored_during_execution: Option<Box<NodeSelector>> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
@@ -27,7 +27,7 @@ message! {
 }
 
 message! {
-    /// Selects nodes: any of the terms.
+    /// Node selector terms, of which one must match.
     pub struct NodeSelector("k8s.io.api.core.v1.NodeSelector") {
         /// The terms; none selects nothing.
         node_selector_terms: Box<[NodeSelectorTerm]> = 1 "nodeSelectorTerms",
@@ -35,7 +35,7 @@ message! {
 }
 
 message! {
-    /// All of the requirements; none selects nothing.
+    /// Requirements on labels and fields of a node, which must all hold; an empty term matches no node.
     pub struct NodeSelectorTerm("k8s.io.api.core.v1.NodeSelectorTerm") {
         /// On labels.
         match_expressions: Box<[NodeSelectorRequirement]> = 1 "matchExpressions",
@@ -45,7 +45,7 @@ message! {
 }
 
 message! {
-    /// One requirement.
+    /// Requirement on one label or field of a node: key, operator, values.
     pub struct NodeSelectorRequirement("k8s.io.api.core.v1.NodeSelectorRequirement") {
         /// Label or field.
         key: Text = 1 "key",
@@ -57,7 +57,7 @@ message! {
 }
 
 message! {
-    /// A term and its weight.
+    /// Node selector term with its weight (1 to 100) in scoring.
     pub struct PreferredSchedulingTerm("k8s.io.api.core.v1.PreferredSchedulingTerm") {
         /// 1 to 100.
         weight: i32 = 1 "weight",
@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Near pods.
+    /// Required and preferred topologies that run certain pods.
     pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
         /// Must.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
@@ -77,7 +77,7 @@ message! {
 }
 
 message! {
-    /// Away from pods.
+    /// Required and preferred topologies that do not run certain pods.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
         /// Must.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
@@ -87,7 +87,7 @@ message! {
 }
 
 message! {
-    /// A term and its weight.
+    /// Pod affinity term with its weight (1 to 100) in scoring.
     pub struct WeightedPodAffinityTerm("k8s.io.api.core.v1.WeightedPodAffinityTerm") {
         /// 1 to 100.
         weight: i32 = 1 "weight",
@@ -97,7 +97,7 @@ message! {
 }
 
 message! {
-    /// Pods in a topology.
+    /// Pods by labels and namespaces, and the topology key that they share.
     pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
         /// Which pods.
         label_selector: Selector = 1 "labelSelector",
@@ -115,7 +115,7 @@ message! {
 }
 
 message! {
-    /// A taint that is borne.
+    /// Taints that a pod tolerates, and for how long.
     pub struct Toleration("k8s.io.api.core.v1.Toleration") {
         /// Key; all keys when empty.
         key: Text = 1 "key",
@@ -131,7 +131,7 @@ message! {
 }
 
 message! {
-    /// How evenly a group must spread.
+    /// Limit of the skew with which a pod's group spreads over a topology.
     pub struct TopologySpreadConstraint("k8s.io.api.core.v1.TopologySpreadConstraint") {
         /// Difference allowed.
         max_skew: i32 = 1 "maxSkew",

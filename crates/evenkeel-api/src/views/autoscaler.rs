@@ -8,13 +8,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// How many pods something should have, by what they use.
+    /// Scales a target by metrics of its pods or of other objects (`autoscaling/v2`).
     pub struct HorizontalPodAutoscaler("k8s.io.api.autoscaling.v2.HorizontalPodAutoscaler") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: HorizontalPodAutoscalerSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: HorizontalPodAutoscalerStatus = 3 "status",
     }
 }
@@ -29,7 +29,7 @@ view!(
 );
 
 message! {
-    /// What should be.
+    /// Desired state of a HorizontalPodAutoscaler: target, bounds, metrics, behavior.
     pub struct HorizontalPodAutoscalerSpec("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerSpec") {
         /// What is scaled.
         scale_target_ref: CrossVersionObjectReference = 1 "scaleTargetRef",
@@ -45,7 +45,7 @@ message! {
 }
 
 message! {
-    /// An object of the same namespace, in whichever version.
+    /// Reference to an object of the same namespace by apiVersion, kind and name.
     pub struct CrossVersionObjectReference("k8s.io.api.autoscaling.v2.CrossVersionObjectReference") {
         /// Kind.
         kind: Text = 1 "kind",
@@ -57,7 +57,7 @@ message! {
 }
 
 message! {
-    /// By what it is scaled: one of these.
+    /// One metric to scale by; only the source that `type` names is set.
     pub struct MetricSpec("k8s.io.api.autoscaling.v2.MetricSpec") {
         /// Which: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
         type_: Text = 1 "type",
@@ -75,7 +75,7 @@ message! {
 }
 
 message! {
-    /// Something told of one object.
+    /// Metric of one object, such as requests of an Ingress.
     pub struct ObjectMetricSource("k8s.io.api.autoscaling.v2.ObjectMetricSource") {
         /// The object.
         described_object: CrossVersionObjectReference = 1 "describedObject",
@@ -87,7 +87,7 @@ message! {
 }
 
 message! {
-    /// Something told of each pod.
+    /// Metric of each pod, averaged over the target.
     pub struct PodsMetricSource("k8s.io.api.autoscaling.v2.PodsMetricSource") {
         /// Which metric.
         metric: MetricIdentifier = 1 "metric",
@@ -97,7 +97,7 @@ message! {
 }
 
 message! {
-    /// What the pods use.
+    /// Resource usage of the target's pods, such as CPU.
     pub struct ResourceMetricSource("k8s.io.api.autoscaling.v2.ResourceMetricSource") {
         /// Of which resource.
         name: Text = 1 "name",
@@ -107,7 +107,7 @@ message! {
 }
 
 message! {
-    /// What one container of each pod uses.
+    /// Resource usage of one container in each of the target's pods.
     pub struct ContainerResourceMetricSource("k8s.io.api.autoscaling.v2.ContainerResourceMetricSource") {
         /// Of which resource.
         name: Text = 1 "name",
@@ -119,7 +119,7 @@ message! {
 }
 
 message! {
-    /// Something that is told of no object.
+    /// Metric without a Kubernetes object, such as the length of a cloud queue.
     pub struct ExternalMetricSource("k8s.io.api.autoscaling.v2.ExternalMetricSource") {
         /// Which metric.
         metric: MetricIdentifier = 1 "metric",
@@ -129,7 +129,7 @@ message! {
 }
 
 message! {
-    /// A metric.
+    /// Name of a metric, and the selector of its series.
     pub struct MetricIdentifier("k8s.io.api.autoscaling.v2.MetricIdentifier") {
         /// Name.
         name: Text = 1 "name",
@@ -139,7 +139,7 @@ message! {
 }
 
 message! {
-    /// What a metric should be.
+    /// Target value of a metric: absolute, average, or utilization in percent.
     pub struct MetricTarget("k8s.io.api.autoscaling.v2.MetricTarget") {
         /// Which of these: `Utilization`, `Value` or `AverageValue`.
         type_: Text = 1 "type",
@@ -153,7 +153,7 @@ message! {
 }
 
 message! {
-    /// How fast it is scaled.
+    /// Scaling rules for each direction.
     pub struct HorizontalPodAutoscalerBehavior("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerBehavior") {
         /// To more.
         scale_up: Option<Box<HpaScalingRules>> = 1 "scaleUp",
@@ -163,7 +163,7 @@ message! {
 }
 
 message! {
-    /// How fast it is scaled in one direction.
+    /// Scaling rules for one direction: stabilization window, policies, tolerance.
     pub struct HpaScalingRules("k8s.io.api.autoscaling.v2.HPAScalingRules") {
         /// Seconds over which recommendations are looked at together.
         stabilization_window_seconds: Option<i32> = 3 "stabilizationWindowSeconds",
@@ -177,7 +177,7 @@ message! {
 }
 
 message! {
-    /// So much in so much time.
+    /// Most pods, or percent of pods, by which a target may change within a period.
     pub struct HpaScalingPolicy("k8s.io.api.autoscaling.v2.HPAScalingPolicy") {
         /// `Pods` or `Percent`.
         type_: Text = 1 "type",
@@ -189,7 +189,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a HorizontalPodAutoscaler.
     pub struct HorizontalPodAutoscalerStatus("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerStatus") {
         /// Generation of the spec that this status is of.
         observed_generation: Option<i64> = 1 "observedGeneration",
@@ -207,7 +207,7 @@ message! {
 }
 
 message! {
-    /// What a metric was: one of these.
+    /// Last value of one metric; only the source that `type` names is set.
     pub struct MetricStatus("k8s.io.api.autoscaling.v2.MetricStatus") {
         /// Which; empty where it could not be read.
         type_: Text = 1 "type",
@@ -225,7 +225,7 @@ message! {
 }
 
 message! {
-    /// Something told of one object.
+    /// Last value of a metric of one object.
     pub struct ObjectMetricStatus("k8s.io.api.autoscaling.v2.ObjectMetricStatus") {
         /// Which metric.
         metric: MetricIdentifier = 1 "metric",
@@ -237,7 +237,7 @@ message! {
 }
 
 message! {
-    /// Something told of each pod.
+    /// Last average of a metric of the pods.
     pub struct PodsMetricStatus("k8s.io.api.autoscaling.v2.PodsMetricStatus") {
         /// Which metric.
         metric: MetricIdentifier = 1 "metric",
@@ -247,7 +247,7 @@ message! {
 }
 
 message! {
-    /// What the pods use.
+    /// Last resource usage of the pods.
     pub struct ResourceMetricStatus("k8s.io.api.autoscaling.v2.ResourceMetricStatus") {
         /// Of which resource.
         name: Text = 1 "name",
@@ -257,7 +257,7 @@ message! {
 }
 
 message! {
-    /// What one container of each pod uses.
+    /// Last resource usage of one container in each pod.
     pub struct ContainerResourceMetricStatus("k8s.io.api.autoscaling.v2.ContainerResourceMetricStatus") {
         /// Of which resource.
         name: Text = 1 "name",
@@ -269,7 +269,7 @@ message! {
 }
 
 message! {
-    /// Something that is told of no object.
+    /// Last value of a metric without a Kubernetes object.
     pub struct ExternalMetricStatus("k8s.io.api.autoscaling.v2.ExternalMetricStatus") {
         /// Which metric.
         metric: MetricIdentifier = 1 "metric",
@@ -279,7 +279,7 @@ message! {
 }
 
 message! {
-    /// What a metric was.
+    /// Value of a metric: absolute, average, or utilization in percent.
     pub struct MetricValueStatus("k8s.io.api.autoscaling.v2.MetricValueStatus") {
         /// The metric itself.
         value: Option<Quantity> = 1 "value",
@@ -291,7 +291,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition such as `AbleToScale` or `ScalingLimited`.
     pub struct HorizontalPodAutoscalerCondition("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerCondition") {
         /// What it is about.
         type_: Text = 1 "type",

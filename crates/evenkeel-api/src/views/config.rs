@@ -9,7 +9,7 @@ use crate::map::Unread;
 use crate::text::Text;
 
 message! {
-    /// Who pods run as.
+    /// Identity of pods in the API, with its image pull secrets.
     pub struct ServiceAccount("k8s.io.api.core.v1.ServiceAccount") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -25,7 +25,7 @@ message! {
 view!(ServiceAccount, "", "v1", "ServiceAccount", "serviceaccounts", true);
 
 message! {
-    /// An object.
+    /// Reference to an object by kind, namespace, name and uid.
     #[derive(serde::Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct ObjectReference("k8s.io.api.core.v1.ObjectReference") {
@@ -54,7 +54,7 @@ message! {
 }
 
 message! {
-    /// Configuration.
+    /// Configuration that pods read as variables or files.
     pub struct ConfigMap("k8s.io.api.core.v1.ConfigMap") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -68,7 +68,7 @@ message! {
 view!(ConfigMap, "", "v1", "ConfigMap", "configmaps", true);
 
 message! {
-    /// A secret; what it keeps is not read.
+    /// Metadata and type of a Secret; its data is never decoded.
     pub struct Secret("k8s.io.api.core.v1.Secret") {
         /// Metadata.
         meta: Meta = 1 "metadata",

@@ -9,7 +9,7 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A container of a pod.
+    /// Container of a pod, with the fields that scheduling and simulation read.
     pub struct Container("k8s.io.api.core.v1.Container") {
         /// Name.
         name: Text = 1 "name",
@@ -39,7 +39,7 @@ message! {
 }
 
 message! {
-    /// What exits of a container lead to.
+    /// Restart action for certain exit codes of a container (KEP-5307).
     pub struct ContainerRestartRule("k8s.io.api.core.v1.ContainerRestartRule") {
         /// `Restart` or `RestartAllContainers`.
         action: Text = 1 "action",
@@ -47,7 +47,7 @@ message! {
 }
 
 message! {
-    /// A mount, of which only one thing is of interest.
+    /// Volume mount, of which only recursive read-only and propagation options are read.
     pub struct VolumeMountOptions("k8s.io.api.core.v1.VolumeMount") {
         /// Its options; how many, no more.
         bind_mount_options: Box<[Unread]> = 8 "bindMountOptions",
@@ -93,7 +93,7 @@ impl Field for BindMountOptions {
 }
 
 message! {
-    /// Resources.
+    /// Resource requests and limits of a container or pod, and its claims.
     pub struct ResourceRequirements("k8s.io.api.core.v1.ResourceRequirements") {
         /// At most.
         limits: Map<Quantity> = 1 "limits",
@@ -103,7 +103,7 @@ message! {
 }
 
 message! {
-    /// A port.
+    /// Port of a container, and the host port that it takes on the node.
     pub struct ContainerPort("k8s.io.api.core.v1.ContainerPort") {
         /// Name.
         name: Text = 1 "name",
@@ -119,7 +119,7 @@ message! {
 }
 
 message! {
-    /// How a probe is timed.
+    /// Delays, periods and thresholds of a probe.
     pub struct Probe("k8s.io.api.core.v1.Probe") {
         /// Seconds before the first.
         initial_delay_seconds: i32 = 2 "initialDelaySeconds",
@@ -135,7 +135,7 @@ message! {
 }
 
 message! {
-    /// A container's state.
+    /// Observed state of a container.
     pub struct ContainerStatus("k8s.io.api.core.v1.ContainerStatus") {
         /// Name.
         name: Text = 1 "name",
@@ -159,7 +159,7 @@ message! {
 }
 
 message! {
-    /// Waiting, running or terminated.
+    /// State of a container: waiting, running or terminated.
     pub struct ContainerState("k8s.io.api.core.v1.ContainerState") {
         /// Not yet running.
         waiting: Option<Box<ContainerStateWaiting>> = 1 "waiting",
@@ -171,7 +171,7 @@ message! {
 }
 
 message! {
-    /// A container that does not run yet.
+    /// Why a container is not running yet, such as `CrashLoopBackOff`.
     pub struct ContainerStateWaiting("k8s.io.api.core.v1.ContainerStateWaiting") {
         /// Why, in one word.
         reason: Text = 1 "reason",
@@ -181,7 +181,7 @@ message! {
 }
 
 message! {
-    /// A container that runs.
+    /// Since when a container runs.
     pub struct ContainerStateRunning("k8s.io.api.core.v1.ContainerStateRunning") {
         /// Since when.
         started_at: Option<Timestamp> = 1 "startedAt",
@@ -189,7 +189,7 @@ message! {
 }
 
 message! {
-    /// A container that has ended.
+    /// Exit code, reason and times of a terminated container.
     pub struct ContainerStateTerminated("k8s.io.api.core.v1.ContainerStateTerminated") {
         /// Exit code.
         exit_code: i32 = 1 "exitCode",

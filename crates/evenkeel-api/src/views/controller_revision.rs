@@ -5,7 +5,7 @@ use crate::decode::{message, view};
 use crate::template::Restored;
 
 message! {
-    /// A ControllerRevision.
+    /// Revision of the template of a StatefulSet or DaemonSet.
     pub struct ControllerRevision("k8s.io.api.apps.v1.ControllerRevision") {
         /// Metadata.
         meta: Meta = 1 "metadata",

@@ -8,13 +8,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A CronJob.
+    /// Creates Jobs on a schedule (`batch/v1`).
     pub struct CronJob("k8s.io.api.batch.v1.CronJob") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: CronJobSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: CronJobStatus = 3 "status",
     }
 }
@@ -22,7 +22,7 @@ message! {
 view!(CronJob, "batch", "v1", "CronJob", "cronjobs", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a CronJob.
     pub struct CronJobSpec("k8s.io.api.batch.v1.CronJobSpec") {
         /// When Jobs are made; see [`crate::cron`].
         schedule: Text = 1 "schedule",
@@ -44,7 +44,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a CronJob: active Jobs, last times.
     pub struct CronJobStatus("k8s.io.api.batch.v1.CronJobStatus") {
         /// Jobs that have not ended.
         active: Box<[ObjectReference]> = 1 "active",

@@ -9,13 +9,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A DaemonSet.
+    /// Runs one pod on each matching node (`apps/v1`).
     pub struct DaemonSet("k8s.io.api.apps.v1.DaemonSet") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: DaemonSetSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: DaemonSetStatus = 3 "status",
     }
 }
@@ -23,7 +23,7 @@ message! {
 view!(DaemonSet, "apps", "v1", "DaemonSet", "daemonsets", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a DaemonSet.
     pub struct DaemonSetSpec("k8s.io.api.apps.v1.DaemonSetSpec") {
         /// Which pods are its.
         selector: Selector = 1 "selector",
@@ -59,7 +59,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a DaemonSet: numbers of nodes and pods.
     pub struct DaemonSetStatus("k8s.io.api.apps.v1.DaemonSetStatus") {
         /// Nodes that have a pod and should.
         current_number_scheduled: i32 = 1 "currentNumberScheduled",
@@ -85,7 +85,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition in the status of a DaemonSet.
     pub struct DaemonSetCondition("k8s.io.api.apps.v1.DaemonSetCondition") {
         /// What it is about.
         type_: Text = 1 "type",

@@ -9,13 +9,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A Deployment.
+    /// Rolls out a pod template through ReplicaSets (`apps/v1`).
     pub struct Deployment("k8s.io.api.apps.v1.Deployment") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: DeploymentSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: DeploymentStatus = 3 "status",
     }
 }
@@ -23,7 +23,7 @@ message! {
 view!(Deployment, "apps", "v1", "Deployment", "deployments", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a Deployment.
     pub struct DeploymentSpec("k8s.io.api.apps.v1.DeploymentSpec") {
         /// How many pods.
         replicas: Option<i32> = 1 "replicas",
@@ -65,7 +65,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a Deployment: numbers of replicas, conditions.
     pub struct DeploymentStatus("k8s.io.api.apps.v1.DeploymentStatus") {
         /// Generation of the spec that this status is of.
         observed_generation: i64 = 1 "observedGeneration",
@@ -89,7 +89,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition such as `Progressing` or `Available`.
     pub struct DeploymentCondition("k8s.io.api.apps.v1.DeploymentCondition") {
         /// What it is about.
         type_: Text = 1 "type",

@@ -13,9 +13,9 @@ message! {
     pub struct PodDisruptionBudget("k8s.io.api.policy.v1.PodDisruptionBudget") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: PodDisruptionBudgetSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: PodDisruptionBudgetStatus = 3 "status",
     }
 }
@@ -23,7 +23,7 @@ message! {
 view!(PodDisruptionBudget, "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a PodDisruptionBudget.
     pub struct PodDisruptionBudgetSpec("k8s.io.api.policy.v1.PodDisruptionBudgetSpec") {
         /// So many must stay.
         min_available: Option<IntOrString> = 1 "minAvailable",
@@ -37,7 +37,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a PodDisruptionBudget: healthy pods and allowed disruptions.
     pub struct PodDisruptionBudgetStatus("k8s.io.api.policy.v1.PodDisruptionBudgetStatus") {
         /// Generation of the spec that this status is of.
         observed_generation: i64 = 1 "observedGeneration",

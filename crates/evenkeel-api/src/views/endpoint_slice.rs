@@ -81,7 +81,7 @@ message! {
 }
 
 message! {
-    /// A zone.
+    /// Zone whose clients should use an endpoint (topology-aware routing).
     #[derive(Serialize, Hash)]
     pub struct ForZone("k8s.io.api.discovery.v1.ForZone") {
         /// Its name.
@@ -90,7 +90,7 @@ message! {
 }
 
 message! {
-    /// A node.
+    /// Node whose clients should use an endpoint (topology-aware routing).
     #[derive(Serialize, Hash)]
     pub struct ForNode("k8s.io.api.discovery.v1.ForNode") {
         /// Its name.

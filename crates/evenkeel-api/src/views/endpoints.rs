@@ -36,7 +36,7 @@ message! {
 }
 
 message! {
-    /// An address.
+    /// IP address of an Endpoints subset, with its pod and node.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointAddress("k8s.io.api.core.v1.EndpointAddress") {
@@ -55,7 +55,7 @@ message! {
 }
 
 message! {
-    /// A port.
+    /// Port of an Endpoints subset.
     #[derive(Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointPort("k8s.io.api.core.v1.EndpointPort") {

@@ -8,13 +8,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A Job.
+    /// Runs pods to completion (`batch/v1`).
     pub struct Job("k8s.io.api.batch.v1.Job") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: JobSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: JobStatus = 3 "status",
     }
 }
@@ -22,7 +22,7 @@ message! {
 view!(Job, "batch", "v1", "Job", "jobs", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a Job.
     pub struct JobSpec("k8s.io.api.batch.v1.JobSpec") {
         /// Pods at a time.
         parallelism: Option<i32> = 1 "parallelism",
@@ -78,7 +78,7 @@ message! {
 }
 
 message! {
-    /// Exit codes.
+    /// Exit codes that a rule of a pod failure policy matches.
     pub struct OnExitCodes("k8s.io.api.batch.v1.PodFailurePolicyOnExitCodesRequirement") {
         /// Of this container; of any where empty.
         container_name: Text = 1 "containerName",
@@ -90,7 +90,7 @@ message! {
 }
 
 message! {
-    /// A condition.
+    /// Pod condition that a rule of a pod failure policy matches.
     pub struct OnPodCondition("k8s.io.api.batch.v1.PodFailurePolicyOnPodConditionsPattern") {
         /// Its type.
         type_: Text = 1 "type",
@@ -118,7 +118,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a Job: numbers of pods, finished indexes, conditions.
     pub struct JobStatus("k8s.io.api.batch.v1.JobStatus") {
         /// Conditions.
         conditions: Box<[JobCondition]> = 1 "conditions",
@@ -156,7 +156,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition such as `Complete`, `Failed` or `SuccessCriteriaMet`.
     pub struct JobCondition("k8s.io.api.batch.v1.JobCondition") {
         /// What it is about.
         type_: Text = 1 "type",

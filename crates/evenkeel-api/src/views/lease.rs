@@ -6,7 +6,7 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A lease.
+    /// Lock of a leader election, or a node's heartbeat (`coordination.k8s.io/v1`).
     pub struct Lease("k8s.io.api.coordination.v1.Lease") {
         /// Metadata.
         meta: Meta = 1 "metadata",

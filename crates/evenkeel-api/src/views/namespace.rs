@@ -6,13 +6,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A namespace.
+    /// Namespace, with its finalizers and phase.
     pub struct Namespace("k8s.io.api.core.v1.Namespace") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: NamespaceSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: NamespaceStatus = 3 "status",
     }
 }
@@ -20,7 +20,7 @@ message! {
 view!(Namespace, "", "v1", "Namespace", "namespaces", false);
 
 message! {
-    /// What should be.
+    /// Desired state of a Namespace.
     pub struct NamespaceSpec("k8s.io.api.core.v1.NamespaceSpec") {
         /// Who must let go of it before it is gone.
         finalizers: Box<[Text]> = 1 "finalizers",
@@ -28,7 +28,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Phase of a namespace, and the conditions of its deletion.
     pub struct NamespaceStatus("k8s.io.api.core.v1.NamespaceStatus") {
         /// `Active` or `Terminating`.
         phase: Text = 1 "phase",
@@ -38,7 +38,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition of a namespace's deletion, such as `NamespaceContentRemaining`.
     pub struct NamespaceCondition("k8s.io.api.core.v1.NamespaceCondition") {
         /// What it is about.
         type_: Text = 1 "type",

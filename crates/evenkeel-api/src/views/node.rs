@@ -9,7 +9,7 @@ use crate::time::Timestamp;
 use serde_json::{Value, json};
 
 message! {
-    /// A node.
+    /// Node, with the fields that scheduling and node controllers read.
     pub struct Node("k8s.io.api.core.v1.Node") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -23,7 +23,7 @@ message! {
 view!(Node, "", "v1", "Node", "nodes", false);
 
 message! {
-    /// How a node should be used.
+    /// Desired state of a node: pod CIDRs, provider ID, taints, unschedulable.
     pub struct NodeSpec("k8s.io.api.core.v1.NodeSpec") {
         /// Range of its pods' addresses.
         pod_cidr: Text = 1 "podCIDR",
@@ -39,7 +39,7 @@ message! {
 }
 
 message! {
-    /// How a node is.
+    /// Observed state of a node: capacity, conditions, addresses, images, volumes.
     pub struct NodeStatus("k8s.io.api.core.v1.NodeStatus") {
         /// What it has.
         capacity: Map<Quantity> = 1 "capacity",
@@ -63,7 +63,7 @@ message! {
 }
 
 message! {
-    /// One condition of a node.
+    /// Condition of a node, such as `Ready` or `MemoryPressure`.
     pub struct NodeCondition("k8s.io.api.core.v1.NodeCondition") {
         /// What it is about.
         type_: Text = 1 "type",
@@ -81,7 +81,7 @@ message! {
 }
 
 message! {
-    /// An address.
+    /// Address of a node by type, such as `InternalIP` or `Hostname`.
     pub struct NodeAddress("k8s.io.api.core.v1.NodeAddress") {
         /// `Hostname`, `InternalIP`, …
         type_: Text = 1 "type",
@@ -91,7 +91,7 @@ message! {
 }
 
 message! {
-    /// What identifies a machine.
+    /// Identifiers of a node's machine and boot.
     pub struct NodeSystemInfo("k8s.io.api.core.v1.NodeSystemInfo") {
         /// Of the operating system.
         machine_id: Text = 1 "machineID",
@@ -101,7 +101,7 @@ message! {
 }
 
 message! {
-    /// An image.
+    /// Image on a node, by its names, with its size in bytes.
     pub struct ContainerImage("k8s.io.api.core.v1.ContainerImage") {
         /// Its names.
         names: Box<[Text]> = 1 "names",
@@ -111,7 +111,7 @@ message! {
 }
 
 message! {
-    /// An attached volume.
+    /// Volume that is attached to a node, and its device path.
     pub struct AttachedVolume("k8s.io.api.core.v1.AttachedVolume") {
         /// Its name.
         name: Text = 1 "name",
@@ -121,7 +121,7 @@ message! {
 }
 
 message! {
-    /// What pods must bear.
+    /// Taint of a node, which repels pods that do not tolerate it.
     pub struct Taint("k8s.io.api.core.v1.Taint") {
         /// Key.
         key: Text = 1 "key",

@@ -14,7 +14,7 @@ use crate::quantity::Quantity;
 use crate::text::Text;
 
 message! {
-    /// A volume.
+    /// Storage of the cluster that a claim can bind.
     pub struct PersistentVolume("k8s.io.api.core.v1.PersistentVolume") {
         /// Metadata.
         meta: Meta = 1 "metadata",

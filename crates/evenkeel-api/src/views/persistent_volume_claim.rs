@@ -9,13 +9,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A claim to a volume.
+    /// A user's claim for storage.
     pub struct PersistentVolumeClaim("k8s.io.api.core.v1.PersistentVolumeClaim") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: PersistentVolumeClaimSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: PersistentVolumeClaimStatus = 3 "status",
     }
 }
@@ -23,7 +23,7 @@ message! {
 view!(PersistentVolumeClaim, "", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a claim: class, size, access modes, volume.
     pub struct PersistentVolumeClaimSpec("k8s.io.api.core.v1.PersistentVolumeClaimSpec") {
         /// How it is mounted.
         access_modes: Box<[Text]> = 1 "accessModes",
@@ -43,7 +43,7 @@ message! {
 }
 
 message! {
-    /// How big.
+    /// Requested and maximal size of a claim.
     pub struct VolumeResourceRequirements("k8s.io.api.core.v1.VolumeResourceRequirements") {
         /// At most.
         limits: Map<Quantity> = 1 "limits",
@@ -53,7 +53,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a claim: phase, capacity, resizing, conditions.
     pub struct PersistentVolumeClaimStatus("k8s.io.api.core.v1.PersistentVolumeClaimStatus") {
         /// `Pending`, `Bound` or `Lost`.
         phase: Text = 1 "phase",
@@ -73,7 +73,7 @@ message! {
 }
 
 message! {
-    /// A change of a volume's attributes.
+    /// Progress of a change of a volume's VolumeAttributesClass.
     pub struct ModifyVolumeStatus("k8s.io.api.core.v1.ModifyVolumeStatus") {
         /// The class that it shall have.
         target_volume_attributes_class_name: Text = 1 "targetVolumeAttributesClassName",
@@ -81,7 +81,7 @@ message! {
 }
 
 message! {
-    /// One condition of a claim.
+    /// Condition of a claim, such as `Resizing`.
     pub struct PersistentVolumeClaimCondition("k8s.io.api.core.v1.PersistentVolumeClaimCondition") {
         /// What it is about.
         type_: Text = 1 "type",

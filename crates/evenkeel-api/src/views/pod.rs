@@ -21,7 +21,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, LazyLock};
 
 message! {
-    /// A pod.
+    /// Pod, with the fields that controllers, scheduler and simulated nodes read.
     pub struct Pod("k8s.io.api.core.v1.Pod") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -128,7 +128,7 @@ impl Field for PodSpec {
 }
 
 message! {
-    /// What should run, as many pods may have it alike.
+    /// Desired state of a CommonPod.
     pub struct CommonPodSpec("k8s.io.api.core.v1.PodSpec") {
         /// Volumes.
         volumes: Box<[Volume]> = 1 "volumes",
@@ -186,7 +186,7 @@ message! {
 }
 
 message! {
-    /// What runs.
+    /// Observed state of a pod: phase, conditions, containers, addresses.
     pub struct PodStatus("k8s.io.api.core.v1.PodStatus") {
         /// Generation of the spec that this status is of; 0 where unknown.
         observed_generation: i64 = 17 "observedGeneration",
@@ -230,7 +230,7 @@ message! {
 }
 
 message! {
-    /// One condition of a pod.
+    /// Condition of a pod, such as `Ready` or `PodScheduled`.
     pub struct PodCondition("k8s.io.api.core.v1.PodCondition") {
         /// What it is about.
         type_: Text = 1 "type",
@@ -248,7 +248,7 @@ message! {
 }
 
 message! {
-    /// A condition that readiness takes.
+    /// Condition that a pod needs in order to be ready, besides its containers.
     pub struct PodReadinessGate("k8s.io.api.core.v1.PodReadinessGate") {
         /// Type of the condition.
         condition_type: Text = 1 "conditionType",
@@ -256,7 +256,7 @@ message! {
 }
 
 message! {
-    /// What holds back scheduling.
+    /// Gate that holds a pod back from scheduling until it is removed.
     pub struct PodSchedulingGate("k8s.io.api.core.v1.PodSchedulingGate") {
         /// Name of the gate.
         name: Text = 1 "name",
@@ -264,7 +264,7 @@ message! {
 }
 
 message! {
-    /// An address.
+    /// IP address of a pod; one for each IP family.
     pub struct PodIp("k8s.io.api.core.v1.PodIP") {
         /// The address.
         ip: Text = 1 "ip",
@@ -272,7 +272,7 @@ message! {
 }
 
 message! {
-    /// A claim to devices.
+    /// ResourceClaim, or template of one, that a pod's containers use.
     pub struct PodResourceClaim("k8s.io.api.core.v1.PodResourceClaim") {
         /// Name within the pod.
         name: Text = 1 "name",
@@ -284,7 +284,7 @@ message! {
 }
 
 message! {
-    /// A claim made from a template.
+    /// ResourceClaim that was created from a template for a pod.
     pub struct PodResourceClaimStatus("k8s.io.api.core.v1.PodResourceClaimStatus") {
         /// Name within the pod.
         name: Text = 1 "name",
@@ -294,7 +294,7 @@ message! {
 }
 
 message! {
-    /// A claim made for extended resources.
+    /// ResourceClaim that the scheduler created for extended resources of a pod.
     pub struct PodExtendedResourceClaimStatus("k8s.io.api.core.v1.PodExtendedResourceClaimStatus") {
         /// Its name.
         resource_claim_name: Text = 2 "resourceClaimName",
@@ -302,7 +302,7 @@ message! {
 }
 
 message! {
-    /// Pods that are scheduled together.
+    /// Group of pods that are scheduled together (gang scheduling).
     pub struct PodSchedulingGroup("k8s.io.api.core.v1.PodSchedulingGroup") {
         /// Name of the group.
         pod_group_name: Text = 1 "podGroupName",

@@ -8,13 +8,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A ReplicaSet.
+    /// Keeps a number of pods of one template running (`apps/v1`).
     pub struct ReplicaSet("k8s.io.api.apps.v1.ReplicaSet") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: ReplicaSetSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: ReplicaSetStatus = 3 "status",
     }
 }
@@ -22,7 +22,7 @@ message! {
 view!(ReplicaSet, "apps", "v1", "ReplicaSet", "replicasets", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a ReplicaSet.
     pub struct ReplicaSetSpec("k8s.io.api.apps.v1.ReplicaSetSpec") {
         /// How many pods.
         replicas: Option<i32> = 1 "replicas",
@@ -36,7 +36,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a ReplicaSet: numbers of replicas, conditions.
     pub struct ReplicaSetStatus("k8s.io.api.apps.v1.ReplicaSetStatus") {
         /// Pods.
         replicas: i32 = 1 "replicas",
@@ -56,7 +56,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition such as `ReplicaFailure`.
     pub struct ReplicaSetCondition("k8s.io.api.apps.v1.ReplicaSetCondition") {
         /// What it is about.
         type_: Text = 1 "type",

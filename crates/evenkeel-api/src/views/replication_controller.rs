@@ -8,13 +8,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A ReplicationController.
+    /// Keeps a number of pods of one template running (`v1`).
     pub struct ReplicationController("k8s.io.api.core.v1.ReplicationController") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: ReplicationControllerSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: ReplicationControllerStatus = 3 "status",
     }
 }
@@ -22,7 +22,7 @@ message! {
 view!(ReplicationController, "", "v1", "ReplicationController", "replicationcontrollers", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a ReplicationController.
     pub struct ReplicationControllerSpec("k8s.io.api.core.v1.ReplicationControllerSpec") {
         /// How many pods.
         replicas: Option<i32> = 1 "replicas",
@@ -36,7 +36,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a ReplicationController: numbers of replicas, conditions.
     pub struct ReplicationControllerStatus("k8s.io.api.core.v1.ReplicationControllerStatus") {
         /// Pods.
         replicas: i32 = 1 "replicas",
@@ -54,7 +54,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition such as `ReplicaFailure`.
     pub struct ReplicationControllerCondition("k8s.io.api.core.v1.ReplicationControllerCondition") {
         /// What it is about.
         type_: Text = 1 "type",

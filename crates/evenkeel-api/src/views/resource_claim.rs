@@ -24,7 +24,7 @@ message! {
 view!(ResourceClaim, "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", true);
 
 message! {
-    /// What is asked for.
+    /// Desired state of a ResourceClaim.
     pub struct ResourceClaimSpec("k8s.io.api.resource.v1.ResourceClaimSpec") {
         /// Devices.
         devices: DeviceClaim = 1 "devices",
@@ -32,7 +32,7 @@ message! {
 }
 
 message! {
-    /// Devices.
+    /// Device requests of a ResourceClaim, with constraints and configuration.
     pub struct DeviceClaim("k8s.io.api.resource.v1.DeviceClaim") {
         /// All of which are wanted.
         requests: Box<[DeviceRequest]> = 1 "requests",

@@ -7,7 +7,7 @@ use crate::quantity::Quantity;
 use crate::text::Text;
 
 message! {
-    /// How much a namespace may use in all.
+    /// Limits of the total resource use of a namespace.
     pub struct ResourceQuota("k8s.io.api.core.v1.ResourceQuota") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -21,7 +21,7 @@ message! {
 view!(ResourceQuota, "", "v1", "ResourceQuota", "resourcequotas", true);
 
 message! {
-    /// What is allowed.
+    /// Hard limits of a quota, and the scopes that it counts.
     pub struct ResourceQuotaSpec("k8s.io.api.core.v1.ResourceQuotaSpec") {
         /// At most, by name.
         hard: Map<Quantity> = 1 "hard",
@@ -33,7 +33,7 @@ message! {
 }
 
 message! {
-    /// What is used.
+    /// Enforced limits of a quota, and the usage charged to it.
     pub struct ResourceQuotaStatus("k8s.io.api.core.v1.ResourceQuotaStatus") {
         /// What is enforced.
         hard: Map<Quantity> = 1 "hard",
@@ -43,7 +43,7 @@ message! {
 }
 
 message! {
-    /// Scopes.
+    /// Scopes of objects that a quota counts, which must all match.
     pub struct ScopeSelector("k8s.io.api.core.v1.ScopeSelector") {
         /// All of which must hold.
         match_expressions: Box<[ScopedResourceSelectorRequirement]> = 1 "matchExpressions",
@@ -51,7 +51,7 @@ message! {
 }
 
 message! {
-    /// One scope.
+    /// Requirement on one scope, such as `PriorityClass`: operator and values.
     pub struct ScopedResourceSelectorRequirement("k8s.io.api.core.v1.ScopedResourceSelectorRequirement") {
         /// Its name, such as `PriorityClass`.
         scope_name: Text = 1 "scopeName",
@@ -63,7 +63,7 @@ message! {
 }
 
 message! {
-    /// What each object of a namespace may use.
+    /// Limits and defaults of single objects in a namespace.
     pub struct LimitRange("k8s.io.api.core.v1.LimitRange") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -75,7 +75,7 @@ message! {
 view!(LimitRange, "", "v1", "LimitRange", "limitranges", true);
 
 message! {
-    /// Limits.
+    /// Limits of a LimitRange, one item for each type.
     pub struct LimitRangeSpec("k8s.io.api.core.v1.LimitRangeSpec") {
         /// By what they limit.
         limits: Box<[LimitRangeItem]> = 1 "limits",
@@ -83,7 +83,7 @@ message! {
 }
 
 message! {
-    /// Limits of one sort of thing.
+    /// Minima, maxima, defaults and ratios for pods, containers or claims.
     pub struct LimitRangeItem("k8s.io.api.core.v1.LimitRangeItem") {
         /// `Pod`, `Container` or `PersistentVolumeClaim`.
         type_: Text = 1 "type",

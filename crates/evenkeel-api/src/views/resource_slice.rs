@@ -8,7 +8,7 @@ use crate::quantity::Quantity;
 use crate::text::Text;
 
 message! {
-    /// Some of the devices of a pool.
+    /// Part of the devices of a resource pool (dynamic resource allocation).
     pub struct ResourceSlice("k8s.io.api.resource.v1.ResourceSlice") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -20,7 +20,7 @@ message! {
 view!(ResourceSlice, "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", false);
 
 message! {
-    /// Some of the devices of a pool, and from where they can be used.
+    /// Devices of a slice, and the nodes that can use them.
     pub struct ResourceSliceSpec("k8s.io.api.resource.v1.ResourceSliceSpec") {
         /// Whose.
         driver: Text = 1 "driver",
@@ -42,7 +42,7 @@ message! {
 }
 
 message! {
-    /// Devices of a driver that belong together.
+    /// Pool of a driver's devices, with the generation and number of its slices.
     pub struct ResourcePool("k8s.io.api.resource.v1.ResourcePool") {
         /// Name.
         name: Text = 1 "name",
@@ -54,7 +54,7 @@ message! {
 }
 
 message! {
-    /// A device.
+    /// Device with its attributes, capacities, consumed counters and taints.
     pub struct Device("k8s.io.api.resource.v1.Device") {
         /// Name within the pool.
         name: Text = 1 "name",
@@ -84,7 +84,7 @@ message! {
 }
 
 message! {
-    /// One thing that a device is like: one of these.
+    /// Typed value of a device attribute; one field is set.
     pub struct DeviceAttribute("k8s.io.api.resource.v1.DeviceAttribute") {
         /// A number.
         int: Option<i64> = 2 "int",
@@ -98,7 +98,7 @@ message! {
 }
 
 message! {
-    /// How much a device has of something.
+    /// Capacity of a device, and the policy of requests for parts of it.
     pub struct DeviceCapacity("k8s.io.api.resource.v1.DeviceCapacity") {
         /// So much.
         value: Quantity = 1 "value",
@@ -108,7 +108,7 @@ message! {
 }
 
 message! {
-    /// In which amounts something is given.
+    /// Default and valid amounts of a request for part of a capacity.
     pub struct CapacityRequestPolicy("k8s.io.api.resource.v1.CapacityRequestPolicy") {
         /// So much to who does not say.
         default: Option<Quantity> = 1 "default",
@@ -120,7 +120,7 @@ message! {
 }
 
 message! {
-    /// Bounds of an amount.
+    /// Minimum, maximum and step of a requested amount.
     pub struct CapacityRequestPolicyRange("k8s.io.api.resource.v1.CapacityRequestPolicyRange") {
         /// At least.
         min: Option<Quantity> = 1 "min",
@@ -132,7 +132,7 @@ message! {
 }
 
 message! {
-    /// What a device takes up of what is shared.
+    /// Amounts that a device consumes of a counter set.
     pub struct DeviceCounterConsumption("k8s.io.api.resource.v1.DeviceCounterConsumption") {
         /// Of which set.
         counter_set: Text = 1 "counterSet",
@@ -144,7 +144,7 @@ message! {
 }
 
 message! {
-    /// What devices share.
+    /// Counters that several devices of a pool consume.
     pub struct CounterSet("k8s.io.api.resource.v1.CounterSet") {
         /// Name within the pool.
         name: Text = 1 "name",
@@ -154,7 +154,7 @@ message! {
 }
 
 message! {
-    /// How much.
+    /// Available or consumed amount of one counter.
     pub struct Counter("k8s.io.api.resource.v1.Counter") {
         /// So much.
         value: Quantity = 1 "value",
@@ -162,7 +162,7 @@ message! {
 }
 
 message! {
-    /// What must be borne of a device.
+    /// Taint of a device, which repels claims that do not tolerate it.
     pub struct DeviceTaint("k8s.io.api.resource.v1.DeviceTaint") {
         /// Key.
         key: Text = 1 "key",
@@ -174,7 +174,7 @@ message! {
 }
 
 message! {
-    /// A taint that an administrator puts on devices.
+    /// An administrator's taint of selected devices.
     pub struct DeviceTaintRule("k8s.io.api.resource.v1.DeviceTaintRule") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -186,7 +186,7 @@ message! {
 view!(DeviceTaintRule, "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", false);
 
 message! {
-    /// Which taint, on which devices.
+    /// Taint of a DeviceTaintRule, and the selector of its devices.
     pub struct DeviceTaintRuleSpec("k8s.io.api.resource.v1.DeviceTaintRuleSpec") {
         /// The devices; none where it is absent.
         device_selector: Option<Box<DeviceTaintSelector>> = 1 "deviceSelector",
@@ -196,7 +196,7 @@ message! {
 }
 
 message! {
-    /// Devices that are all of this.
+    /// Selects devices by driver, pool and device; all given fields must match.
     pub struct DeviceTaintSelector("k8s.io.api.resource.v1.DeviceTaintSelector") {
         /// Of this driver.
         driver: Option<Text> = 2 "driver",

@@ -7,13 +7,13 @@ use crate::int_or_string::IntOrString;
 use crate::text::Text;
 
 message! {
-    /// A service.
+    /// Service, with the fields that endpoints and address controllers read.
     pub struct Service("k8s.io.api.core.v1.Service") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: ServiceSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: ServiceStatus = 3 "status",
     }
 }
@@ -21,7 +21,7 @@ message! {
 view!(Service, "", "v1", "Service", "services", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a Service.
     pub struct ServiceSpec("k8s.io.api.core.v1.ServiceSpec") {
         /// Ports.
         ports: Box<[ServicePort]> = 1 "ports",
@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// A port.
+    /// Port of a Service, and the target port of its pods.
     pub struct ServicePort("k8s.io.api.core.v1.ServicePort") {
         /// Name.
         name: Text = 1 "name",
@@ -101,7 +101,7 @@ message! {
 }
 
 message! {
-    /// What is of a service.
+    /// Observed state of a Service.
     pub struct ServiceStatus("k8s.io.api.core.v1.ServiceStatus") {
         /// Its load balancer.
         load_balancer: LoadBalancerStatus = 1 "loadBalancer",

@@ -10,9 +10,9 @@ message! {
     pub struct ServiceCidr("k8s.io.api.networking.v1.ServiceCIDR") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: ServiceCidrSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: ServiceCidrStatus = 3 "status",
     }
 }
@@ -20,7 +20,7 @@ message! {
 view!(ServiceCidr, "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", false);
 
 message! {
-    /// What should be.
+    /// Desired state of a ServiceCidr.
     pub struct ServiceCidrSpec("k8s.io.api.networking.v1.ServiceCIDRSpec") {
         /// The ranges.
         cidrs: Box<[Text]> = 1 "cidrs",
@@ -28,7 +28,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Conditions of a ServiceCIDR.
     pub struct ServiceCidrStatus("k8s.io.api.networking.v1.ServiceCIDRStatus") {
         /// Conditions.
         conditions: Box<[MetaCondition]> = 1 "conditions",

@@ -9,13 +9,13 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A StatefulSet.
+    /// Runs pods with stable identities and storage (`apps/v1`).
     pub struct StatefulSet("k8s.io.api.apps.v1.StatefulSet") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should be.
+        /// Desired state of the object.
         spec: StatefulSetSpec = 2 "spec",
-        /// What is.
+        /// Observed state of the object.
         status: StatefulSetStatus = 3 "status",
     }
 }
@@ -23,7 +23,7 @@ message! {
 view!(StatefulSet, "apps", "v1", "StatefulSet", "statefulsets", true);
 
 message! {
-    /// What should be.
+    /// Desired state of a StatefulSet.
     pub struct StatefulSetSpec("k8s.io.api.apps.v1.StatefulSetSpec") {
         /// How many pods.
         replicas: Option<i32> = 1 "replicas",
@@ -89,7 +89,7 @@ message! {
 }
 
 message! {
-    /// What is.
+    /// Observed state of a StatefulSet: numbers of replicas, revisions.
     pub struct StatefulSetStatus("k8s.io.api.apps.v1.StatefulSetStatus") {
         /// Generation of the spec that this status is of.
         observed_generation: i64 = 1 "observedGeneration",
@@ -115,7 +115,7 @@ message! {
 }
 
 message! {
-    /// One condition.
+    /// Condition in the status of a StatefulSet.
     pub struct StatefulSetCondition("k8s.io.api.apps.v1.StatefulSetCondition") {
         /// What it is about.
         type_: Text = 1 "type",

@@ -8,7 +8,7 @@ use crate::selector::Selector;
 use crate::text::Text;
 
 message! {
-    /// How volumes are made.
+    /// Class of volumes: provisioner, parameters, binding mode, reclaim policy.
     pub struct StorageClass("k8s.io.api.storage.v1.StorageClass") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -28,7 +28,7 @@ message! {
 view!(StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
 
 message! {
-    /// Where a volume can be made: all of the requirements.
+    /// Requirements on the topology of provisioned volumes, which must all hold.
     pub struct TopologySelectorTerm("k8s.io.api.core.v1.TopologySelectorTerm") {
         /// The requirements.
         match_label_expressions: Box<[TopologySelectorLabelRequirement]> = 1 "matchLabelExpressions",
@@ -36,7 +36,7 @@ message! {
 }
 
 message! {
-    /// One requirement on a label.
+    /// Allowed values of one topology label.
     pub struct TopologySelectorLabelRequirement("k8s.io.api.core.v1.TopologySelectorLabelRequirement") {
         /// Which label.
         key: Text = 1 "key",
@@ -46,7 +46,7 @@ message! {
 }
 
 message! {
-    /// A driver of volumes.
+    /// CSI driver that is installed in the cluster.
     pub struct CsiDriver("k8s.io.api.storage.v1.CSIDriver") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -58,7 +58,7 @@ message! {
 view!(CsiDriver, "storage.k8s.io", "v1", "CSIDriver", "csidrivers", false);
 
 message! {
-    /// What a driver wants.
+    /// Capabilities of a CSI driver: attachment, storage capacity tracking.
     pub struct CsiDriverSpec("k8s.io.api.storage.v1.CSIDriverSpec") {
         /// Whether its volumes are attached to nodes before they are mounted; yes where it says nothing.
         attach_required: Option<bool> = 1 "attachRequired",
@@ -70,7 +70,7 @@ message! {
 }
 
 message! {
-    /// The drivers of a node.
+    /// CSI drivers that are installed on a node.
     pub struct CsiNode("k8s.io.api.storage.v1.CSINode") {
         /// Metadata; the name is the node's.
         meta: Meta = 1 "metadata",
@@ -82,7 +82,7 @@ message! {
 view!(CsiNode, "storage.k8s.io", "v1", "CSINode", "csinodes", false);
 
 message! {
-    /// Which drivers.
+    /// Drivers of a CSINode.
     pub struct CsiNodeSpec("k8s.io.api.storage.v1.CSINodeSpec") {
         /// The drivers.
         drivers: Box<[CsiNodeDriver]> = 1 "drivers",
@@ -90,7 +90,7 @@ message! {
 }
 
 message! {
-    /// A driver on a node.
+    /// CSI driver on a node: topology keys, limit of volumes.
     pub struct CsiNodeDriver("k8s.io.api.storage.v1.CSINodeDriver") {
         /// Its name.
         name: Text = 1 "name",
@@ -100,7 +100,7 @@ message! {
 }
 
 message! {
-    /// How many volumes a node takes of a driver.
+    /// Limit of a driver's volumes on a node.
     pub struct VolumeNodeResources("k8s.io.api.storage.v1.VolumeNodeResources") {
         /// So many; any number where it says nothing.
         count: Option<i32> = 1 "count",
@@ -108,7 +108,7 @@ message! {
 }
 
 message! {
-    /// How much room a driver has for volumes of a class, seen from some nodes.
+    /// Capacity for volumes of a class in a topology segment, as a driver reports it.
     pub struct CsiStorageCapacity("k8s.io.api.storage.v1.CSIStorageCapacity") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -133,7 +133,7 @@ view!(
 );
 
 message! {
-    /// A volume is, or is to be, attached to a node.
+    /// Intent to attach a volume to a node, and its status.
     pub struct VolumeAttachment("k8s.io.api.storage.v1.VolumeAttachment") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -147,7 +147,7 @@ message! {
 view!(VolumeAttachment, "storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false);
 
 message! {
-    /// What to what.
+    /// Attacher, node and volume of an attachment.
     pub struct VolumeAttachmentSpec("k8s.io.api.storage.v1.VolumeAttachmentSpec") {
         /// The driver that does it.
         attacher: Text = 1 "attacher",
@@ -159,7 +159,7 @@ message! {
 }
 
 message! {
-    /// A volume to attach.
+    /// Volume of an attachment: a PersistentVolume, or an inline CSI volume.
     pub struct VolumeAttachmentSource("k8s.io.api.storage.v1.VolumeAttachmentSource") {
         /// A PersistentVolume, by name.
         persistent_volume_name: Option<Text> = 1 "persistentVolumeName",
@@ -169,7 +169,7 @@ message! {
 }
 
 message! {
-    /// Whether a volume is attached.
+    /// Whether a volume is attached, and the last errors.
     pub struct VolumeAttachmentStatus("k8s.io.api.storage.v1.VolumeAttachmentStatus") {
         /// Whether it is.
         attached: bool = 1 "attached",
@@ -181,7 +181,7 @@ message! {
 }
 
 message! {
-    /// What went wrong.
+    /// Error of attaching or detaching, with its time.
     pub struct VolumeError("k8s.io.api.storage.v1.VolumeError") {
         /// In words.
         message: Text = 2 "message",
@@ -189,7 +189,7 @@ message! {
 }
 
 message! {
-    /// What may change of a volume.
+    /// Class of mutable volume attributes, with its driver and parameters.
     pub struct VolumeAttributesClass("k8s.io.api.storage.v1.VolumeAttributesClass") {
         /// Metadata.
         meta: Meta = 1 "metadata",

@@ -7,7 +7,7 @@ use crate::template::EphemeralClaimTemplate;
 use crate::text::Text;
 
 message! {
-    /// A volume.
+    /// Volume of a pod.
     pub struct Volume("k8s.io.api.core.v1.Volume") {
         /// Name within the pod.
         name: Text = 1 "name",
@@ -17,7 +17,7 @@ message! {
 }
 
 message! {
-    /// What a volume is made from; a kind that is not listed leaves all empty.
+    /// Source of a volume; a source that is not read leaves all fields empty.
     pub struct VolumeSource("k8s.io.api.core.v1.VolumeSource") {
         /// A path of the node.
         host_path: Option<Box<HostPathVolumeSource>> = 1 "hostPath",
@@ -59,7 +59,7 @@ message! {
 }
 
 message! {
-    /// A path of the node.
+    /// Path of the node's file system.
     pub struct HostPathVolumeSource("k8s.io.api.core.v1.HostPathVolumeSource") {
         /// The path.
         path: Text = 1 "path",
@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Scratch space.
+    /// Empty directory that lives as long as its pod.
     pub struct EmptyDirVolumeSource("k8s.io.api.core.v1.EmptyDirVolumeSource") {
         /// `Memory`, or the node's default when empty.
         medium: Text = 1 "medium",
@@ -77,7 +77,7 @@ message! {
 }
 
 message! {
-    /// A disk at Google.
+    /// Persistent disk of Google Compute Engine.
     pub struct GcePersistentDiskVolumeSource("k8s.io.api.core.v1.GCEPersistentDiskVolumeSource") {
         /// Its name.
         pd_name: Text = 1 "pdName",
@@ -87,7 +87,7 @@ message! {
 }
 
 message! {
-    /// A disk at Amazon.
+    /// Volume of AWS Elastic Block Store.
     pub struct AwsElasticBlockStoreVolumeSource("k8s.io.api.core.v1.AWSElasticBlockStoreVolumeSource") {
         /// Its id.
         volume_id: Text = 1 "volumeID",
@@ -97,7 +97,7 @@ message! {
 }
 
 message! {
-    /// A Secret.
+    /// Files from the keys of a Secret.
     pub struct SecretVolumeSource("k8s.io.api.core.v1.SecretVolumeSource") {
         /// Its name.
         secret_name: Text = 1 "secretName",
@@ -107,7 +107,7 @@ message! {
 }
 
 message! {
-    /// A block device over iSCSI.
+    /// Disk over iSCSI.
     pub struct IscsiVolumeSource("k8s.io.api.core.v1.ISCSIVolumeSource") {
         /// Where.
         target_portal: Text = 1 "targetPortal",
@@ -121,7 +121,7 @@ message! {
 }
 
 message! {
-    /// A block device over Fibre Channel.
+    /// Disk over Fibre Channel.
     pub struct FcVolumeSource("k8s.io.api.core.v1.FCVolumeSource") {
         /// The ports that lead to it.
         target_wwns: Box<[Text]> = 1 "targetWWNs",
@@ -133,7 +133,7 @@ message! {
 }
 
 message! {
-    /// A claim.
+    /// PersistentVolumeClaim in the pod's namespace.
     pub struct PersistentVolumeClaimVolumeSource("k8s.io.api.core.v1.PersistentVolumeClaimVolumeSource") {
         /// Its name.
         claim_name: Text = 1 "claimName",
@@ -143,7 +143,7 @@ message! {
 }
 
 message! {
-    /// A Ceph block device.
+    /// Block device image of Ceph.
     pub struct RbdVolumeSource("k8s.io.api.core.v1.RBDVolumeSource") {
         /// Where.
         monitors: Box<[Text]> = 1 "monitors",
@@ -157,7 +157,7 @@ message! {
 }
 
 message! {
-    /// A volume of OpenStack.
+    /// Volume of OpenStack Cinder.
     pub struct CinderVolumeSource("k8s.io.api.core.v1.CinderVolumeSource") {
         /// Its id.
         volume_id: Text = 1 "volumeID",
@@ -165,7 +165,7 @@ message! {
 }
 
 message! {
-    /// A disk at Azure.
+    /// Data disk of Azure.
     pub struct AzureDiskVolumeSource("k8s.io.api.core.v1.AzureDiskVolumeSource") {
         /// Where it is.
         disk_uri: Text = 2 "diskURI",
@@ -173,7 +173,7 @@ message! {
 }
 
 message! {
-    /// A disk of vSphere.
+    /// Virtual disk of vSphere.
     pub struct VsphereVirtualDiskVolumeSource("k8s.io.api.core.v1.VsphereVirtualDiskVolumeSource") {
         /// Where it is.
         volume_path: Text = 1 "volumePath",
@@ -181,7 +181,7 @@ message! {
 }
 
 message! {
-    /// A volume of Portworx.
+    /// Volume of Portworx.
     pub struct PortworxVolumeSource("k8s.io.api.core.v1.PortworxVolumeSource") {
         /// Its id.
         volume_id: Text = 1 "volumeID",
@@ -189,7 +189,7 @@ message! {
 }
 
 message! {
-    /// A ConfigMap.
+    /// Files from the keys of a ConfigMap.
     pub struct ConfigMapVolumeSource("k8s.io.api.core.v1.ConfigMapVolumeSource") {
         /// Whether it may be missing.
         optional: Option<bool> = 4 "optional",
@@ -199,7 +199,7 @@ message! {
 }
 
 message! {
-    /// A volume of a CSI driver.
+    /// Ephemeral volume of a CSI driver.
     pub struct CsiVolumeSource("k8s.io.api.core.v1.CSIVolumeSource") {
         /// The driver.
         driver: Text = 1 "driver",
@@ -207,7 +207,7 @@ message! {
 }
 
 message! {
-    /// An image that is mounted.
+    /// Read-only files of a container image.
     pub struct ImageVolumeSource("k8s.io.api.core.v1.ImageVolumeSource") {
         /// Its name, as a container's.
         reference: Text = 1 "reference",
@@ -215,7 +215,7 @@ message! {
 }
 
 message! {
-    /// A claim that lives as long as the pod.
+    /// Claim that is created for the pod and deleted with it.
     pub struct EphemeralVolumeSource("k8s.io.api.core.v1.EphemeralVolumeSource") {
         /// What the claim is made from.
         volume_claim_template: EphemeralClaimTemplate = 1 "volumeClaimTemplate",
@@ -223,7 +223,7 @@ message! {
 }
 
 message! {
-    /// An object of the same namespace.
+    /// Name of an object in the same namespace.
     pub struct LocalObjectReference("k8s.io.api.core.v1.LocalObjectReference") {
         /// Its name.
         name: Text = 1 "name",

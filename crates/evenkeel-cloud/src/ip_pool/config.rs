@@ -49,11 +49,11 @@ pub struct Nodes {
     /// Whether the table has all machines there are. A node that is not in it is then deleted once it is not ready;
     /// otherwise only one that was in it before.
     pub complete: bool,
-    /// The machines.
+    /// Machines of the provider, one for each node.
     pub machines: Vec<Machine>,
 }
 
-/// A machine.
+/// Machine that a node runs on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Machine {
@@ -63,13 +63,13 @@ pub struct Machine {
     pub internal: Vec<String>,
     /// Addresses beyond it.
     pub external: Vec<String>,
-    /// Its zone.
+    /// Zone of the machine, for the label `topology.kubernetes.io/zone`.
     pub zone: String,
-    /// Its region.
+    /// Region of the machine, for the label `topology.kubernetes.io/region`.
     pub region: String,
     /// What sort of machine it is.
     pub instance_type: String,
-    /// Further labels.
+    /// Additional labels of the machine's node.
     pub labels: BTreeMap<String, String>,
     /// Whether it is shut down on purpose.
     pub shut_down: bool,

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use config::Checked;
 pub use config::{Config, ConfigError, Machine, Nodes, PoolConfig};
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
-use evenkeel_runtime::{cache::Cache, clock::Clock, events::Recorder, plan::Note};
+use evenkeel_runtime::{cache::Cache, clock::Clock, events::EventRecorder, plan::Note};
 use plan::Reserved;
 use std::{
     net::IpAddr,
@@ -37,7 +37,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// The configuration file is looked at so often.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// The provider.
+/// Cloud provider that assigns load balancer addresses from pools.
 pub struct IpPool {
     config: Arc<RwLock<Arc<Checked>>>,
     /// Where the configuration is read again when it changes.
@@ -50,7 +50,7 @@ pub struct IpPool {
 /// What it reads and whom it tells.
 struct Cluster {
     services: Cache<Service>,
-    events: Recorder,
+    events: EventRecorder,
 }
 
 impl IpPool {

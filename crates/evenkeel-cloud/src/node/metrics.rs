@@ -3,7 +3,7 @@
 use evenkeel_runtime::metrics::{exponential, histogram};
 use prometheus::{Histogram, Registry};
 
-/// `node_controller_…`.
+/// Metrics `node_controller_…` of the cloud node controller.
 pub(super) struct Metrics {
     pub(super) taint_removal: Histogram,
     pub(super) first_sync: Histogram,

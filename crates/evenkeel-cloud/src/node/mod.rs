@@ -1,7 +1,7 @@
-//! What a cloud knows of machines, written into their nodes.
+//! Cloud node controller: initializes nodes with what the cloud provider knows of their instances.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/node`. A new node that waits for its cloud gets provider id, labels and
-//! addresses and loses the taint; addresses are asked for again from time to time.
+//! Upstream: `k8s.io/cloud-provider/controllers/node`. A new node with the cloud taint gets provider ID, labels and
+//! addresses and loses the taint; its addresses are updated periodically.
 
 mod addresses;
 mod metrics;
@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// The controller of what a cloud knows of machines.
+/// Descriptor of the cloud node controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "cloud-node-controller",
     aliases: &["cloud-node"],
@@ -103,8 +103,8 @@ impl Nodes {
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let Some(node) = self.nodes.get("", &key.name) else { return Ok(Outcome::Settled) };
         let Some(instances) = self.provider.instances() else { return Ok(Outcome::Settled) };
-        if plan::is_uninitialised(&node) {
-            return self.initialise(key, &node, instances, context).await;
+        if plan::has_cloud_taint(&node) {
+            return self.initialize_node(key, &node, instances, context).await;
         }
         context.act(key, &plan::reconcile_labels(&node)).await?;
         if let Some(left) = self.due(key, Instant::now()) {
@@ -113,7 +113,7 @@ impl Nodes {
         // A failure waits for the next time, as upstream's walk through all nodes does.
         match instances.metadata(&node).await {
             Ok(None) => {}
-            Ok(Some(machine)) => match plan::set_addresses(&node, &machine) {
+            Ok(Some(machine)) => match plan::update_node_address(&node, &machine) {
                 Ok(plan) => drop(context.act(key, &plan).await?),
                 Err(problem) => {
                     tracing::error!(node = %key, error = %problem, "Failed to update node addresses");
@@ -126,7 +126,7 @@ impl Nodes {
         Ok(Outcome::again(self.period))
     }
 
-    async fn initialise(
+    async fn initialize_node(
         &self,
         key: &Key,
         node: &Node,
@@ -146,7 +146,7 @@ impl Nodes {
             return Ok(Outcome::Settled);
         };
         let begun = Instant::now();
-        context.act(key, &plan::initialise(node, &machine)?).await?;
+        context.act(key, &plan::initialize_node(node, &machine)?).await?;
         self.due(key, begun);
         if let Some(creation) = node.meta.creation {
             let age = context.env.clock.now().duration_since(creation).as_secs_f64();

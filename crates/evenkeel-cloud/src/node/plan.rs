@@ -1,4 +1,4 @@
-//! What of a machine goes into its node.
+//! Decisions of the cloud node controller: provider ID, labels, addresses and taint of a node.
 
 use super::addresses;
 use crate::{
@@ -12,7 +12,7 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
 use serde_json::{Map, Value, json};
 
-/// Key of the taint that a kubelet registers with where a cloud is to look at its node first.
+/// Key of the taint with which a kubelet registers a node that a cloud provider has to initialize.
 pub(super) const UNINITIALISED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 const INSTANCE_TYPE: [&str; 2] =
@@ -21,36 +21,43 @@ const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kub
 const REGION: [&str; 2] =
     ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
 
-/// Why a node cannot be initialised.
+/// Why a node cannot be initialized.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Problem {
+pub(super) enum InitializeError {
     #[error("cloud provider does not set node provider ID for node {0}")]
     NoProviderId(Text),
     #[error("provided node ip for node {0:?} is not valid: {1}")]
-    NodeIp(Text, addresses::Unmatched),
+    NodeIp(Text, addresses::NodeIpError),
 }
 
-/// Whether the cloud has yet to look at this node.
-pub(super) fn is_uninitialised(node: &Node) -> bool {
+/// Whether a node waits for its initialization.
+///
+/// Upstream: `getCloudTaint`
+pub(super) fn has_cloud_taint(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == UNINITIALISED)
 }
 
-/// Whether a change of a node is a reason to look at it.
+/// Whether a change of a node enqueues it.
 pub(super) fn concerns(old: &Node, new: &Node) -> bool {
     old.spec.taints != new.spec.taints
         || old.meta.labels != new.meta.labels
         || old.meta.annotations != new.meta.annotations
 }
 
-/// Writes what the cloud knows, and takes off the taint with it; then the addresses.
-pub(super) fn initialise(node: &Node, machine: &InstanceMetadata) -> Result<Plan, Problem> {
+/// Plans the initialization of a node: provider ID and labels, removal of the taint, then addresses.
+///
+/// Upstream: `syncNode`, `getNodeModifiersFromCloudProvider`
+pub(super) fn initialize_node(
+    node: &Node,
+    machine: &InstanceMetadata,
+) -> Result<Plan, InitializeError> {
     let name = &node.meta.name;
     if node.spec.provider_id.is_empty() && machine.provider_id.is_empty() {
-        return Err(Problem::NoProviderId(name.clone()));
+        return Err(InitializeError::NoProviderId(name.clone()));
     }
     // A node address that the cloud does not know must not be found out only once the taint is off.
-    addresses::for_node_ip(node, machine.addresses.clone())
-        .map_err(|unmatched| Problem::NodeIp(name.clone(), unmatched))?;
+    addresses::node_addresses_from_node_ip(node, machine.addresses.clone())
+        .map_err(|unmatched| InitializeError::NodeIp(name.clone(), unmatched))?;
     let mut change = json!({"spec": {
         "taints": taints(node.spec.taints.iter().filter(|taint| &*taint.key != UNINITIALISED)),
     }});
@@ -63,7 +70,7 @@ pub(super) fn initialise(node: &Node, machine: &InstanceMetadata) -> Result<Plan
     }
     let mut plan = Plan::nothing();
     plan.push(Patch { on_error: OnError::Abort, ..of_node(node, change) });
-    plan.actions.extend(set_addresses(node, machine)?.actions);
+    plan.actions.extend(update_node_address(node, machine)?.actions);
     plan.push(Note::normal(target(node), "Synced", "Node synced successfully"));
     Ok(plan)
 }
@@ -84,7 +91,7 @@ fn labels(node: &Node, machine: &InstanceMetadata) -> Map<String, Value> {
     further.chain(known).collect()
 }
 
-/// Whether a label is of a domain that is Kubernetes' own.
+/// Whether a label belongs to one of Kubernetes' domains.
 fn of_kubernetes(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
     ["kubernetes.io", "k8s.io"].iter().any(|own| {
@@ -92,7 +99,9 @@ fn of_kubernetes(key: &str) -> bool {
     })
 }
 
-/// The labels by which zones and types went before say the same as those of today.
+/// Plans to keep the deprecated (beta) labels of zone, region and instance type equal to the present ones.
+///
+/// Upstream: `reconcileNodeLabels`
 pub(super) fn reconcile_labels(node: &Node) -> Plan {
     let labels: Map<String, Value> = [ZONE, REGION, INSTANCE_TYPE]
         .into_iter()
@@ -109,9 +118,13 @@ pub(super) fn reconcile_labels(node: &Node) -> Plan {
     plan
 }
 
-/// Writes the addresses that the cloud knows, where they are others; the host name stays as the kubelet wrote it where the
-/// cloud knows none.
-pub(super) fn set_addresses(node: &Node, machine: &InstanceMetadata) -> Result<Plan, Problem> {
+/// Plans to write the instance's addresses if they differ; the kubelet's host name stays if the cloud provides none.
+///
+/// Upstream: `updateNodeAddress`
+pub(super) fn update_node_address(
+    node: &Node,
+    machine: &InstanceMetadata,
+) -> Result<Plan, InitializeError> {
     let mut plan = Plan::nothing();
     let mut wanted = machine.addresses.clone();
     if wanted.is_empty() {
@@ -121,8 +134,8 @@ pub(super) fn set_addresses(node: &Node, machine: &InstanceMetadata) -> Result<P
     if !wanted.iter().any(is_hostname) {
         wanted.extend(node.status.addresses.iter().filter(|a| is_hostname(a)).cloned());
     }
-    let wanted = addresses::for_node_ip(node, wanted)
-        .map_err(|unmatched| Problem::NodeIp(node.meta.name.clone(), unmatched))?;
+    let wanted = addresses::node_addresses_from_node_ip(node, wanted)
+        .map_err(|unmatched| InitializeError::NodeIp(node.meta.name.clone(), unmatched))?;
     if *wanted != *node.status.addresses {
         let addresses: Vec<Value> = wanted
             .iter()

@@ -1,8 +1,8 @@
 //! Tables, and that plans end.
 
 use super::{
-    addresses::Unmatched,
-    plan::{self, Problem, UNINITIALISED},
+    addresses::NodeIpError,
+    plan::{self, InitializeError, UNINITIALISED},
 };
 use crate::{
     InstanceMetadata,
@@ -50,7 +50,7 @@ fn waiting() -> Value {
 #[test]
 fn a_node_gets_all_that_is_known_and_loses_the_taint() {
     let mut node = waiting();
-    let plan = plan::initialise(&node_view(&node), &machine()).unwrap();
+    let plan = plan::initialize_node(&node_view(&node), &machine()).unwrap();
     assert_eq!(shape(&plan), ["patch nodes", "patch nodes", "Synced"]);
     apply(&plan, &mut node);
     assert_eq!(
@@ -74,8 +74,8 @@ fn a_node_gets_all_that_is_known_and_loses_the_taint() {
         ])
     );
     let view = node_view(&node);
-    assert!(!plan::is_uninitialised(&view));
-    assert!(plan::set_addresses(&view, &machine()).unwrap().is_nothing());
+    assert!(!plan::has_cloud_taint(&view));
+    assert!(plan::update_node_address(&view, &machine()).unwrap().is_nothing());
     assert!(plan::reconcile_labels(&view).is_nothing());
 }
 
@@ -83,12 +83,12 @@ fn a_node_gets_all_that_is_known_and_loses_the_taint() {
 fn what_the_kubelet_said_stands() {
     let mut node = waiting();
     node["spec"]["providerID"] = json!("kubelets://1");
-    apply(&plan::initialise(&node_view(&node), &machine()).unwrap(), &mut node);
+    apply(&plan::initialize_node(&node_view(&node), &machine()).unwrap(), &mut node);
     assert_eq!(node["spec"]["providerID"], "kubelets://1");
     let nothing = InstanceMetadata::default();
-    assert!(plan::set_addresses(&node_view(&node), &nothing).unwrap().is_nothing());
+    assert!(plan::update_node_address(&node_view(&node), &nothing).unwrap().is_nothing());
     let own_name = InstanceMetadata { addresses: vec![address("Hostname", "m")], ..nothing };
-    apply(&plan::set_addresses(&node_view(&node), &own_name).unwrap(), &mut node);
+    apply(&plan::update_node_address(&node_view(&node), &own_name).unwrap(), &mut node);
     assert_eq!(node["status"]["addresses"], json!([{"type": "Hostname", "address": "m"}]));
 }
 
@@ -105,7 +105,7 @@ fn a_node_address_is_followed_or_the_node_waits() {
         ],
         ..machine()
     };
-    apply(&plan::initialise(&node_view(&node), &machine).unwrap(), &mut node);
+    apply(&plan::initialize_node(&node_view(&node), &machine).unwrap(), &mut node);
     assert_eq!(
         node["status"]["addresses"],
         json!([
@@ -114,22 +114,22 @@ fn a_node_address_is_followed_or_the_node_waits() {
         ])
     );
     for (text, why) in [
-        ("10.0.0.8", Unmatched::Unknown("10.0.0.8".parse().unwrap())),
-        ("10.0.0.9,fd00::1", Unmatched::Unknown("fd00::1".parse().unwrap())),
-        ("here", Unmatched::Unreadable("here".into())),
+        ("10.0.0.8", NodeIpError::Unknown("10.0.0.8".parse().unwrap())),
+        ("10.0.0.9,fd00::1", NodeIpError::Unknown("fd00::1".parse().unwrap())),
+        ("here", NodeIpError::Unreadable("here".into())),
     ] {
         let mut node = waiting();
         node["metadata"]["annotations"] = json!({annotation: text});
-        let problem = plan::initialise(&node_view(&node), &machine).unwrap_err();
-        assert_eq!(problem, Problem::NodeIp("n".into(), why), "{text}");
+        let problem = plan::initialize_node(&node_view(&node), &machine).unwrap_err();
+        assert_eq!(problem, InitializeError::NodeIp("n".into(), why), "{text}");
     }
 }
 
 #[test]
 fn a_machine_without_an_id_is_not_taken() {
     let machine = InstanceMetadata { provider_id: String::new(), ..machine() };
-    let problem = plan::initialise(&node_view(&waiting()), &machine).unwrap_err();
-    assert_eq!(problem, Problem::NoProviderId("n".into()));
+    let problem = plan::initialize_node(&node_view(&waiting()), &machine).unwrap_err();
+    assert_eq!(problem, InitializeError::NoProviderId("n".into()));
 }
 
 #[test]
@@ -155,7 +155,7 @@ proptest! {
         let addresses = known.iter().map(|(t, n)| address(types[*t], &format!("10.0.0.{n}"))).collect();
         let machine = InstanceMetadata { addresses, ..machine() };
         let mut node = waiting();
-        apply(&plan::set_addresses(&node_view(&node), &machine).unwrap(), &mut node);
-        prop_assert!(plan::set_addresses(&node_view(&node), &machine).unwrap().is_nothing());
+        apply(&plan::update_node_address(&node_view(&node), &machine).unwrap(), &mut node);
+        prop_assert!(plan::update_node_address(&node_view(&node), &machine).unwrap().is_nothing());
     }
 }

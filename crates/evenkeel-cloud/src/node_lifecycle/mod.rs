@@ -1,7 +1,7 @@
-//! Nodes whose machine is gone or shut down.
+//! Cloud node lifecycle controller: deletes nodes whose instance is gone, taints those whose instance is shut down.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/nodelifecycle`. Upstream walks through all nodes every few seconds; here a
-//! node is looked at when it stops being ready, and again as long as it is not.
+//! Upstream: `k8s.io/cloud-provider/controllers/nodelifecycle`. Upstream checks all nodes every few seconds; here a
+//! node is checked when it stops being ready, and periodically until it is ready again.
 
 mod metrics;
 mod plan;
@@ -22,7 +22,7 @@ use plan::Machine;
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// The controller of nodes' machines.
+/// Descriptor of the cloud node lifecycle controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "cloud-node-lifecycle-controller",
     aliases: &["cloud-node-lifecycle"],
@@ -77,7 +77,7 @@ impl Machines {
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let Some(node) = self.nodes.get("", &key.name) else { return Ok(Outcome::Settled) };
         let Some(instances) = self.provider.instances() else { return Ok(Outcome::Settled) };
-        if !plan::in_doubt(&node) {
+        if !plan::needs_instance_check(&node) {
             context.act(key, &plan::ready(&node)).await?;
             return Ok(Outcome::Settled);
         }

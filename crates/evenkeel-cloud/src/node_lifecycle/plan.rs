@@ -1,38 +1,38 @@
-//! Whether a node's machine is gone, or shut down.
+//! Decisions of the cloud node lifecycle controller.
 
 use crate::change::{condition, of_node, taints, target};
 use evenkeel_api::views::{Node, Taint};
 use evenkeel_runtime::plan::{Delete, Note, OnError, Plan};
 use serde_json::json;
 
-/// Key of the taint of nodes whose machine is shut down.
+/// Key of the taint of nodes whose instance is shut down.
 pub(super) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// What the cloud says of a machine.
+/// State of an instance, as the cloud provider reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Machine {
-    /// It is there.
+    /// It exists and is not shut down.
     Running,
-    /// It is there, but shut down.
+    /// It exists and is shut down.
     ShutDown,
-    /// It is not there.
+    /// It does not exist.
     Gone,
 }
 
-/// Whether the cloud is to be asked: a node that is ready has a machine.
-pub(super) fn in_doubt(node: &Node) -> bool {
+/// Whether the cloud provider has to be asked: a node that is ready has an instance.
+pub(super) fn needs_instance_check(node: &Node) -> bool {
     condition(node, "Ready") != Some("True")
 }
 
-/// Whether a change of a node is a reason to look at it.
+/// Whether a change of a node enqueues it.
 pub(super) fn concerns(old: &Node, new: &Node) -> bool {
-    in_doubt(old) != in_doubt(new)
+    needs_instance_check(old) != needs_instance_check(new)
         || is_tainted(old) != is_tainted(new)
         || old.spec.provider_id != new.spec.provider_id
 }
 
-/// A node that is ready again loses the taint.
+/// Plans to remove the taint of a node that is ready again.
 pub(super) fn ready(node: &Node) -> Plan {
     let mut plan = Plan::nothing();
     if is_tainted(node) {
@@ -42,8 +42,10 @@ pub(super) fn ready(node: &Node) -> Plan {
     plan
 }
 
-/// A node without a machine is deleted, one whose machine is shut down tainted. One whose machine runs, ready or not, keeps
-/// what it has.
+/// Plans to delete a node without an instance, and to taint one whose instance is shut down. A node whose instance runs
+/// stays as it is.
+///
+/// Upstream: `MonitorNodes`
 pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
     let mut plan = Plan::nothing();
     match machine {

@@ -21,11 +21,11 @@ fn taints(node: &Value) -> Vec<String> {
 #[test]
 fn only_nodes_that_are_not_ready_are_in_doubt() {
     for (status, wanted) in [("True", false), ("False", true), ("Unknown", true)] {
-        assert_eq!(plan::in_doubt(&node_view(&with_ready(status))), wanted, "{status}");
+        assert_eq!(plan::needs_instance_check(&node_view(&with_ready(status))), wanted, "{status}");
     }
     let mut silent = node("n");
     silent["status"] = json!({});
-    assert!(plan::in_doubt(&node_view(&silent)), "one that never said is");
+    assert!(plan::needs_instance_check(&node_view(&silent)), "one that never said is");
 }
 
 #[test]

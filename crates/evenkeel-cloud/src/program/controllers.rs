@@ -6,7 +6,7 @@ use evenkeel_component::{
     connection::{Connection, Shares},
     leading::{Controllers, Ready, Started},
 };
-use evenkeel_runtime::{client::Gate, controller::Env, health::Health, tasks::Tasks};
+use evenkeel_runtime::{client::LeaderFence, controller::Env, health::Health, tasks::Tasks};
 use prometheus::Registry;
 use std::sync::{Arc, OnceLock};
 
@@ -26,10 +26,10 @@ pub(super) struct CloudControllers {
 impl Controllers for CloudControllers {
     type Ready = ReadyControllers;
 
-    async fn ready(&self, gate: &Gate, tasks: &Tasks) -> ReadyControllers {
+    async fn ready(&self, fence: &LeaderFence, tasks: &Tasks) -> ReadyControllers {
         let context = CloudContext {
-            env: Env { client: self.env.client.gated(gate), ..self.env.clone() },
-            clients: self.connection.clients(gate, tasks, Shares::default()),
+            env: Env { client: self.env.client.fenced(fence), ..self.env.clone() },
+            clients: self.connection.clients(fence, tasks, Shares::default()),
             tasks: tasks.clone(),
             registry: self.registry.clone(),
             provider: self.provider.clone(),

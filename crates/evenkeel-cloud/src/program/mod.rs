@@ -26,13 +26,13 @@ use evenkeel_component::{
     command_line::{self, CommandLine},
     features,
     flags::About,
-    leading::{Leader, Named, Pace},
+    leading::{Leader, Named, StartIntervals},
     logging::{self, Log},
     options::{MetricsOptions, TlsOptions},
     process::{Parts, Process},
     worker::Worker,
 };
-use evenkeel_runtime::manager::Group;
+use evenkeel_runtime::manager::RunnableGroup;
 use options::{Options, flags};
 pub use providers::{ProviderOptions, Providers};
 use std::{
@@ -122,12 +122,12 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
     let leader = Leader {
         client: process.connection.client((1.0, 1)),
         clock: process.clock.clone(),
-        gate: manager.gate(),
+        fence: manager.fence(),
         chosen: options.chosen.iter().map(named).collect(),
         first: None,
-        pace: Pace { start_interval: options.start_interval, reminder: REMINDER },
+        intervals: StartIntervals { start_interval: options.start_interval, reminder: REMINDER },
         shown: process.shown.clone(),
-        second: process.second(options.migration.as_ref())?,
+        migration_lease: process.migration_lease(options.migration.as_ref())?,
         controllers: CloudControllers {
             connection: process.connection.clone(),
             env: manager.env().clone(),
@@ -139,10 +139,8 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
             options: Arc::new(options.cloud),
         },
     };
-    manager.add(
-        Group::Leader,
-        "controllers",
-        |running| async move { Ok(leader.run(&running).await?) },
-    );
+    manager.add(RunnableGroup::LeaderElection, "controllers", |running| async move {
+        Ok(leader.run(&running).await?)
+    });
     process.run().await
 }

@@ -20,7 +20,7 @@ pub(super) fn flags() -> Flags {
         .with_retired(include_str!("../../data/retired.tsv"))
 }
 
-/// Checked options.
+/// Options of the program, after all checks.
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) client: ClientOptions,
@@ -33,7 +33,7 @@ pub(super) struct Options {
     pub(super) chosen: Vec<Descriptor>,
     /// What they are told.
     pub(super) cloud: CloudOptions,
-    /// `--cloud-provider`.
+    /// Value of `--cloud-provider`.
     pub(super) provider: String,
     pub(super) provider_options: ProviderOptions,
     pub(super) allow_untagged: bool,

@@ -9,9 +9,9 @@ use std::{collections::BTreeMap, error::Error, path::PathBuf, sync::Arc};
 /// What a provider is made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderOptions {
-    /// `--cloud-config`.
+    /// Value of `--cloud-config`: file with the provider's configuration.
     pub config: Option<PathBuf>,
-    /// `--load-balancer-pool`.
+    /// Value of `--load-balancer-pool`: addresses for load balancers.
     pub pool: Option<String>,
 }
 

@@ -1,46 +1,45 @@
-//! Why a provider did not do what it was asked.
+//! Errors of cloud providers.
 
 use std::{error::Error, time::Duration};
 
-/// Why a provider did not do what it was asked.
+/// Error of a call to a cloud provider.
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
-    /// Somebody else does this for the cluster; the controller leaves it to them.
+    /// Another controller does this for the cluster (upstream's `ImplementedElsewhere`).
     #[error("implemented by alternate to cloud provider")]
     ImplementedElsewhere,
-    /// There is no such machine.
+    /// The instance does not exist (upstream's `InstanceNotFound`).
     #[error("instance not found")]
     InstanceNotFound,
-    /// This provider cannot do it.
+    /// The provider does not support the call (upstream's `NotImplemented`).
     #[error("unimplemented")]
     NotImplemented,
-    /// Not yet: it is to be tried again after this time, without back-off. For what takes its time, such as a load balancer
-    /// that is being set up.
+    /// Retry after this time, without backoff (upstream's `RetryError`), for example while a load balancer is being set up.
     #[error("{message}")]
     RetryAfter {
-        /// What is waited for.
+        /// Reason to wait.
         message: String,
-        /// How long.
+        /// Time until the retry.
         after: Duration,
     },
-    /// Anything else; tried again with back-off.
+    /// Any other error; retried with backoff.
     #[error("{message}")]
     Failed {
-        /// What went wrong, for people.
+        /// Message for people.
         message: String,
-        /// What was behind it.
+        /// The underlying error, if any.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
 }
 
 impl CloudError {
-    /// A failure with nothing more behind it.
+    /// A failure without an underlying error.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed { message: message.into(), source: None }
     }
 
-    /// A failure because of another one.
+    /// A failure with its underlying error.
     pub fn because(
         message: impl Into<String>,
         source: impl Into<Box<dyn Error + Send + Sync>>,
@@ -48,7 +47,7 @@ impl CloudError {
         Self::Failed { message: message.into(), source: Some(source.into()) }
     }
 
-    /// To be tried again after this time.
+    /// A request to retry after this time.
     pub fn retry_after(message: impl Into<String>, after: Duration) -> Self {
         Self::RetryAfter { message: message.into(), after }
     }

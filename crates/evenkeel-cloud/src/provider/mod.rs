@@ -1,7 +1,7 @@
-//! What a cloud must do for a cluster.
+//! Interface of cloud providers.
 //!
 //! A provider says by what it returns from [`CloudProvider::load_balancer`], [`CloudProvider::instances`] and
-//! [`CloudProvider::routes`] which of the controllers can work with it; the others are left out with a line in the log.
+//! [`CloudProvider::routes`] which of the controllers can work with it; the others are skipped with a line in the log.
 //! The shape is upstream's (`k8s.io/cloud-provider/cloud.go`) without what nothing calls any more: `Instances`, `Zones` and
 //! `PVLabeler` gave way to `InstancesV2`, here [`Instances`], and `Clusters` has no caller left.
 //!
@@ -45,13 +45,13 @@ use async_trait::async_trait;
 pub use error::CloudError;
 use evenkeel_api::views::{LoadBalancerStatus, Node, NodeAddress, Service};
 use evenkeel_runtime::{
-    cache::Caches, client::Client, clock::Clock, events::Recorder, tasks::Tasks,
+    cache::Caches, client::Client, clock::Clock, events::EventRecorder, tasks::Tasks,
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// A cloud.
+/// A cloud: instances, load balancers, routes.
 pub trait CloudProvider: Send + Sync + 'static {
-    /// Its name, as in `--cloud-provider`.
+    /// Name of the provider, as in `--cloud-provider`.
     fn name(&self) -> &str;
 
     /// Called once, before any controller starts. A provider may keep what it is given, and start tasks in
@@ -88,18 +88,18 @@ impl fmt::Debug for dyn CloudProvider {
     }
 }
 
-/// What a provider may use.
+/// Parts of the program that a provider may use.
 #[derive(Clone)]
 pub struct ProviderContext {
     /// Talks to the API server with the rights of the provider.
     pub client: Client,
-    /// What all controllers of the process read; a cache that is asked for here is filled before they work.
+    /// Caches of the process; a cache that the provider requests has synced before controllers start.
     pub caches: Caches,
-    /// Events in the name of the provider.
-    pub events: Recorder,
-    /// The time.
+    /// Recorder of the provider's events.
+    pub events: EventRecorder,
+    /// Clock of the program, which simulations replace.
     pub clock: Clock,
-    /// Where its tasks run; told to stop when the controllers are.
+    /// Group of the provider's tasks, which stops with the controllers.
     pub tasks: Tasks,
 }
 
@@ -151,7 +151,8 @@ pub fn default_name(service: &Service) -> String {
     std::iter::once('a').chain(uid).take(32).collect()
 }
 
-/// Machines. A machine is found by `spec.providerID` where that is set, else by name, labels or annotations.
+/// Instances (upstream's `InstancesV2`). An instance is found by `spec.providerID` if that is set, else by name, labels or
+/// annotations.
 #[async_trait]
 pub trait Instances: Send + Sync {
     /// Whether there is a machine for this node; one that is shut down is there. Where not, the node is deleted.
@@ -164,7 +165,7 @@ pub trait Instances: Send + Sync {
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError>;
 }
 
-/// What is known of a machine. Empty values are not written.
+/// Metadata of an instance. Empty values are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstanceMetadata {
     /// Goes into `spec.providerID`: `<provider>://<id>`. Required unless the node has one.

@@ -1,4 +1,4 @@
-//! Routes to the pods of nodes.
+//! Route controller: creates a route to each node's pod CIDRs in the cloud.
 //!
 //! Upstream: `k8s.io/cloud-provider/controllers/route`. All routes are compared with all nodes at a time, every few seconds,
 //! or when nodes change where that is asked for (KEP-5237).
@@ -29,7 +29,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// The controller of routes.
+/// Descriptor of the route controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "node-route-controller",
     aliases: &["route"],
@@ -39,11 +39,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     start,
 };
 
-/// So many changes are asked of the cloud at a time.
+/// Most concurrent calls to the cloud provider.
 const AT_A_TIME: usize = 200;
-/// Changes of nodes are looked at no more often.
+/// The shortest time between two reconciliations because of node changes.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Where changes of nodes are followed, routes that somebody else changed are looked for so often.
+/// How often routes are reconciled without node changes, if node changes trigger reconciliations.
 const RESYNC: Duration = Duration::from_secs(12 * 3600);
 
 const PERIODIC: &str = "periodic";
@@ -209,11 +209,12 @@ impl AllRoutes {
         while let Some((creation, answer)) = creations.next().await {
             done.note(answer.is_ok());
             if let Err(error) = answer {
-                context.events.record(&plan::refused(creation, &error.text()));
+                context.events.record(&plan::failed_route_event(creation, &error.text()));
                 failed.insert(creation.node.meta.name.clone());
             }
         }
-        let conditions = plan::conditions(&nodes, &listed, &failed, context.env.clock.now());
+        let conditions =
+            plan::networking_conditions(&nodes, &listed, &failed, context.env.clock.now());
         if let Err(failure) = context.act(key, &conditions).await {
             tracing::error!(error = %failure, "failed to update networking condition");
             done.failed = true;

@@ -1,4 +1,4 @@
-//! Which routes are missing, which are too many, and whether nodes can be reached.
+//! Decisions of the route controller: routes to create and delete, and the nodes' condition `NetworkUnavailable`.
 
 use crate::{Route, change::target};
 use evenkeel_api::{
@@ -16,21 +16,21 @@ use std::{
 
 const CONDITION: &str = "NetworkUnavailable";
 
-/// What is to be asked of the cloud: first what goes, then what comes.
+/// Routes to delete, and then routes to create.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) delete: Vec<Route>,
     pub(super) create: Vec<Creation>,
 }
 
-/// A route that is missing.
+/// A missing route, and its node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Creation {
     pub(super) node: Arc<Node>,
     pub(super) route: Route,
 }
 
-/// Compares the ranges of nodes with the routes that are there. Routes outside the `cluster`'s ranges are somebody else's.
+/// Compares the pod CIDRs of nodes with the existing routes. Routes outside the `cluster`'s CIDRs are left alone.
 pub(super) fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster: &[Cidr]) -> Changes {
     let by_name: BTreeMap<&str, &Arc<Node>> =
         nodes.iter().map(|node| (&*node.meta.name, node)).collect();
@@ -76,21 +76,23 @@ fn same(one: &[NodeAddress], other: &[NodeAddress]) -> bool {
     one.len() == other.len() && one.iter().all(|address| other.contains(address))
 }
 
-/// Whether a route leads into the cluster's ranges.
+/// Whether a route's destination lies in the cluster's CIDRs.
 fn is_ours(route: &Route, cluster: &[Cidr]) -> bool {
     Cidr::parse(&route.destination).is_some_and(|range| {
         cluster.iter().any(|ours| ours.contains(range.first()) || ours.contains(range.last()))
     })
 }
 
-/// Whether a change of a node is a reason to look at routes.
+/// Whether a change of a node triggers a reconciliation.
 pub(super) fn concerns(old: &Node, new: &Node) -> bool {
     old.spec.pod_cidrs != new.spec.pod_cidrs || old.status.addresses != new.status.addresses
 }
 
-/// Tells the scheduler which nodes can be reached: those all of whose routes are there. `failed` are the nodes that lack a
-/// route after this pass. A node that has neither ranges nor routes is told nothing of.
-pub(super) fn conditions(
+/// Plans the condition `NetworkUnavailable`, which is False for a node that has all its routes. `failed` are the nodes that
+/// lack a route after this pass. A node with neither pod CIDRs nor routes is left alone.
+///
+/// Upstream: `updateNetworkingCondition`
+pub(super) fn networking_conditions(
     nodes: &[Arc<Node>],
     routes: &[Route],
     failed: &BTreeSet<Text>,
@@ -128,8 +130,8 @@ fn condition(node: &Node, reachable: bool, now: Timestamp) -> Option<Patch> {
     Some(Patch { subresource: "status", ..patch })
 }
 
-/// The event about a route that the cloud did not make.
-pub(super) fn refused(creation: &Creation, error: &str) -> Note {
+/// The event about a route that the cloud did not create.
+pub(super) fn failed_route_event(creation: &Creation, error: &str) -> Note {
     let Creation { node, route } = creation;
     let message = format!(
         "Could not create route {} {} for node {}: {error}",

@@ -92,7 +92,7 @@ fn nodes_say_whether_they_can_be_reached() {
         })
     };
     let tell = |n: &mut Value, routes: &[Route], broken: &[&str]| {
-        let plan = plan::conditions(&[node_view(n)], routes, &failed(broken), NOW);
+        let plan = plan::networking_conditions(&[node_view(n)], routes, &failed(broken), NOW);
         apply(&plan, n)
     };
     let pair = |status: &str, reason: &str| Some((status.to_owned(), reason.to_owned()));

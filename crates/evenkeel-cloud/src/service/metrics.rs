@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// `service_controller_…`.
+/// Metrics `service_controller_…` of the service controller.
 pub(super) struct Metrics {
     pub(super) syncs: IntCounter,
     pub(super) sync_errors: IntCounter,

@@ -41,8 +41,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// Clouds are asked no more often than that for what failed.
-const BACKOFF: Backoff =
-    Backoff { first: Duration::from_secs(5), longest: Duration::from_secs(300), overall: false };
+const BACKOFF: Backoff = Backoff {
+    base_delay: Duration::from_secs(5),
+    max_delay: Duration::from_secs(300),
+    bucket: false,
+};
 
 fn start(context: &CloudContext) -> Result<Started, StartError> {
     if context.provider.load_balancer().is_none() {

@@ -1,5 +1,5 @@
-//! Credentials of its own for each controller: a token of its service account in `kube-system`, asked for and renewed
-//! through TokenRequest (`--use-service-account-credentials`). Roles then give each controller just its rights.
+//! Credentials of each controller: a token of its service account in `kube-system`, created and renewed by TokenRequest
+//! (`--use-service-account-credentials`). RBAC then grants each controller only its own permissions.
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -21,33 +21,33 @@ use std::{
 use tokio::sync::{Notify, watch};
 use tower::{BoxError, Service};
 
-/// Where the service accounts are.
+/// Namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
-/// How long a token is asked to hold; the server may give less or more.
+/// Requested lifetime of a token; the server may grant another one.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// The part of its lifetime after which a token is renewed.
+/// Fraction of its lifetime after which a token is renewed.
 const RENEWAL: f64 = 0.8;
-/// The least and the most time between tries to get a token.
+/// The shortest and the longest backoff between requests for a token.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Makes connections in the name of service accounts.
+/// Creates clients with the credentials of service accounts.
 #[derive(Clone)]
 pub(crate) struct Credentials {
-    /// Asks for tokens.
+    /// Client that requests tokens.
     root: Client,
-    /// Sends requests without credentials of its own.
+    /// Client without credentials.
     anonymous: kube::Client,
     clock: Clock,
     tasks: Tasks,
 }
 
 impl Credentials {
-    /// Tokens are asked for with `root`, used over `anonymous`, and renewed in `tasks`.
+    /// Credentials that are requested with `root`, sent over `anonymous`, and renewed in `tasks`.
     pub(crate) fn new(root: Client, anonymous: kube::Client, clock: Clock, tasks: Tasks) -> Self {
         Self { root, anonymous, clock, tasks }
     }
 
-    /// A connection in the name of this service account. Requests wait until there is a token.
+    /// Returns a client with the token of this service account. Its requests wait for the first token.
     pub(crate) fn connect(&self, account: &str) -> kube::Client {
         let (sender, token) = watch::channel(None);
         let refused = Arc::new(Notify::new());
@@ -58,7 +58,7 @@ impl Credentials {
         kube::Client::new(WithToken { inner: self.anonymous.clone(), token, refused }, "default")
     }
 
-    /// Keeps the account's token fresh, for as long as anybody uses it.
+    /// Renews the account's token while a client uses it.
     async fn keep(
         &self,
         account: &str,
@@ -90,7 +90,7 @@ impl Credentials {
         }
     }
 
-    /// A new token and how long it holds. The account is made if it is not there.
+    /// Requests a token and returns it with its lifetime. Creates the service account if it does not exist.
     async fn token(&self, account: &str) -> Result<(HeaderValue, Duration)> {
         let answer = match self.request(account).await {
             Err(error) if error.is_not_found() => {
@@ -154,12 +154,12 @@ struct TokenStatus {
     expiration_timestamp: evenkeel_api::time::Timestamp,
 }
 
-/// Sends requests with whatever token is current.
+/// Sends requests with the current token.
 #[derive(Clone)]
 struct WithToken {
     inner: kube::Client,
     token: watch::Receiver<Option<HeaderValue>>,
-    /// Told when the server does not take the token any more (its account was made anew, say).
+    /// Notified when the server rejects the token, for example because its account was created anew.
     refused: Arc<Notify>,
 }
 

@@ -1,4 +1,4 @@
-//! How the program reaches the API server, and the clients that its parts write with.
+//! Connection to the API server, and the clients of single controllers.
 
 mod credentials;
 
@@ -6,7 +6,7 @@ use crate::options::ClientOptions;
 use anyhow::{Context as _, Result};
 use credentials::Credentials;
 use evenkeel_runtime::{
-    client::{self, Client, ConnectOptions, Gate, Reload, RestMetrics, Transport},
+    client::{self, Client, ConfigReloader, ConnectOptions, LeaderFence, RestMetrics, Transport},
     clock::Clock,
     tasks::Tasks,
 };
@@ -17,32 +17,33 @@ use std::{sync::Arc, time::Duration};
 /// How long the API server may take to become healthy before a program gives up.
 const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
 
-/// Makes the client of a controller, with the credentials that it writes with, from the name of its service account. The
-/// controller appends its name to the user agent itself.
+/// Returns the client of a controller, with its credentials, by the name of its service account. The controller appends its
+/// name to the user agent.
+#[doc(alias = "ControllerClientBuilder")]
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// How the clients of single controllers differ.
+/// Differences between the clients of single controllers.
 #[derive(Debug, Clone, Copy)]
 pub struct Shares {
-    /// How many times `--kube-api-qps` and `--kube-api-burst` a controller may use.
+    /// Factors of `--kube-api-qps` and `--kube-api-burst` for a controller.
     pub of: fn(&str) -> (f32, u32),
-    /// Whether a controller has the program's credentials even where others have their own.
+    /// Whether a controller uses the program's credentials although others use their own.
     pub with_programs: fn(&str) -> bool,
 }
 
 impl Default for Shares {
-    /// All alike.
+    /// No differences.
     fn default() -> Self {
         Self { of: |_| (1.0, 1), with_programs: |_| false }
     }
 }
 
-/// What all clients of the program share.
+/// Transport, metrics and options that all clients of the program share.
 #[derive(Clone)]
 pub struct Connection {
-    /// The transport, for what makes clients of its own.
+    /// Transport with the program's credentials.
     pub transport: Transport,
-    /// The same without credentials, where each controller has its own.
+    /// Transport without credentials, if each controller has its own.
     anonymous: Option<Transport>,
     options: ClientOptions,
     agent: Arc<str>,
@@ -52,13 +53,14 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection as the options say, and what follows its files; see [`Reload::run`]. `program` begins its user agents.
+    /// Opens the connection. Returns the reloader of its files, too; see [`ConfigReloader::run`]. `program` begins the user
+    /// agents.
     pub async fn open(
         program: &str,
         options: &ClientOptions,
         clock: &Clock,
         registry: &Registry,
-    ) -> Result<(Self, Reload)> {
+    ) -> Result<(Self, ConfigReloader)> {
         let connect = ConnectOptions {
             kubeconfig: options.kubeconfig.clone().map(Into::into),
             server: options.master.clone(),
@@ -66,7 +68,7 @@ impl Connection {
         };
         let config = client::config(&connect).await?;
         let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-        let mut reload = Reload::new(connect, clock.clone());
+        let mut reload = ConfigReloader::new(connect, clock.clone());
         let transport = reload.transport(|_| {}).await?;
         let anonymous = if options.own_credentials {
             let anonymous = |config: &mut Config| config.auth_info = AuthInfo::default();
@@ -95,30 +97,30 @@ impl Connection {
         Ok((connection, reload))
     }
 
-    /// A client with this many times `--kube-api-qps` and `--kube-api-burst`; each has a limit of its own.
+    /// Returns a client with these factors of `--kube-api-qps` and `--kube-api-burst`; each client has its own limit.
     pub fn client(&self, share: (f32, u32)) -> Client {
         self.client_over(self.transport.clone(), share)
     }
 
-    /// A client without a limit, for reads that something waits for which must not wait.
+    /// Returns a client without a rate limit, for reads that must not wait.
     pub fn unlimited(&self) -> Client {
         let options = ClientOptions { qps: -1.0, ..self.options.clone() };
         Self { options, ..self.clone() }.client((1.0, 1))
     }
 
-    /// Makes the clients of controllers, which write while `gate` is open: with one credential for all, or each with its own,
-    /// which are asked for in `tasks`.
-    pub fn clients(&self, gate: &Gate, tasks: &Tasks, shares: Shares) -> Clients {
-        let root = self.client((1.0, 1)).with_user_agent("token-requests").gated(gate);
+    /// Returns the clients of controllers, which write while `fence` is open: with the program's credentials, or each with
+    /// its own, which are renewed in `tasks`.
+    pub fn clients(&self, fence: &LeaderFence, tasks: &Tasks, shares: Shares) -> Clients {
+        let root = self.client((1.0, 1)).with_user_agent("token-requests").fenced(fence);
         let own = self.anonymous.clone().map(|anonymous| {
             Credentials::new(root, anonymous.into(), self.clock.clone(), tasks.clone())
         });
-        let (this, gate) = (self.clone(), gate.clone());
+        let (this, fence) = (self.clone(), fence.clone());
         Arc::new(move |name: &str| {
             let own = own.as_ref().filter(|_| !(shares.with_programs)(name));
             let transport =
                 own.map_or_else(|| this.transport.clone(), |own| own.connect(name).into());
-            this.client_over(transport, (shares.of)(name)).gated(&gate)
+            this.client_over(transport, (shares.of)(name)).fenced(&fence)
         })
     }
 
@@ -137,8 +139,10 @@ impl Connection {
 
 /// Waits until the API server is healthy.
 ///
+/// Upstream: `WaitForAPIServer`
+///
 /// # Errors
-/// When it is not within ten seconds.
+/// When it is not healthy within ten seconds.
 pub async fn wait_for_server(client: &Client, clock: &Clock) -> Result<()> {
     let deadline = clock.now() + WAIT_FOR_SERVER;
     loop {
@@ -171,7 +175,7 @@ fn agent(program: &str) -> String {
     )
 }
 
-/// The version of Kubernetes that the program behaves as.
+/// The emulated version of Kubernetes.
 const KUBERNETES: &str = "v1.37.1";
 
 #[cfg(test)]

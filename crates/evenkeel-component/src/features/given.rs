@@ -1,4 +1,4 @@
-//! What `--feature-gates` asks for, checked.
+//! Resolution of `--feature-gates` and the emulated version.
 
 use super::{
     FeatureGates, Stage, Versions,
@@ -8,19 +8,19 @@ use super::{
 use crate::flags::Reader;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Gates as they were asked for, and what there is to say about that.
+/// Resolved feature gates, with problems and warnings.
 #[derive(Debug, Clone, Default)]
 pub struct Resolved {
-    /// The gates.
+    /// Feature gates with the given values and defaults.
     pub gates: FeatureGates,
-    /// What is not allowed, in upstream's words.
+    /// Invalid settings, in upstream's words.
     pub problems: Vec<String>,
-    /// What is allowed, but better not done.
+    /// Warnings about valid but discouraged settings.
     pub warnings: Vec<String>,
 }
 
 impl Resolved {
-    /// Refuses what is not allowed; the gates, and what the user is told.
+    /// Reports the problems to `read`; returns the gates and the warnings.
     pub fn settle(self, read: &Reader) -> (Arc<FeatureGates>, Vec<String>) {
         for problem in &self.problems {
             read.refuse(problem, problem.clone());
@@ -30,8 +30,8 @@ impl Resolved {
 }
 
 impl FeatureGates {
-    /// From the values of `--emulated-version`, `--min-compatibility-version` and `--feature-gates` (component and
-    /// `Gate=true`, in the order given).
+    /// Resolves `--emulated-version`, `--min-compatibility-version` and `--feature-gates` (pairs of component and
+    /// `Gate=true`, in order).
     pub fn resolve(
         emulated: &[String],
         min_compatibility: &[String],
@@ -65,7 +65,7 @@ impl FeatureGates {
     }
 }
 
-/// The gates of this component and what each shall be.
+/// Feature gates of this component and their requested values.
 fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
     let prefixed = |prefix: &str| given.iter().any(|(component, _)| component == prefix);
     if prefixed("") && prefixed("kube") {
@@ -98,7 +98,7 @@ fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
 }
 
 impl Resolved {
-    /// Sets what is asked for. `AllAlpha` and `AllBeta` are about the gates that are `known`.
+    /// Sets the requested values. `AllAlpha` and `AllBeta` apply to the gates that are `known`.
     ///
     /// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
     fn set(&mut self, asked: &BTreeMap<&str, bool>, known: fn(&str) -> bool) {
@@ -148,7 +148,7 @@ impl Resolved {
         ));
     }
 
-    /// Alpha features as an older version had them are nobody's promise.
+    /// Refuses alpha features of an emulated older version, which nobody supports.
     fn warn_of_emulated(&mut self, name: &str, stage: Stage, on: bool) {
         if on && stage == Stage::Alpha && self.gates.versions.emulated < super::version::BINARY {
             self.warnings.push(format!(

@@ -14,7 +14,7 @@ use prometheus::{Opts, Registry};
 use std::collections::BTreeMap;
 use table::{GATES, Spec};
 
-/// Which features are on. Cheap to clone where it is shared as an `Arc`.
+/// Enabled features of a program; shared as an `Arc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FeatureGates {
     versions: Versions,

@@ -65,7 +65,7 @@ impl Spec {
     }
 }
 
-/// One gate.
+/// One feature gate: name, stages by version, dependencies.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// Oldest first.

@@ -10,9 +10,9 @@ const OLDEST: Version = Version { major: 1, minor: 34 };
 /// A version without its patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// First number.
+    /// Major version, 1 of `1.37`.
     pub major: u32,
-    /// Second number.
+    /// Minor version, 37 of `1.37`.
     pub minor: u32,
 }
 

@@ -1,18 +1,20 @@
-//! What the leader does: it waits for the API server, starts its controllers in order, and sees them end.
+//! The leader: waits for the API server, starts its controllers in order, and waits for their end.
+//!
+//! Upstream: `RunControllers`
 
 mod starting;
 
 use crate::{
     connection::wait_for_server,
     metrics::RunningControllers,
-    migration::{Migration, Place},
+    migration::{FilterResult, Migration},
 };
 use anyhow::Result;
 use evenkeel_runtime::{
-    client::{Client, Gate},
+    client::{Client, LeaderFence},
     clock::Clock,
-    lease::LeaderElection,
-    manager::{ManagerError, Running},
+    leaderelection::LeaderElector,
+    manager::{ManagerError, RunContext},
     tasks::Tasks,
 };
 use starting::Starting;
@@ -21,14 +23,15 @@ use tokio::time::timeout;
 
 /// The controllers of a program.
 pub trait Controllers: Send + Sync + 'static {
-    /// Them, ready to be started under a lease.
+    /// The controllers, ready to start under a lease.
     type Ready: Ready;
 
-    /// Makes them ready: they write while `gate` is open, and run in `tasks`. Once for each lease.
-    fn ready(&self, gate: &Gate, tasks: &Tasks) -> impl Future<Output = Self::Ready> + Send;
+    /// Prepares the controllers of one lease: they write while `fence` is open, and run in `tasks`.
+    fn ready(&self, fence: &LeaderFence, tasks: &Tasks)
+    -> impl Future<Output = Self::Ready> + Send;
 }
 
-/// Controllers that only have to be started.
+/// Prepared controllers of one lease.
 pub trait Ready: Send + Sync + 'static {
     /// Starts the controller of this name.
     ///
@@ -36,100 +39,101 @@ pub trait Ready: Send + Sync + 'static {
     /// When it cannot start with its options.
     fn start(&self, controller: &'static str) -> Result<Started>;
 
-    /// Looks again for what those lacked that did not start.
+    /// Discovers the server's resources again, for the controllers that were skipped.
     fn look_again(&mut self) -> impl Future<Output = ()> + Send;
 }
 
 /// Whether a controller runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Started {
-    /// It does.
+    /// It runs.
     Yes,
-    /// It does not, for this reason, which stays.
+    /// It is skipped for this reason, which is permanent.
     Never(String),
-    /// It does not, for this reason, which may pass.
+    /// It is skipped for this reason, which may pass.
     NotYet(String),
 }
 
-/// A controller that was asked for.
+/// A controller that `--controllers` enables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
-    /// Its name.
+    /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
-    /// Older names that are still understood.
+    /// Aliases that flags still accept.
     pub aliases: &'static [&'static str],
 }
 
-/// Everything that the leader needs.
+/// Settings and parts of the leader.
 pub struct Leader<C> {
-    /// What it starts.
+    /// All controllers of the program.
     pub controllers: C,
-    /// Which of them.
+    /// The enabled controllers.
     pub chosen: Vec<Named>,
-    /// Who is to run before all others, if it is chosen: it makes what others need, and never moves.
+    /// The controller that starts before all others, if it is enabled: the others need the tokens that it creates. It never
+    /// migrates.
     pub first: Option<&'static str>,
-    /// Asks for the server's health.
+    /// Client that reads the server's health.
     pub client: Client,
-    /// The time.
+    /// Clock of the pauses between starts of controllers.
     pub clock: Clock,
     /// Open while this process leads.
-    pub gate: Gate,
-    /// How quickly controllers start and stop.
-    pub pace: Pace,
-    /// Where controllers that run are shown.
+    pub fence: LeaderFence,
+    /// Intervals of starts and of log lines.
+    pub intervals: StartIntervals,
+    /// Metric of running controllers.
     pub shown: RunningControllers,
-    /// Controllers that move, and the lease under which they run.
-    pub second: Option<Second>,
+    /// The migrated controllers, and the lease under which they run.
+    pub migration_lease: Option<MigrationLease>,
 }
 
-/// How quickly controllers start and stop.
+/// Intervals of starting controllers and of log lines about them.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// Controllers start between one and two of these after the program leads.
+pub struct StartIntervals {
+    /// `--controller-start-interval`: each controller starts between one and two of these after the previous one.
     pub start_interval: Duration,
-    /// How often it is told which controllers have not ended yet.
+    /// How often the log names the controllers that have not ended.
     pub reminder: Duration,
 }
 
-/// The lease of the controllers that move.
-pub struct Second {
-    /// Which those are.
+/// The lease of the migrated controllers.
+pub struct MigrationLease {
+    /// Which controllers migrate.
     pub migration: Migration,
-    /// Whether this process has it.
-    pub election: Arc<LeaderElection>,
+    /// Elector of the migration lease.
+    pub election: Arc<LeaderElector>,
 }
 
 impl<C: Controllers> Leader<C> {
-    /// Leads until it is told to stop, and then until all controllers have ended.
+    /// Leads until the program stops, and then until all controllers have ended.
     ///
     /// # Errors
-    /// When the server does not become healthy, a controller cannot start, or the second lease is lost.
-    pub async fn run(self, running: &Running) -> Result<()> {
+    /// When the server does not become healthy, a controller cannot start, or the migration lease is lost.
+    pub async fn run(self, running: &RunContext) -> Result<()> {
         let stop = running.token();
         let server = wait_for_server(&self.client, &self.clock);
         let Some(healthy) = stop.run_until_cancelled(server).await else { return Ok(()) };
         healthy?;
         let (main, migrated) = self.places();
         let tasks = Tasks::under(stop.clone());
-        let ready = self.controllers.ready(&self.gate, &tasks);
+        let ready = self.controllers.ready(&self.fence, &tasks);
         let Some(ready) = stop.run_until_cancelled(ready).await else { return Ok(()) };
         let main = self.lead(ready, main, &tasks, running);
-        let Some(second) = &self.second else { return main.await };
-        let moved = self.second(second, migrated, running);
+        let Some(lease) = &self.migration_lease else { return main.await };
+        let moved = self.run_migrated(lease, migrated, running);
         tokio::try_join!(main, moved).map(|_| ())
     }
 
-    /// The controllers of the main lease, and those of the second one.
+    /// Splits the controllers into those of the main lease and those of the migration lease.
     fn places(&self) -> (Vec<&'static str>, Vec<&'static str>) {
-        let place = |one: &Named| match &self.second {
-            Some(second) if self.first != Some(one.name) => second.migration.place(one),
-            _ => Place::Main,
+        let place = |one: &Named| match &self.migration_lease {
+            Some(lease) if self.first != Some(one.name) => lease.migration.filter(one),
+            _ => FilterResult::ControllerNonMigrated,
         };
         let all = |wanted| {
             let there = self.chosen.iter().filter(move |one| place(one) == wanted);
             there.map(|one| one.name).collect()
         };
-        (all(Place::Main), all(Place::Migrated))
+        (all(FilterResult::ControllerNonMigrated), all(FilterResult::ControllerMigrated))
     }
 
     /// Starts the controllers of a lease, and waits for their end.
@@ -138,13 +142,13 @@ impl<C: Controllers> Leader<C> {
         ready: C::Ready,
         names: Vec<&'static str>,
         tasks: &Tasks,
-        running: &Running,
+        running: &RunContext,
     ) -> Result<()> {
         let (clock, shown) = (self.clock.clone(), self.shown.clone());
-        let starting = Starting { ready, clock, shown, interval: self.pace.start_interval };
+        let starting = Starting { ready, clock, shown, interval: self.intervals.start_interval };
         starting.run(self.first, names.clone(), tasks, &running.token()).await?;
         running.stopped().await;
-        while timeout(self.pace.reminder, tasks.join()).await.is_err() {
+        while timeout(self.intervals.reminder, tasks.join()).await.is_err() {
             let running = tasks.running().join(", ");
             tracing::info!(%running, "Still waiting for some controllers to terminate");
         }
@@ -153,30 +157,30 @@ impl<C: Controllers> Leader<C> {
         Ok(())
     }
 
-    /// Runs the controllers that move, while this process holds their lease as well.
-    async fn second(
+    /// Runs the migrated controllers while this process also holds their lease.
+    async fn run_migrated(
         &self,
-        second: &Second,
+        lease: &MigrationLease,
         names: Vec<&'static str>,
-        running: &Running,
+        running: &RunContext,
     ) -> Result<()> {
-        let (election, stop) = (&second.election, running.token());
+        let (election, stop) = (&lease.election, running.token());
         if !election.acquire_until(&stop).await {
             election.withdraw().await;
             return Ok(());
         }
-        tracing::info!(lease = %second.migration.lease, "Starting migrated controllers");
+        tracing::info!(lease = %lease.migration.lease, "Starting migrated controllers");
         let tasks = Tasks::under(stop.clone());
         let work = async {
-            let ready = self.controllers.ready(&self.gate.and(&election.gate()), &tasks).await;
+            let ready = self.controllers.ready(&self.fence.and(&election.fence()), &tasks).await;
             self.lead(ready, names, &tasks, running).await
         };
         let ended = tokio::select! {
             biased;
             ended = work => ended,
-            () = election.hold() => Err(ManagerError::LeaderElectionLost.into()),
+            () = election.renew() => Err(ManagerError::LeaderElectionLost.into()),
         };
-        // Where all went well nothing runs any more. Writes are over in either case: giving back closes the gate first.
+        // Usually nothing runs any more. In any case nothing is written: releasing the lease closes the fence first.
         tasks.shut_down(Duration::ZERO).await;
         election.step_down().await;
         ended

@@ -1,4 +1,4 @@
-//! The start of controllers, one after the other, and of those later that lacked something.
+//! Starts controllers one after the other, and later those that were skipped.
 
 use super::{Ready, Started};
 use crate::metrics::RunningControllers;
@@ -7,26 +7,25 @@ use evenkeel_runtime::{clock::Clock, tasks::Tasks};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked whether the server has what skipped controllers need.
+/// How often the server's resources are discovered again for skipped controllers.
 const LOOK: Duration = Duration::from_secs(30);
 
 /// Controllers that are to start.
 pub(super) struct Starting<R> {
     pub(super) ready: R,
     pub(super) clock: Clock,
-    /// Where those that run are shown.
+    /// Metric of running controllers.
     pub(super) shown: RunningControllers,
-    /// Each starts between one and two of these from now.
+    /// Each controller starts between one and two of these after the previous one.
     pub(super) interval: Duration,
 }
 
 impl<R: Ready> Starting<R> {
-    /// Starts `first`, if it is among `names`, and then the others in an order of chance. One that lacks something for good
-    /// is skipped; one whose lack may pass is skipped as well, but started when it has (upstream's would have to be
-    /// restarted for it).
+    /// Starts `first`, if it is among `names`, and then the others in random order. A controller whose requirements are not
+    /// met is skipped. If they may be met later, it is started then (upstream has to be restarted for that).
     ///
     /// # Errors
-    /// When one cannot start with its options.
+    /// When a controller cannot start with its options.
     pub(super) async fn run(
         self,
         first: Option<&'static str>,

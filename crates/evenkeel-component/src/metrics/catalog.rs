@@ -1,9 +1,9 @@
-//! How stable upstream's metrics are, and since when they are deprecated.
+//! Stability levels and deprecations of upstream's metrics.
 
 use crate::features::Version;
 use std::collections::BTreeMap;
 
-/// What upstream promises of a metric.
+/// Stability level of a metric (KEP-1209).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stability {
     Internal,
@@ -22,7 +22,7 @@ impl Stability {
         }
     }
 
-    /// For how many minor versions a deprecated metric is still shown.
+    /// Number of minor versions for which a deprecated metric is still shown.
     fn grace(self) -> u32 {
         match self {
             Self::Internal | Self::Alpha => 0,
@@ -35,17 +35,17 @@ impl Stability {
 /// One metric of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// None for those that are not Kubernetes' own (`process_…`).
+    /// `None` for metrics that are not Kubernetes' own (`process_…`).
     pub(super) stability: Option<Stability>,
-    /// The version that deprecated it, and the same as upstream writes it.
+    /// The version that deprecated it, and its text as upstream writes it.
     pub(super) deprecated: Option<(Version, &'static str)>,
 }
 
-/// What holds of a metric that upstream does not have.
+/// Entry of a metric that upstream does not have.
 pub(super) const OWN: Entry = Entry { stability: Some(Stability::Alpha), deprecated: None };
 
 impl Entry {
-    /// Whether it is shown no more in this version, but to those who ask for what the last one showed.
+    /// Whether it is hidden in this version.
     pub(super) fn hidden_in(&self, current: Version) -> bool {
         let (Some((since, _)), Some(stability)) = (self.deprecated, self.stability) else {
             return false;
@@ -57,7 +57,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is deprecated in this version.
+    /// The deprecating version, if it is deprecated in this version.
     pub(super) fn deprecated_in(&self, current: Version) -> Option<&'static str> {
         self.deprecated.filter(|(since, _)| *since <= current).map(|(_, text)| text)
     }

@@ -1,9 +1,9 @@
-//! Which controllers run.
+//! Metric of running controllers.
 
 use evenkeel_runtime::metrics::int_gauges;
 use prometheus::{IntGaugeVec, Registry};
 
-/// `running_managed_controllers{name,manager}`.
+/// Metric `running_managed_controllers{name,manager}`: 1 while a controller runs.
 #[derive(Clone)]
 pub struct RunningControllers {
     gauge: IntGaugeVec,
@@ -11,7 +11,7 @@ pub struct RunningControllers {
 }
 
 impl RunningControllers {
-    /// Registers it for a program.
+    /// Registers the metric for a program.
     pub fn register(registry: &Registry, manager: &'static str) -> Self {
         let gauge = int_gauges(
             registry,
@@ -22,12 +22,12 @@ impl RunningControllers {
         Self { gauge, manager }
     }
 
-    /// A controller runs.
+    /// Records that a controller runs.
     pub fn started(&self, name: &str) {
         self.gauge.with_label_values(&[name, self.manager]).set(1);
     }
 
-    /// All controllers have stopped.
+    /// Records that these controllers have stopped.
     pub fn stopped(&self, names: impl IntoIterator<Item = &'static str>) {
         for name in names {
             self.gauge.with_label_values(&[name, self.manager]).set(0);

@@ -23,7 +23,7 @@ use prometheus::{Registry, proto::MetricFamily};
 use slis::Slis;
 use std::sync::Arc;
 
-/// A program's metrics as they are shown. Clones show the same.
+/// Exposition of a program's metrics. Clones share it.
 #[derive(Clone)]
 pub struct Exposition {
     registry: Registry,
@@ -32,7 +32,7 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Shows what is in `registry`. `table` says of upstream's metrics how stable they are (columns `metric`, `type`,
+    /// Exposes `registry`. `table` contains the stability of upstream's metrics (columns `metric`, `type`,
     /// `stability`, `deprecated`, `labels`, `buckets`); a metric that is not in it is the program's own.
     pub fn new(registry: &Registry, table: &'static str, options: &MetricsOptions) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Exposition {
         }
     }
 
-    /// Counts the results of a program's health checks from now on.
+    /// Observes health checks, for `kubernetes_healthcheck` and `kubernetes_healthchecks_total`.
     pub fn follow(&self, health: &Health) {
         let slis = self.slis.clone();
         health.observe(move |name, path, passed| slis.checked(name, path, passed));
@@ -57,17 +57,17 @@ impl Exposition {
             .get("/metrics/slis", move |request| slis.answer_slis(request.headers()))
     }
 
-    /// What `/metrics` answers.
+    /// Answers `/metrics`.
     pub fn answer(&self, headers: &HeaderMap) -> Response<Bytes> {
         answer(headers, &self.families())
     }
 
-    /// What `/metrics/slis` answers.
+    /// Answers `/metrics/slis`.
     pub fn answer_slis(&self, headers: &HeaderMap) -> Response<Bytes> {
         answer(headers, &self.policy.described(self.slis.gather()))
     }
 
-    /// What `/metrics` shows, sorted by name.
+    /// Returns the families of `/metrics`, sorted by name.
     pub fn families(&self) -> Vec<MetricFamily> {
         self.policy.apply(self.registry.gather())
     }

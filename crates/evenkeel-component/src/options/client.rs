@@ -1,30 +1,30 @@
-//! How a program reaches its cluster.
+//! Options of the connection to the API server.
 
 use crate::flags::Reader;
 
-/// What requests and answers may be written in.
+/// Accepted content types of requests and responses.
 const CONTENT_TYPE: &str = "kube-api-content-type";
 const JSON: &str = "application/json";
 
-/// How to reach the API server.
+/// Options of the connection to the API server (upstream's `ClientConnectionConfiguration`).
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// Path of a kubeconfig; in-cluster configuration when empty.
     pub kubeconfig: Option<String>,
-    /// Address of the API server, over the kubeconfig's.
+    /// `--master`: URL of the API server, which overrides the kubeconfig's.
     pub master: Option<String>,
-    /// Requests a second; unlimited when negative.
+    /// `--kube-api-qps`: requests a second; unlimited when negative.
     pub qps: f32,
-    /// Requests at once.
+    /// `--kube-api-burst`: requests that may be sent at once.
     pub burst: u32,
-    /// Whether answers are asked for as JSON alone.
+    /// Whether responses are requested as JSON only.
     pub json: bool,
-    /// Whether each controller has credentials of its own.
+    /// `--use-service-account-credentials`: each controller uses its own service account.
     pub own_credentials: bool,
 }
 
 impl ClientOptions {
-    /// Whether that is what client-go makes of these settings: without `accept`, answers are asked for as requests are written.
+    /// Whether client-go requests JSON with these settings: without `accept`, it requests the content type that it sends.
     pub fn asks_for_json(accept: &str, content_type: &str) -> bool {
         match accept {
             "" => content_type == JSON,
@@ -32,7 +32,7 @@ impl ClientOptions {
         }
     }
 
-    /// Checks what was given.
+    /// Reads and validates the flags.
     pub fn check(read: &Reader) -> Self {
         let burst = read.int("kube-api-burst");
         let content = read.text(CONTENT_TYPE);

@@ -1,29 +1,29 @@
-//! When a program may lead.
+//! Options of leader election.
 
 use crate::flags::Reader;
 use anyhow::{Context, Result};
-use evenkeel_runtime::lease;
+use evenkeel_runtime::leaderelection;
 use std::time::Duration;
 
-/// Leader election.
+/// Options of leader election (`--leader-elect…`).
 #[derive(Debug, Clone)]
 pub struct LeaderOptions {
-    /// Whether to lead before working.
+    /// Whether to acquire the lease before starting controllers.
     pub elect: bool,
-    /// How long others wait for a silent leader.
+    /// How long standbys wait for a leader that does not renew.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew.
+    /// How long the leader retries to renew.
     pub renew_deadline: Duration,
-    /// Pause between tries.
+    /// Pause between attempts.
     pub retry_period: Duration,
-    /// The Lease's name.
+    /// Name of the Lease.
     pub name: String,
-    /// The Lease's namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
 }
 
 impl LeaderOptions {
-    /// Checks what was given.
+    /// Reads and validates the flags.
     pub fn check(read: &Reader) -> Self {
         let leader = Self {
             elect: read.bool("leader-elect"),
@@ -52,24 +52,24 @@ impl LeaderOptions {
         leader
     }
 
-    /// The election that these ask for, of this process: `<host name>_<uuid>` is upstream's form of an identity.
+    /// Returns the configuration of this process's elector, with an identity `<host name>_<uuid>` as upstream's.
     ///
     /// # Errors
-    /// When the system gives no uuid.
-    pub fn election(&self) -> Result<lease::Config> {
+    /// When the system returns no uuid.
+    pub fn election(&self) -> Result<leaderelection::Config> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let id = std::fs::read_to_string("/proc/sys/kernel/random/uuid")
             .context("no identity for the election")?;
         let identity = format!("{}_{}", host.trim(), id.trim());
-        Ok(lease::Config {
+        Ok(leaderelection::Config {
             lease_duration: self.lease_duration,
             renew_deadline: self.renew_deadline,
             retry_period: self.retry_period,
-            ..lease::Config::new(&self.namespace, &self.name, &identity)
+            ..leaderelection::Config::new(&self.namespace, &self.name, &identity)
         })
     }
 
-    /// A leader must have time for several tries before the deadline, and give up before others take over.
+    /// Validates the durations: several attempts fit into the renew deadline, which ends before the lease.
     fn check_periods(&self, read: &Reader) {
         let positive = [
             ("leader-elect-lease-duration", "leaseDuration", self.lease_duration),

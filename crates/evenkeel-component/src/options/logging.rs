@@ -1,4 +1,4 @@
-//! What is logged, and how it is written.
+//! Options of the log.
 
 use crate::{
     features::FeatureGates,
@@ -7,35 +7,35 @@ use crate::{
 use evenkeel_api::quantity::Quantity;
 use std::time::Duration;
 
-/// What a line of the log looks like.
+/// Format of the log (`--logging-format`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
-    /// klog's.
+    /// klog's text format.
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object for each line.
     Json,
 }
 
-/// What is logged, and how it is written.
+/// Options of the log (upstream's `LoggingConfiguration`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoggingOptions {
-    /// What a line looks like.
+    /// Format of a line.
     pub format: Format,
-    /// How much is told; 0 is what an operator wants to know.
+    /// Verbosity (`-v`); 0 is for operators.
     pub verbosity: u32,
-    /// How much files tell whose names match a pattern.
+    /// Verbosity by patterns of file names (`--vmodule`).
     pub by_file: Vec<(String, u32)>,
-    /// How often a buffer is written out.
+    /// How often the buffer is flushed.
     pub flush: Duration,
-    /// Whether errors go to standard error and all else, buffered, to standard output.
+    /// Whether errors are written to standard error and all else, buffered, to standard output.
     pub split: bool,
-    /// Size of the buffer of what goes to standard output, in bytes.
+    /// Size of that buffer in bytes.
     pub buffer: usize,
 }
 
 impl LoggingOptions {
-    /// Checks what was given.
+    /// Reads and validates the flags.
     pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
         let flush = read.duration("log-flush-frequency");
         if flush.is_zero() {
@@ -64,7 +64,7 @@ impl LoggingOptions {
     }
 }
 
-/// The two flags that each format has of its own, which are alpha.
+/// Reads the two alpha flags that each format has: split stream and buffer size.
 fn streams(read: &Reader, gates: &FeatureGates, format: &str) -> (bool, usize) {
     let (split, buffer) =
         (format!("log-{format}-split-stream"), format!("log-{format}-info-buffer-size"));

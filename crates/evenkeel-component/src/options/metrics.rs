@@ -1,17 +1,17 @@
-//! Which metrics are shown, and which values of their labels.
+//! Options of metrics: hidden and disabled ones, allowed label values.
 
 use crate::{features::Version, flags::Reader};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which metrics are shown, and which values of their labels.
+/// Options of metrics (upstream's `component-base/metrics`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MetricsOptions {
-    /// Whether those are shown that the last version hid.
+    /// Whether metrics that the last version hid are shown (`--show-hidden-metrics-for-version`).
     pub show_hidden: bool,
-    /// Names of those that are not wanted.
+    /// Names of disabled metrics (`--disabled-metrics`).
     pub disabled: BTreeSet<String>,
-    /// Values that a metric's label may have, by metric and label; all others are `unexpected`.
+    /// Allowed label values by metric and label (`--allow-metric-labels`); all others become `unexpected`.
     pub allowed: BTreeMap<(String, String), BTreeSet<String>>,
 }
 
@@ -29,7 +29,7 @@ enum Manifest {
 }
 
 impl MetricsOptions {
-    /// Checks what was given.
+    /// Reads and validates the flags.
     pub fn check(read: &Reader) -> Self {
         let before = Version::before_binary();
         let version = read.text("show-hidden-metrics-for-version");

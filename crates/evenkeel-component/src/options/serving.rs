@@ -1,10 +1,11 @@
-//! What a program serves, and to whom.
+//! Options of the secure port, and of delegated authentication and authorization.
 
 use super::TlsOptions;
 use crate::{features::FeatureGates, flags::Reader};
 use std::{net::IpAddr, time::Duration};
 
-/// What is served, and to whom.
+/// Options of secure serving (upstream's `SecureServingOptions`, `DelegatingAuthenticationOptions` and
+/// `DelegatingAuthorizationOptions`).
 #[derive(Debug, Clone)]
 pub struct ServingOptions {
     /// Address to listen on.
@@ -17,9 +18,9 @@ pub struct ServingOptions {
     pub cert_dir: Option<String>,
     /// Versions, ciphers, curves, and certificates by name.
     pub tls: TlsOptions,
-    /// Whether HTTP/2 is spoken.
+    /// Whether HTTP/2 is offered.
     pub http2: bool,
-    /// Most streams of a HTTP/2 connection; the library's own limit when `None`.
+    /// Most concurrent streams of an HTTP/2 connection; the library's limit when `None`.
     pub http2_streams: Option<u32>,
     /// Whether the address may be in use by a socket that is closing (`SO_REUSEADDR`).
     pub share_address: bool,
@@ -31,28 +32,29 @@ pub struct ServingOptions {
     pub authorization_kubeconfig: Option<String>,
     /// CA of client certificates.
     pub client_ca: Option<String>,
-    /// What a proxy in front says of its clients.
+    /// Request headers of an authenticating front proxy.
     pub request_header: RequestHeader,
-    /// Whether the cluster is not asked for client CA and request headers that were not given.
+    /// `--authentication-skip-lookup`: do not read missing settings from the ConfigMap
+    /// `extension-apiserver-authentication`.
     pub skip_lookup: bool,
-    /// Whether the program goes on when the cluster cannot be asked for them.
+    /// Whether the program starts although that ConfigMap cannot be read.
     pub tolerate_lookup_failure: bool,
-    /// Paths that anyone may get.
+    /// Paths that are served without authorization.
     pub always_allow: Vec<String>,
-    /// How long token reviews are remembered.
+    /// How long the result of a TokenReview is cached.
     pub token_ttl: Duration,
-    /// How long a granted access review is remembered.
+    /// How long an allowed SubjectAccessReview is cached.
     pub granted_ttl: Duration,
-    /// How long a denied access review is remembered.
+    /// How long a denied SubjectAccessReview is cached.
     pub denied_ttl: Duration,
 }
 
-/// What a proxy in front says of its clients, and which proxies are believed.
+/// Request headers of front proxies, and the proxies that are trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// CA of proxies' certificates; nobody is believed without one.
+    /// CA of the proxies' client certificates; without one no proxy is trusted.
     pub client_ca: Option<String>,
-    /// Common names of proxies; all when empty.
+    /// Allowed common names of proxies; all when empty.
     pub allowed_names: Vec<String>,
     /// Headers with the user's name.
     pub username: Vec<String>,
@@ -60,19 +62,19 @@ pub struct RequestHeader {
     pub uid: Vec<String>,
     /// Headers with the user's groups.
     pub group: Vec<String>,
-    /// Beginnings of headers with more about the user.
+    /// Prefixes of headers with extra fields of the user.
     pub extra_prefix: Vec<String>,
 }
 
 impl ServingOptions {
-    /// What is allowed, but better not done.
+    /// Returns warnings about valid but discouraged options.
     pub fn warnings(&self) -> Vec<String> {
         let ciphers = self.tls.insecure();
         let ciphers = ciphers.map(|cipher| format!("Use of insecure cipher '{cipher}' detected."));
         self.request_header.warnings().into_iter().chain(ciphers).collect()
     }
 
-    /// Checks what was given.
+    /// Reads and validates the flags.
     pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
         let port = read.int("secure-port");
         if port > 65535 {
@@ -146,7 +148,7 @@ impl RequestHeader {
         header
     }
 
-    /// What aggregation needs and these headers leave out.
+    /// Returns warnings about headers that API aggregation needs.
     fn warnings(&self) -> Vec<String> {
         let lists = [
             ("requestheader-username-headers", &self.username, "X-Remote-User header"),

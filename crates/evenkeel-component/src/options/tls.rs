@@ -1,11 +1,11 @@
-//! How TLS is spoken: versions, ciphers, key exchange, and certificates by server name.
+//! Options of TLS: versions, cipher suites, key exchange, certificates by server name.
 
 use crate::flags::Reader;
 
-/// How TLS is spoken.
+/// Options of TLS on the secure port.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The oldest version that is spoken.
+    /// The oldest version that is accepted.
     pub min_version: TlsVersion,
     /// Names of cipher suites, as the IANA has them; the library's choice when empty.
     pub ciphers: Vec<&'static str>,
@@ -15,13 +15,13 @@ pub struct TlsOptions {
     pub by_name: Vec<NamedCertificate>,
 }
 
-/// A version of TLS that may be asked for as the oldest. Those before 1.2 are taken, but are never spoken.
+/// Minimal TLS version. Versions before 1.2 are valid values of the flag, but are never accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
-    /// 1.2, and whatever older version was asked for.
+    /// TLS 1.2, also for older values of the flag.
     #[default]
     Tls12,
-    /// 1.3.
+    /// Only TLS 1.3.
     Tls13,
 }
 
@@ -36,7 +36,7 @@ pub struct NamedCertificate {
     pub names: Vec<String>,
 }
 
-/// Ciphers that upstream recommends; those of TLS 1.3 first.
+/// Cipher suites that upstream prefers; those of TLS 1.3 first.
 const PREFERRED: [&str; 15] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -55,7 +55,7 @@ const PREFERRED: [&str; 15] = [
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-/// Ciphers that upstream takes, but calls insecure.
+/// Cipher suites that upstream accepts, but calls insecure.
 const INSECURE: [&str; 12] = [
     "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
     "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
@@ -91,12 +91,12 @@ impl TlsOptions {
         }
     }
 
-    /// Ciphers that were asked for although they are insecure.
+    /// Returns the requested cipher suites that are insecure.
     pub(super) fn insecure(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.ciphers.iter().copied().filter(|cipher| INSECURE.contains(cipher))
     }
 
-    /// What the help text says of ciphers: which there are.
+    /// Returns the help text's list of cipher suites.
     pub fn options() -> String {
         let (preferred, insecure) = (PREFERRED.join(", "), INSECURE.join(", "));
         format!("Preferred values: {preferred}.\nInsecure values: {insecure}.")

@@ -3,7 +3,7 @@
 use crate::options::ServingOptions;
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
-    client::{self, Client, ConnectOptions, Reload, full_text},
+    client::{self, Client, ConfigReloader, ConnectOptions, full_text},
     clock::Clock,
     manager::Manager,
     serve::{self, Guard, Lookup, OpenPaths, ReviewTimes, Reviews, Trust, Wanted},
@@ -18,7 +18,7 @@ pub(super) struct Guarded {
     /// Keeps up with what the cluster says of whom to believe.
     pub(super) lookup: Option<Lookup>,
     /// Keep up with the kubeconfigs by which the cluster is asked.
-    pub(super) reloads: Vec<Reload>,
+    pub(super) reloads: Vec<ConfigReloader>,
 }
 
 /// The guard that the options ask for.
@@ -107,7 +107,7 @@ async fn connect(
     program: &str,
     kubeconfig: Option<&str>,
     clock: &Clock,
-) -> Result<(Option<Client>, Option<Reload>)> {
+) -> Result<(Option<Client>, Option<ConfigReloader>)> {
     let options = ConnectOptions {
         kubeconfig: kubeconfig.map(Into::into),
         user_agent: program.to_owned(),
@@ -118,7 +118,7 @@ async fn connect(
     if kubeconfig.is_none() {
         return Ok((client::connect_in_pod(&options, clock.clone())?, None));
     }
-    let mut reload = Reload::new(options, clock.clone());
+    let mut reload = ConfigReloader::new(options, clock.clone());
     let client = Client::builder(reload.transport(|_| {}).await?, clock.clone())
         .qps(RATE.0)
         .burst(RATE.1)

@@ -15,7 +15,7 @@ use crate::options::ServingOptions;
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
     clock::Clock,
-    manager::{Group, Manager},
+    manager::{Manager, RunnableGroup},
     serve::{self, Routes, ServerOptions, Trust},
     tasks::Tasks,
 };
@@ -49,7 +49,7 @@ pub async fn add(
     tracing::info!(%address, "Serving securely");
     let streams = ServerOptions { http2_streams: options.http2_streams.unwrap_or_default() };
     let clock = clock.clone();
-    manager.add(Group::Serving, "secure port", move |running| async move {
+    manager.add(RunnableGroup::HttpServers, "secure port", move |running| async move {
         let tasks = Tasks::under(running.token());
         if let Some(lookup) = &lookup {
             lookup.follow(&trust, &tasks);

@@ -8,7 +8,7 @@ const UPSTREAM: &str = include_str!("../../data/controllers.tsv");
 /// What is known of a controller of upstream's, here or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// Its name.
+    /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
     /// Whether it runs when nobody says so.
     pub on_by_default: bool,

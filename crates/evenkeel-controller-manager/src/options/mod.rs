@@ -30,7 +30,7 @@ pub fn flags() -> Flags {
         .with_retired(include_str!("../../data/retired.tsv"))
 }
 
-/// Checked options.
+/// Options of the program, after all checks.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// How to reach the API server.
@@ -41,13 +41,13 @@ pub struct Options {
     pub controllers: controllers::Options,
     /// Which features are on.
     pub gates: Arc<FeatureGates>,
-    /// Leader election.
+    /// Options of leader election.
     pub leader: LeaderOptions,
     /// Which controllers move to another program or from one; `None` where there is no leader migration.
     pub(crate) migration: Option<Migration>,
-    /// The log.
+    /// Options of the log.
     pub logging: LoggingOptions,
-    /// The metrics.
+    /// Options of metrics: hidden and disabled ones, allowed labels.
     pub metrics: MetricsOptions,
     /// Whether to tell what would be written, and no more.
     pub plan: bool,

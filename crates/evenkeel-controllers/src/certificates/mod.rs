@@ -31,7 +31,7 @@ fn builder(
     descriptor: &Descriptor,
     requests: &Cache<SigningRequest>,
 ) -> Builder {
-    let patient = Backoff { first: Duration::from_millis(200), ..Backoff::default() };
+    let patient = Backoff { base_delay: Duration::from_millis(200), ..Backoff::default() };
     context.builder(descriptor, requests).workers(WORKERS).backoff(patient)
 }
 

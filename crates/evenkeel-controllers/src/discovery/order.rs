@@ -58,7 +58,7 @@ pub(super) fn ports(ports: &mut [EndpointPort]) {
     }
 }
 
-/// Sorts subsets.
+/// Sorts subsets by their content, as upstream does before it compares them.
 pub(super) fn subsets(subsets: &mut [EndpointSubset]) {
     if subsets.len() > 1 {
         subsets.sort_by_cached_key(subset);

@@ -13,7 +13,7 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Index},
     client::{ApiError, Client, DeleteOptions, Metadata},
     clock::Clock,
-    events::Recorder,
+    events::EventRecorder,
     plan::{Key, PatchForm},
     queue::{Priority, Queue},
     tasks::Tasks,
@@ -54,7 +54,7 @@ enum Item {
 pub(crate) struct Storage {
     client: Client,
     clock: Clock,
-    recorder: Recorder,
+    recorder: EventRecorder,
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,
     classes: Cache<StorageClass>,
@@ -72,7 +72,7 @@ impl Storage {
         options: StorageOptions,
         tasks: &Tasks,
     ) {
-        let recorder = Recorder::new(client.clone(), DRIVER, clock.clone());
+        let recorder = EventRecorder::new(client.clone(), DRIVER, clock.clone());
         recorder.start(tasks);
         let claims = caches.of::<PersistentVolumeClaim>();
         let storage = Arc::new(Self {

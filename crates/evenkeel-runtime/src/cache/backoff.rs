@@ -1,16 +1,16 @@
-//! How long a reflector waits after a failure.
+//! Backoff of a reflector after failed lists and watches.
 
 use crate::clock::Clock;
 use evenkeel_api::Kind;
 use std::time::Duration;
 use tokio::time::Instant;
 
-const FIRST: Duration = Duration::from_millis(800);
-const MOST: Duration = Duration::from_secs(30);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(800);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// After this long without a failure, the next one counts as the first again.
-const QUIET: Duration = Duration::from_secs(120);
+const RESET_DURATION: Duration = Duration::from_secs(120);
 
-/// 800 ms, doubled up to 30 s, each stretched by up to its own length (`tools/cache/reflector.go`).
+/// Exponential backoff from 800 ms to 30 s with a jitter of 100 %, as `tools/cache/reflector.go` has it.
 pub(crate) struct Backoff {
     clock: Clock,
     kind: Kind,
@@ -23,14 +23,14 @@ impl Backoff {
         Self { clock, kind, failures: 0, last: None }
     }
 
-    /// Counts a failure and says how long to wait.
+    /// Counts a failure and returns how long to wait.
     pub(crate) fn next(&mut self) -> Duration {
         let now = Instant::now();
-        if self.last.is_some_and(|last| now.duration_since(last) > QUIET) {
+        if self.last.is_some_and(|last| now.duration_since(last) > RESET_DURATION) {
             self.failures = 0;
         }
         self.last = Some(now);
-        let base = FIRST.saturating_mul(1 << self.failures.min(6)).min(MOST);
+        let base = INITIAL_BACKOFF.saturating_mul(1 << self.failures.min(6)).min(MAX_BACKOFF);
         self.failures = self.failures.saturating_add(1);
         base.mul_f64(1.0 + self.clock.draw(&(&self.kind, self.failures)))
     }

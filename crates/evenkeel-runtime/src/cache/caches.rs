@@ -1,4 +1,4 @@
-//! Which caches there are: one for each type, whoever asks for it.
+//! All caches of a program: one for each type and selector, shared by all readers.
 
 use super::{Cache, reflector::Reflector, shared::Shared};
 use crate::{
@@ -19,14 +19,15 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// Bounds of what handlers take over a change, in seconds: upstream's.
-const TOLD_SECONDS: &[f64] =
+/// Buckets of `informer_processing_latency_seconds`, as upstream's.
+const PROCESSING_LATENCY_BUCKETS: &[f64] =
     &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// All caches of a program. Clones share them.
 ///
-/// Asking for a cache twice gives the same one. Caches that are asked for before [`Caches::start`] begin then, so that
-/// indexes and handlers can be declared first; later ones begin at once.
+/// Two requests for one type and selector return the same cache. Caches that were requested before [`Caches::start`] start
+/// with it, so that indexes and handlers can be declared first; later ones start at once.
+#[doc(alias = "SharedInformerFactory")]
 #[derive(Clone)]
 pub struct Caches {
     inner: Arc<Inner>,
@@ -40,7 +41,7 @@ struct Inner {
     namespace: Box<str>,
     queued: IntGaugeVec,
     versions: IntGaugeVec,
-    told: HistogramVec,
+    processing_latency: HistogramVec,
     state: Mutex<State>,
 }
 
@@ -50,7 +51,7 @@ struct State {
     tasks: Option<Tasks>,
 }
 
-/// What one reflector follows.
+/// The objects that one reflector lists and watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub(crate) kind: Kind,
@@ -68,13 +69,13 @@ struct Entry {
     status: Arc<dyn Status>,
     resync: Resync,
     token: CancellationToken,
-    /// Starts the reflector; taken when it is.
+    /// Starts the reflector; `None` once started.
     start: Option<Start>,
 }
 
 type Start = Box<dyn FnOnce(&Tasks) + Send>;
 
-/// What is known of a cache whatever its type.
+/// State of a cache, whatever its type.
 trait Status: Send + Sync {
     fn version(&self) -> u64;
     fn state(&self, scope: &Scope) -> CacheState;
@@ -95,7 +96,7 @@ impl<V: View> Status for Shared<V> {
     }
 }
 
-/// How often a cache tells of every object again.
+/// Resync period of a cache.
 #[derive(Clone)]
 pub(crate) struct Resync(Arc<watch::Sender<Option<Duration>>>);
 
@@ -104,7 +105,7 @@ impl Resync {
         Self(Arc::new(watch::Sender::new(None)))
     }
 
-    pub(crate) fn ask(&self, period: Duration) {
+    pub(crate) fn request(&self, period: Duration) {
         self.0.send_if_modified(|current| {
             let shorter = !period.is_zero() && current.is_none_or(|current| period < current);
             if shorter {
@@ -114,7 +115,7 @@ impl Resync {
         });
     }
 
-    /// Runs `each` after every period, of which a shorter one begins anew.
+    /// Calls `each` after every period; a shorter period that is requested meanwhile starts anew.
     async fn run(self, clock: Clock, each: impl Fn() + Send) {
         let mut asked = self.0.subscribe();
         loop {
@@ -141,7 +142,7 @@ impl Caches {
         Self::in_namespace(client, clock, registry, "")
     }
 
-    /// As [`Caches::new`], but of kinds that live in namespaces only the objects of this one are held; all where it is empty.
+    /// As [`Caches::new`], but caches of namespaced kinds hold only the objects of `namespace`; all where it is empty.
     pub fn in_namespace(
         client: Client,
         clock: Clock,
@@ -162,11 +163,11 @@ impl Caches {
             "Newest resource version in a cache.",
             LABELS,
         );
-        let told = metrics::histograms(
+        let processing_latency = metrics::histograms(
             registry,
             "informer_processing_latency_seconds",
             "Seconds that a cache's handlers took over a change.",
-            TOLD_SECONDS,
+            PROCESSING_LATENCY_BUCKETS,
             LABELS,
         );
         Self {
@@ -177,7 +178,7 @@ impl Caches {
                 namespace: namespace.into(),
                 queued,
                 versions,
-                told,
+                processing_latency,
                 state: Mutex::default(),
             }),
         }
@@ -188,18 +189,18 @@ impl Caches {
         self.selected("", "")
     }
 
-    /// The cache of those of `V`'s objects that a label selector and a field selector (in their query forms, empty for
-    /// all) select.
+    /// The cache of `V`'s objects that match a label selector and a field selector (as in a query; empty for all).
     pub fn selected<V: View>(&self, labels: &str, fields: &str) -> Cache<V> {
         self.cache(self.scope(V::kind(), labels, fields))
     }
 
-    /// The cache of a resource's metadata, for any resource.
+    /// The metadata-only cache of a resource, for any resource.
+    #[doc(alias = "MetadataInformer")]
     pub fn metadata(&self, kind: Kind) -> Cache<Metadata> {
         self.cache(self.scope(kind, "", ""))
     }
 
-    /// Begins filling the caches there are, and from now on each new one at once.
+    /// Starts the reflectors of all caches; caches that are requested later start at once.
     pub fn start(&self, tasks: &Tasks) {
         let mut state = self.state();
         state.tasks = Some(tasks.clone());
@@ -210,8 +211,8 @@ impl Caches {
         }
     }
 
-    /// Begins filling those of the caches there are whose kind is wanted; the others, and later ones, stay empty. For
-    /// programs that look at a few things and end.
+    /// Starts the caches whose kind is `wanted`; the others, and later ones, stay empty. For programs that read once and
+    /// exit.
     pub fn start_some(&self, tasks: &Tasks, wanted: impl Fn(&Kind) -> bool) {
         let mut state = self.state();
         for entry in state.entries.iter_mut().filter(|entry| wanted(&entry.scope.kind)) {
@@ -221,9 +222,9 @@ impl Caches {
         }
     }
 
-    /// Forgets the [metadata](Caches::metadata) of a resource that is no longer served or no longer of interest, and says
-    /// whether there was such a cache. Those who still hold it see it as it was. Caches of a type stay: they belong to the
-    /// controllers that read them, and fill again when the resource comes back.
+    /// Stops the [metadata cache](Caches::metadata) of a resource that is no longer served or needed; returns whether there
+    /// was one. Clones keep its last state. Caches of a view are not stopped: the controllers that read them own them, and
+    /// they sync again when the resource is served again.
     pub fn stop(&self, kind: &Kind) -> bool {
         let of_metadata =
             |entry: &Entry| entry.view == TypeId::of::<Metadata>() && entry.scope.kind == *kind;
@@ -232,9 +233,10 @@ impl Caches {
         stopped.inspect(|entry| entry.token.cancel()).count() > 0
     }
 
-    /// The newest resource version of this kind that readers can see, bookmarks included: where several caches hold the
-    /// kind whole, the one that is furthest behind; metadata counts where there is nothing else. None without a cache.
-    pub fn version_of(&self, kind: &Kind) -> Option<u64> {
+    /// The newest resourceVersion of this kind that all readers can see, bookmarks included: the oldest among the caches
+    /// without selectors. Metadata caches count only if there is no other. `None` without a cache.
+    #[doc(alias = "LastSyncResourceVersion")]
+    pub fn resource_version_of(&self, kind: &Kind) -> Option<u64> {
         let state = self.state();
         let whole = |entry: &&Entry| {
             entry.scope.kind == *kind
@@ -254,24 +256,26 @@ impl Caches {
         oldest(false).or_else(|| oldest(true))
     }
 
-    /// What there is to know of each cache, in the order in which they were asked for.
+    /// The state of each cache, in the order of their first request.
     pub fn states(&self) -> Vec<CacheState> {
         self.state().entries.iter().map(|entry| entry.status.state(&entry.scope)).collect()
     }
 
-    /// Whether every cache there is has its initial state.
+    /// Whether every cache has synced.
     pub fn has_synced(&self) -> bool {
         self.state().entries.iter().all(|entry| entry.status.synced().is_set())
     }
 
-    /// Resources whose initial state is not complete, to tell what is waited for.
+    /// Resources of the caches that have not synced.
     pub fn unsynced(&self) -> Vec<Kind> {
         let state = self.state();
         let missing = state.entries.iter().filter(|entry| !entry.status.synced().is_set());
         missing.map(|entry| entry.scope.kind.clone()).collect()
     }
 
-    /// Waits until every cache that there is now has its initial state. One that is stopped meanwhile is not waited for.
+    /// Waits until every present cache has synced or is stopped.
+    ///
+    /// Upstream: `WaitForCacheSync`
     pub async fn synced(&self) {
         let waits: Vec<_> = {
             let state = self.state();
@@ -314,12 +318,13 @@ impl Caches {
     }
 
     fn entry<V: View>(&self, scope: &Scope) -> (Arc<Shared<V>>, Entry) {
-        let Inner { client, clock, program, queued, versions, told, .. } = &*self.inner;
+        let Inner { client, clock, program, queued, versions, processing_latency, .. } =
+            &*self.inner;
         let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
         let shared = Arc::new(Shared::<V>::new(
             queued.with_label_values(&labels),
             versions.with_label_values(&labels),
-            told.with_label_values(&labels),
+            processing_latency.with_label_values(&labels),
         ));
         let (resync, token) = (Resync::new(), CancellationToken::new());
         let reflector =

@@ -1,4 +1,4 @@
-//! Any `kube::Resource` as a view.
+//! Whole objects: a view of any `kube::Resource`.
 
 use evenkeel_api::{DecodeError, Encoding, Kind, Meta, OwnerReference, StrMap, Text, View, json};
 use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -26,12 +26,12 @@ pub struct Full<K> {
 }
 
 impl<K: Resource> Full<K> {
-    /// An object made here, not decoded.
+    /// Wraps an object that was not decoded from a response.
     pub fn new(object: K) -> Self {
         Self { meta: meta(object.meta()), object }
     }
 
-    /// The object.
+    /// Unwraps the object.
     pub fn into_inner(self) -> K {
         self.object
     }

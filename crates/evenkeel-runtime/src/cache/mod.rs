@@ -1,7 +1,7 @@
-//! What the cluster looks like, kept up to date: one reflector per type, however many read it.
+//! Caches of the cluster's objects (client-go: informers, listers, indexers), each filled by one reflector.
 //!
-//! A [`Cache`] holds shared, immutable objects. Readers take `Arc`s out; nobody can change what others see. Indexes are
-//! declared once and always agree with the objects. Handlers hear of every change, in order, and only enqueue.
+//! A [`Cache`] holds shared, immutable objects, which readers take out as `Arc`s. Indexes are declared once and always agree
+//! with the objects. Event handlers receive every change in order, and only enqueue keys.
 
 mod backoff;
 mod caches;
@@ -19,31 +19,32 @@ use crate::introspect::CacheState;
 use evenkeel_api::{Kind, Text, View};
 use shared::Shared;
 use std::{sync::Arc, time::Duration};
-use store::KeysOf;
+use store::IndexFunc;
 
-/// A change of a cached object.
+/// A change of a cached object, as event handlers receive it.
+#[doc(alias = "ResourceEventHandler")]
 #[derive(Debug)]
 pub enum CacheEvent<V> {
-    /// It is new here.
+    /// The object is new in the cache.
     Added {
-        /// As it is.
+        /// The present state.
         object: Arc<V>,
-        /// It was there before the cache (or the handler) was: no hurry.
+        /// Whether it belongs to the initial list, or was cached before the handler was added (`isInInitialList`).
         initial: bool,
     },
-    /// It changed. In a resync, both are the same.
+    /// The object changed. In a resync, both states are the same.
     Updated {
-        /// As it was.
+        /// The previous state.
         old: Arc<V>,
-        /// As it is.
+        /// The present state.
         new: Arc<V>,
     },
-    /// It is gone; this is its last known state.
+    /// The object was deleted; this is its last known state.
     Deleted(Arc<V>),
 }
 
 impl<V> CacheEvent<V> {
-    /// The newest state that the event knows.
+    /// The newest state in the event.
     pub fn object(&self) -> &Arc<V> {
         match self {
             Self::Added { object, .. }
@@ -67,7 +68,7 @@ impl<V> Clone for CacheEvent<V> {
     }
 }
 
-/// The objects of one type. Clones share them.
+/// Cache of the objects of one type (and selector). Clones share it.
 ///
 /// ```no_run
 /// use evenkeel_runtime::{cache::{Caches, Full}, client::Client, clock::Clock, tasks::Tasks};
@@ -109,12 +110,12 @@ impl<V> std::fmt::Debug for Cache<V> {
 }
 
 impl<V: View> Cache<V> {
-    /// Which resource it holds.
+    /// The kind of the cached objects.
     pub fn kind(&self) -> &Kind {
         &self.scope.kind
     }
 
-    /// One object; `namespace` is empty for cluster-scoped ones.
+    /// Returns one object; `namespace` is empty for cluster-scoped ones.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<V>> {
         self.shared.read().get(namespace, name).cloned()
     }
@@ -148,22 +149,24 @@ impl<V: View> Cache<V> {
         self.len() == 0
     }
 
-    /// Declares an index: `keys` says under which keys an object is found (no matter if it says one twice). A name that
-    /// was declared before gives that index; its `keys` stay as they are.
-    pub fn index(&self, name: &'static str, keys: KeysOf<V>) -> Index<V> {
+    /// Declares an index: `keys` calls back with each key of an object (repeats do no harm). A name that is declared already
+    /// returns the present index, with its own `keys`.
+    #[doc(alias = "AddIndexers")]
+    pub fn index(&self, name: &'static str, keys: IndexFunc<V>) -> Index<V> {
         Index { shared: Arc::clone(&self.shared), at: self.shared.declare(name, keys) }
     }
 
-    /// Calls `handler` with every change from now on, and before that with every object that is already there. It runs on
-    /// the reflector's task while others wait: it may read caches and enqueue keys, and must not block or subscribe.
+    /// Adds an event handler. It first receives every cached object, then every change. It runs on the reflector's task: it
+    /// may read caches and enqueue keys, and must not block or subscribe.
+    #[doc(alias = "AddEventHandler")]
     pub fn subscribe(&self, handler: impl Fn(&CacheEvent<V>) + Send + Sync + 'static) {
         self.shared.subscribe(Box::new(handler));
     }
 
-    /// Tells handlers of every object again, as an update without a change, each `period`. The shortest period asked for
-    /// holds.
+    /// Sends every object to the handlers again each `period`, as an update without a change. The shortest period that was
+    /// requested counts.
     pub fn resync_every(&self, period: Duration) {
-        self.resync.ask(period);
+        self.resync.request(period);
     }
 
     /// Whether the initial state is complete.
@@ -177,12 +180,13 @@ impl<V: View> Cache<V> {
         self.shared.synced().wait().await;
     }
 
-    /// What there is to know of it.
+    /// Counters and state of the cache, for introspection.
     pub fn state(&self) -> CacheState {
         self.shared.state(&self.scope)
     }
 
-    /// The newest resource version that is in here, bookmarks included; 0 before there is one.
+    /// The newest resourceVersion in the cache, bookmarks included; 0 before the first.
+    #[doc(alias = "LastSyncResourceVersion")]
     pub fn version(&self) -> u64 {
         self.shared.version()
     }
@@ -221,7 +225,7 @@ impl<V: View> Index<V> {
         self.shared.read().bucket(self.at, key).map_or(0, store::Table::len)
     }
 
-    /// Calls `each` with the objects under `key`, with the cache locked: no cache may be used in it.
+    /// Calls `each` with the objects under `key` while the cache is locked: `each` must not use a cache.
     pub fn for_each(&self, key: &str, each: impl FnMut(&Arc<V>)) {
         if let Some(bucket) = self.shared.read().bucket(self.at, key) {
             bucket.iter().for_each(each);

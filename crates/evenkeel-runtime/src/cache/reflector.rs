@@ -1,10 +1,12 @@
-//! Keeps one cache up to date: initial state, then changes, and again from where it was whatever happens.
+//! Reflector: lists and watches one resource, and applies what it reads to a cache.
+//!
+//! Upstream: `ListAndWatch`
 
 use super::{backoff::Backoff, caches::Scope, shared::Shared, store::Table};
 use crate::{
     client::{
         ApiError, Client, ListOptions, Metadata, Status, full_text,
-        watch::{Watch, WatchBroken},
+        watch::{Watch, WatchError},
     },
     clock::Clock,
     tasks::panic_text,
@@ -19,47 +21,48 @@ use futures::FutureExt as _;
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
-const PAGE: u32 = 500;
-const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-/// How much longer than it promised a server may keep a watch open without a word.
-const GRACE: Duration = Duration::from_secs(30);
-/// How long the initial state may stall. A server that does not know streaming lists and does not say so never ends it.
-const STALL: Duration = Duration::from_secs(60);
+const WATCH_LIST_PAGE_SIZE: u32 = 500;
+const INITIAL_EVENTS_ANNOTATION: &str = "k8s.io/initial-events-end";
+/// How long after its timeout a watch without events counts as broken.
+const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
+/// How long a streaming list may send nothing before it is replaced by a list. A server that ignores `sendInitialEvents`
+/// never sends the bookmark at the end.
+const INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Reflector<V> {
     client: Client,
     clock: Clock,
     scope: Scope,
     shared: Arc<Shared<V>>,
-    /// Version to go on from; none to begin from scratch.
-    position: Option<Text>,
+    /// The resourceVersion to watch from; `None` to list first.
+    last_sync_resource_version: Option<Text>,
 }
 
-/// How a round ended.
+/// How one list and watch ended.
 #[derive(Debug)]
-enum End {
-    /// As it should, after a while: go on at once.
+enum WatchEnd {
+    /// The watch timed out regularly: watch again at once.
     Regular,
-    /// The version to go on from is not there, no longer or not at all: from scratch.
+    /// The resourceVersion has expired or is too large: list again.
     Expired,
-    /// Changes may not be watched: a new list after a pause has to do.
-    Unwatchable(Text),
-    /// It failed: go on after a pause.
+    /// The server forbids or does not support watching: list again after a pause.
+    WatchForbidden(Text),
+    /// An error: watch again after a pause.
     Failed(Text),
 }
 
-impl From<WatchBroken> for End {
-    fn from(error: WatchBroken) -> Self {
+impl From<WatchError> for WatchEnd {
+    fn from(error: WatchError) -> Self {
         Self::Failed(error.to_string().into())
     }
 }
 
-impl From<ApiError> for End {
+impl From<ApiError> for WatchEnd {
     fn from(error: ApiError) -> Self {
         if error.is_expired() || error.is_version_too_large() {
             Self::Expired
-        } else if cannot_watch(error.code()) {
-            Self::Unwatchable(full_text(&error).into())
+        } else if watch_forbidden(error.code()) {
+            Self::WatchForbidden(full_text(&error).into())
         } else {
             Self::Failed(full_text(&error).into())
         }
@@ -68,11 +71,11 @@ impl From<ApiError> for End {
 
 /// One event of a watch.
 enum Event<V> {
-    Present(V),
-    Gone(V),
+    AddedOrModified(V),
+    Deleted(V),
     Bookmark(Metadata),
     Error(Status),
-    /// An object that cannot be read; its metadata, as far as that can be.
+    /// An object that cannot be decoded, with its metadata if that can.
     Unreadable {
         gone: bool,
         metadata: Option<Metadata>,
@@ -82,35 +85,38 @@ enum Event<V> {
 
 impl<V: View> Reflector<V> {
     pub(crate) fn new(client: Client, clock: Clock, scope: Scope, shared: Arc<Shared<V>>) -> Self {
-        Self { client, clock, scope, shared, position: None }
+        Self { client, clock, scope, shared, last_sync_resource_version: None }
     }
 
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::new(self.clock.clone(), self.scope.kind.clone());
         loop {
-            let end = match AssertUnwindSafe(self.round()).catch_unwind().await {
-                Ok(Ok(())) => End::Regular,
+            let end = match AssertUnwindSafe(self.list_and_watch()).catch_unwind().await {
+                Ok(Ok(())) => WatchEnd::Regular,
                 Ok(Err(end)) => end,
                 Err(panic) => {
-                    self.position = None;
-                    End::Failed(format!("panicked: {}", panic_text(&*panic)).into())
+                    self.last_sync_resource_version = None;
+                    WatchEnd::Failed(format!("panicked: {}", panic_text(&*panic)).into())
                 }
             };
             self.shared.queued(0);
             let resource = &*self.scope.kind.plural;
             match end {
-                End::Regular => continue,
-                End::Expired => {
-                    tracing::debug!(resource, "the last version seen is not there; listing again");
-                    self.position = None;
+                WatchEnd::Regular => continue,
+                WatchEnd::Expired => {
+                    tracing::debug!(
+                        resource,
+                        "the last resourceVersion has expired or is too large; listing again"
+                    );
+                    self.last_sync_resource_version = None;
                 }
-                End::Unwatchable(error) => {
-                    self.shared.set_trouble(Some(&error));
-                    tracing::warn!(resource, %error, "not to be watched; will be listed again");
-                    self.position = None;
+                WatchEnd::WatchForbidden(error) => {
+                    self.shared.set_watch_error(Some(&error));
+                    tracing::warn!(resource, %error, "the resource cannot be watched; listing again after a pause");
+                    self.last_sync_resource_version = None;
                 }
-                End::Failed(error) => {
-                    self.shared.set_trouble(Some(&error));
+                WatchEnd::Failed(error) => {
+                    self.shared.set_watch_error(Some(&error));
                     tracing::warn!(resource, %error, "watch failed; trying again");
                 }
             }
@@ -118,12 +124,14 @@ impl<V: View> Reflector<V> {
         }
     }
 
-    /// From the state there is (none, or a version) to the end of one watch.
-    async fn round(&mut self) -> Result<(), End> {
-        let deadline = self.deadline();
-        let mut watch = match &self.position {
-            Some(version) => self.open(version, false, deadline).await?,
-            None => match self.stream().await? {
+    /// Lists if there is no resourceVersion to watch from, then watches until the watch ends.
+    ///
+    /// Upstream: `ListAndWatch`
+    async fn list_and_watch(&mut self) -> Result<(), WatchEnd> {
+        let timeout_seconds = self.watch_timeout_seconds();
+        let mut watch = match &self.last_sync_resource_version {
+            Some(version) => self.open_watch(version, false, timeout_seconds).await?,
+            None => match self.watch_list().await? {
                 Some(streamed) => streamed,
                 None => {
                     self.list().await?;
@@ -131,15 +139,20 @@ impl<V: View> Reflector<V> {
                 }
             },
         };
-        self.follow(&mut watch).await
+        self.handle_watch(&mut watch).await
     }
 
-    /// Between five and ten minutes from now, so that servers are not asked by all at once.
-    fn deadline(&self) -> u64 {
+    /// A watch timeout between five and ten minutes, so that watches do not all end at once (`minWatchTimeout`).
+    fn watch_timeout_seconds(&self) -> u64 {
         300 + (self.clock.draw(&(&self.scope.kind, "watch")) * 300.0) as u64
     }
 
-    async fn open(&self, version: &str, initial: bool, seconds: u64) -> Result<Opened, ApiError> {
+    async fn open_watch(
+        &self,
+        version: &str,
+        initial: bool,
+        seconds: u64,
+    ) -> Result<OpenWatch, ApiError> {
         let options = ListOptions {
             labels: self.scope.labels.clone(),
             fields: self.scope.fields.clone(),
@@ -155,22 +168,30 @@ impl<V: View> Reflector<V> {
         let since = Instant::now();
         let watch =
             self.client.watch::<V>(&self.scope.kind, &self.scope.namespace, query.as_str()).await?;
-        self.shared.set_trouble(None);
-        Ok(Opened { watch, since, until: since + Duration::from_secs(seconds) + GRACE, events: 0 })
+        self.shared.set_watch_error(None);
+        Ok(OpenWatch {
+            watch,
+            since,
+            until: since + Duration::from_secs(seconds) + WATCH_TIMEOUT_GRACE,
+            events: 0,
+        })
     }
 
-    /// The initial state as a stream of events, after which the same watch goes on. None when the server cannot.
-    async fn stream(&mut self) -> Result<Option<Opened>, End> {
-        let mut opened = match self.open("", true, self.deadline()).await {
+    /// Reads the initial state as a streaming list (KEP-3157) and returns the watch, which continues with changes. `None` if
+    /// the server does not support it.
+    ///
+    /// Upstream: `watchList`
+    async fn watch_list(&mut self) -> Result<Option<OpenWatch>, WatchEnd> {
+        let mut opened = match self.open_watch("", true, self.watch_timeout_seconds()).await {
             Ok(opened) => opened,
-            Err(error) if cannot_stream(error.code()) || cannot_watch(error.code()) => {
+            Err(error) if watch_list_unsupported(error.code()) || watch_forbidden(error.code()) => {
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
         };
         let mut now = Table::new();
         loop {
-            let next = timeout(STALL, opened.next()).await;
+            let next = timeout(INITIAL_EVENTS_TIMEOUT, opened.next()).await;
             let Ok(Some(frame)) = next.unwrap_or(Ok(None)) else {
                 tracing::debug!(
                     resource = &*self.scope.kind.plural,
@@ -179,21 +200,21 @@ impl<V: View> Reflector<V> {
                 return Ok(None);
             };
             match decode::<V>(opened.watch.encoding(), &frame, |_| None)? {
-                Event::Present(object) => {
-                    now.insert(self.held_or(object));
+                Event::AddedOrModified(object) => {
+                    now.insert(self.stored_or_new(object));
                     self.shared.queued(now.len());
                 }
-                Event::Gone(object) => {
+                Event::Deleted(object) => {
                     drop(now.remove(&object.meta().namespace, &object.meta().name));
                 }
                 Event::Unreadable { error, .. } => self.skip(&error),
-                Event::Error(status) if cannot_stream(status.code) => return Ok(None),
+                Event::Error(status) if watch_list_unsupported(status.code) => return Ok(None),
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
                 Event::Bookmark(Metadata { meta, .. }) => {
-                    if meta.annotations.get(INITIAL_EVENTS_END) == Some("true") {
+                    if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
                         self.shared.replace(now, meta.version());
                         self.shared.queued(0);
-                        self.position = Some(meta.resource_version);
+                        self.last_sync_resource_version = Some(meta.resource_version);
                         return Ok(Some(opened));
                     }
                 }
@@ -201,12 +222,12 @@ impl<V: View> Reflector<V> {
         }
     }
 
-    /// The initial state in pages.
-    async fn list(&mut self) -> Result<(), End> {
+    /// Reads the initial state in pages.
+    async fn list(&mut self) -> Result<(), WatchEnd> {
         let mut options = ListOptions {
             labels: self.scope.labels.clone(),
             fields: self.scope.fields.clone(),
-            limit: PAGE,
+            limit: WATCH_LIST_PAGE_SIZE,
             ..ListOptions::default()
         };
         let mut now = Table::new();
@@ -216,7 +237,7 @@ impl<V: View> Reflector<V> {
                 .list_as::<V>(&self.scope.kind, &self.scope.namespace, &options)
                 .await
             {
-                // The list took longer than the server keeps versions: once more, in one piece.
+                // The continue token has expired: list once more without pages.
                 Err(error) if error.is_expired() && !options.continue_.is_empty() => {
                     options.continue_.clear();
                     options.limit = 0;
@@ -227,37 +248,40 @@ impl<V: View> Reflector<V> {
             };
             page.skipped.iter().for_each(|error| self.skip(error));
             for object in page.items {
-                now.insert(self.held_or(object));
+                now.insert(self.stored_or_new(object));
             }
             self.shared.queued(now.len());
             if page.continue_.is_empty() {
                 self.shared.replace(now, page.resource_version.parse().unwrap_or(0));
-                self.position = Some(page.resource_version);
+                self.last_sync_resource_version = Some(page.resource_version);
                 return Ok(());
             }
             options.continue_ = page.continue_.into();
         }
     }
 
-    /// Applies changes until the watch ends.
-    async fn follow(&mut self, opened: &mut Opened) -> Result<(), End> {
+    /// Applies the events of a watch until it ends.
+    ///
+    /// Upstream: `handleWatch`
+    async fn handle_watch(&mut self, opened: &mut OpenWatch) -> Result<(), WatchEnd> {
         while let Some(frame) = opened.next().await? {
-            // What is held is its last state: every change before was seen.
-            let last =
-                |gone: &IdentityMeta| self.shared.holding(gone)?.at_version(&gone.resource_version);
+            // The cached object is the last state: the watch sent every change before the deletion.
+            let last = |gone: &IdentityMeta| {
+                self.shared.stored_identity(gone)?.at_version(&gone.resource_version)
+            };
             let version = match decode::<V>(opened.watch.encoding(), &frame, last)? {
-                Event::Present(object) => {
+                Event::AddedOrModified(object) => {
                     let version = object.meta().resource_version.clone();
                     self.shared.upsert(Arc::new(object));
                     version
                 }
-                Event::Gone(object) => {
+                Event::Deleted(object) => {
                     let version = object.meta().resource_version.clone();
                     self.shared.delete(&Arc::new(object));
                     version
                 }
                 Event::Bookmark(Metadata { meta, .. }) => {
-                    self.shared.advance(meta.version());
+                    self.shared.set_resource_version(meta.version());
                     meta.resource_version
                 }
                 Event::Unreadable { gone, metadata, error } => {
@@ -266,26 +290,26 @@ impl<V: View> Reflector<V> {
                     if gone {
                         self.shared.delete_named(&meta.namespace, &meta.name, meta.version());
                     } else {
-                        self.shared.advance(meta.version());
+                        self.shared.set_resource_version(meta.version());
                     }
                     meta.resource_version
                 }
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
             };
             if !version.is_empty() {
-                self.position = Some(version);
+                self.last_sync_resource_version = Some(version);
             }
-            // A long run of events that are all there must not keep other tasks from running.
+            // Events that are ready at once must not starve other tasks.
             tokio::task::coop::consume_budget().await;
         }
         if opened.events == 0 && opened.since.elapsed() < Duration::from_secs(1) {
-            return Err(End::Failed("the watch ended at once without an event".into()));
+            return Err(WatchEnd::Failed("the watch ended at once without an event".into()));
         }
         Ok(())
     }
 
-    fn held_or(&self, object: V) -> Arc<V> {
-        self.shared.held(&object).unwrap_or_else(|| Arc::new(object))
+    fn stored_or_new(&self, object: V) -> Arc<V> {
+        self.shared.stored_version(&object).unwrap_or_else(|| Arc::new(object))
     }
 
     fn skip(&self, error: &DecodeError) {
@@ -293,17 +317,17 @@ impl<V: View> Reflector<V> {
     }
 }
 
-/// A watch with its limits.
-struct Opened {
+/// An open watch and its deadline.
+struct OpenWatch {
     watch: Watch,
     since: Instant,
     until: Instant,
     events: u64,
 }
 
-impl Opened {
-    async fn next(&mut self) -> Result<Option<Bytes>, End> {
-        // Past this time the server has forgotten us, or the connection is dead without anybody having noticed.
+impl OpenWatch {
+    async fn next(&mut self) -> Result<Option<Bytes>, WatchEnd> {
+        // After the deadline the connection counts as dead.
         let Ok(frame) = timeout_at(self.until, self.watch.next()).await else { return Ok(None) };
         let frame = frame?;
         self.events += u64::from(frame.is_some());
@@ -311,23 +335,23 @@ impl Opened {
     }
 }
 
-/// Statuses by which a server says that it does not know streaming lists. Others may pass.
-fn cannot_stream(code: u16) -> bool {
+/// Whether the HTTP status code means that the server does not support streaming lists.
+fn watch_list_unsupported(code: u16) -> bool {
     matches!(code, 400 | 405 | 406 | 415 | 422 | 501)
 }
 
-/// Statuses by which a server says that there are no watches, or none for this client; lists there may be.
-fn cannot_watch(code: u16) -> bool {
+/// Whether the HTTP status code means that this client cannot watch; it may still list.
+fn watch_forbidden(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 
-/// Reads an event. Of an object that is gone no more is read than which it is, if its `last` state is known.
+/// Decodes an event. Of a deleted object only the identity is decoded if its `last` state is cached.
 fn decode<V: View>(
     encoding: Encoding,
     frame: &[u8],
     last: impl FnOnce(&IdentityMeta) -> Option<V>,
-) -> Result<Event<V>, End> {
-    let broken = |error| End::from(WatchBroken::Frame(error));
+) -> Result<Event<V>, WatchEnd> {
+    let broken = |error| WatchEnd::from(WatchError::Frame(error));
     let watch::Event { type_, object, .. } = watch::Event::read(frame, encoding).map_err(broken)?;
     let gone = match type_ {
         EventType::Added | EventType::Modified => false,
@@ -344,11 +368,11 @@ fn decode<V: View>(
         && let Ok(Identity { meta }) = Identity::decode(object, encoding)
         && let Some(object) = last(&meta)
     {
-        return Ok(Event::Gone(object));
+        return Ok(Event::Deleted(object));
     }
     Ok(match V::decode(object, encoding) {
-        Ok(object) if gone => Event::Gone(object),
-        Ok(object) => Event::Present(object),
+        Ok(object) if gone => Event::Deleted(object),
+        Ok(object) => Event::AddedOrModified(object),
         Err(error) => Event::Unreadable {
             gone,
             error: error.naming(object, encoding),

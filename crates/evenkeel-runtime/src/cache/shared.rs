@@ -1,4 +1,4 @@
-//! What a reflector writes and its readers read: store, version, handlers.
+//! State that a reflector shares with the cache's readers: store, resourceVersion, event handlers.
 
 use super::{
     CacheEvent,
@@ -22,33 +22,33 @@ type Handler<V> = Box<dyn Fn(&CacheEvent<V>) + Send + Sync>;
 
 pub(crate) struct Shared<V> {
     store: RwLock<Store<V>>,
-    /// Written with the store's lock held, so that who reads a version finds its objects.
+    /// Written while the store is locked, so that the store contains every object up to this version.
     version: AtomicU64,
     synced: Latch,
-    /// Held while a change is made and told, so that every handler hears every change once and in order.
+    /// Locked during a change and its notifications, so that every handler receives every change once and in order.
     handlers: Mutex<Vec<Handler<V>>>,
-    /// Why the server is not followed just now.
-    trouble: Mutex<Option<Box<str>>>,
-    shown_queued: IntGauge,
-    shown_version: IntGauge,
-    told_seconds: Histogram,
+    /// Error of the last list or watch; `None` while the watch is open.
+    watch_error: Mutex<Option<Box<str>>>,
+    queued_items_gauge: IntGauge,
+    resource_version_gauge: IntGauge,
+    processing_latency: Histogram,
 }
 
 impl<V: View> Shared<V> {
     pub(crate) fn new(
-        shown_queued: IntGauge,
-        shown_version: IntGauge,
-        told_seconds: Histogram,
+        queued_items_gauge: IntGauge,
+        resource_version_gauge: IntGauge,
+        processing_latency: Histogram,
     ) -> Self {
         Self {
             store: RwLock::new(Store::new()),
             version: AtomicU64::new(0),
             synced: Latch::default(),
             handlers: Mutex::default(),
-            trouble: Mutex::default(),
-            shown_queued,
-            shown_version,
-            told_seconds,
+            watch_error: Mutex::default(),
+            queued_items_gauge,
+            resource_version_gauge,
+            processing_latency,
         }
     }
 
@@ -68,15 +68,16 @@ impl<V: View> Shared<V> {
         &self.synced
     }
 
-    /// Says why the server cannot be followed, or that it is.
-    pub(crate) fn set_trouble(&self, trouble: Option<&str>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.map(Box::from);
+    /// Sets or clears the error of the last list or watch.
+    pub(crate) fn set_watch_error(&self, watch_error: Option<&str>) {
+        *self.watch_error.lock().unwrap_or_else(PoisonError::into_inner) =
+            watch_error.map(Box::from);
     }
 
     pub(crate) fn state(&self, scope: &Scope) -> CacheState {
         let kind = &scope.kind;
         let dot = if kind.group.is_empty() { "" } else { "." };
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch_error = self.watch_error.lock().unwrap_or_else(PoisonError::into_inner);
         CacheState {
             resource: format!("{}{dot}{}", kind.plural, kind.group),
             labels: scope.labels.clone(),
@@ -85,31 +86,31 @@ impl<V: View> Shared<V> {
             objects: self.read().len(),
             resource_version: self.version(),
             synced: self.has_synced(),
-            trouble: trouble.as_deref().map(str::to_owned),
+            trouble: watch_error.as_deref().map(str::to_owned),
         }
     }
 
-    pub(crate) fn declare(&self, name: &'static str, keys: super::store::KeysOf<V>) -> usize {
+    pub(crate) fn declare(&self, name: &'static str, keys: super::store::IndexFunc<V>) -> usize {
         self.store.write().unwrap_or_else(PoisonError::into_inner).declare(name, keys)
     }
 
-    /// Adds a handler; it hears of what is there already first.
+    /// Adds a handler, which first receives the cached objects.
     pub(crate) fn subscribe(&self, handler: Handler<V>) {
         let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let present: Vec<Arc<V>> = self.read().iter().cloned().collect();
         for object in present {
-            tell(&handler, &CacheEvent::Added { object, initial: true });
+            notify(&handler, &CacheEvent::Added { object, initial: true });
         }
         handlers.push(handler);
     }
 
-    /// Takes in an object as it is now.
+    /// Stores the present state of an object.
     pub(crate) fn upsert(&self, object: Arc<V>) {
         let version = object.meta().version();
         self.change(version, |store| store.upsert(object, false));
     }
 
-    /// Takes out an object whose last state is `object`.
+    /// Removes an object whose last state is `object`.
     pub(crate) fn delete(&self, object: &Arc<V>) {
         let version = object.meta().version();
         self.change(version, |store| {
@@ -118,47 +119,47 @@ impl<V: View> Shared<V> {
         });
     }
 
-    /// This object, in whatever version it is held.
-    pub(crate) fn holding(&self, object: &IdentityMeta) -> Option<Arc<V>> {
+    /// Returns the cached object with this identity, in whatever version.
+    pub(crate) fn stored_identity(&self, object: &IdentityMeta) -> Option<Arc<V>> {
         let store = self.read();
         let held = store.get(&object.namespace, &object.name)?;
         (held.meta().uid == object.uid).then(|| Arc::clone(held))
     }
 
-    /// Takes out an object of which only the name could be read.
+    /// Removes an object of which only the name could be decoded.
     pub(crate) fn delete_named(&self, namespace: &str, name: &str, version: u64) {
         self.change(version, |store| store.delete(namespace, name, None));
     }
 
-    /// So many objects were read that are not in the store yet.
+    /// Sets the number of objects that were read and are not in the store yet.
     pub(crate) fn queued(&self, n: usize) {
-        self.shown_queued.set(i64::try_from(n).unwrap_or(i64::MAX));
+        self.queued_items_gauge.set(i64::try_from(n).unwrap_or(i64::MAX));
     }
 
-    /// Becomes exactly `now`.
+    /// Replaces the store's content by `now`.
     pub(crate) fn replace(&self, now: Table<V>, version: u64) {
         let initial = !self.has_synced();
         self.change(version, |store| store.replace(now, initial));
         self.synced.set();
     }
 
-    /// Nothing has changed up to this version.
-    pub(crate) fn advance(&self, version: u64) {
+    /// Records a bookmark: nothing has changed up to this version.
+    pub(crate) fn set_resource_version(&self, version: u64) {
         self.change(version, |_| Events::new());
     }
 
-    /// Tells handlers of every object again.
+    /// Sends every object to the handlers again.
     pub(crate) fn resync(&self) {
         let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let present: Vec<Arc<V>> = self.read().iter().cloned().collect();
         for object in present {
             let event = CacheEvent::Updated { old: Arc::clone(&object), new: object };
-            handlers.iter().for_each(|handler| tell(handler, &event));
+            handlers.iter().for_each(|handler| notify(handler, &event));
         }
     }
 
-    /// The object that is held, if it is this version of it: what is decoded again need not be held twice.
-    pub(crate) fn held(&self, object: &V) -> Option<Arc<V>> {
+    /// Returns the cached object if it has the same version, so that an object decoded twice is held once.
+    pub(crate) fn stored_version(&self, object: &V) -> Option<Arc<V>> {
         let store = self.read();
         let held = store.get(&object.meta().namespace, &object.meta().name)?;
         same_version(&**held, object).then(|| Arc::clone(held))
@@ -175,21 +176,21 @@ impl<V: View> Shared<V> {
             events
         };
         if version != 0 {
-            self.shown_version.set(i64::try_from(version).unwrap_or(i64::MAX));
+            self.resource_version_gauge.set(i64::try_from(version).unwrap_or(i64::MAX));
         }
         if events.is_empty() {
             return;
         }
         let start = Instant::now();
         for event in &events {
-            handlers.iter().for_each(|handler| tell(handler, event));
+            handlers.iter().for_each(|handler| notify(handler, event));
         }
-        self.told_seconds.observe(start.elapsed().as_secs_f64());
+        self.processing_latency.observe(start.elapsed().as_secs_f64());
     }
 }
 
-/// One handler's panic is no other's business.
-fn tell<V>(handler: &Handler<V>, event: &CacheEvent<V>) {
+/// Calls a handler; its panic is logged and does not reach the other handlers.
+fn notify<V>(handler: &Handler<V>, event: &CacheEvent<V>) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
         tracing::error!(panic = panic_text(&*panic), "a cache's event handler panicked");
     }

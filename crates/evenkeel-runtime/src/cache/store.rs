@@ -1,4 +1,6 @@
-//! Objects by namespace and name, with indexes that never disagree with them.
+//! Thread-unsafe store of a cache: objects by namespace and name, and their indexes.
+//!
+//! Upstream: `ThreadSafeStore`
 
 use super::CacheEvent;
 use evenkeel_api::{Text, View};
@@ -10,10 +12,10 @@ use std::{hash::BuildHasher as _, sync::Arc};
 /// Hashes alike in every run, so that the order of listings repeats with a simulation's seed.
 type Hashing = FixedState;
 
-/// Says an object's keys in an index.
-pub(crate) type KeysOf<V> = fn(&V, &mut dyn FnMut(&str));
+/// Calls back with each key of an object in an index.
+pub(crate) type IndexFunc<V> = fn(&V, &mut dyn FnMut(&str));
 
-/// What a change did, in order.
+/// Events that a change caused, in order.
 pub(crate) type Events<V> = SmallVec<[CacheEvent<V>; 2]>;
 
 fn hash(namespace: &str, name: &str) -> u64 {
@@ -85,16 +87,16 @@ fn is<V: View>(object: &V, namespace: &str, name: &str) -> bool {
 
 type Buckets<V> = HashMap<Text, Table<V>, Hashing>;
 
-struct Declared<V> {
+struct DeclaredIndex<V> {
     name: &'static str,
-    keys: KeysOf<V>,
+    keys: IndexFunc<V>,
     buckets: Buckets<V>,
 }
 
-/// Everything under the cache's one lock.
+/// Objects and indexes of a cache, under one lock.
 pub(crate) struct Store<V> {
     namespaces: Buckets<V>,
-    indexes: Vec<Declared<V>>,
+    indexes: Vec<DeclaredIndex<V>>,
     len: usize,
 }
 
@@ -124,11 +126,11 @@ impl<V: View> Store<V> {
     }
 
     /// Declares an index, or finds the one declared under this name.
-    pub(crate) fn declare(&mut self, name: &'static str, keys: KeysOf<V>) -> usize {
+    pub(crate) fn declare(&mut self, name: &'static str, keys: IndexFunc<V>) -> usize {
         if let Some(at) = self.indexes.iter().position(|index| index.name == name) {
             return at;
         }
-        let mut index = Declared { name, keys, buckets: HashMap::default() };
+        let mut index = DeclaredIndex { name, keys, buckets: HashMap::default() };
         for object in self.iter() {
             index.add(hash_of(&**object), object);
         }
@@ -141,7 +143,7 @@ impl<V: View> Store<V> {
         self.indexes[index].buckets.iter().map(|(key, bucket)| (&**key, bucket.len()))
     }
 
-    /// Takes in an object as it is now.
+    /// Stores the present state of an object.
     pub(crate) fn upsert(&mut self, object: Arc<V>, initial: bool) -> Events<V> {
         let meta = object.meta();
         let old = self.get(&meta.namespace, &meta.name);
@@ -153,14 +155,14 @@ impl<V: View> Store<V> {
             Some(old) if old.meta().uid == object.meta().uid => {
                 smallvec![CacheEvent::Updated { old, new: object }]
             }
-            // Deleted and made again while nobody looked.
+            // Deleted and created again between two lists.
             Some(old) => {
                 smallvec![CacheEvent::Deleted(old), CacheEvent::Added { object, initial: false }]
             }
         }
     }
 
-    /// Takes out an object; `last` is its last state, when that is known better than the store does.
+    /// Removes an object; `last` is its last state if that is newer than the stored one.
     pub(crate) fn delete(
         &mut self,
         namespace: &str,
@@ -173,7 +175,9 @@ impl<V: View> Store<V> {
         }
     }
 
-    /// Becomes exactly `now`; what is missing there was deleted unseen.
+    /// Replaces the content by `now`; objects that are missing there were deleted unobserved.
+    ///
+    /// Upstream: `DeletedFinalStateUnknown`
     pub(crate) fn replace(&mut self, now: Table<V>, initial: bool) -> Events<V> {
         let missing =
             |object: &&Arc<V>| now.get(&object.meta().namespace, &object.meta().name).is_none();
@@ -196,7 +200,7 @@ impl<V: View> Store<V> {
         for index in &mut self.indexes {
             index.add(hash, object);
             if let Some(old) = &old {
-                index.drop_stale(hash, old, Some(object));
+                index.remove_stale_keys(hash, old, Some(object));
             }
         }
         old
@@ -211,13 +215,13 @@ impl<V: View> Store<V> {
         }
         self.len -= 1;
         for index in &mut self.indexes {
-            index.drop_stale(hash, &old, None);
+            index.remove_stale_keys(hash, &old, None);
         }
         Some(old)
     }
 }
 
-/// Same object, same version: nothing to tell.
+/// Whether both are the same version of the same object, so that there is no event.
 pub(crate) fn same_version<V: View>(one: &V, other: &V) -> bool {
     let (one, other) = (one.meta(), other.meta());
     !one.resource_version.is_empty()
@@ -225,7 +229,7 @@ pub(crate) fn same_version<V: View>(one: &V, other: &V) -> bool {
         && one.uid == other.uid
 }
 
-impl<V: View> Declared<V> {
+impl<V: View> DeclaredIndex<V> {
     fn add(&mut self, hash: u64, object: &Arc<V>) {
         let buckets = &mut self.buckets;
         (self.keys)(object, &mut |key| {
@@ -233,8 +237,8 @@ impl<V: View> Declared<V> {
         });
     }
 
-    /// Takes `old` out from under the keys that `new` does not have.
-    fn drop_stale(&mut self, hash: u64, old: &V, new: Option<&Arc<V>>) {
+    /// Removes `old` from the keys that `new` does not have.
+    fn remove_stale_keys(&mut self, hash: u64, old: &V, new: Option<&Arc<V>>) {
         let (buckets, keys) = (&mut self.buckets, self.keys);
         let meta = old.meta();
         keys(old, &mut |key| {

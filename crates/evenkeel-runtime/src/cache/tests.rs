@@ -106,7 +106,7 @@ async fn a_streaming_list_goes_on_as_a_watch() {
     settle().await;
     assert_eq!(world.told(), ["added c", "deleted b 7", "initial a", "initial b", "updated a 3-6"]);
     assert_eq!(cache.version(), 11);
-    assert_eq!(world.caches.version_of(&Map::kind()), Some(11));
+    assert_eq!(world.caches.resource_version_of(&Map::kind()), Some(11));
     assert_eq!(
         (cache.len(), cache.namespace("ns").len(), cache.get("ns", "a").unwrap().meta().version()),
         (2, 2, 6)
@@ -363,7 +363,7 @@ async fn a_stopped_cache_is_forgotten_and_made_anew() {
     let cache = caches.metadata(Map::kind());
     cache.synced().await;
     assert!(caches.stop(&Map::kind()));
-    assert_eq!(caches.version_of(&Map::kind()), None);
+    assert_eq!(caches.resource_version_of(&Map::kind()), None);
     let again = caches.metadata(Map::kind());
     again.synced().await;
     assert!(again.get("ns", "b").is_some() && again.get("ns", "a").is_none());
@@ -379,7 +379,7 @@ async fn a_cache_that_a_controller_reads_is_not_stopped_by_another() {
     cache.synced().await;
     assert!(!world.caches.stop(&Map::kind()));
     settle().await;
-    assert_eq!(world.caches.version_of(&Map::kind()), Some(3));
+    assert_eq!(world.caches.resource_version_of(&Map::kind()), Some(3));
     assert_eq!(world.told(), ["added b", "initial a"]);
 }
 

@@ -2,8 +2,8 @@
 
 use super::{
     Client,
-    lanes::Lanes,
-    proxy::{Connector, Environment, Proxy},
+    connection_pool::ConnectionPool,
+    proxy::{Connector, Proxy, ProxyEnvironment},
     roots,
     transport::{Current, Stack, Transport},
 };
@@ -43,7 +43,7 @@ pub struct ConnectOptions {
     pub user_agent: String,
     /// See [`super::ClientBuilder::qps`]: 0, the default here, is client-go's 5; negative is no limit.
     pub qps: f32,
-    /// See [`super::ClientBuilder::burst`].
+    /// Requests that may be sent at once; see [`super::ClientBuilder::burst`].
     pub burst: u32,
     /// Where the `rest_client_*` metrics go; none for no metrics.
     pub registry: Option<Registry>,
@@ -281,7 +281,7 @@ fn over(config: &Config) -> Result<Transport, ConnectError> {
 pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
     let proxy = match &config.proxy_url {
         Some(url) => Some(Proxy::parse(&url.to_string())?),
-        None => Environment::read().proxy_for(&config.cluster_url)?,
+        None => ProxyEnvironment::from_process().proxy_for(&config.cluster_url)?,
     };
     let known_to_proxy = proxy.as_ref().and_then(|proxy| proxy.authorization(&config.cluster_url));
     let known_to_proxy = known_to_proxy.map(|who| {
@@ -313,14 +313,14 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
         .http2_keep_alive_interval(Duration::from_secs(30))
         .http2_keep_alive_timeout(Duration::from_secs(15))
         .http2_keep_alive_while_idle(true);
-    let lanes = Lanes::new(move || connection.build(connector.clone()));
+    let pool = ConnectionPool::new(move || connection.build(connector.clone()));
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
         .option_layer(known_to_proxy)
         .map_err(BoxError::from)
-        .service(lanes);
+        .service(pool);
     Ok(Stack::new(service))
 }
 

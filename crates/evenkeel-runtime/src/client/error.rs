@@ -1,78 +1,80 @@
-//! Why a request did not do what was asked.
+//! Errors of API requests.
 
 use crate::plan::Failure;
 use evenkeel_api::{DecodeError, Text};
 use std::{error::Error, time::Duration};
 
-/// The API server's answer was no, or there was no usable answer.
+/// Error of a request: the API server refused it, or its response is missing or unreadable.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server answered with a Status.
+    /// The server responded with a `metav1.Status` of failure.
+    #[doc(alias = "StatusError")]
     #[error("{0}")]
     Status(Box<Status>),
-    /// No answer: connection, TLS, credentials or a broken body. The source names what.
+    /// No response: connection, TLS, credentials or a truncated body; `source` says which.
     #[error("{method} {path}: no answer from the API server")]
     Transport {
-        /// HTTP method.
+        /// HTTP method of the request.
         method: http::Method,
-        /// Path without query.
+        /// Path of the request without its query.
         path: Text,
-        /// What went wrong.
+        /// Error of the transport.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// This process may not write (any more), so that the request was not sent, or not waited for. See [`super::Gate`].
+    /// The leader fence is closed: the write was not sent, or its response not awaited. See [`super::LeaderFence`].
     #[error("{method} {path}: not sent, since this process does not lead (any more)")]
-    Gated {
-        /// HTTP method.
+    Fenced {
+        /// HTTP method of the request.
         method: http::Method,
-        /// Path without query.
+        /// Path of the request without its query.
         path: Text,
     },
-    /// The answer could not be read.
+    /// The response could not be decoded.
     #[error("{method} {path}: the answer cannot be read")]
     Decode {
-        /// HTTP method.
+        /// HTTP method of the request.
         method: http::Method,
-        /// Path without query.
+        /// Path of the request without its query.
         path: Text,
-        /// What is wrong with it.
+        /// Error of the decoder.
         #[source]
         source: DecodeError,
     },
-    /// The request could not be made: a name with characters that no path can have, for example.
+    /// The request could not be built, for example because a name holds characters that a path cannot.
     #[error("request for {path}: {reason}")]
     Request {
-        /// Path as far as it was built.
+        /// The path that was built so far.
         path: Text,
-        /// What is wrong with it.
+        /// The rule that the request breaks.
         reason: Text,
     },
 }
 
-/// A Status object as far as programs act on it.
+/// The fields of a `metav1.Status` that programs act on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// HTTP status code.
     pub code: u16,
     /// Machine-readable reason, such as `AlreadyExists`; empty when there was none.
     pub reason: Text,
-    /// For people; empty when there was none.
+    /// Human-readable message; empty when there was none.
     pub message: Text,
-    /// `details.causes`.
+    /// Causes in `details.causes`, such as invalid fields.
     pub causes: Box<[Cause]>,
     /// How long the server asks to wait, from the `Retry-After` header or `details.retryAfterSeconds`.
     pub retry_after: Option<Duration>,
 }
 
-/// One of a Status' causes.
+/// One entry of a Status' `details.causes`.
+#[doc(alias = "StatusCause")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cause {
     /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
     pub reason: Text,
-    /// For people.
+    /// Human-readable description of the cause.
     pub message: Text,
-    /// Path of the field it is about.
+    /// JSON path of the field that caused the error.
     pub field: Text,
 }
 
@@ -102,7 +104,7 @@ impl ApiError {
         match self {
             Self::Status(status) => Some(status),
             Self::Transport { .. }
-            | Self::Gated { .. }
+            | Self::Fenced { .. }
             | Self::Decode { .. }
             | Self::Request { .. } => None,
         }
@@ -131,7 +133,7 @@ impl ApiError {
         self.reason() == "AlreadyExists"
     }
 
-    /// Not allowed.
+    /// Whether the server forbids the request (403).
     pub fn is_forbidden(&self) -> bool {
         self.code() == 403
     }
@@ -171,7 +173,7 @@ impl ApiError {
     pub fn retry(&self) -> bool {
         match self {
             Self::Status(status) => !matches!(status.code, 400 | 405 | 406 | 415 | 422),
-            Self::Transport { .. } | Self::Gated { .. } => true,
+            Self::Transport { .. } | Self::Fenced { .. } => true,
             Self::Decode { .. } | Self::Request { .. } => false,
         }
     }

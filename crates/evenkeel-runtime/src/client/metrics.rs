@@ -29,7 +29,7 @@ struct Families {
 }
 
 impl RestMetrics {
-    /// Registers them.
+    /// Registers the metrics; to be called once for each registry.
     pub fn new(registry: &Registry) -> Self {
         const BY: &[&str] = &["verb", "host"];
         let times = |name, help| histograms(registry, name, help, REQUEST_SECONDS, BY);
@@ -113,7 +113,7 @@ impl RestMetrics {
     }
 
     /// The handles for requests to one host.
-    pub(super) fn of(&self, host: &str) -> Arc<HostMetrics> {
+    pub(super) fn for_host(&self, host: &str) -> Arc<HostMetrics> {
         let mut hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Arc::new(HostMetrics::new(&self.0, host));
         Arc::clone(hosts.entry(host.into()).or_insert_with(new))
@@ -176,7 +176,7 @@ impl HostMetrics {
     }
 
     /// One attempt ended; without a code when there was no answer.
-    pub(super) fn attempt(&self, code: Option<StatusCode>, method: &Method, again: bool) {
+    pub(super) fn count_attempt(&self, code: Option<StatusCode>, method: &Method, again: bool) {
         let place = code.and_then(|code| CODES.iter().position(|known| *known == code.as_u16()));
         let text = code.as_ref().map_or("<error>", StatusCode::as_str);
         let labels = [text, method.as_str(), &self.host];
@@ -191,25 +191,25 @@ impl HostMetrics {
         }
     }
 
-    pub(super) fn took(&self, method: &Method, time: Duration) {
+    pub(super) fn observe_latency(&self, method: &Method, time: Duration) {
         if let Some(verb) = self.verb(method) {
             verb.latency.observe(time.as_secs_f64());
         }
     }
 
-    pub(super) fn waited(&self, method: &Method, time: Duration) {
+    pub(super) fn observe_rate_limiter_latency(&self, method: &Method, time: Duration) {
         if let Some(verb) = self.verb(method) {
             verb.limiter.observe(time.as_secs_f64());
         }
     }
 
-    pub(super) fn sent(&self, method: &Method, bytes: usize) {
+    pub(super) fn observe_request_size(&self, method: &Method, bytes: usize) {
         if let Some(verb) = self.verb(method) {
             verb.request_size.observe(bytes as f64);
         }
     }
 
-    pub(super) fn received(&self, method: &Method, bytes: usize) {
+    pub(super) fn observe_response_size(&self, method: &Method, bytes: usize) {
         if let Some(verb) = self.verb(method) {
             verb.response_size.observe(bytes as f64);
         }
@@ -224,15 +224,19 @@ mod tests {
     fn every_attempt_has_its_code() {
         let registry = Registry::new();
         let metrics = RestMetrics::new(&registry);
-        let host = metrics.of("here:6443");
+        let host = metrics.for_host("here:6443");
         for (code, again) in
             [(Some(200), false), (Some(418), false), (None, true), (Some(200), false)]
         {
             let code = code.map(|code| StatusCode::from_u16(code).unwrap());
-            host.attempt(code, &Method::GET, again);
+            host.count_attempt(code, &Method::GET, again);
         }
         // Another client of the same host counts into the same.
-        metrics.of("here:6443").attempt(Some(StatusCode::CREATED), &Method::POST, false);
+        metrics.for_host("here:6443").count_attempt(
+            Some(StatusCode::CREATED),
+            &Method::POST,
+            false,
+        );
         let count =
             |code, method| metrics.0.requests.with_label_values(&[code, method, "here:6443"]).get();
         assert_eq!(

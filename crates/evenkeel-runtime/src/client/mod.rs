@@ -5,14 +5,14 @@
 //! exactly what will be read, in protobuf where the view can.
 
 mod connect;
-mod dry;
+mod connection_pool;
+mod dry_run;
 mod error;
-mod gate;
-mod lanes;
-mod limiter;
+mod leader_fence;
 mod metrics;
 mod options;
 mod proxy;
+mod rate_limiter;
 mod reload;
 mod roots;
 mod send;
@@ -24,21 +24,21 @@ pub(crate) mod watch;
 pub(crate) mod wire;
 
 pub use connect::{ConnectError, ConnectOptions, config, connect, connect_in_pod, transport};
-pub use dry::{Ledger, Unwritten, dry_run};
+pub use dry_run::{DryRunWrite, RecordedWrites, dry_run};
 pub use error::{ApiError, Cause, Status, full_text};
-pub use gate::Gate;
+pub use leader_fence::LeaderFence;
 pub use metrics::RestMetrics;
 pub use options::{DeleteOptions, ListOptions};
-pub use reload::Reload;
+pub use reload::ConfigReloader;
 pub use transport::Transport;
 
 pub use evenkeel_api::{list::List, views::Metadata};
 
-use crate::{clock::Clock, discovery::Known};
+use crate::{clock::Clock, discovery::CachedDiscovery};
 use http::HeaderValue;
-use limiter::Limiter;
 use metrics::HostMetrics;
 use prometheus::Registry;
+use rate_limiter::RateLimiter;
 use std::sync::{Arc, Mutex};
 
 /// A client of the API server. Clones are cheap and share connection, metrics and rate limit.
@@ -64,8 +64,8 @@ use std::sync::{Arc, Mutex};
 pub struct Client {
     shared: Arc<Shared>,
     agent: HeaderValue,
-    limiter: Option<Arc<Limiter>>,
-    gate: Option<Gate>,
+    limiter: Option<Arc<RateLimiter>>,
+    fence: Option<LeaderFence>,
 }
 
 pub(crate) struct Shared {
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     host: Box<str>,
     json: bool,
     /// What discovery told last.
-    pub(crate) discovery: Mutex<Known>,
+    pub(crate) discovery: Mutex<CachedDiscovery>,
 }
 
 impl Client {
@@ -104,15 +104,15 @@ impl Client {
     pub fn with_user_agent(&self, suffix: &str) -> Self {
         let base = self.agent.to_str().unwrap_or_default();
         let agent = header(&format!("{base}/{suffix}")).unwrap_or_else(|| self.agent.clone());
-        let limiter = self.limiter.as_ref().map(|limiter| Arc::new(limiter.fresh()));
-        Self { shared: Arc::clone(&self.shared), agent, limiter, gate: self.gate.clone() }
+        let limiter = self.limiter.as_ref().map(|limiter| Arc::new(limiter.full_copy()));
+        Self { shared: Arc::clone(&self.shared), agent, limiter, fence: self.fence.clone() }
     }
 
-    /// The same client, which writes only while `gate` is open; a write that may not be sent is
-    /// [`ApiError::Gated`]. Reads and watches go on.
+    /// The same client, which writes only while `fence` is open; a write that may not be sent is
+    /// [`ApiError::Fenced`]. Reads and watches go on.
     #[must_use]
-    pub fn gated(&self, gate: &Gate) -> Self {
-        Self { gate: Some(gate.clone()), ..self.clone() }
+    pub fn fenced(&self, fence: &LeaderFence) -> Self {
+        Self { fence: Some(fence.clone()), ..self.clone() }
     }
 
     /// The clock that it was built with.
@@ -203,16 +203,16 @@ impl ClientBuilder {
         let Self { transport, clock, qps, burst, agent, metrics, host, json } = self;
         Client {
             agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
-            limiter: Limiter::new(qps, burst).map(Arc::new),
+            limiter: RateLimiter::new(qps, burst).map(Arc::new),
             shared: Arc::new(Shared {
                 transport,
                 clock,
-                metrics: metrics.map(|metrics| metrics.of(&host)),
+                metrics: metrics.map(|metrics| metrics.for_host(&host)),
                 host,
                 json,
                 discovery: Mutex::default(),
             }),
-            gate: None,
+            fence: None,
         }
     }
 }

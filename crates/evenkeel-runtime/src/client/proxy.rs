@@ -27,10 +27,10 @@ use tokio::{
 use tower::{BoxError, Service};
 
 /// How long a proxy may take to open a way to the server.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest answer to that which is read.
-const LONGEST: usize = 64 * 1024;
+const MAX_RESPONSE_HEAD: usize = 64 * 1024;
 
 /// A proxy that speaks HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Proxy {
         let mut answer = Vec::new();
         // The server says nothing before it is spoken to, so that there is no more than a head where the way is open.
         while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
-            if answer.len() > LONGEST || stream.read_buf(&mut answer).await? == 0 {
+            if answer.len() > MAX_RESPONSE_HEAD || stream.read_buf(&mut answer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
@@ -102,17 +102,17 @@ fn authorization(who: &str) -> Result<HeaderValue, http::header::InvalidHeaderVa
 
 /// What the environment says of proxies.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Environment {
+pub(super) struct ProxyEnvironment {
     http: String,
     https: String,
     /// For whom there is none.
     none: String,
 }
 
-impl Environment {
+impl ProxyEnvironment {
     /// That of this process.
     #[expect(clippy::disallowed_methods, reason = "as upstream has it, transports are told by it")]
-    pub(super) fn read() -> Self {
+    pub(super) fn from_process() -> Self {
         Self::of(|name| std::env::var(name).unwrap_or_default())
     }
 
@@ -135,7 +135,7 @@ impl Environment {
         }
         let port = port(server).to_string();
         let mut exempt = self.none.split(',').map(|entry| entry.trim().to_ascii_lowercase());
-        if exempt.any(|entry| meant(&entry, &host, address, &port)) {
+        if exempt.any(|entry| matches_no_proxy(&entry, &host, address, &port)) {
             return Ok(None);
         }
         Proxy::parse(proxy).map(Some)
@@ -143,7 +143,7 @@ impl Environment {
 }
 
 /// Whether an entry of `NO_PROXY` means this host.
-fn meant(entry: &str, host: &str, address: Option<IpAddr>, port: &str) -> bool {
+fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str) -> bool {
     if entry == "*" {
         return true;
     }
@@ -199,9 +199,9 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Way;
+    type Response = ProxyStream;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Way, BoxError>>;
+    type Future = BoxFuture<'static, Result<ProxyStream, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.http.poll_ready(context).map_err(Into::into)
@@ -210,37 +210,37 @@ impl Service<Uri> for Connector {
     fn call(&mut self, server: Uri) -> Self::Future {
         let Some(proxy) = self.proxy.clone() else {
             let connecting = self.http.call(server);
-            return Box::pin(
-                async move { Ok(Way { stream: connecting.await?, passed_on: false }) },
-            );
+            return Box::pin(async move {
+                Ok(ProxyStream { stream: connecting.await?, passed_on: false })
+            });
         };
         let connecting = self.http.call(proxy.address.clone());
         Box::pin(async move {
             let stream = connecting.await?;
             if !is_https(&server) {
-                return Ok(Way { stream, passed_on: true });
+                return Ok(ProxyStream { stream, passed_on: true });
             }
             let opening = proxy.open(stream.into_inner(), &server);
-            let stream = tokio::time::timeout(PATIENCE, opening).await??;
-            Ok(Way { stream: TokioIo::new(stream), passed_on: false })
+            let stream = tokio::time::timeout(CONNECT_TIMEOUT, opening).await??;
+            Ok(ProxyStream { stream: TokioIo::new(stream), passed_on: false })
         })
     }
 }
 
 /// A connection to the server, or to a proxy that passes requests on.
-pub(super) struct Way {
+pub(super) struct ProxyStream {
     stream: TokioIo<TcpStream>,
     passed_on: bool,
 }
 
-impl Connection for Way {
+impl Connection for ProxyStream {
     fn connected(&self) -> Connected {
         // Requests that are passed on name the server.
         self.stream.connected().proxy(self.passed_on)
     }
 }
 
-impl Read for Way {
+impl Read for ProxyStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -250,7 +250,7 @@ impl Read for Way {
     }
 }
 
-impl Write for Way {
+impl Write for ProxyStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -288,9 +288,9 @@ mod tests {
     use std::collections::BTreeMap;
     use tokio::{net::TcpListener, sync::oneshot};
 
-    fn environment(all: &[(&str, &str)]) -> Environment {
+    fn environment(all: &[(&str, &str)]) -> ProxyEnvironment {
         let all: BTreeMap<&str, &str> = all.iter().copied().collect();
-        Environment::of(|name| all.get(name).copied().unwrap_or_default().to_owned())
+        ProxyEnvironment::of(|name| all.get(name).copied().unwrap_or_default().to_owned())
     }
 
     #[test]
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(secure.address, "http://secure:3128");
         assert_eq!(secure.authorization.as_ref().unwrap(), "Basic bWU6cEBzcw==");
         assert!(!format!("{secure:?}").contains("bWU6"), "{secure:?}");
-        let none = Environment::default().proxy_for(&"https://a.example".parse().unwrap());
+        let none = ProxyEnvironment::default().proxy_for(&"https://a.example".parse().unwrap());
         assert_eq!(none.unwrap(), None);
         for text in ["socks5://me:secret@proxy:1080", "https://proxy", "http://a b"] {
             let told = Proxy::parse(text).unwrap_err().to_string();
@@ -397,7 +397,7 @@ mod tests {
                     "{error}"
                 ),
             }
-            tasks.shut_down(PATIENCE).await;
+            tasks.shut_down(CONNECT_TIMEOUT).await;
         }
     }
 
@@ -414,6 +414,6 @@ mod tests {
         let head = head.await.unwrap().to_ascii_lowercase();
         assert!(head.starts_with("get http://api.example:8080/pods http/1.1\r\n"), "{head}");
         assert!(head.contains("proxy-authorization: basic bwu6c2vjcmv0\r\n"), "{head}");
-        tasks.shut_down(PATIENCE).await;
+        tasks.shut_down(CONNECT_TIMEOUT).await;
     }
 }

@@ -21,7 +21,7 @@ use std::{
 };
 
 /// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The CA that a pod is given.
 const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
@@ -29,21 +29,21 @@ const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 type Change = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
 /// A connection's files, and the transports that are made from them.
-pub struct Reload {
+pub struct ConfigReloader {
     options: ConnectOptions,
     clock: Clock,
-    seen: Print,
+    fingerprint: Fingerprint,
     transports: Vec<(Change, Current)>,
 }
 
 /// What is in each file: a hash, or none where it cannot be read.
-type Print = BTreeMap<PathBuf, Option<u64>>;
+type Fingerprint = BTreeMap<PathBuf, Option<u64>>;
 
-impl Reload {
-    /// Connections as `options` say. Nothing is followed before [`Reload::run`].
+impl ConfigReloader {
+    /// Connections as `options` say. Nothing is followed before [`ConfigReloader::run`].
     pub fn new(options: ConnectOptions, clock: Clock) -> Self {
-        let seen = print(&options);
-        Self { options, clock, seen, transports: Vec::new() }
+        let fingerprint = fingerprint(&options);
+        Self { options, clock, fingerprint, transports: Vec::new() }
     }
 
     /// A transport with the configuration that the files give, after `change`. It uses what the files say now from the next
@@ -66,26 +66,26 @@ impl Reload {
     /// Follows the files until it is dropped. What cannot be used is told, and leaves the transports as they are.
     pub async fn run(mut self) {
         loop {
-            self.clock.sleep(LOOK).await;
-            self.look().await;
+            self.clock.sleep(POLL_INTERVAL).await;
+            self.poll().await;
         }
     }
 
-    async fn look(&mut self) {
-        let now = print(&self.options);
-        if now == self.seen {
+    async fn poll(&mut self) {
+        let now = fingerprint(&self.options);
+        if now == self.fingerprint {
             return;
         }
-        match self.renewed().await {
+        match self.rebuild().await {
             Ok(renewed) => {
                 for ((_, current), renewed) in self.transports.iter().zip(renewed) {
                     current.set(renewed);
                 }
                 let changed =
-                    now.iter().filter(|(path, print)| self.seen.get(*path) != Some(*print));
+                    now.iter().filter(|(path, print)| self.fingerprint.get(*path) != Some(*print));
                 let changed: Vec<_> = changed.map(|(path, _)| path.display().to_string()).collect();
                 tracing::info!(files = changed.join(", "), "Connecting anew, since files changed");
-                self.seen = now;
+                self.fingerprint = now;
             }
             // Half written, perhaps: the next look finds it whole.
             Err(error) => {
@@ -94,7 +94,7 @@ impl Reload {
         }
     }
 
-    async fn renewed(&self) -> Result<Vec<Stack>, ConnectError> {
+    async fn rebuild(&self) -> Result<Vec<Stack>, ConnectError> {
         let read = config(&self.options).await?;
         let renewed = self.transports.iter().map(|(change, _)| {
             let mut config = read.clone();
@@ -105,7 +105,7 @@ impl Reload {
     }
 }
 
-fn print(options: &ConnectOptions) -> Print {
+fn fingerprint(options: &ConnectOptions) -> Fingerprint {
     let mut files = vec![PathBuf::from(POD_CA)];
     if let Some(path) = &options.kubeconfig {
         files = Kubeconfig::read_from(path).map(|read| named_in(&read)).unwrap_or_default();
@@ -181,16 +181,16 @@ mod tests {
         let path = folder.path().join("kubeconfig");
         fs::write(&path, kubeconfig(&one, "")).unwrap();
         let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
-        let mut reload = Reload::new(options, Clock::system());
+        let mut reload = ConfigReloader::new(options, Clock::system());
         let client = reload.transport(|_| {}).await.unwrap();
         assert_eq!(asked(client.kube()).await, "one");
         fs::write(&path, "not: a: kubeconfig").unwrap();
-        reload.look().await;
+        reload.poll().await;
         assert_eq!(asked(client.kube()).await, "one");
         fs::write(&path, kubeconfig(&two, "")).unwrap();
-        reload.look().await;
+        reload.poll().await;
         assert_eq!(asked(client.kube()).await, "two");
-        tasks.shut_down(LOOK).await;
+        tasks.shut_down(POLL_INTERVAL).await;
     }
 
     #[test]
@@ -200,13 +200,13 @@ mod tests {
         // Relative to the kubeconfig.
         fs::write(&path, kubeconfig("https://h", "client-certificate: client.crt")).unwrap();
         let options = ConnectOptions { kubeconfig: Some(path.clone()), ..Default::default() };
-        let absent = print(&options);
+        let absent = fingerprint(&options);
         assert_eq!(absent.keys().collect::<Vec<_>>(), [&cert, &path]);
         fs::write(&cert, "one").unwrap();
-        let one = print(&options);
+        let one = fingerprint(&options);
         fs::write(&cert, "two").unwrap();
-        let two = print(&options);
+        let two = fingerprint(&options);
         assert!(absent != one && one != two);
-        assert_eq!(two, print(&options));
+        assert_eq!(two, fingerprint(&options));
     }
 }

@@ -18,15 +18,15 @@ pub(super) fn verifier(config: &Config) -> Result<Arc<dyn ServerCertVerifier>, E
     if let Some(path) = &config.root_cert_file {
         return Ok(Arc::new(FileVerifier::new(path)?));
     }
-    let Some(roots) = &config.root_cert else { return Ok(believing(CertPool::system())) };
+    let Some(roots) = &config.root_cert else { return Ok(verifier_for(CertPool::system())) };
     let mut pool = CertPool::empty();
     for der in roots {
         pool.add(CertificateDer::from_slice(der))?;
     }
-    Ok(believing(pool))
+    Ok(verifier_for(pool))
 }
 
-fn believing(pool: CertPool) -> Arc<dyn ServerCertVerifier> {
+fn verifier_for(pool: CertPool) -> Arc<dyn ServerCertVerifier> {
     pool.server_verifier(Arc::new(rustls::crypto::ring::default_provider()))
 }
 
@@ -76,7 +76,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 fn from_pem(pem: &[u8]) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     match CertPool::from_pem(pem) {
         Ok(pool) if pool.is_empty() => Err(Error::General("there is no certificate".to_owned())),
-        Ok(pool) => Ok(believing(pool)),
+        Ok(pool) => Ok(verifier_for(pool)),
         Err(error) => Err(Error::General(error.to_string())),
     }
 }

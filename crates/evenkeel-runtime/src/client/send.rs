@@ -1,6 +1,6 @@
 //! One request: limited, sent, counted, and sent again while the server asks for it.
 
-use super::{ApiError, Client, Status, gate::guarded, transport::Answer, wire};
+use super::{ApiError, Client, Status, leader_fence::run_fenced, transport::Answer, wire};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 /// How often a request is sent again (client-go's `maxRetries`).
-const RETRIES: u32 = 10;
+const MAX_RETRIES: u32 = 10;
 
 /// A request, ready to be sent any number of times.
-pub(crate) struct Call {
+pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) target: String,
@@ -26,7 +26,7 @@ pub(crate) struct Call {
     pub(crate) limited: bool,
 }
 
-impl Call {
+impl ApiRequest {
     pub(crate) fn new(method: Method, target: String, accept: &'static str) -> Self {
         Self {
             method,
@@ -90,34 +90,34 @@ impl Call {
 
 impl Client {
     /// Sends and reads the whole answer; an error status is an error.
-    pub(crate) async fn exchange(&self, call: &Call) -> Result<Response<Bytes>, ApiError> {
+    pub(crate) async fn exchange(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
         let start = Instant::now();
-        let result = self.exchange_untimed(call).await;
+        let result = self.send_and_read(call).await;
         if let Some(metrics) = &self.shared.metrics {
-            metrics.took(&call.method, start.elapsed());
+            metrics.observe_latency(&call.method, start.elapsed());
         }
         result
     }
 
-    async fn exchange_untimed(&self, call: &Call) -> Result<Response<Bytes>, ApiError> {
+    async fn send_and_read(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
         let response = self.send(call).await?;
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.map_err(|error| call.transport_error(error))?.to_bytes();
         if let Some(metrics) = &self.shared.metrics {
-            metrics.received(&call.method, bytes.len());
+            metrics.observe_response_size(&call.method, bytes.len());
         }
         Ok(Response::from_parts(parts, bytes))
     }
 
     /// Sends, again while the server (or a lost connection, for reads) asks for it. The body of a good answer is unread.
-    pub(crate) async fn send(&self, call: &Call) -> Result<Response<Answer>, ApiError> {
+    pub(crate) async fn send(&self, call: &ApiRequest) -> Result<Response<Answer>, ApiError> {
         let mut attempt = 0;
         loop {
             self.throttle(call).await;
             let result = self.transmit(call).await?;
             self.count(call, &result, attempt > 0);
             attempt += 1;
-            let wait = if attempt <= RETRIES { pause(call, &result) } else { None };
+            let wait = if attempt <= MAX_RETRIES { pause(call, &result) } else { None };
             match (wait, result) {
                 (Some(wait), result) => {
                     if let Ok(response) = result {
@@ -135,30 +135,33 @@ impl Client {
     }
 
     /// Sends once, if this process may: that is asked last, after every wait.
-    async fn transmit(&self, call: &Call) -> Result<Result<Response<Answer>, BoxError>, ApiError> {
+    async fn transmit(
+        &self,
+        call: &ApiRequest,
+    ) -> Result<Result<Response<Answer>, BoxError>, ApiError> {
         let sent = self.shared.transport.send(call.request(&self.agent, self.shared.json)?);
-        match self.gate.as_ref().filter(|_| call.writes()) {
+        match self.fence.as_ref().filter(|_| call.writes()) {
             None => Ok(sent.await),
-            Some(gate) => guarded(gate, sent).await.ok_or_else(|| ApiError::Gated {
+            Some(fence) => run_fenced(fence, sent).await.ok_or_else(|| ApiError::Fenced {
                 method: call.method.clone(),
                 path: call.path().into(),
             }),
         }
     }
 
-    async fn throttle(&self, call: &Call) {
+    async fn throttle(&self, call: &ApiRequest) {
         let Some(limiter) = self.limiter.as_ref().filter(|_| call.limited) else { return };
-        let waited = limiter.acquire().await;
+        let waited = limiter.wait().await;
         if let Some(metrics) = &self.shared.metrics {
-            metrics.waited(&call.method, waited);
+            metrics.observe_rate_limiter_latency(&call.method, waited);
         }
     }
 
-    fn count(&self, call: &Call, result: &Result<Response<Answer>, BoxError>, again: bool) {
+    fn count(&self, call: &ApiRequest, result: &Result<Response<Answer>, BoxError>, again: bool) {
         let Some(metrics) = &self.shared.metrics else { return };
         let code = result.as_ref().ok().map(Response::status);
-        metrics.attempt(code, &call.method, again);
-        metrics.sent(&call.method, call.body.len());
+        metrics.count_attempt(code, &call.method, again);
+        metrics.observe_request_size(&call.method, call.body.len());
     }
 }
 
@@ -178,7 +181,7 @@ async fn refusal(response: Response<Answer>) -> ApiError {
 }
 
 /// How long to wait before sending again; none when this was the last word.
-fn pause(call: &Call, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
+fn pause(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
     match result {
         Ok(response) => {
             let status = response.status();

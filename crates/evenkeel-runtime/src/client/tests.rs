@@ -151,7 +151,7 @@ async fn aggregated_discovery_tells_of_stale_groups() {
     let found = script.client(&clock()).api_resources().await.unwrap();
     let [pods] = &found.resources[..] else { panic!("{found:?}") };
     assert_eq!(pods.kind, PODS);
-    assert!(pods.can("watch") && !pods.can("delete") && pods.preferred);
+    assert!(pods.supports_verb("watch") && !pods.supports_verb("delete") && pods.preferred);
     assert_eq!(&*pods.subresources[0], "status");
     assert_eq!(&*found.failed[0].group, "metrics.k8s.io");
 }

@@ -1,6 +1,6 @@
 //! What requests are sent over.
 
-use super::lanes::Held;
+use super::connection_pool::PooledBody;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::Either;
@@ -12,10 +12,10 @@ use std::{
 use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 
 /// A stack that sends requests; each uses a clone of its own.
-pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<Held>, BoxError>;
+pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<PooledBody>, BoxError>;
 
 /// The body of an answer.
-pub(crate) type Answer = Either<Held, Body>;
+pub(crate) type Answer = Either<PooledBody, Body>;
 
 /// What requests are sent over: kube's client, or the stack below it, which spares the queue in between.
 #[derive(Clone)]
@@ -75,9 +75,9 @@ impl Current {
 }
 
 impl Service<Request<Body>> for Current {
-    type Response = Response<Held>;
+    type Response = Response<PooledBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Held>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<PooledBody>, BoxError>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))

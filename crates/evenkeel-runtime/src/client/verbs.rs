@@ -3,11 +3,11 @@
 use super::{
     ApiError, Client, DeleteOptions, List, ListOptions, Metadata,
     options::{Query, escape, patch_content_type},
-    send::Call,
+    send::ApiRequest,
     wire,
 };
 use crate::{
-    discovery::{self, Discovered},
+    discovery::{self, ServerResources},
     plan::PatchForm,
 };
 use bytes::Bytes;
@@ -41,7 +41,7 @@ impl Client {
         name: &str,
     ) -> Result<V, ApiError> {
         let target = object_path(kind, namespace, name, "");
-        self.object(Call::new(Method::GET, target, wire::accept::<V>())).await
+        self.object(ApiRequest::new(Method::GET, target, wire::accept::<V>())).await
     }
 
     /// GET a collection, or a page of it.
@@ -70,7 +70,7 @@ impl Client {
         options: &ListOptions,
     ) -> Result<List<V>, ApiError> {
         let target = kind.path(namespace) + options.query().as_str();
-        let call = Call::new(Method::GET, target, wire::accept_list::<V>());
+        let call = ApiRequest::new(Method::GET, target, wire::accept_list::<V>());
         let response = self.exchange(&call).await?;
         wire::list(response.headers(), response.body())
             .map_err(|source| decode_error(&call, source))
@@ -83,8 +83,10 @@ impl Client {
         namespace: &str,
         body: Bytes,
     ) -> Result<R, ApiError> {
-        self.object(Call::new(Method::POST, kind.path(namespace), wire::accept::<R>()).json(body))
-            .await
+        self.object(
+            ApiRequest::new(Method::POST, kind.path(namespace), wire::accept::<R>()).json(body),
+        )
+        .await
     }
 
     /// POST to a sub-resource that makes something, such as a pod's `binding` or `eviction`.
@@ -97,7 +99,7 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let target = object_path(kind, namespace, name, subresource);
-        self.object(Call::new(Method::POST, target, wire::accept::<R>()).json(body)).await
+        self.object(ApiRequest::new(Method::POST, target, wire::accept::<R>()).json(body)).await
     }
 
     /// PUT an object, or a sub-resource of it; `body` is JSON, `subresource` empty for the object itself.
@@ -110,7 +112,7 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let target = object_path(kind, namespace, name, subresource);
-        self.object(Call::new(Method::PUT, target, wire::accept::<R>()).json(body)).await
+        self.object(ApiRequest::new(Method::PUT, target, wire::accept::<R>()).json(body)).await
     }
 
     /// PATCH an object, or a sub-resource of it.
@@ -130,7 +132,7 @@ impl Client {
             query.add("force", "true");
             target.push_str(query.as_str());
         }
-        let call = Call::new(Method::PATCH, target, wire::accept::<R>());
+        let call = ApiRequest::new(Method::PATCH, target, wire::accept::<R>());
         self.object(call.with_body(patch_content_type(form), body)).await
     }
 
@@ -144,7 +146,7 @@ impl Client {
         options: &DeleteOptions,
     ) -> Result<Metadata, ApiError> {
         let target = object_path(kind, namespace, name, "");
-        let call = Call::new(Method::DELETE, target, wire::accept::<Metadata>());
+        let call = ApiRequest::new(Method::DELETE, target, wire::accept::<Metadata>());
         self.object(call.json(options.body().into())).await
     }
 
@@ -157,7 +159,7 @@ impl Client {
         which: &ListOptions,
     ) -> Result<(), ApiError> {
         let target = kind.path(namespace) + which.query().as_str();
-        let call = Call::new(Method::DELETE, target, wire::accept_list::<Metadata>());
+        let call = ApiRequest::new(Method::DELETE, target, wire::accept_list::<Metadata>());
         self.exchange(&call.json(options.body().into())).await.map(drop)
     }
 
@@ -166,25 +168,25 @@ impl Client {
     pub async fn raw(&self, request: Request<Bytes>) -> Result<Response<Bytes>, ApiError> {
         let (parts, body) = request.into_parts();
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-        let mut call = Call::new(parts.method, target, "");
+        let mut call = ApiRequest::new(parts.method, target, "");
         call.headers = parts.headers;
         call.body = body;
         self.exchange(&call).await
     }
 
     /// Every resource type that the server has: the same value as long as the server says that nothing has changed.
-    pub async fn api_resources(&self) -> Result<Arc<Discovered>, ApiError> {
+    pub async fn api_resources(&self) -> Result<Arc<ServerResources>, ApiError> {
         discovery::discover(self, &self.shared.discovery).await
     }
 
-    async fn object<R: View>(&self, call: Call) -> Result<R, ApiError> {
+    async fn object<R: View>(&self, call: ApiRequest) -> Result<R, ApiError> {
         let response = self.exchange(&call).await?;
         wire::object(response.headers(), response.body())
             .map_err(|source| decode_error(&call, source))
     }
 }
 
-fn decode_error(call: &Call, source: evenkeel_api::DecodeError) -> ApiError {
+fn decode_error(call: &ApiRequest, source: evenkeel_api::DecodeError) -> ApiError {
     ApiError::Decode { method: call.method.clone(), path: call.path().into(), source }
 }
 

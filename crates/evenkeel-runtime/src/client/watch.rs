@@ -1,6 +1,6 @@
 //! A watch: the byte stream as it arrives, frame by frame.
 
-use super::{ApiError, Client, send::Call, transport::Answer, wire};
+use super::{ApiError, Client, send::ApiRequest, transport::Answer, wire};
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Encoding, Kind, View, watch::Frames};
 use http::Method;
@@ -14,7 +14,7 @@ pub(crate) struct Watch {
 
 /// Why a watch ended before its time.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WatchBroken {
+pub(crate) enum WatchError {
     #[error("the connection broke: {0}")]
     Transport(Box<str>),
     #[error("the stream makes no sense: {0}")]
@@ -29,7 +29,8 @@ impl Client {
         namespace: &str,
         query: &str,
     ) -> Result<Watch, ApiError> {
-        let mut call = Call::new(Method::GET, kind.path(namespace) + query, wire::accept::<V>());
+        let mut call =
+            ApiRequest::new(Method::GET, kind.path(namespace) + query, wire::accept::<V>());
         call.limited = false;
         let response = self.send(&call).await?;
         let encoding = wire::encoding(response.headers());
@@ -44,7 +45,7 @@ impl Watch {
     }
 
     /// The next frame; none at the stream's regular end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, WatchBroken> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, WatchError> {
         loop {
             if let Some(frame) = self.frames.cut()? {
                 return Ok(Some(frame));
@@ -56,7 +57,7 @@ impl Watch {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(WatchBroken::Transport(super::full_text(&*error).into()));
+                    return Err(WatchError::Transport(super::full_text(&*error).into()));
                 }
                 // A frame without its end is what a dying server leaves; the watch goes on from the last whole one.
                 None => return Ok(None),

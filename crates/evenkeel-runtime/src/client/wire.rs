@@ -56,7 +56,7 @@ fn inside<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<(&'a [u8], Encoding
     Ok((raw, encoding))
 }
 
-/// One object.
+/// Decodes one object from a response.
 pub(crate) fn object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<V, DecodeError> {
     let (raw, encoding) = inside(headers, body)?;
     V::decode(raw, encoding)

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cache::{Cache, CacheEvent},
     client::Client,
-    events::Recorder,
+    events::EventRecorder,
     introspect::{CacheState, Description, History, Inspect},
     plan::{Key, Planner},
     queue::{Backoff, Priority, Queue},
@@ -305,7 +305,7 @@ impl Builder {
         let barrier = Arc::new(Barrier::new(queue.clone()));
         let client = env.client.with_user_agent(component);
         let source = event_source.as_deref().unwrap_or(component);
-        let events = Recorder::new(client.clone(), source, env.clock.clone());
+        let events = EventRecorder::new(client.clone(), source, env.clock.clone());
         let executor = Executor { client, events: events.clone(), barrier: Arc::clone(&barrier) };
         let subscribe = subscriptions
             .into_iter()

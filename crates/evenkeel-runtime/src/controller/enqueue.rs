@@ -39,7 +39,7 @@ impl Enqueue {
         if self.batch.is_zero() {
             self.queue.add(key, priority);
         } else {
-            self.queue.add_after_with(key, self.batch, priority);
+            self.queue.add_after_with_priority(key, self.batch, priority);
         }
     }
 
@@ -54,6 +54,6 @@ impl Enqueue {
 
     /// The key is to be reconciled after this time; of several the earliest counts.
     pub fn add_after(&self, key: Key, delay: Duration) {
-        self.queue.add_after_with(key, delay, self.priority);
+        self.queue.add_after_with_priority(key, delay, self.priority);
     }
 }

@@ -11,7 +11,7 @@ pub struct Env {
     pub client: Client,
     /// What controllers read.
     pub caches: Caches,
-    /// The time.
+    /// Clock of the program, which simulations replace.
     pub clock: Clock,
     /// Metrics of queues and controllers.
     pub metrics: Metrics,

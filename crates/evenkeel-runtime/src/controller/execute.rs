@@ -3,7 +3,7 @@
 use super::{barrier::Barrier, rewrite::rewrite, slow_start::slow_start};
 use crate::{
     client::{ApiError, Client, DeleteOptions, Metadata},
-    events::Recorder,
+    events::EventRecorder,
     plan::{
         Action, Create, Delete, Failure, Key, Note, OnError, Outcome, Outcomes, Patch, Rewrite,
         Target, Update,
@@ -16,7 +16,7 @@ use std::{collections::HashSet, sync::Arc};
 /// Writes on behalf of one controller.
 pub(super) struct Executor {
     pub(super) client: Client,
-    pub(super) events: Recorder,
+    pub(super) events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
 }
 

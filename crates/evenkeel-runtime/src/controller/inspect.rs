@@ -4,10 +4,10 @@ use super::{reconcile::Preview, run::Shared, track::Behind};
 use crate::{
     introspect::{
         ControllerReport, Description, Inspect, KeyState, LISTED, ObjectReport, QueueState,
-        Subject, written,
+        Subject, format_duration,
     },
     plan::Key,
-    queue::Place,
+    queue::KeyStatus,
     tasks::panic_text,
 };
 use evenkeel_api::time::{Timestamp, seconds};
@@ -27,7 +27,7 @@ impl Inspect for Shared {
     }
 
     fn report(&self) -> ControllerReport {
-        let look = self.queue.look(LISTED);
+        let look = self.queue.snapshot(LISTED);
         let now = Moment::of(self);
         let keys = look.keys.into_iter().map(|(place, key)| self.key_state(&key, place, &now));
         ControllerReport {
@@ -61,13 +61,13 @@ impl Inspect for Shared {
             description.waits(format!("planning panics: {}", panic_text(&*panic)));
             Some(Preview { description, ..Preview::default() })
         });
-        let place = self.queue.place(&key);
+        let place = self.queue.key_status(&key);
         let state = self.key_state(&key, place, &now);
         let exists = preview.is_some();
         let Preview { description, mut would, untold, requeue } = preview.unwrap_or_default();
         let last = self.history.last(&key);
         // One that cannot tell what it would do does nothing at all with a key that is nowhere in its queue.
-        if untold && place != Place::default() {
+        if untold && place != KeyStatus::default() {
             would.push("not known before it is done".to_owned());
         } else if untold && last.is_none() {
             return None;
@@ -76,7 +76,7 @@ impl Inspect for Shared {
         if place.due.is_none()
             && let Some(time) = requeue
         {
-            waits.push(format!("looks again in {} even if nothing changes", written(time)));
+            waits.push(format!("looks again in {} even if nothing changes", format_duration(time)));
         }
         waits.extend(description.waits);
         Some(ObjectReport {
@@ -94,7 +94,7 @@ impl Inspect for Shared {
 }
 
 impl Shared {
-    fn key_state(&self, key: &Key, place: Place, now: &Moment) -> KeyState {
+    fn key_state(&self, key: &Key, place: KeyStatus, now: &Moment) -> KeyState {
         KeyState {
             key: key.to_string(),
             ready_since: place.ready.map(|at| now.at(at)),
@@ -105,7 +105,7 @@ impl Shared {
     }
 
     /// Why nothing is done with a key at this moment, as far as queue and caches are the reason.
-    fn waits(&self, key: &Key, place: Place, failures: u32, now: &Moment) -> Vec<String> {
+    fn waits(&self, key: &Key, place: KeyStatus, failures: u32, now: &Moment) -> Vec<String> {
         let mut waits = Vec::new();
         for cache in self.caches.iter().map(|state| state()).filter(|cache| !cache.synced) {
             let why = cache.trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
@@ -125,9 +125,9 @@ impl Shared {
         }
         // One that only looks has no workers, and its queue means nothing.
         let started = self.started.load(Ordering::Relaxed);
-        let place = if started { place } else { Place::default() };
+        let place = if started { place } else { KeyStatus::default() };
         if let Some(due) = place.due {
-            let left = written(due.saturating_duration_since(now.instant));
+            let left = format_duration(due.saturating_duration_since(now.instant));
             let at = seconds(now.at(due));
             waits.push(if failures > 0 {
                 format!("back-off: comes again in {left} (at {at}), after {failures} failures")
@@ -136,11 +136,11 @@ impl Shared {
             });
         }
         if let Some(since) = place.running {
-            let time = written(now.instant.saturating_duration_since(since));
+            let time = format_duration(now.instant.saturating_duration_since(since));
             waits.push(format!("is being worked on, for {time}"));
         }
         if let Some(since) = place.ready {
-            let time = written(now.instant.saturating_duration_since(since));
+            let time = format_duration(now.instant.saturating_duration_since(since));
             waits.push(format!("waits for a free worker, for {time}"));
         }
         waits

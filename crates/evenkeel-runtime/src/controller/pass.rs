@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    introspect::{self, Deeds},
+    introspect::{self, RecordedActions},
     plan::{Action, Key, Outcome, Outcomes, Pass, Plan, Planner},
 };
 use evenkeel_api::time::Timestamp;
@@ -24,8 +24,12 @@ pub(super) struct Planned<P> {
 }
 
 impl<P: Planner> Reconcile for Planned<P> {
-    fn reconcile<'a>(&'a self, request: Request, deeds: &'a mut Deeds) -> BoxFuture<'a, Passed> {
-        Box::pin(async move { self.pass(&request.key, deeds).await })
+    fn reconcile<'a>(
+        &'a self,
+        request: Request,
+        recorded: &'a mut RecordedActions,
+    ) -> BoxFuture<'a, Passed> {
+        Box::pin(async move { self.pass(&request.key, recorded).await })
     }
 
     fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview> {
@@ -43,7 +47,7 @@ impl<P: Planner> Reconcile for Planned<P> {
 }
 
 impl<P: Planner> Planned<P> {
-    async fn pass(&self, key: &Key, deeds: &mut Deeds) -> Passed {
+    async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
         let Some(seen) = self.planner.observe(key) else {
             self.executor.barrier.forget(key);
             return Ok(None);
@@ -52,9 +56,9 @@ impl<P: Planner> Planned<P> {
         let plan = self.planner.plan(&seen, planned);
         check(&plan, key);
         let Report { outcomes, failure, aborted, .. } = self.executor.run(key, &plan.actions).await;
-        deeds.add(&plan.actions, &outcomes);
+        recorded.add(&plan.actions, &outcomes);
         let followed =
-            if aborted { Ok(None) } else { self.follow_up(key, &seen, &outcomes, deeds).await };
+            if aborted { Ok(None) } else { self.follow_up(key, &seen, &outcomes, recorded).await };
         let passed = match failure {
             Some(failure) => Err(failed(failure)),
             None if aborted => Ok(None),
@@ -72,7 +76,7 @@ impl<P: Planner> Planned<P> {
         key: &Key,
         seen: &P::Seen,
         outcomes: &Outcomes,
-        deeds: &mut Deeds,
+        recorded: &mut RecordedActions,
     ) -> Passed {
         let after = self.planner.status(seen, outcomes, self.clock.now());
         check(&after, key);
@@ -86,7 +90,7 @@ impl<P: Planner> Planned<P> {
             return Ok(sooner(after.requeue, wait));
         }
         let Report { outcomes, failure, .. } = self.executor.run(key, &after.actions).await;
-        deeds.add(&after.actions, &outcomes);
+        recorded.add(&after.actions, &outcomes);
         if let Some(failure) = failure {
             // Its pause is the queue's, which grows.
             return Err(failed(failure));

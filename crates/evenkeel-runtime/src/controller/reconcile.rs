@@ -2,8 +2,8 @@
 
 use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
-    events::Recorder,
-    introspect::{Deeds, Description},
+    events::EventRecorder,
+    introspect::{Description, RecordedActions},
     plan::{Failure, Key, Outcomes, Plan, Target},
 };
 use evenkeel_api::{Kind, time::Timestamp};
@@ -13,7 +13,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// What is to be reconciled.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The object.
+    /// Key of the object to reconcile.
     pub key: Key,
     /// 0 for the first time, then how often it failed in a row.
     pub attempt: u32,
@@ -27,7 +27,7 @@ pub struct Context {
     /// Client (with the controller's user agent), caches, clock.
     pub env: Env,
     /// Events in the controller's name.
-    pub events: Recorder,
+    pub events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
 }
 
@@ -131,8 +131,12 @@ pub(super) type Explain =
 
 /// What a worker calls with a key.
 pub(super) trait Reconcile: Send + Sync {
-    /// One pass; what it writes is noted in `deeds`.
-    fn reconcile<'a>(&'a self, request: Request, deeds: &'a mut Deeds) -> BoxFuture<'a, Passed>;
+    /// One pass; what it writes is noted in `recorded`.
+    fn reconcile<'a>(
+        &'a self,
+        request: Request,
+        recorded: &'a mut RecordedActions,
+    ) -> BoxFuture<'a, Passed>;
     /// What a pass would do now, without doing it. `None` when there is nothing at the key.
     fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview>;
 }
@@ -149,7 +153,11 @@ where
     F: Fn(Request, Context) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
 {
-    fn reconcile<'a>(&'a self, request: Request, _: &'a mut Deeds) -> BoxFuture<'a, Passed> {
+    fn reconcile<'a>(
+        &'a self,
+        request: Request,
+        _: &'a mut RecordedActions,
+    ) -> BoxFuture<'a, Passed> {
         let work = (self.function)(request, self.context.clone());
         Box::pin(async move {
             match work.await? {

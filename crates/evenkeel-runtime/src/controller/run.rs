@@ -8,8 +8,8 @@ use super::{
 use crate::{
     client::full_text,
     clock::Clock,
-    events::Recorder,
-    introspect::{CacheState, Deeds, History},
+    events::EventRecorder,
+    introspect::{CacheState, History, RecordedActions},
     plan::Key,
     queue::Queue,
     tasks::{Tasks, panic_text},
@@ -53,7 +53,7 @@ pub(super) struct Shared {
     pub(super) reconcile: Box<dyn Reconcile>,
     pub(super) metrics: Handles,
     pub(super) max_retries: Option<u32>,
-    pub(super) events: Recorder,
+    pub(super) events: EventRecorder,
     pub(super) clock: Clock,
     /// Its workers are at work, or were.
     pub(super) started: AtomicBool,
@@ -64,12 +64,12 @@ pub(super) struct Shared {
 }
 
 impl Controller {
-    /// Its name.
+    /// Returns the name of the controller.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its queue.
+    /// Returns the controller's workqueue.
     pub fn queue(&self) -> Queue<Key> {
         self.shared.queue.clone()
     }
@@ -134,8 +134,8 @@ impl Shared {
         let request = Request { key: key.clone(), attempt, reconcile_id };
         let (start, now) = (Instant::now(), self.clock.now());
         self.metrics.active.inc();
-        let mut deeds = Deeds::default();
-        let passed = self.guarded(request, &mut deeds).instrument(span.clone()).await;
+        let mut recorded = RecordedActions::default();
+        let passed = self.guarded(request, &mut recorded).instrument(span.clone()).await;
         self.metrics.active.dec();
         let took = start.elapsed();
         self.metrics.passed(took, passed.as_ref().err().map(|error| &*error.source));
@@ -144,16 +144,16 @@ impl Shared {
             (Err(_), Some(text)) => Err(&**text),
             (passed, _) => Ok(passed.as_ref().ok().copied().flatten()),
         };
-        self.history.passed(key, (self.clock.now(), took), deeds, result);
+        self.history.passed(key, (self.clock.now(), took), recorded, result);
         let _entered = span.enter();
         tracing::trace!(%now, "reconciled");
         self.conclude(key, attempt, passed, text.as_deref().unwrap_or_default());
     }
 
     /// A panic becomes a failure of this key alone.
-    async fn guarded(&self, request: Request, deeds: &mut Deeds) -> Passed {
+    async fn guarded(&self, request: Request, recorded: &mut RecordedActions) -> Passed {
         // The planner is only borrowed and its state is its own; locks of the shell do not stay poisoned.
-        let work = AssertUnwindSafe(async { self.reconcile.reconcile(request, deeds).await });
+        let work = AssertUnwindSafe(async { self.reconcile.reconcile(request, recorded).await });
         work.catch_unwind().await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             let text = panic_text(&*panic);

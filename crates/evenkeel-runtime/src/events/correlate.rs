@@ -1,4 +1,6 @@
-//! Which of many events are written, and how: client-go's `EventCorrelator`, as plain data that is told the time.
+//! Event correlation: aggregation, counting and the spam filter, as plain data with the time as an argument.
+//!
+//! Upstream: `EventCorrelator`
 
 use super::lru::Lru;
 use crate::plan::{Note, Target};
@@ -7,21 +9,21 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const LRU: usize = 4096;
-/// So many different messages of one reason …
-const SIMILAR: usize = 10;
-/// … without a pause of this length are combined.
-const SIMILAR_PAUSE: SignedDuration = SignedDuration::from_secs(600);
-/// Events that a source may send about one object at once …
-const BURST: u32 = 25;
-/// … and the time after which it may send one more.
-const REFILL: Duration = Duration::from_secs(300);
+const MAX_LRU_CACHE_ENTRIES: usize = 4096;
+/// Different messages of one reason after which further ones are aggregated (`defaultAggregateMaxEvents`).
+const AGGREGATE_MAX_EVENTS: usize = 10;
+/// A pause between events after which their aggregation starts anew (`defaultAggregateIntervalInSeconds`).
+const AGGREGATE_INTERVAL: SignedDuration = SignedDuration::from_secs(600);
+/// Events that a source may record about one object at once (`defaultSpamBurst`).
+const SPAM_BURST: u32 = 25;
+/// Time after which a source may record one more event about an object (`defaultSpamQPS`).
+const SPAM_REFILL_INTERVAL: Duration = Duration::from_secs(300);
 
-const COMBINED: &str = "(combined from similar events): ";
+const AGGREGATED_PREFIX: &str = "(combined from similar events): ";
 
-/// An event as it is to stand in the API.
+/// An event after correlation, as it is written.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct CorrelatedEvent {
     /// Name of the Event object.
     pub(super) name: String,
     pub(super) regarding: Target,
@@ -31,66 +33,83 @@ pub(super) struct Entry {
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
     pub(super) count: u32,
-    /// Stands for several messages; upstream leaves the reporting fields of such an event empty.
-    pub(super) combined: bool,
+    /// Whether it stands for several messages; upstream leaves the reporting fields of such an event empty.
+    pub(super) aggregated: bool,
 }
 
-/// Remembers what was said, for one source.
-pub(super) struct Correlator {
-    similar: Lru<u64, Similar>,
-    seen: Lru<u64, Option<Seen>>,
-    buckets: Lru<u64, Bucket>,
+/// Correlates the events of one source.
+pub(super) struct EventCorrelator {
+    aggregates: Lru<u64, AggregateRecord>,
+    logs: Lru<u64, Option<EventLog>>,
+    spam_records: Lru<u64, SpamRecord>,
 }
 
-struct Similar {
+struct AggregateRecord {
     messages: Vec<u64>,
     last: Timestamp,
 }
 
 #[derive(Clone)]
-struct Seen {
+struct EventLog {
     name: String,
     first: Timestamp,
     count: u32,
 }
 
-struct Bucket {
+struct SpamRecord {
     full_at: Instant,
 }
 
-impl Correlator {
+impl EventCorrelator {
     pub(super) fn new() -> Self {
-        Self { similar: Lru::new(LRU), seen: Lru::new(LRU), buckets: Lru::new(LRU) }
+        Self {
+            aggregates: Lru::new(MAX_LRU_CACHE_ENTRIES),
+            logs: Lru::new(MAX_LRU_CACHE_ENTRIES),
+            spam_records: Lru::new(MAX_LRU_CACHE_ENTRIES),
+        }
     }
 
-    /// What is to be written for a note of this time; `None` when its source says too much about its object.
-    /// A count above 1 means that the Event is there already and is to be patched.
-    pub(super) fn correlate(&mut self, note: &Note, at: Timestamp, now: Instant) -> Option<Entry> {
-        let (entry, key) = self.combine(note, at);
-        let entry = self.count(entry, key);
-        self.within_budget(&entry, now).then_some(entry)
+    /// Returns the event to write for a note of this time; `None` if the spam filter drops it. A count above 1 means that
+    /// the Event exists already and is patched.
+    ///
+    /// Upstream: `EventCorrelate`
+    pub(super) fn correlate(
+        &mut self,
+        note: &Note,
+        at: Timestamp,
+        now: Instant,
+    ) -> Option<CorrelatedEvent> {
+        let (entry, key) = self.aggregate(note, at);
+        let entry = self.observe(entry, key);
+        self.passes_spam_filter(&entry, now).then_some(entry)
     }
 
-    /// A tenth different message of the same reason stands for all that follow.
-    fn combine(&mut self, note: &Note, at: Timestamp) -> (Entry, u64) {
+    /// Aggregates similar events: from the tenth different message of a reason on, one event stands for all.
+    ///
+    /// Upstream: `EventAggregate`
+    fn aggregate(&mut self, note: &Note, at: Timestamp) -> (CorrelatedEvent, u64) {
         let group = hash(&(&note.regarding, note.warning, note.reason));
         let message = hash(&note.message);
-        let similar =
-            self.similar.get_or_insert_with(group, || Similar { messages: Vec::new(), last: at });
-        if at.duration_since(similar.last) > SIMILAR_PAUSE {
+        let similar = self
+            .aggregates
+            .get_or_insert_with(group, || AggregateRecord { messages: Vec::new(), last: at });
+        if at.duration_since(similar.last) > AGGREGATE_INTERVAL {
             similar.messages.clear();
         }
         similar.last = at;
         if !similar.messages.contains(&message) {
             similar.messages.push(message);
         }
-        let combined = similar.messages.len() >= SIMILAR;
-        if combined {
+        let aggregated = similar.messages.len() >= AGGREGATE_MAX_EVENTS;
+        if aggregated {
             similar.messages.pop();
         }
-        let text =
-            if combined { format!("{COMBINED}{}", note.message) } else { note.message.clone() };
-        let entry = Entry {
+        let text = if aggregated {
+            format!("{AGGREGATED_PREFIX}{}", note.message)
+        } else {
+            note.message.clone()
+        };
+        let entry = CorrelatedEvent {
             name: event_name(&note.regarding.name, at),
             regarding: note.regarding.clone(),
             warning: note.warning,
@@ -99,29 +118,32 @@ impl Correlator {
             first: at,
             last: at,
             count: 1,
-            combined,
+            aggregated,
         };
-        // A combined event is counted with its group, another one by its own text.
-        (entry, if combined { group } else { hash(&(group, message)) })
+        // An aggregated event is counted with its group, another one by its own message.
+        (entry, if aggregated { group } else { hash(&(group, message)) })
     }
 
-    /// A repeat is counted on the Event that is there.
-    fn count(&mut self, mut entry: Entry, key: u64) -> Entry {
-        let seen = self.seen.get_or_insert_with(key, || None);
+    /// Counts a repeated event on its existing Event.
+    ///
+    /// Upstream: `eventObserve`
+    fn observe(&mut self, mut entry: CorrelatedEvent, key: u64) -> CorrelatedEvent {
+        let seen = self.logs.get_or_insert_with(key, || None);
         if let Some(present) = seen {
             entry.name.clone_from(&present.name);
             entry.first = present.first;
             entry.count = present.count + 1;
         }
-        *seen = Some(Seen { name: entry.name.clone(), first: entry.first, count: entry.count });
+        *seen = Some(EventLog { name: entry.name.clone(), first: entry.first, count: entry.count });
         entry
     }
 
-    fn within_budget(&mut self, entry: &Entry, now: Instant) -> bool {
+    /// Upstream: `EventSourceObjectSpamFilter`
+    fn passes_spam_filter(&mut self, entry: &CorrelatedEvent, now: Instant) -> bool {
         let key = hash(&(&entry.regarding, entry.warning));
-        let bucket = self.buckets.get_or_insert_with(key, || Bucket { full_at: now });
-        let full_at = bucket.full_at.max(now) + REFILL;
-        let accepted = full_at.saturating_duration_since(now) <= REFILL * BURST;
+        let bucket = self.spam_records.get_or_insert_with(key, || SpamRecord { full_at: now });
+        let full_at = bucket.full_at.max(now) + SPAM_REFILL_INTERVAL;
+        let accepted = full_at.saturating_duration_since(now) <= SPAM_REFILL_INTERVAL * SPAM_BURST;
         if accepted {
             bucket.full_at = full_at;
         }
@@ -148,14 +170,18 @@ mod tests {
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
 
     struct World {
-        correlator: Correlator,
+        correlator: EventCorrelator,
         at: Timestamp,
         now: Instant,
     }
 
     impl World {
         fn new() -> Self {
-            Self { correlator: Correlator::new(), at: Timestamp::UNIX_EPOCH, now: Instant::now() }
+            Self {
+                correlator: EventCorrelator::new(),
+                at: Timestamp::UNIX_EPOCH,
+                now: Instant::now(),
+            }
         }
 
         fn wait(&mut self, seconds: u64) {
@@ -199,8 +225,14 @@ mod tests {
                 Some((format!("pod {n}"), 1))
             );
         }
-        assert_eq!(world.say("web", "Created", "pod 10"), Some((format!("{COMBINED}pod 10"), 1)));
-        assert_eq!(world.say("web", "Created", "pod 11"), Some((format!("{COMBINED}pod 11"), 2)));
+        assert_eq!(
+            world.say("web", "Created", "pod 10"),
+            Some((format!("{AGGREGATED_PREFIX}pod 10"), 1))
+        );
+        assert_eq!(
+            world.say("web", "Created", "pod 11"),
+            Some((format!("{AGGREGATED_PREFIX}pod 11"), 2))
+        );
         assert_eq!(
             world.say("web", "Deleted", "pod 1"),
             Some(("pod 1".into(), 1)),

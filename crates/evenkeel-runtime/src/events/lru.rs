@@ -1,11 +1,11 @@
-//! A map that forgets what was used least recently.
+//! LRU cache of the event correlator.
 
 use std::{
     collections::{BTreeMap, HashMap},
     hash::Hash,
 };
 
-/// At most `capacity` entries.
+/// A map of at most `capacity` entries, which evicts the least recently used one.
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
     capacity: usize,

@@ -1,8 +1,8 @@
-//! Tells users what controllers do, as Event objects.
+//! Event recorders: report to users what controllers do, as Event objects.
 //!
-//! [`Recorder`] writes core/v1 Events as client-go's `tools/record` does: repeats are counted on one object, similar events
-//! are combined, a source that says too much about one object is held back. [`SeriesRecorder`] writes events.k8s.io/v1
-//! Events as client-go's `tools/events` does. Neither ever blocks who records; what does not fit into the queue is
+//! [`EventRecorder`] writes core/v1 Events as client-go's `tools/record` does: repeats are counted on one object, similar events
+//! are aggregated, and a spam filter limits a source's events about one object. [`SeriesEventRecorder`] writes events.k8s.io/v1
+//! Events as client-go's `tools/events` does. Recording never blocks; events that do not fit into the queue are
 //! dropped and counted.
 
 mod correlate;
@@ -13,5 +13,5 @@ mod series_record;
 mod sink;
 mod wire;
 
-pub use record::Recorder;
-pub use series_record::SeriesRecorder;
+pub use record::EventRecorder;
+pub use series_record::SeriesEventRecorder;

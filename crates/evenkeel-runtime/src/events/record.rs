@@ -1,8 +1,8 @@
-//! The recorder of core/v1 Events: a bounded queue and one writer.
+//! Event recorder of core/v1: a bounded queue and one writer task.
 
 use super::{
-    correlate::Correlator,
-    sink::{Write, write},
+    correlate::EventCorrelator,
+    sink::{Write, record_to_sink},
     wire,
 };
 use crate::{client::Client, clock::Clock, plan::Note, tasks::Tasks};
@@ -16,13 +16,13 @@ use std::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-const QUEUE: usize = 1000;
+const MAX_QUEUED_EVENTS: usize = 1000;
 
-/// Records core/v1 Events in the name of one component; clones share it.
+/// Records core/v1 Events of one component; clones share it.
 ///
-/// Nothing is written before [`Recorder::start`].
+/// Nothing is written before [`EventRecorder::start`].
 #[derive(Clone)]
-pub struct Recorder {
+pub struct EventRecorder {
     shared: Arc<Shared>,
 }
 
@@ -31,16 +31,16 @@ struct Shared {
     client: Client,
     clock: Clock,
     sender: mpsc::Sender<(Note, Timestamp)>,
-    /// Taken by the writer when it starts.
+    /// Taken by the writer task when it starts.
     receiver: Mutex<Option<mpsc::Receiver<(Note, Timestamp)>>>,
     dropped: AtomicU64,
-    /// Time of the last event. Names are made of times, so that two events never have the same.
+    /// Time of the last event. Event names contain the time, which must therefore be unique.
     last: Mutex<Timestamp>,
 }
 
 impl Shared {
-    /// The time and the component's own fraction of a microsecond, or a nanosecond after the last event's where that is
-    /// later: on a clock that stands still, two components do not give their events one name either.
+    /// Returns the time plus the component's own fraction of a microsecond, at least a nanosecond after the last event: the
+    /// names of two components' events differ even on a clock that stands still.
     fn unique_time(&self) -> Timestamp {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let later = |time: Timestamp, nanos| {
@@ -51,18 +51,18 @@ impl Shared {
     }
 }
 
-/// Nanoseconds, less than a thousand, by which a component's events are told from others' of the same instant.
+/// Nanoseconds below a thousand, by which the event names of components differ at the same instant.
 fn fraction(component: &str) -> i64 {
-    // Its keys are fixed, unlike those of a map's hasher.
+    // `DefaultHasher::new` has fixed keys, unlike the hasher of a map.
     let mut hasher = DefaultHasher::new();
     component.hash(&mut hasher);
     (hasher.finish() % 1000) as i64
 }
 
-impl Recorder {
+impl EventRecorder {
     /// A recorder whose events name `component` as their source.
     pub fn new(client: Client, component: &str, clock: Clock) -> Self {
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (sender, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
         let shared = Shared {
             component: component.to_owned(),
             client,
@@ -75,7 +75,8 @@ impl Recorder {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Records an event. Never blocks; with a thousand waiting already the event is dropped and counted.
+    /// Records an event. Never blocks; when 1,000 events wait, the event is dropped and counted.
+    #[doc(alias = "Eventf")]
     pub fn record(&self, note: &Note) {
         let at = self.shared.unique_time();
         if self.shared.sender.try_send((note.clone(), at)).is_err() {
@@ -89,19 +90,19 @@ impl Recorder {
         }
     }
 
-    /// How many events were dropped because too many waited.
+    /// Number of events that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts the writer in `tasks`; a second time does nothing. When the group is told to stop, what waits is still
-    /// tried once.
+    /// Starts the writer in `tasks`; a second call does nothing. When the group stops, each waiting event is tried once
+    /// more.
     pub fn start(&self, tasks: &Tasks) {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
         tasks.spawn(format!("{} events", shared.component), async move {
-            let mut correlator = Correlator::new();
+            let mut correlator = EventCorrelator::new();
             while let Some((note, at)) = next(&mut receiver, &stop).await {
                 let Some(entry) = correlator.correlate(&note, at, Instant::now()) else { continue };
                 let event = Write {
@@ -111,13 +112,13 @@ impl Recorder {
                     body: wire::core(&entry, &shared.component),
                     patch: (entry.count > 1).then(|| wire::core_patch(&entry)),
                 };
-                write(&shared.client, &shared.clock, &stop, event).await;
+                record_to_sink(&shared.client, &shared.clock, &stop, event).await;
             }
         });
     }
 }
 
-/// What is recorded next; once told to stop, only what is there already.
+/// Receives the next event; after `stop`, only those that wait already.
 pub(super) async fn next<T>(
     receiver: &mut mpsc::Receiver<T>,
     stop: &tokio_util::sync::CancellationToken,

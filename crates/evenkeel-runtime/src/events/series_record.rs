@@ -1,9 +1,9 @@
-//! The recorder of events.k8s.io/v1 Events: a bounded queue, and one task that has several on their way.
+//! Event recorder of events.k8s.io/v1: a bounded queue, and one task with several concurrent writes.
 
 use super::{
     record::next,
-    series::{Book, Series},
-    sink::{Write, write},
+    series::{EventCache, Series},
+    sink::{Write, record_to_sink},
     wire,
 };
 use crate::{
@@ -27,28 +27,28 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// So many events wait at most. A scheduler places a burst of pods several times faster than a server stores what is told
-/// of them, and upstream keeps all that wait (a goroutine each); here some hundred bytes each, and only while they do.
-const QUEUE: usize = 50_000;
-/// So many events are on their way at a time.
-const AT_ONCE: usize = 64;
-const FINISH_EVERY: Duration = Duration::from_secs(6 * 60);
-const REFRESH_EVERY: Duration = Duration::from_secs(30 * 60);
+/// Most events that wait. A scheduler binds a burst of pods several times faster than a server stores their events.
+/// Upstream keeps a goroutine for each waiting event; here it takes some hundred bytes.
+const MAX_QUEUED_EVENTS: usize = 50_000;
+/// Most writes in flight.
+const MAX_CONCURRENT_WRITES: usize = 64;
+const FINISH_TIME: Duration = Duration::from_secs(6 * 60);
+const REFRESH_TIME: Duration = Duration::from_secs(30 * 60);
 
 /// Records events.k8s.io/v1 Events, in which repeats become a series; clones share it. This is what the scheduler uses.
 ///
-/// Nothing is written before [`SeriesRecorder::start`].
+/// Nothing is written before [`SeriesEventRecorder::start`].
 #[derive(Clone)]
-pub struct SeriesRecorder {
+pub struct SeriesEventRecorder {
     shared: Arc<Shared>,
 }
 
-struct Recorded {
+struct QueuedEvent {
     note: Note,
     action: &'static str,
     related: Option<Target>,
     at: Timestamp,
-    /// It cannot happen again.
+    /// It cannot repeat, so that it is not cached.
     once: bool,
 }
 
@@ -57,16 +57,16 @@ struct Shared {
     instance: String,
     client: Client,
     clock: Clock,
-    sender: mpsc::Sender<Recorded>,
+    sender: mpsc::Sender<QueuedEvent>,
     /// Taken by the writer when it starts.
-    receiver: Mutex<Option<mpsc::Receiver<Recorded>>>,
+    receiver: Mutex<Option<mpsc::Receiver<QueuedEvent>>>,
     dropped: AtomicU64,
 }
 
-impl SeriesRecorder {
-    /// A recorder whose events name `controller` and `instance` (upstream: `<controller>-<hostname>`) as who reports.
+impl SeriesEventRecorder {
+    /// A recorder whose events have this reporting controller and instance (upstream: `<controller>-<hostname>`).
     pub fn new(client: Client, controller: &str, instance: &str, clock: Clock) -> Self {
-        let (sender, receiver) = mpsc::channel(QUEUE);
+        let (sender, receiver) = mpsc::channel(MAX_QUEUED_EVENTS);
         let shared = Shared {
             controller: controller.to_owned(),
             instance: instance.to_owned(),
@@ -79,74 +79,74 @@ impl SeriesRecorder {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Records an event: what was done (`action`, such as `Binding`) and, if so, which second object is concerned. Never
-    /// blocks; with 50,000 waiting already the event is dropped and counted.
+    /// Records an event with its `action`, such as `Binding`, and the related object, if any. Never blocks; when 50,000
+    /// events wait, the event is dropped and counted.
     pub fn record(&self, note: &Note, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, false);
     }
 
-    /// As [`SeriesRecorder::record`], of something that cannot happen again: nothing is kept for the sake of repeats.
+    /// As [`SeriesEventRecorder::record`], for an event that cannot repeat: it is not cached.
     pub fn record_once(&self, note: &Note, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, true);
     }
 
     fn send(&self, note: &Note, action: &'static str, related: Option<&Target>, once: bool) {
         let (note, related, at) = (note.clone(), related.cloned(), self.shared.clock.now());
-        if self.shared.sender.try_send(Recorded { note, action, related, at, once }).is_err() {
+        if self.shared.sender.try_send(QueuedEvent { note, action, related, at, once }).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             tracing::debug!(controller = self.shared.controller, dropped, action, "event dropped");
         }
     }
 
-    /// How many events were dropped because too many waited.
+    /// Number of events that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Starts the writer in `tasks`; a second time does nothing. When the group is told to stop, what waits is still
-    /// tried once.
+    /// Starts the writer in `tasks`; a second call does nothing. When the group stops, each waiting event is tried once
+    /// more.
     pub fn start(&self, tasks: &Tasks) {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
         tasks.spawn(format!("{} events", shared.controller), async move {
-            shared.keep(receiver, &stop).await;
+            shared.run(receiver, &stop).await;
         });
     }
 }
 
 impl Shared {
-    async fn keep(&self, mut receiver: mpsc::Receiver<Recorded>, stop: &CancellationToken) {
-        let mut book = Book::default();
-        let mut finish = every(FINISH_EVERY);
-        let mut refresh = every(REFRESH_EVERY);
+    async fn run(&self, mut receiver: mpsc::Receiver<QueuedEvent>, stop: &CancellationToken) {
+        let mut cache = EventCache::default();
+        let mut finish = every(FINISH_TIME);
+        let mut refresh = every(REFRESH_TIME);
         let mut writes = FuturesUnordered::new();
         loop {
             let due: Vec<Series> = tokio::select! {
                 biased;
                 Some(()) = writes.next(), if !writes.is_empty() => continue,
-                recorded = next(&mut receiver, stop), if writes.len() < AT_ONCE => {
-                    let Some(Recorded { note, action, related, at, once }) = recorded else { break };
+                recorded = next(&mut receiver, stop), if writes.len() < MAX_CONCURRENT_WRITES => {
+                    let Some(QueuedEvent { note, action, related, at, once }) = recorded else { break };
                     match once {
                         true => vec![Series::first(note, action, related, at)],
-                        false => book.record(note, action, related, at).into_iter().collect(),
+                        false => cache.record(note, action, related, at).into_iter().collect(),
                     }
                 }
-                _ = finish.tick() => book.finish(self.clock.now()),
-                _ = refresh.tick() => book.refresh(),
+                _ = finish.tick() => cache.finish_series(self.clock.now()),
+                _ = refresh.tick() => cache.refresh_existing_event_series(),
             };
             for event in due {
-                // What an event has become must not overtake it.
+                // The patch of a series must not overtake the create of its event.
                 if event.series.is_some() {
                     while writes.next().await.is_some() {}
                 }
-                writes.push(self.write(event, stop));
+                writes.push(self.record_to_sink(event, stop));
             }
         }
         while writes.next().await.is_some() {}
     }
 
-    async fn write(&self, event: Series, stop: &CancellationToken) {
+    async fn record_to_sink(&self, event: Series, stop: &CancellationToken) {
         let event = &event;
         let wire = Write {
             kind: &wire::EVENTS,
@@ -155,7 +155,7 @@ impl Shared {
             body: wire::series(event, &self.controller, &self.instance),
             patch: event.series.is_some().then(|| wire::series_patch(event)),
         };
-        write(&self.client, &self.clock, stop, wire).await;
+        record_to_sink(&self.client, &self.clock, stop, wire).await;
     }
 }
 

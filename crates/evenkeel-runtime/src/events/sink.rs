@@ -1,4 +1,4 @@
-//! Writes one event, with upstream's patience.
+//! Writes one event, with upstream's retries.
 
 use super::wire::event_namespace;
 use crate::{
@@ -11,30 +11,32 @@ use evenkeel_api::Kind;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-const TRIES: u32 = 12;
-const PAUSE: Duration = Duration::from_secs(10);
+const MAX_TRIES_PER_EVENT: u32 = 12;
+const SLEEP_DURATION: Duration = Duration::from_secs(10);
 
-/// One event to be written.
+/// One event to write.
 pub(super) struct Write<'a> {
     pub(super) kind: &'a Kind,
     pub(super) regarding: &'a Target,
     pub(super) name: &'a str,
     /// The whole event.
     pub(super) body: Bytes,
-    /// What changes of it, if it should be there already.
+    /// The patch of an Event that should exist already.
     pub(super) patch: Option<Bytes>,
 }
 
-/// Writes it, or gives up: when the server refuses it, after twelve tries without an answer, or when `stop` is cancelled
-/// and it did not work at once.
-pub(super) async fn write(
+/// Writes an event. Gives up when the server refuses it, after twelve tries without a response, or after a failed try when
+/// `stop` is cancelled.
+///
+/// Upstream: `recordToSink`
+pub(super) async fn record_to_sink(
     client: &Client,
     clock: &Clock,
     stop: &CancellationToken,
     write: Write<'_>,
 ) {
-    for attempt in 1..=TRIES {
-        let Err(error) = once(client, &write).await else { return };
+    for attempt in 1..=MAX_TRIES_PER_EVENT {
+        let Err(error) = record_event(client, &write).await else { return };
         if error.status().is_some() {
             refused(&error, &write);
             return;
@@ -44,16 +46,17 @@ pub(super) async fn write(
             error = full_text(&error),
             "event not written, will be retried"
         );
-        // The first pause is drawn, so that not all clients come back at once after the server was away.
+        // The first pause is random, so that clients do not retry in step after the server was unreachable.
         let share = if attempt == 1 { clock.draw(&(write.name, "event")) } else { 1.0 };
-        if stop.run_until_cancelled(clock.sleep(PAUSE.mul_f64(share))).await.is_none() {
+        if stop.run_until_cancelled(clock.sleep(SLEEP_DURATION.mul_f64(share))).await.is_none() {
             break;
         }
     }
-    tracing::error!(event = write.name, "event given up, the API server does not answer");
+    tracing::error!(event = write.name, "unable to write event (retry limit exceeded!)");
 }
 
-async fn once(client: &Client, write: &Write<'_>) -> Result<(), ApiError> {
+/// Upstream: `recordEvent`
+async fn record_event(client: &Client, write: &Write<'_>) -> Result<(), ApiError> {
     let namespace = event_namespace(write.regarding);
     if let Some(patch) = &write.patch {
         let answer = client
@@ -67,7 +70,7 @@ async fn once(client: &Client, write: &Write<'_>) -> Result<(), ApiError> {
             )
             .await;
         match answer {
-            // It has expired, or was held back: it is made anew.
+            // The Event has expired or was never written: create it.
             Err(error) if error.is_not_found() => {}
             other => return other.map(drop),
         }

@@ -1,6 +1,6 @@
-//! Events as the API server takes them.
+//! JSON of Events and of their patches.
 
-use super::{correlate::Entry, series::Series};
+use super::{correlate::CorrelatedEvent, series::Series};
 use crate::plan::Target;
 use bytes::Bytes;
 use evenkeel_api::{
@@ -9,12 +9,12 @@ use evenkeel_api::{
 };
 use serde::Serialize;
 
-/// core/v1 Event.
+/// Kind of core/v1 Events.
 pub(super) const CORE: Kind = Kind::new("", "v1", "Event", "events", true);
-/// events.k8s.io/v1 Event.
+/// Kind of events.k8s.io/v1 Events.
 pub(super) const EVENTS: Kind = Kind::new("events.k8s.io", "v1", "Event", "events", true);
 
-/// An event about a cluster-scoped object stands in the namespace `default`.
+/// Returns the namespace of an Event; `default` for an event about a cluster-scoped object.
 pub(super) fn event_namespace(regarding: &Target) -> &str {
     if regarding.namespace.is_empty() { "default" } else { &regarding.namespace }
 }
@@ -80,7 +80,7 @@ struct CoreEvent<'a> {
 }
 
 /// A core/v1 Event to POST.
-pub(super) fn core(entry: &Entry, component: &str) -> Bytes {
+pub(super) fn core(entry: &CorrelatedEvent, component: &str) -> Bytes {
     let event = CoreEvent {
         kind: "Event",
         api_version: "v1",
@@ -94,7 +94,7 @@ pub(super) fn core(entry: &Entry, component: &str) -> Bytes {
         count: entry.count,
         event_type: event_type(entry.warning),
         event_time: None,
-        reporting_component: if entry.combined { "" } else { component },
+        reporting_component: if entry.aggregated { "" } else { component },
         reporting_instance: "",
     };
     json(&event)
@@ -108,8 +108,8 @@ struct CorePatch<'a> {
     message: &'a str,
 }
 
-/// What a repeat changes of a core/v1 Event, as a strategic merge patch.
-pub(super) fn core_patch(entry: &Entry) -> Bytes {
+/// The strategic merge patch of a core/v1 Event that counts a repeat.
+pub(super) fn core_patch(entry: &CorrelatedEvent) -> Bytes {
     json(&CorePatch {
         count: entry.count,
         last_timestamp: seconds(entry.last),
@@ -179,7 +179,7 @@ struct SeriesPatch {
     series: Option<WireSeries>,
 }
 
-/// What a repeat changes of an events.k8s.io/v1 Event, as a strategic merge patch.
+/// The strategic merge patch of an events.k8s.io/v1 Event that updates its series.
 pub(super) fn series_patch(event: &Series) -> Bytes {
     json(&SeriesPatch { series: event.series.map(WireSeries::new) })
 }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn core_events() {
-        let entry = Entry {
+        let entry = CorrelatedEvent {
             name: "n1.1".into(),
             regarding: Target::new(NODES, "", "n1", "u1"),
             warning: true,
@@ -213,7 +213,7 @@ mod tests {
             first: at(0),
             last: at(5),
             count: 2,
-            combined: false,
+            aggregated: false,
         };
         expect![[r#"{"kind":"Event","apiVersion":"v1","metadata":{"name":"n1.1","namespace":"default"},"involvedObject":{"kind":"Node","name":"n1","uid":"u1","apiVersion":"v1"},"reason":"NodeNotReady","message":"gone","source":{"component":"node-controller"},"firstTimestamp":"2026-01-01T00:00:00Z","lastTimestamp":"2026-01-01T00:00:05Z","count":2,"type":"Warning","eventTime":null,"reportingComponent":"node-controller","reportingInstance":""}"#]]
             .assert_eq(std::str::from_utf8(&core(&entry, "node-controller")).unwrap());

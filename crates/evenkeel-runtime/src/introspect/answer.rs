@@ -8,9 +8,8 @@ use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 impl Introspection {
-    /// The answer to `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`, for whoever serves it: `name`
-    /// is empty for the listing of all. With `object`, what the controllers (that controller) have to say of it:
-    /// `{"reports": […]}`.
+    /// Answers `GET /debug/controllers[/NAME][?object=namespace/name[&kind=Kind.group]]`; `name` is empty for the listing of
+    /// all controllers. With `object`, the reports of the controllers (or of that one) on it: `{"reports": […]}`.
     pub fn answer(&self, name: &str, query: &str) -> Response<Bytes> {
         let object = match subject(query) {
             Ok(object) => object,
@@ -38,7 +37,7 @@ fn json(value: &impl Serialize) -> Response<Bytes> {
     }
 }
 
-/// The object that a query asks about, if it does.
+/// The object that a query names, if any.
 fn subject(query: &str) -> Result<Option<Subject>, String> {
     let value = |name: &str| {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));

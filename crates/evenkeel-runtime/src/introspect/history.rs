@@ -1,4 +1,4 @@
-//! What a controller did of late: a bounded memory, without objects.
+//! Action history of a controller: its last passes and failures, in bounded memory and without objects.
 
 use super::types::{Failed, Pass};
 use crate::plan::{Action, Key, Outcomes};
@@ -9,22 +9,22 @@ use std::{
     time::Duration,
 };
 
-/// Keys whose last pass is remembered; the one that was first remembered goes first.
-const KEYS: usize = 128;
-/// Failures that are remembered.
-const ERRORS: usize = 16;
-/// Actions of a pass that are remembered.
-const DEEDS: usize = 4;
-/// Bytes of an error's text that are remembered: a server may say any amount.
-const TEXT: usize = 500;
+/// Most keys whose last pass is kept; the oldest entry is evicted first.
+const MAX_KEYS: usize = 128;
+/// Most failures that are kept.
+const MAX_ERRORS: usize = 16;
+/// Most actions of a pass that are kept.
+const MAX_ACTIONS: usize = 4;
+/// Most bytes of an error's text that are kept, because a server's message may have any length.
+const MAX_ERROR_BYTES: usize = 500;
 
-/// A write of a pass, as far as it is remembered.
+/// Summary of one write of a pass.
 #[derive(Debug, Clone)]
-pub(crate) struct Deed {
+pub(crate) struct RecordedAction {
     verb: &'static str,
     kind: Kind,
     namespace: Arc<str>,
-    /// Empty for what was created.
+    /// Empty for a create.
     name: Arc<str>,
     subresource: &'static str,
     count: u32,
@@ -33,23 +33,27 @@ pub(crate) struct Deed {
 
 /// Writes of a pass: the first few, and how many there were.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Deeds {
-    first: Vec<Deed>,
+pub(crate) struct RecordedActions {
+    first: Vec<RecordedAction>,
     count: usize,
 }
 
-impl Deeds {
-    /// Adds what came of these actions; those that were not tried are left out.
+impl RecordedActions {
+    /// Adds these actions with their outcomes; actions that were not tried are left out.
     pub(crate) fn add(&mut self, actions: &[Action], outcomes: &Outcomes) {
         for (action, outcome) in actions.iter().zip(&outcomes.0) {
-            let Some(mut deed) = deed(action) else { continue };
+            let Some(mut recorded_action) = recorded_action(action) else { continue };
             self.count += 1;
-            if self.first.len() < DEEDS {
-                deed.failed = outcome.error.is_some();
-                if deed.verb == "create" {
-                    deed.count = if deed.failed { deed.count } else { outcome.succeeded };
+            if self.first.len() < MAX_ACTIONS {
+                recorded_action.failed = outcome.error.is_some();
+                if recorded_action.verb == "create" {
+                    recorded_action.count = if recorded_action.failed {
+                        recorded_action.count
+                    } else {
+                        outcome.succeeded
+                    };
                 }
-                self.first.push(deed);
+                self.first.push(recorded_action);
             }
         }
     }
@@ -59,7 +63,7 @@ impl Deeds {
     }
 
     fn words(&self) -> Vec<String> {
-        let mut words: Vec<String> = self.first.iter().map(Deed::words).collect();
+        let mut words: Vec<String> = self.first.iter().map(RecordedAction::words).collect();
         let more = self.count - self.first.len();
         if more > 0 {
             words.push(format!("and {more} more"));
@@ -68,8 +72,8 @@ impl Deeds {
     }
 }
 
-fn deed(action: &Action) -> Option<Deed> {
-    let of = |verb, target: &crate::plan::Target, subresource| Deed {
+fn recorded_action(action: &Action) -> Option<RecordedAction> {
+    let of = |verb, target: &crate::plan::Target, subresource| RecordedAction {
         verb,
         kind: target.kind.clone(),
         namespace: target.namespace.clone(),
@@ -79,7 +83,7 @@ fn deed(action: &Action) -> Option<Deed> {
         failed: false,
     };
     Some(match action {
-        Action::Create(create) => Deed {
+        Action::Create(create) => RecordedAction {
             verb: "create",
             kind: create.kind.clone(),
             namespace: create.namespace.clone(),
@@ -96,7 +100,7 @@ fn deed(action: &Action) -> Option<Deed> {
     })
 }
 
-impl Deed {
+impl RecordedAction {
     fn words(&self) -> String {
         let Self { verb, kind, namespace, name, subresource, count, failed } = self;
         let end = if *failed { ": failed" } else { "" };
@@ -115,12 +119,12 @@ impl Deed {
 struct Record {
     at: Timestamp,
     took: Duration,
-    deeds: Deeds,
+    recorded: RecordedActions,
     again: Option<Duration>,
     error: Option<Arc<str>>,
 }
 
-/// The last passes and failures of one controller, bounded whatever happens.
+/// The last passes and failures of one controller, in bounded memory.
 #[derive(Debug, Default)]
 pub struct History {
     state: Mutex<State>,
@@ -134,51 +138,51 @@ struct State {
 }
 
 impl History {
-    /// A pass over `key` failed at this time; for controllers with a shell of their own.
+    /// Records that a pass over `key` failed at this time; for controllers with a shell of their own.
     pub fn failed(&self, key: &Key, at: Timestamp, error: &str) {
-        self.passed(key, (at, Duration::ZERO), Deeds::default(), Err(error));
+        self.passed(key, (at, Duration::ZERO), RecordedActions::default(), Err(error));
     }
 
-    /// A pass over `key` ended. One that did nothing and did not fail is remembered only in place of one that did.
+    /// Records the end of a pass over `key`. A pass without actions or failure only updates an existing entry.
     pub(crate) fn passed(
         &self,
         key: &Key,
         (at, took): (Timestamp, Duration),
-        deeds: Deeds,
+        recorded: RecordedActions,
         result: Result<Option<Duration>, &str>,
     ) {
         let mut state = self.lock();
         let error = result.err().map(|error| Arc::from(cut(error)));
         if let Some(error) = &error {
-            if state.errors.len() == ERRORS {
+            if state.errors.len() == MAX_ERRORS {
                 state.errors.pop_front();
             }
             state.errors.push_back((key.clone(), at, Arc::clone(error)));
         }
         let again = result.ok().flatten();
         if let Some(present) = state.last.get_mut(key) {
-            // What was done last is worth more than that nothing was to be done since.
-            let deeds = if deeds.is_empty() && error.is_none() {
-                std::mem::take(&mut present.deeds)
+            // A later pass without actions does not hide the last actions.
+            let recorded = if recorded.is_empty() && error.is_none() {
+                std::mem::take(&mut present.recorded)
             } else {
-                deeds
+                recorded
             };
-            *present = Record { at, took, deeds, again, error };
+            *present = Record { at, took, recorded, again, error };
             return;
         }
-        if deeds.is_empty() && error.is_none() {
+        if recorded.is_empty() && error.is_none() {
             return;
         }
-        if state.order.len() == KEYS
+        if state.order.len() == MAX_KEYS
             && let Some(oldest) = state.order.pop_front()
         {
             state.last.remove(&oldest);
         }
         state.order.push_back(key.clone());
-        state.last.insert(key.clone(), Record { at, took, deeds, again, error });
+        state.last.insert(key.clone(), Record { at, took, recorded, again, error });
     }
 
-    /// The last pass over `key` that is remembered.
+    /// The last pass over `key`, if it is kept.
     pub fn last(&self, key: &Key) -> Option<Pass> {
         self.lock().last.get(key).map(|record| record.told(key))
     }
@@ -211,22 +215,22 @@ impl Record {
     fn told(&self, key: &Key) -> Pass {
         let ended = match (&self.error, self.again) {
             (Some(_), _) => "failed".to_owned(),
-            (None, Some(again)) => format!("again in {}", written(again)),
+            (None, Some(again)) => format!("again in {}", format_duration(again)),
             (None, None) => "settled".to_owned(),
         };
         Pass {
             key: key.to_string(),
             at: self.at,
             seconds: self.took.as_secs_f64(),
-            did: self.deeds.words(),
+            did: self.recorded.words(),
             ended,
             error: self.error.as_deref().map(str::to_owned),
         }
     }
 }
 
-/// A length of time as Go writes it, to the millisecond.
-pub(crate) fn written(time: Duration) -> String {
+/// Formats a duration as Go does, to the millisecond; to the second from 10 s on.
+pub(crate) fn format_duration(time: Duration) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 1_000_000);
     let nanos =
         if time.as_secs() >= 10 { millis / 1000 * 1_000_000_000 } else { millis * 1_000_000 };
@@ -234,7 +238,7 @@ pub(crate) fn written(time: Duration) -> String {
 }
 
 fn cut(text: &str) -> String {
-    let mut end = text.len().min(TEXT);
+    let mut end = text.len().min(MAX_ERROR_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -249,23 +253,23 @@ mod tests {
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
     const AT: (Timestamp, Duration) = (Timestamp::UNIX_EPOCH, Duration::from_millis(3));
 
-    fn deeds() -> Deeds {
+    fn recorded() -> RecordedActions {
         let mut actions: Vec<Action> =
             vec![Create { count: 3, ..Create::new(PODS, "ns", "{}") }.into()];
         let delete = |n: u32| Delete::new(Target::new(PODS, "ns", &format!("p{n}"), "u")).into();
         actions.extend((0..5).map(delete));
         let mut outcomes = Outcomes(vec![Outcome { succeeded: 2, error: None }]);
         outcomes.0.extend(vec![Outcome::success(); 5]);
-        let mut deeds = Deeds::default();
-        deeds.add(&actions, &outcomes);
-        deeds
+        let mut recorded = RecordedActions::default();
+        recorded.add(&actions, &outcomes);
+        recorded
     }
 
     #[test]
     fn what_was_done_is_told_in_short() {
         let history = History::default();
         let key = Key::new("ns", "a");
-        history.passed(&key, AT, deeds(), Ok(Some(Duration::from_secs(570))));
+        history.passed(&key, AT, recorded(), Ok(Some(Duration::from_secs(570))));
         let pass = history.last(&key).unwrap();
         let did = [
             "create 2 Pod in ns",
@@ -276,7 +280,7 @@ mod tests {
         ];
         assert_eq!(pass.did, did);
         assert_eq!(pass.ended, "again in 9m30s");
-        history.passed(&key, AT, Deeds::default(), Ok(None));
+        history.passed(&key, AT, RecordedActions::default(), Ok(None));
         let pass = history.last(&key).unwrap();
         assert_eq!((pass.did.len(), &*pass.ended), (5, "settled"));
     }
@@ -286,19 +290,19 @@ mod tests {
         let history = History::default();
         for n in 0..1000 {
             let key = Key::new("ns", &n.to_string());
-            history.passed(&key, AT, Deeds::default(), Err(&"é".repeat(n * 100)));
+            history.passed(&key, AT, RecordedActions::default(), Err(&"é".repeat(n * 100)));
         }
-        assert_eq!(history.passes(usize::MAX).len(), KEYS);
+        assert_eq!(history.passes(usize::MAX).len(), MAX_KEYS);
         let errors = history.errors();
-        assert_eq!((errors.len(), &*errors[0].key), (ERRORS, "ns/999"));
-        assert!(errors[0].error.len() <= TEXT + "…".len());
+        assert_eq!((errors.len(), &*errors[0].key), (MAX_ERRORS, "ns/999"));
+        assert!(errors[0].error.len() <= MAX_ERROR_BYTES + "…".len());
         assert!(history.last(&Key::new("ns", "1")).is_none());
     }
 
     #[test]
     fn keys_at_rest_take_no_place() {
         let history = History::default();
-        history.passed(&Key::new("ns", "a"), AT, Deeds::default(), Ok(None));
+        history.passed(&Key::new("ns", "a"), AT, RecordedActions::default(), Ok(None));
         assert!(history.passes(10).is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! What the controllers of a program see, would do next and wait for: for people, while it runs.
+//! Introspection of running controllers: what each observes of an object, its next actions, and what it waits for.
 //!
-//! Every controller that a [`crate::controller::Builder`] makes stands in the program's [`Introspection`]; others add
-//! themselves with [`Inspect`]. Nothing is copied on the way: what is told is looked up, and planned, when somebody asks.
+//! Every controller that a [`crate::controller::Builder`] makes registers in the program's [`Introspection`]; others add
+//! themselves with [`Inspect`]. Reports are computed on request: caches are read, and the object is planned again.
 
 mod answer;
 mod history;
@@ -10,7 +10,7 @@ mod types;
 mod words;
 
 pub use history::History;
-pub(crate) use history::{Deeds, written};
+pub(crate) use history::{RecordedActions, format_duration};
 pub use text::render;
 pub use types::{
     CacheState, ControllerReport, Description, Fact, Failed, KeyState, Listing, ObjectReport, Pass,
@@ -25,17 +25,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Most keys that a report lists of each state; the counts are whole.
 pub const LISTED: usize = 100;
 
-/// A controller that can be looked into. Everything it says is computed when asked for.
+/// A controller that can be inspected. Reports are computed on request.
 pub trait Inspect: Send + Sync {
-    /// Its name, as in `--controllers`.
+    /// Name of the controller, as in `--controllers`.
     fn name(&self) -> &str;
-    /// What it is at.
+    /// Reports queue, caches, last passes and failures.
     fn report(&self) -> ControllerReport;
-    /// What it has to say of an object; `None` when such objects are none of its business.
+    /// Reports on one object; `None` if the controller does not handle objects of this kind.
     fn object(&self, subject: &Subject) -> Option<ObjectReport>;
 }
 
-/// The controllers of a program, as far as they run. Clones share them.
+/// The running controllers of a program. Clones share them.
 ///
 /// ```
 /// use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, introspect::Introspection};
@@ -55,9 +55,9 @@ pub struct Introspection {
 struct Inner {
     caches: Caches,
     clock: Clock,
-    /// Controllers end when they like: they are only looked at.
+    /// Weak references: introspection does not keep a controller alive.
     running: Mutex<Vec<Weak<dyn Inspect>>>,
-    /// Controllers that are looked at and never run.
+    /// Strong references to controllers that are inspected and never run.
     kept: Option<Mutex<Vec<Arc<dyn Inspect>>>>,
 }
 
@@ -73,13 +73,13 @@ impl Introspection {
         Self { inner: Arc::new(Inner { caches, clock, running: Mutex::default(), kept: None }) }
     }
 
-    /// As [`Introspection::new`] for a program that looks and never runs: controllers stay though they have ended.
+    /// As [`Introspection::new`] for a program that inspects controllers without running them: it keeps them alive.
     pub fn keeping(caches: Caches, clock: Clock) -> Self {
         let kept = Some(Mutex::default());
         Self { inner: Arc::new(Inner { caches, clock, running: Mutex::default(), kept }) }
     }
 
-    /// Adds a controller, for as long as somebody else holds it. One of the same name that has ended gives way.
+    /// Adds a controller until it is dropped elsewhere. It replaces one of the same name that has ended.
     pub fn add(&self, inspect: &Arc<dyn Inspect>) {
         let mut running = lock(&self.inner.running);
         running.retain(|present| present.strong_count() > 0);
@@ -96,18 +96,18 @@ impl Introspection {
         all
     }
 
-    /// Every controller in short, and every cache.
+    /// Summaries of all controllers, and the state of all caches.
     pub fn listing(&self) -> Listing {
         let controllers = self.all().iter().map(|inspect| inspect.report().summary()).collect();
         Listing { now: self.inner.clock.now(), controllers, caches: self.inner.caches.states() }
     }
 
-    /// One controller at length.
+    /// Full report of one controller.
     pub fn controller(&self, name: &str) -> Option<ControllerReport> {
         self.all().into_iter().find(|inspect| inspect.name() == name).map(|i| i.report())
     }
 
-    /// What each controller that cares for an object has to say of it.
+    /// Reports of all controllers that handle an object.
     pub fn object(&self, subject: &Subject) -> Vec<ObjectReport> {
         self.all().iter().filter_map(|inspect| inspect.object(subject)).collect()
     }

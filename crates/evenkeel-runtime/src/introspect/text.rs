@@ -1,10 +1,10 @@
-//! Reports for people, as `evenkeel explain` prints them.
+//! Reports as text, as `evenkeel explain` prints them.
 
-use super::{ObjectReport, written};
+use super::{ObjectReport, format_duration};
 use evenkeel_api::time::Timestamp;
 use std::{fmt::Write as _, time::Duration};
 
-/// What one controller says of one object, indented by `indent` spaces.
+/// Renders the report of one controller on one object, indented by `indent` spaces.
 pub fn render(report: &ObjectReport, now: Timestamp, indent: usize) -> String {
     let mut out = String::new();
     let pad = " ".repeat(indent);
@@ -32,7 +32,7 @@ pub fn render(report: &ObjectReport, now: Timestamp, indent: usize) -> String {
     if let Some(last) = &report.last {
         let age = Duration::try_from(now.duration_since(last.at)).unwrap_or_default();
         let did = if last.did.is_empty() { "nothing".to_owned() } else { last.did.join("; ") };
-        line("last", &format!("{} ago: {did}: {}", written(age), last.ended));
+        line("last", &format!("{} ago: {did}: {}", format_duration(age), last.ended));
         if let Some(error) = &last.error {
             line("", error);
         }

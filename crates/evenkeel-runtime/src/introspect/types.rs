@@ -1,24 +1,24 @@
-//! What is told of controllers, as it goes over the wire: plain values, in JSON's camelCase.
+//! Types of introspection reports, as they are sent as JSON.
 
 use crate::plan::{Key, Target};
 use evenkeel_api::{Kind, time::Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// An object that somebody asks about.
+/// The object of a report or a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subject {
     /// API group, empty for the core group.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// Kind in CamelCase; empty in a question about objects of whatever kind.
+    /// Kind in CamelCase; empty in a query for objects of any kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Namespace, empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Name.
+    /// Name of the object.
     pub name: String,
 }
 
@@ -59,94 +59,94 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What a planner says of what it sees, in its own words.
+/// A planner's description of what it observes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
-    /// What it looked at, in the order in which it is to be read.
+    /// Observed facts, in reading order.
     pub facts: Vec<Fact>,
-    /// Why there is nothing (more) to do now, or what has to happen first.
+    /// Reasons why nothing more is done now.
     pub waits: Vec<String>,
-    /// Objects that it keeps, which other controllers may have something to say of.
+    /// Dependent objects, on which other controllers may report.
     pub children: Vec<Subject>,
 }
 
 impl Description {
-    /// Nothing said.
+    /// An empty description.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a fact.
+    /// Adds an observed fact.
     pub fn fact(&mut self, what: &str, value: impl fmt::Display) {
         self.facts.push(Fact { what: what.to_owned(), value: value.to_string() });
     }
 
-    /// Adds a reason to wait.
+    /// Adds a reason why nothing more is done now.
     pub fn waits(&mut self, why: impl Into<String>) {
         self.waits.push(why.into());
     }
 
-    /// Adds an object that it keeps.
+    /// Adds a dependent object.
     pub fn child(&mut self, child: &Target) {
         self.children.push(Subject::from(child));
     }
 }
 
-/// Something that a controller sees.
+/// A fact that a controller observes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// What.
+    /// Name of the fact.
     pub what: String,
-    /// Its value, in words.
+    /// Value of the fact, for people.
     pub value: String,
 }
 
-/// What one controller has to say of one object.
+/// Report of one controller on one object.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReport {
-    /// The controller's name.
+    /// Name of the reporting controller.
     pub controller: String,
-    /// The object.
+    /// The object of the report.
     pub object: Subject,
-    /// Whether the controller sees it.
+    /// Whether the object is in the controller's cache.
     pub exists: bool,
-    /// What it sees.
+    /// Facts that the controller observes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sees: Vec<Fact>,
-    /// What it would do next, an action a line.
+    /// Next actions, one a line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub would: Vec<String>,
-    /// Why it waits, a reason a line.
+    /// Reasons why it waits, one a line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<String>,
-    /// Where its key is in the controller's queue.
+    /// Status of the object's key in the controller's queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<KeyState>,
-    /// The last pass over it that did something or failed, if that is remembered.
+    /// The last pass over it with actions or a failure, if it is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<Pass>,
-    /// Objects that it keeps.
+    /// Objects that the controller manages for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Subject>,
 }
 
-/// Where a key is in a queue. Nothing is set for one that is at rest.
+/// Status of a key in a queue. No field but `key` is set for a key that is not queued.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KeyState {
     /// The key, `namespace/name`.
     pub key: String,
-    /// It could be worked on since this time.
+    /// When it began to wait for a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_since: Option<Timestamp>,
-    /// It is being worked on since this time.
+    /// When a worker began to process it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight_since: Option<Timestamp>,
-    /// It comes again at this time.
+    /// When its delay ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delayed_until: Option<Timestamp>,
-    /// How often it failed in a row.
+    /// Number of failures in a row.
     #[serde(skip_serializing_if = "is_zero")]
     pub failures: u32,
 }
@@ -160,15 +160,15 @@ fn is_zero(n: &u32) -> bool {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct QueueState {
-    /// Keys that could be worked on.
+    /// Number of keys that wait for a worker.
     pub ready: usize,
-    /// Keys that are being worked on.
+    /// Number of keys that are processed.
     pub in_flight: usize,
-    /// Keys that come again at a time.
+    /// Number of delayed keys.
     pub delayed: usize,
-    /// Keys that failed and have not succeeded since.
+    /// Number of keys that failed and have not succeeded since.
     pub backing_off: usize,
-    /// Keys that wait until a cache shows what they wrote.
+    /// Number of keys held back until the caches show their last writes.
     pub parked: usize,
     /// The first keys of each state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -176,44 +176,44 @@ pub struct QueueState {
 }
 
 impl QueueState {
-    /// Whether nothing is being done, nor could be.
+    /// Whether no key is processed or ready.
     pub fn is_idle(&self) -> bool {
         self.ready == 0 && self.in_flight == 0
     }
 }
 
-/// One pass over a key, as far as it is remembered.
+/// Summary of one pass over a key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pass {
     /// The key, `namespace/name`.
     pub key: String,
-    /// When it ended.
+    /// Time at which it ended.
     pub at: Timestamp,
-    /// Seconds that it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// What was written, in words.
+    /// Writes of the pass, one a line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub did: Vec<String>,
     /// How it ended: `settled`, `again in 9m30s`, `failed`.
     pub ended: String,
-    /// Why it failed.
+    /// Error text of a failed pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A failure that a controller remembers.
+/// A failed pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
     /// The key, `namespace/name`.
     pub key: String,
-    /// When.
+    /// Time at which it ended.
     pub at: Timestamp,
-    /// Why.
+    /// Text of the error.
     pub error: String,
 }
 
-/// A cache.
+/// State of one cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CacheState {
@@ -228,43 +228,43 @@ pub struct CacheState {
     /// Whether only metadata is held.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub metadata_only: bool,
-    /// Objects in it.
+    /// Number of cached objects.
     pub objects: usize,
-    /// The newest version in it, 0 before there is one.
+    /// The newest resourceVersion, 0 before the first.
     pub resource_version: u64,
     /// Whether the initial state is complete.
     pub synced: bool,
-    /// Why it does not follow the server just now.
+    /// Error of the last list or watch, if it does not follow the server now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// A controller at length.
+/// Full report of one controller.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ControllerReport {
-    /// Its name.
+    /// Name of the controller.
     pub name: String,
-    /// What it reconciles, `Deployment.apps`; empty where that is not one kind.
+    /// Kind that it reconciles, such as `Deployment.apps`; empty if that is not one kind.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// How many keys it works on at a time.
+    /// Number of workers.
     pub workers: usize,
-    /// Its queue.
+    /// State of its queue.
     pub queue: QueueState,
-    /// What it reads.
+    /// State of the caches that it reads.
     pub caches: Vec<CacheState>,
-    /// The last passes that did something or failed, newest first.
+    /// The last passes with actions or a failure, newest first.
     pub passes: Vec<Pass>,
     /// The last failures, newest first.
     pub errors: Vec<Failed>,
-    /// What else there is to know.
+    /// Facts that fit no other field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<Fact>,
 }
 
 impl ControllerReport {
-    /// It in short.
+    /// The summary of this report.
     pub fn summary(self) -> Summary {
         let mut queue = self.queue;
         queue.keys.clear();
@@ -281,33 +281,33 @@ impl ControllerReport {
     }
 }
 
-/// A controller in short.
+/// Summary of one controller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Its name.
+    /// Name of the controller.
     pub name: String,
-    /// What it reconciles, `Deployment.apps`; empty where that is not one kind.
+    /// Kind that it reconciles, such as `Deployment.apps`; empty if that is not one kind.
     #[serde(default)]
     pub kind: String,
-    /// How many keys it works on at a time.
+    /// Number of workers.
     pub workers: usize,
     /// Its queue, without the keys.
     pub queue: QueueState,
-    /// Whether all its caches are filled.
+    /// Whether all its caches have synced.
     pub synced: bool,
-    /// The last failure that it remembers.
+    /// The last failure, if one is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<Failed>,
 }
 
-/// All controllers in short, and all caches.
+/// Summaries of all controllers, and all caches.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     /// The time on the program's clock.
     pub now: Timestamp,
-    /// By name.
+    /// Controllers, sorted by name.
     pub controllers: Vec<Summary>,
-    /// In the order in which they were asked for.
+    /// Caches, in the order of their first request.
     pub caches: Vec<CacheState>,
 }

@@ -1,17 +1,17 @@
-//! Actions in words: one line each, for people who want to know what would be written.
+//! One-line descriptions of actions, for people who want to know what would be written.
 
 use crate::plan::{Action, Create, Propagation, Target};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt::Write as _};
 
-/// The most characters of a value that are shown.
-const VALUE: usize = 80;
-/// The most values of a change that are shown.
-const VALUES: usize = 12;
-/// Fields of metadata that guard a write and change nothing.
-const GUARDS: [&str; 2] = ["uid", "resourceVersion"];
+/// Most characters of a value that are shown.
+const MAX_VALUE_CHARS: usize = 80;
+/// Most values of a change that are shown.
+const MAX_VALUES: usize = 12;
+/// Fields of metadata that are preconditions of a write and change nothing.
+const PRECONDITIONS: [&str; 2] = ["uid", "resourceVersion"];
 
-/// An action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web: replicas 3`.
+/// Describes an action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web: replicas 3`.
 pub fn action(action: &Action) -> String {
     match action {
         Action::Create(create) => creation(create),
@@ -74,7 +74,7 @@ fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> 
     words
 }
 
-/// What a body says, in short: `spec.replicas 3, metadata.labels.a b`. Preconditions, and what an object only is named
+/// Summarizes the fields of a body: `spec.replicas 3, metadata.labels.a b`. Preconditions, and what an object only is named
 /// by, are left out.
 pub fn changes(body: &Value) -> String {
     let mut all = Vec::new();
@@ -84,8 +84,8 @@ pub fn changes(body: &Value) -> String {
         Value::Array(steps) => all.extend(steps.iter().map(step)),
         _ => {}
     }
-    let more = all.len().saturating_sub(VALUES);
-    all.truncate(VALUES);
+    let more = all.len().saturating_sub(MAX_VALUES);
+    all.truncate(MAX_VALUES);
     if more > 0 {
         all.push(format!("and {more} more"));
     }
@@ -96,7 +96,9 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
     for (field, value) in fields {
         let skipped = match prefix {
             "" => matches!(&**field, "apiVersion" | "kind"),
-            "metadata." => GUARDS.contains(&&**field) || matches!(&**field, "name" | "namespace"),
+            "metadata." => {
+                PRECONDITIONS.contains(&&**field) || matches!(&**field, "name" | "namespace")
+            }
             _ => false,
         };
         if skipped {
@@ -111,8 +113,8 @@ fn flatten(prefix: &str, fields: &Map<String, Value>, all: &mut Vec<String>) {
                 all.extend(items.iter().map(condition));
             }
             Value::Null => all.push(format!("{path} removed")),
-            Value::String(text) => all.push(format!("{path} {}", short(text, VALUE))),
-            other => all.push(format!("{path} {}", short(&other.to_string(), VALUE))),
+            Value::String(text) => all.push(format!("{path} {}", short(text, MAX_VALUE_CHARS))),
+            other => all.push(format!("{path} {}", short(&other.to_string(), MAX_VALUE_CHARS))),
         }
     }
 }
@@ -148,15 +150,19 @@ pub fn differences(before: &Value, after: &Value, subresource: &str) -> String {
         match old.get(path) {
             Some(was) if was == value => {}
             Some(was) => {
-                all.push(format!("{path} {}, was {}", short(value, VALUE), short(was, VALUE)));
+                all.push(format!(
+                    "{path} {}, was {}",
+                    short(value, MAX_VALUE_CHARS),
+                    short(was, MAX_VALUE_CHARS)
+                ));
             }
-            None => all.push(format!("{path} {}", short(value, VALUE))),
+            None => all.push(format!("{path} {}", short(value, MAX_VALUE_CHARS))),
         }
     }
     let removed = old.keys().filter(|path| !new.contains_key(*path));
     all.extend(removed.map(|path| format!("{path} removed")));
-    let more = all.len().saturating_sub(VALUES);
-    all.truncate(VALUES);
+    let more = all.len().saturating_sub(MAX_VALUES);
+    all.truncate(MAX_VALUES);
     if more > 0 {
         all.push(format!("and {more} more"));
     }
@@ -211,7 +217,8 @@ fn condition(condition: &Value) -> String {
 
 fn step(step: &Value) -> String {
     let field = |name: &str| step[name].as_str().unwrap_or_default();
-    let value = step.get("value").map(|value| format!(" {}", short(&value.to_string(), VALUE)));
+    let value =
+        step.get("value").map(|value| format!(" {}", short(&value.to_string(), MAX_VALUE_CHARS)));
     format!("{} {}{}", field("op"), field("path"), value.unwrap_or_default())
 }
 

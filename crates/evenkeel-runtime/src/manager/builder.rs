@@ -1,4 +1,4 @@
-//! What a manager is made of.
+//! Builder of a manager.
 
 use super::Manager;
 use crate::{
@@ -6,9 +6,9 @@ use crate::{
     client::{Client, Transport},
     clock::Clock,
     controller::Env,
-    events::Recorder,
+    events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
-    lease::{self, Config, ConfigError, LeaderElection},
+    leaderelection::{self, Config, ConfigError, LeaderElector},
 };
 use prometheus::Registry;
 use std::{
@@ -16,15 +16,15 @@ use std::{
     time::Duration,
 };
 
-/// A manager that cannot be built.
+/// Why a manager cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The election's times cannot work together.
+    /// The configuration of leader election breaks a rule.
     #[error("leader election")]
     Election(#[from] ConfigError),
 }
 
-/// What [`Manager::builder`] collects.
+/// Settings of a manager; made by [`Manager::builder`].
 #[must_use = "a builder does nothing until built"]
 pub struct ManagerBuilder {
     transport: Transport,
@@ -51,57 +51,58 @@ impl ManagerBuilder {
         }
     }
 
-    /// Name of the program, as its user agent and the source of its own events.
+    /// Sets the program's name, which is its user agent and the source of its events.
     pub fn component(mut self, name: &str) -> Self {
         self.component = name.to_owned();
         self
     }
 
-    /// Uses this client, which has its own rate limit, metrics and user agent.
+    /// Uses this client, with its rate limit, metrics and user agent.
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// Uses these caches instead of new ones. They must not be started yet.
+    /// Uses these caches, which must not be started yet, instead of new ones.
     pub fn caches(mut self, caches: Caches) -> Self {
         self.caches = Some(caches);
         self
     }
 
-    /// The clock, for simulations.
+    /// Sets the clock, for simulations; the system's clock by default.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Where metrics go; a registry of its own unless said otherwise.
+    /// Sets the registry of metrics; a new one by default.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// How long stopping may take before what still runs is aborted; 30 s unless said otherwise.
+    /// Sets how long stopping may take before the remaining tasks are aborted; 30 s by default.
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace = period;
         self
     }
 
-    /// Runs [`super::Group::Leader`] only while holding the Lease of this name, as `identity`, with upstream's times.
+    /// Runs [`super::RunnableGroup::LeaderElection`] only while `identity` holds the Lease of this name, with upstream's
+    /// durations.
     pub fn leader_election(self, namespace: &str, name: &str, identity: &str) -> Self {
         self.election(Config::new(namespace, name, identity))
     }
 
-    /// As [`ManagerBuilder::leader_election`] with everything said.
+    /// As [`ManagerBuilder::leader_election`] with a full configuration.
     pub fn election(mut self, config: Config) -> Self {
         self.election = Some(config);
         self
     }
 
-    /// The manager. To be called inside the tokio runtime that it will run in.
+    /// Builds the manager. To be called inside the tokio runtime that it will run in.
     ///
     /// # Errors
-    /// When the election's times cannot work together.
+    /// When the configuration of leader election breaks a rule.
     pub fn build(self) -> Result<Manager, BuildError> {
         let Self { transport, client, caches, clock, registry, component, grace, election } = self;
         let client = client.unwrap_or_else(|| {
@@ -112,13 +113,14 @@ impl ManagerBuilder {
         });
         let caches =
             caches.unwrap_or_else(|| Caches::new(client.clone(), clock.clone(), &registry));
-        let events = Recorder::new(client.clone(), &component, clock.clone());
+        let events = EventRecorder::new(client.clone(), &component, clock.clone());
         let (health, readiness) = (Health::new(), Health::new());
-        let lease_metrics = election.as_ref().map(|_| lease::Metrics::register(&registry));
-        let election = match election.zip(lease_metrics.clone()) {
+        let election_metrics =
+            election.as_ref().map(|_| leaderelection::Metrics::register(&registry));
+        let election = match election.zip(election_metrics.clone()) {
             None => None,
             Some((config, metrics)) => {
-                let election = LeaderElection::new(
+                let election = LeaderElector::new(
                     &client,
                     config,
                     clock.clone(),
@@ -140,12 +142,12 @@ impl ManagerBuilder {
             let names: Vec<&str> = missing.iter().map(|kind| &*kind.plural).collect();
             Err(format!("{} caches not filled yet: {}", names.len(), names.join(", ")))
         });
-        let gated = election.as_ref().map(|election| client.gated(&election.gate()));
-        let env = Env::new(gated.unwrap_or_else(|| client.clone()), caches, clock, &registry);
+        let fenced = election.as_ref().map(|election| client.fenced(&election.fence()));
+        let env = Env::new(fenced.unwrap_or_else(|| client.clone()), caches, clock, &registry);
         Ok(Manager {
             env,
             client,
-            lease_metrics,
+            election_metrics,
             registry,
             health,
             readiness,

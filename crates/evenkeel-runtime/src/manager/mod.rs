@@ -1,4 +1,4 @@
-//! Runs a program: starts its parts in order, stops them in reverse, and holds the lease between.
+//! Runs a program: starts its runnables in order, leads while it holds the lease, and stops them in reverse order.
 //!
 //! ```no_run
 //! use evenkeel_runtime::{
@@ -35,23 +35,23 @@
 //! # use evenkeel_api::View;
 //! ```
 
-mod author;
 mod builder;
+mod controller_builder;
 mod run;
 mod runnable;
 mod signal;
 
-pub use author::ControllerBuilder;
 pub use builder::{BuildError, ManagerBuilder};
-pub use runnable::{Group, ManagerError, Running};
+pub use controller_builder::ControllerBuilder;
+pub use runnable::{ManagerError, RunContext, RunnableGroup};
 pub use signal::shutdown_signal;
 
 use crate::{
-    client::{Client, Gate, Transport},
+    client::{Client, LeaderFence, Transport},
     controller::{Controller, Env},
-    events::Recorder,
+    events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
-    lease::{self, Config, ConfigError, LeaderElection},
+    leaderelection::{self, Config, ConfigError, LeaderElector},
 };
 use prometheus::Registry;
 use runnable::Runnable;
@@ -61,34 +61,34 @@ use std::{
     time::Duration,
 };
 
-/// A program under construction: what is shared, and what will run.
+/// The shared parts of a program, and its runnables.
 pub struct Manager {
     env: Env,
-    /// What writes whether this process leads or not.
+    /// The client without the leader fence.
     client: Client,
-    lease_metrics: Option<lease::Metrics>,
+    election_metrics: Option<leaderelection::Metrics>,
     registry: Registry,
     health: Health,
     readiness: Health,
-    events: Recorder,
-    election: Option<Arc<LeaderElection>>,
+    events: EventRecorder,
+    election: Option<Arc<LeaderElector>>,
     grace: Duration,
     runnables: Mutex<Vec<Runnable>>,
 }
 
 impl Manager {
-    /// A manager over this connection.
+    /// A builder of a manager that uses this transport.
     pub fn builder(transport: impl Into<Transport>) -> ManagerBuilder {
         ManagerBuilder::new(transport.into())
     }
 
-    /// Client, caches, clock and metrics that all parts share. Where there is an election, the client writes only while
-    /// this process leads.
+    /// Client, caches, clock and metrics that all runnables share. With leader election, the client is fenced: it writes
+    /// only while this process leads.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// Where metrics are registered.
+    /// The registry of the program's metrics.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -103,53 +103,49 @@ impl Manager {
         &self.readiness
     }
 
-    /// Events in the program's own name.
-    pub fn events(&self) -> &Recorder {
+    /// The recorder whose events have the program as their source.
+    pub fn events(&self) -> &EventRecorder {
         &self.events
     }
 
-    /// The election, if there is one.
-    pub fn election(&self) -> Option<&Arc<LeaderElection>> {
+    /// The program's elector; `None` without leader election.
+    pub fn election(&self) -> Option<&Arc<LeaderElector>> {
         self.election.as_ref()
     }
 
-    /// Open while this process may write as the leader; always where there is no election. Clients that are made beside
-    /// [`Manager::env`]'s are to be [gated](Client::gated) by it.
-    pub fn gate(&self) -> Gate {
-        self.election.as_ref().map_or_else(Gate::open, LeaderElection::gate)
+    /// The leader fence; always open without leader election. Further clients of leader-only work are to be
+    /// [fenced](Client::fenced) with it.
+    pub fn fence(&self) -> LeaderFence {
+        self.election.as_ref().map_or_else(LeaderFence::always_open, LeaderElector::fence)
     }
 
-    /// The client that writes whether this process leads or not.
-    pub fn ungated(&self) -> &Client {
+    /// The client that writes whether or not this process leads.
+    pub fn unfenced(&self) -> &Client {
         &self.client
     }
 
-    /// Stands for another lease beside the manager's own, for work that moves between programs one part at a time. Whoever
-    /// asks for it acquires, holds and gives it back; its health is checked under `name`.
+    /// Returns an elector of a second lease, as leader migration (KEP-2436) needs it. The caller acquires, renews and
+    /// releases that lease; the health check `name` watches it.
     ///
     /// # Errors
-    /// When the times cannot work together.
-    pub fn contender(
-        &self,
-        config: Config,
-        name: &str,
-    ) -> Result<Arc<LeaderElection>, ConfigError> {
-        let metrics = match &self.lease_metrics {
+    /// When the configuration breaks a rule of [`Config::check`].
+    pub fn elector(&self, config: Config, name: &str) -> Result<Arc<LeaderElector>, ConfigError> {
+        let metrics = match &self.election_metrics {
             Some(metrics) => metrics.clone(),
-            None => lease::Metrics::register(&self.registry),
+            None => leaderelection::Metrics::register(&self.registry),
         };
         let (clock, events) = (self.env.clock.clone(), Some(self.events.clone()));
-        let election = Arc::new(LeaderElection::new(&self.client, config, clock, events, metrics)?);
+        let election = Arc::new(LeaderElector::new(&self.client, config, clock, events, metrics)?);
         let checked = Arc::clone(&election);
         self.health.add(name, move || checked.check(LEADER_TOLERANCE));
         Ok(election)
     }
 
-    /// Adds something to run. `run` works until [`Running::stopped`]; those of [`Group::Serving`] call
-    /// [`Running::ready`] when they serve. An error stops the whole program.
-    pub fn add<F, Fut>(&self, group: Group, name: &str, run: F)
+    /// Adds a runnable. `run` works until [`RunContext::stopped`]; servers ([`RunnableGroup::HttpServers`]) call
+    /// [`RunContext::ready`] when they serve. An error stops the whole program.
+    pub fn add<F, Fut>(&self, group: RunnableGroup, name: &str, run: F)
     where
-        F: FnOnce(Running) -> Fut + Send + 'static,
+        F: FnOnce(RunContext) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
         self.runnables
@@ -158,10 +154,10 @@ impl Manager {
             .push(Runnable::new(group, name, run));
     }
 
-    /// Adds a controller, to run while this process leads.
+    /// Adds a controller as a runnable of [`RunnableGroup::LeaderElection`].
     pub fn add_controller(&self, controller: Controller) {
         let name = controller.name().to_owned();
-        self.add(Group::Leader, &name, move |running| async move {
+        self.add(RunnableGroup::LeaderElection, &name, move |running| async move {
             controller.run(running.token()).await;
             Ok(())
         });

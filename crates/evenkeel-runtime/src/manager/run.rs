@@ -1,7 +1,7 @@
-//! Start in order, wait, stop in reverse.
+//! Starts the groups of runnables in order, waits, and stops them in reverse order.
 
-use super::{Group, Manager, ManagerError, runnable::Runnable};
-use crate::{cache::Caches, lease::LeaderElection, tasks::Tasks};
+use super::{Manager, ManagerError, RunnableGroup, runnable::Runnable};
+use crate::{cache::Caches, leaderelection::LeaderElector, tasks::Tasks};
 use std::{
     sync::{Arc, PoisonError},
     time::Duration,
@@ -11,29 +11,29 @@ use tokio::{
     time::Instant,
 };
 
-/// How often it is said which caches are still waited for.
-const REMINDER: Duration = Duration::from_secs(10);
+/// How often the log names the caches that have not synced.
+const SYNC_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The least time that each group has to stop.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// The least time that each group gets to stop.
+const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Groups {
     serving: Tasks,
     caches: Tasks,
     others: Tasks,
     leader: Tasks,
-    /// Acquires and renews the lease; its only task ends when the lease is lost.
+    /// Holds the task that acquires and renews the lease; it ends when the lease is lost.
     lease: Tasks,
-    /// Writes events; last to stop, since even the end of the leadership is told.
+    /// Writes events; stopped last, because the end of leading is an event.
     events: Tasks,
 }
 
 impl Manager {
-    /// Starts everything, waits for `shutdown`, stops everything in reverse order within the grace period, and gives the
-    /// lease back at the end.
+    /// Starts all runnables, waits for `shutdown`, stops the runnables in reverse order within the grace period, and
+    /// releases the lease at the end.
     ///
     /// # Errors
-    /// When a part fails or the lease is lost (everything else is stopped then, too), or when something does not stop.
+    /// When a runnable fails or the lease is lost (the others are stopped then, too), or when a runnable does not stop.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
         let (failed, mut failures) = mpsc::unbounded_channel();
         let groups = Groups {
@@ -46,7 +46,7 @@ impl Manager {
         };
         self.events.start(&groups.events);
         let ended = {
-            let life = self.live(&groups, &failed);
+            let life = self.run_groups(&groups, &failed);
             tokio::select! {
                 biased;
                 Some(failure) = failures.recv() => Err(failure),
@@ -60,33 +60,33 @@ impl Manager {
         if let Ok(failure) = failures.try_recv() {
             return Err(failure);
         }
-        if late.is_empty() { Ok(()) } else { Err(ManagerError::Late(late)) }
+        if late.is_empty() { Ok(()) } else { Err(ManagerError::NotStopped(late)) }
     }
 
-    /// Starts the groups one after the other; returns only when the lease is lost.
-    async fn live(
+    /// Starts the groups one after the other; returns when the lease is lost.
+    async fn run_groups(
         &self,
         groups: &Groups,
         failed: &mpsc::UnboundedSender<ManagerError>,
     ) -> ManagerError {
-        self.start(Group::Serving, &groups.serving, failed).await;
+        self.start(RunnableGroup::HttpServers, &groups.serving, failed).await;
         self.env.caches.start(&groups.caches);
-        synced(&self.env.caches).await;
-        self.start(Group::Others, &groups.others, failed).await;
+        wait_for_cache_sync(&self.env.caches).await;
+        self.start(RunnableGroup::Others, &groups.others, failed).await;
         let Some(election) = &self.election else {
-            self.start(Group::Leader, &groups.leader, failed).await;
+            self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
             return std::future::pending().await;
         };
-        // In a task of its own, since a request that is under way when the program stops must not be cut.
+        // A task of its own: stopping the program must not cancel a request for the lease in flight.
         let (candidate, stop) = (Arc::clone(election), groups.lease.token());
         let (elected, leads) = oneshot::channel();
         groups.lease.spawn("lease", async move {
             if candidate.acquire_until(&stop).await && elected.send(()).is_ok() {
-                stop.run_until_cancelled(candidate.hold()).await;
+                stop.run_until_cancelled(candidate.renew()).await;
             }
         });
         if leads.await.is_ok() {
-            self.start(Group::Leader, &groups.leader, failed).await;
+            self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
         }
         groups.lease.join().await;
         ManagerError::LeaderElectionLost
@@ -94,7 +94,7 @@ impl Manager {
 
     async fn start(
         &self,
-        group: Group,
+        group: RunnableGroup,
         tasks: &Tasks,
         failed: &mpsc::UnboundedSender<ManagerError>,
     ) {
@@ -108,42 +108,41 @@ impl Manager {
                 ready
             })
             .collect();
-        if group != Group::Serving {
+        if group != RunnableGroup::HttpServers {
             return;
         }
         for mut ready in started {
-            // An error means that it has ended, which is told elsewhere.
+            // An error means that the runnable has ended, which `failed` reports.
             let _ = ready.wait_for(|ready| *ready).await;
         }
     }
 
-    fn take(&self, group: Group) -> Vec<Runnable> {
+    fn take(&self, group: RunnableGroup) -> Vec<Runnable> {
         let mut all = self.runnables.lock().unwrap_or_else(PoisonError::into_inner);
         all.extract_if(.., |runnable| runnable.group == group).collect()
     }
 
-    /// Names of what did not stop in time.
+    /// Stops all groups; returns the names of the tasks that did not stop in time.
     async fn stop(&self, groups: &Groups, lost: bool) -> Vec<String> {
         tracing::info!("stopping");
         let deadline = Instant::now() + self.grace;
         if groups.leader.running().is_empty() {
-            // A candidate, or a leader with nothing left to do.
+            // A standby, or a leader without runnables.
             groups.lease.token().cancel();
         }
         let mut late = Vec::new();
         late.extend(self.stop_leading(groups, lost).await);
-        late.extend(groups.others.shut_down(left(deadline)).await);
+        late.extend(groups.others.shut_down(remaining_grace(deadline)).await);
         if let Some(election) = &self.election {
             self.step_down(election, groups, lost).await;
         }
         for tasks in [&groups.caches, &groups.serving, &groups.events] {
-            late.extend(tasks.shut_down(left(deadline)).await);
+            late.extend(tasks.shut_down(remaining_grace(deadline)).await);
         }
         late.into_iter().map(std::borrow::Cow::into_owned).collect()
     }
 
-    /// Stops what runs under the lease: in peace while the lease is renewed, at once when it is lost, however much there
-    /// is left to finish.
+    /// Stops the leader's runnables: within the grace period while the lease is renewed, at once when it is lost.
     async fn stop_leading(
         &self,
         groups: &Groups,
@@ -158,14 +157,14 @@ impl Manager {
             }
         }
         let stopped = groups.leader.shut_down(Duration::ZERO).await;
-        tracing::warn!(?stopped, "leader lease lost, work under it was cut short");
+        tracing::warn!(?stopped, "leader lease lost, runnables of the leader were aborted");
         Vec::new()
     }
 
-    async fn step_down(&self, election: &LeaderElection, groups: &Groups, lost: bool) {
-        // A renewal ends at once, an attempt to acquire with its request.
-        groups.lease.shut_down(election.patience()).await;
-        // An aborted task ends at its next await; one that does not even get there could still write.
+    async fn step_down(&self, election: &LeaderElector, groups: &Groups, lost: bool) {
+        // A renewal stops at once, an attempt to acquire when its request has ended.
+        groups.lease.shut_down(election.request_timeout()).await;
+        // An aborted task ends at its next await; one that does not reach it could still write.
         let ended =
             tokio::time::timeout(Duration::from_secs(1), groups.leader.join()).await.is_ok();
         if (election.is_leader() && ended) || lost {
@@ -176,14 +175,16 @@ impl Manager {
     }
 }
 
-/// What is left of the grace period, but never too little to say goodbye: a part is not to blame for the one before it.
-fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now()).max(GOODBYE)
+/// Returns the rest of the grace period, at least [`MIN_STOP_TIMEOUT`]: a slow group does not use up the time of the next.
+fn remaining_grace(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()).max(MIN_STOP_TIMEOUT)
 }
 
-/// Waits until the caches are filled, and says from time to time which are not.
-async fn synced(caches: &Caches) {
-    while tokio::time::timeout(REMINDER, caches.synced()).await.is_err() {
+/// Waits until all caches have synced; logs those that have not.
+///
+/// Upstream: `WaitForCacheSync`
+async fn wait_for_cache_sync(caches: &Caches) {
+    while tokio::time::timeout(SYNC_LOG_INTERVAL, caches.synced()).await.is_err() {
         let missing = caches.unsynced();
         let names: Vec<&str> = missing.iter().map(|kind| &*kind.plural).collect();
         tracing::warn!(caches = ?names, "still waiting for caches");

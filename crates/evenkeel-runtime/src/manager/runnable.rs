@@ -1,4 +1,4 @@
-//! What a manager runs, and in which group.
+//! Runnables of a manager, and the groups in which they start and stop.
 
 use crate::{client::full_text, tasks::panic_text};
 use futures::{FutureExt, future::BoxFuture};
@@ -6,80 +6,82 @@ use std::{error::Error, panic::AssertUnwindSafe};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// When something is started; stopped in reverse. Caches are filled after [`Group::Serving`] and before the others.
+/// Groups of runnables, in the order in which they start; they stop in reverse. Caches start between
+/// [`RunnableGroup::HttpServers`] and the others, as in controller-runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Group {
-    /// HTTP servers (metrics, health, webhooks): first up, last down. Later groups wait until these are ready.
-    Serving,
-    /// What every replica runs, leader or not.
+pub enum RunnableGroup {
+    /// HTTP servers (metrics, health, webhooks): started first, stopped last. Later groups wait until these are ready.
+    HttpServers,
+    /// Runnables of every replica, whether or not it leads.
     Others,
-    /// What only the leader runs; all replicas where there is no election.
-    Leader,
+    /// Runnables of the leader; of all replicas without leader election.
+    LeaderElection,
 }
 
-/// Why a manager stopped other than by its shutdown future.
+/// Why a manager stopped before its shutdown future completed, or did not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// The lease was not renewed in time: another process may lead now.
+    /// The lease was not renewed in time; another process may lead now.
     #[error("leader election lost")]
     LeaderElectionLost,
-    /// Something that was run failed.
+    /// A runnable returned an error or panicked.
     #[error("{name} failed")]
     Runnable {
-        /// What.
+        /// Name of the runnable.
         name: String,
-        /// How.
+        /// Its error, or the text of its panic.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// Something did not stop within the grace period and was aborted.
+    /// These runnables did not stop within the grace period and were aborted.
     #[error("not stopped within the grace period: {}", .0.join(", "))]
-    Late(Vec<String>),
+    NotStopped(Vec<String>),
 }
 
-/// What something that is run is told, and tells.
-pub struct Running {
+/// Stop and ready signals of one runnable.
+pub struct RunContext {
     stop: CancellationToken,
     ready: watch::Sender<bool>,
 }
 
-impl Running {
-    /// It is up: what waits for it may start.
+impl RunContext {
+    /// Signals that the runnable is ready, so that the next group may start.
     pub fn ready(&self) {
         self.ready.send_replace(true);
     }
 
-    /// Waits until it is to stop.
+    /// Waits for the signal to stop.
     pub async fn stopped(&self) {
         self.stop.cancelled().await;
     }
 
-    /// Cancelled when it is to stop.
+    /// The token that is cancelled as the signal to stop.
     pub fn token(&self) -> CancellationToken {
         self.stop.clone()
     }
 }
 
-type Work =
-    Box<dyn FnOnce(Running) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>> + Send>;
+type Work = Box<
+    dyn FnOnce(RunContext) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>> + Send,
+>;
 
 pub(super) struct Runnable {
-    pub(super) group: Group,
+    pub(super) group: RunnableGroup,
     pub(super) name: String,
     work: Work,
 }
 
 impl Runnable {
-    pub(super) fn new<F, Fut>(group: Group, name: &str, run: F) -> Self
+    pub(super) fn new<F, Fut>(group: RunnableGroup, name: &str, run: F) -> Self
     where
-        F: FnOnce(Running) -> Fut + Send + 'static,
+        F: FnOnce(RunContext) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send + 'static,
     {
         Self { group, name: name.to_owned(), work: Box::new(move |running| Box::pin(run(running))) }
     }
 
-    /// Its work, which tells `failed` of an error or a panic, and the signal that it is ready. It counts as ready, too,
-    /// when it has ended.
+    /// Returns the future to spawn, which reports an error or a panic to `failed`, and the ready signal. A runnable that
+    /// has ended counts as ready.
     pub(super) fn start(
         self,
         stop: CancellationToken,
@@ -87,9 +89,9 @@ impl Runnable {
     ) -> (impl Future<Output = ()> + Send + 'static, watch::Receiver<bool>) {
         let Self { name, work, .. } = self;
         let (ready, is_ready) = watch::channel(false);
-        let running = Running { stop, ready: ready.clone() };
+        let running = RunContext { stop, ready: ready.clone() };
         let run = async move {
-            // Its state goes with it; nothing of it is looked at after a panic.
+            // Unwind safe: the state is dropped with the future, and nobody reads it after a panic.
             let ended = AssertUnwindSafe(async { work(running).await }).catch_unwind().await;
             let error = match ended {
                 Ok(Ok(())) => None,
@@ -97,8 +99,8 @@ impl Runnable {
                 Err(panic) => Some(format!("panic: {}", panic_text(&*panic)).into()),
             };
             if let Some(source) = error {
-                tracing::error!(%name, error = full_text(&*source), "a part of the program failed");
-                // The manager may have stopped listening, since it is stopping.
+                tracing::error!(%name, error = full_text(&*source), "runnable failed");
+                // While stopping, the manager no longer receives failures.
                 let _ = failed.send(ManagerError::Runnable { name, source });
             }
             ready.send_replace(true);

@@ -3,7 +3,7 @@
 use evenkeel_api::protobuf::wire;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 
-/// Writes families.
+/// Encodes metric families, each with its length before it.
 pub(super) fn encode(families: &[MetricFamily]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 * 1024);
     let mut message = Vec::new();

@@ -1,4 +1,4 @@
-//! The metrics of queues, under upstream's names.
+//! Metrics of workqueues, under upstream's names.
 
 use crate::metrics::{counters, exponential, histograms, int_gauges};
 use prometheus::{
@@ -25,7 +25,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them; once per registry.
+    /// Registers the metrics; to be called once for each registry.
     pub fn register(registry: &Registry) -> Self {
         // 10 ns to 10 s, as component-base's workqueue metrics.
         let bounds = exponential(10e-9, 10.0, 10);
@@ -63,7 +63,8 @@ impl Metrics {
         }
     }
 
-    /// `ages` gives the seconds that each running key has been worked on; `None` once the queue is gone.
+    /// Adds a queue to the gauges of running work. `ages` returns the seconds that each key has been processed so far;
+    /// `None` once the queue is dropped.
     pub(super) fn observe_running(
         &self,
         name: &str,
@@ -109,7 +110,7 @@ impl Handles {
 
 type Ages = Box<dyn Fn() -> Option<Vec<f64>> + Send + Sync>;
 
-/// The two gauges about work that has not ended, computed when they are asked for.
+/// The two gauges of unfinished work, computed when they are scraped.
 #[derive(Clone)]
 struct RunningWork {
     unfinished: GaugeVec,

@@ -1,8 +1,8 @@
-//! Which keys are to be worked on, in which order and when.
+//! Workqueue of keys: deduplicated, prioritized, delayed and rate limited.
 //!
-//! A key waits at most once, is never handed out twice at a time, and when it is added while being worked on it runs
-//! again afterwards. Behaviour and metrics are those of client-go's `util/workqueue` with the priorities of
-//! controller-runtime's queue.
+//! A key waits at most once and is processed by one worker at a time; a key that is added while it is processed is
+//! processed again afterwards. Behaviour and metrics are those of client-go's `util/workqueue`, priorities those of
+//! controller-runtime's priority queue.
 
 mod limiter;
 mod metrics;
@@ -12,9 +12,9 @@ mod tests;
 
 pub use limiter::Backoff;
 pub use metrics::Metrics;
-pub use state::Place;
+pub use state::KeyStatus;
 
-use limiter::Limiter;
+use limiter::RateLimiter;
 use metrics::Handles;
 use state::{Added, State, Taken};
 use std::{
@@ -24,33 +24,33 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// How urgent a key is; greater goes first, equals in order of arrival.
+/// Priority of a key: greater ones are processed first, equal ones in order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Priority(pub i32);
 
 impl Priority {
-    /// A fresh change.
+    /// Priority of a key enqueued by a change.
     pub const NORMAL: Self = Self(0);
-    /// From the initial list or a resync: gives way to fresh changes (controller-runtime's `LowPriority`).
+    /// Priority of a key enqueued by the initial list or a resync (controller-runtime's `LowPriority`).
     pub const LOW: Self = Self(-100);
 }
 
-/// What is in a queue.
+/// Keys of a queue at one time, for introspection.
 #[derive(Debug, Clone)]
-pub struct Look<K> {
-    /// Keys that could be handed out.
+pub struct QueueSnapshot<K> {
+    /// Number of keys that wait for a worker.
     pub ready: usize,
-    /// Keys that are being worked on.
+    /// Number of keys that are processed.
     pub running: usize,
-    /// Keys that become ready at a time.
+    /// Number of keys that become ready at a later time.
     pub delayed: usize,
-    /// Keys that failed and were not forgotten since.
+    /// Number of keys that failed and were not forgotten since.
     pub failing: usize,
-    /// The first keys: those worked on, oldest first, ready ones in their order, delayed ones by time.
-    pub keys: Vec<(Place, K)>,
+    /// The first keys: processed ones by age, ready ones in order, delayed ones by time.
+    pub keys: Vec<(KeyStatus, K)>,
 }
 
-/// A queue of keys to work on; clones share it.
+/// A workqueue of keys; clones share it.
 ///
 /// ```
 /// use evenkeel_runtime::queue::{Priority, Queue};
@@ -77,10 +77,10 @@ impl<K> Clone for Queue<K> {
 
 struct Shared<K> {
     state: Mutex<State<K>>,
-    limiter: Mutex<Limiter<K>>,
-    /// Somebody may take a key, or has to look at its timer again.
+    limiter: Mutex<RateLimiter<K>>,
+    /// Wakes a worker: a key is ready, or the time of the next delayed key has changed.
     wake: Notify,
-    /// Nothing waits or is worked on any more, perhaps.
+    /// Wakes those who wait for the queue to drain, to check again.
     idle: Notify,
     metrics: Option<Handles>,
 }
@@ -91,7 +91,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Self::with_backoff(name, metrics, Backoff::default())
     }
 
-    /// The same whose keys wait like this after a failure.
+    /// As [`Queue::new`] with a backoff policy.
     pub fn with_backoff(name: &str, metrics: &Metrics, backoff: Backoff) -> Self {
         let queue = Self::with_metrics(Some(metrics.handles(name)), backoff);
         let shared = Arc::downgrade(&queue.shared);
@@ -111,7 +111,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     fn with_metrics(metrics: Option<Handles>, backoff: Backoff) -> Self {
         let shared = Shared {
             state: Mutex::new(State::default()),
-            limiter: Mutex::new(Limiter::new(backoff)),
+            limiter: Mutex::new(RateLimiter::new(backoff)),
             wake: Notify::new(),
             idle: Notify::new(),
             metrics,
@@ -119,76 +119,77 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Adds a key now. One that waits already keeps its place unless this priority is greater; one that is being worked
-    /// on runs again afterwards. Ignored once the queue is shut down.
+    /// Adds a key. A key that waits already keeps its place unless this priority is greater; a key that is processed is
+    /// processed again afterwards. Ignored once the queue is shut down.
     pub fn add(&self, key: K, priority: Priority) {
         let added = lock(&self.shared.state).add(key, priority, Instant::now());
         self.added(added);
     }
 
-    /// Adds a key after `delay`; of several delays for one key the earliest counts. Its priority is the one it is being
-    /// worked on with, if any.
+    /// Adds a key after `delay`; of several delays of a key the shortest counts. A key that is processed keeps its
+    /// priority.
     pub fn add_after(&self, key: K, delay: Duration) {
         self.delayed(key, delay, None);
     }
 
     /// As [`Queue::add_after`] with a priority.
-    pub fn add_after_with(&self, key: K, delay: Duration, priority: Priority) {
+    pub fn add_after_with_priority(&self, key: K, delay: Duration, priority: Priority) {
         self.delayed(key, delay, Some(priority));
     }
 
-    /// Adds a key after its back-off: 5 ms doubled with each call since [`Queue::forget`] up to 1000 s, and within ten a
-    /// second over all keys with a burst of 100 (client-go's `DefaultTypedControllerRateLimiter`).
+    /// Adds a key after its backoff, which grows with each call since [`Queue::forget`] (client-go's
+    /// `DefaultTypedControllerRateLimiter` by default; see [`Backoff`]).
     pub fn add_rate_limited(&self, key: K) {
-        let delay = lock(&self.shared.limiter).delay(&key, Instant::now());
+        let delay = lock(&self.shared.limiter).when(&key, Instant::now());
         self.delayed(key, delay, None);
     }
 
-    /// Forgets how often a key failed.
+    /// Resets a key's backoff.
     pub fn forget(&self, key: &K) {
         lock(&self.shared.limiter).forget(key);
     }
 
     /// How often [`Queue::add_rate_limited`] was called for a key since it was last forgotten.
     pub fn num_requeues(&self, key: &K) -> u32 {
-        lock(&self.shared.limiter).failures(key)
+        lock(&self.shared.limiter).num_requeues(key)
     }
 
-    /// Waits for a key and hands it out; `None` when the queue is shut down and nothing waits any more.
-    /// Who takes a key calls [`Queue::done`] with it.
+    /// Waits for a key to process; `None` when the queue is shut down and empty. The worker calls [`Queue::done`] with the
+    /// key.
+    #[doc(alias = "Get")]
     pub async fn next(&self) -> Option<K> {
         loop {
             let wake = self.shared.wake.notified();
             let (promoted, taken, delayed) = {
                 let mut state = lock(&self.shared.state);
                 let now = Instant::now();
-                (state.promote(now), state.take(now), state.has_delayed())
+                (state.promote_due(now), state.take(now), state.has_delayed())
             };
             promoted.into_iter().for_each(|added| self.added(added));
             match taken {
                 Taken::Key { key, waited } => {
                     self.measure(|m| m.taken(waited));
                     if delayed {
-                        // Somebody else has to watch the time now.
+                        // Another worker has to wait for the next delayed key now.
                         self.shared.wake.notify_one();
                     }
                     return Some(key);
                 }
                 Taken::ShutDown => {
-                    // Others wait for the same answer.
+                    // The other workers have to end, too.
                     self.shared.wake.notify_waiters();
                     return None;
                 }
-                Taken::Later(Some(at)) => {
-                    // Whichever comes first; the result does not matter.
+                Taken::Wait(Some(at)) => {
+                    // Either the time or a new key: both are looked at again.
                     let _ = tokio::time::timeout_at(at, wake).await;
                 }
-                Taken::Later(None) => wake.await,
+                Taken::Wait(None) => wake.await,
             }
         }
     }
 
-    /// Work on a key has ended.
+    /// Marks a key as processed.
     pub fn done(&self, key: &K) {
         let done = lock(&self.shared.state).done(key, Instant::now());
         if let Some(worked) = done.worked {
@@ -200,39 +201,39 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.shared.idle.notify_waiters();
     }
 
-    /// Where a key is.
-    pub fn place(&self, key: &K) -> Place {
-        lock(&self.shared.state).place(key)
+    /// Returns whether a key waits, is processed or is delayed, and since or until when.
+    pub fn key_status(&self, key: &K) -> KeyStatus {
+        lock(&self.shared.state).key_status(key)
     }
 
-    /// What is in it: how many keys in each state, and where the first `most` of each state are.
-    pub fn look(&self, most: usize) -> Look<K> {
+    /// Returns the number of keys in each state, and the first `most` keys of each.
+    pub fn snapshot(&self, most: usize) -> QueueSnapshot<K> {
         let state = lock(&self.shared.state);
         let [ready, running, delayed] = state.counts();
-        let keys = state.first(most).into_iter().map(|key| (state.place(&key), key)).collect();
+        let keys = state.first(most).into_iter().map(|key| (state.key_status(&key), key)).collect();
         drop(state);
         let failing = lock(&self.shared.limiter).len();
-        Look { ready, running, delayed, failing, keys }
+        QueueSnapshot { ready, running, delayed, failing, keys }
     }
 
-    /// Keys that wait and could be handed out.
+    /// Number of keys that wait for a worker.
     pub fn len(&self) -> usize {
         lock(&self.shared.state).waiting()
     }
 
-    /// Whether no key waits that could be handed out.
+    /// Whether no key waits for a worker.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// No key is added any more; those that wait are still handed out, delayed ones are dropped.
+    /// Shuts down: no key is added any more, waiting keys are still processed, delayed ones are dropped.
     pub fn shut_down(&self) {
         lock(&self.shared.state).shut_down(false);
         self.shared.wake.notify_waiters();
         self.shared.idle.notify_waiters();
     }
 
-    /// As [`Queue::shut_down`], and those that wait are dropped too.
+    /// As [`Queue::shut_down`], and waiting keys are dropped, too.
     pub fn shut_down_now(&self) {
         let dropped = lock(&self.shared.state).shut_down(true);
         self.measure(|m| m.dropped(dropped));
@@ -240,13 +241,13 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
         self.shared.idle.notify_waiters();
     }
 
-    /// Shuts down and waits until everything that waited was handed out and done.
+    /// Shuts down and waits until all waiting keys are processed.
     pub async fn shut_down_with_drain(&self) {
         self.shut_down();
         self.drained().await;
     }
 
-    /// Waits until no key waits or is being worked on.
+    /// Waits until no key waits or is processed.
     pub async fn drained(&self) {
         loop {
             let idle = self.shared.idle.notified();
@@ -287,10 +288,10 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     }
 
     fn added(&self, added: Added) {
-        if added != Added::Nothing {
+        if added != Added::Unchanged {
             self.measure(Handles::added);
         }
-        if added == Added::Waits {
+        if added == Added::Ready {
             self.shared.wake.notify_one();
         }
     }

@@ -1,4 +1,4 @@
-//! What waits, what is delayed and what is being worked on: plain data that is told the time.
+//! State of a workqueue: waiting, processed and delayed keys, as plain data with the time as an argument.
 
 use super::Priority;
 use std::{
@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 pub(super) struct State<K> {
     waiting: HashMap<K, Waiting>,
-    /// Order in which waiting keys are handed out.
+    /// Waiting keys in the order in which they are processed.
     order: BTreeMap<(Reverse<Priority>, u64), K>,
     running: HashMap<K, Running>,
     delayed: HashMap<K, Delayed>,
-    /// Order in which delayed keys become ready.
+    /// Delayed keys in the order in which they become ready.
     timeline: BTreeSet<(Instant, u64)>,
     /// Keys of `timeline`, by sequence number.
     due: HashMap<u64, K>,
@@ -32,7 +32,7 @@ struct Waiting {
 struct Running {
     priority: Priority,
     since: Instant,
-    /// Added meanwhile, with this priority.
+    /// Added again while it is processed (client-go: dirty), with this priority at this time.
     again: Option<(Priority, Instant)>,
 }
 
@@ -42,45 +42,45 @@ struct Delayed {
     priority: Priority,
 }
 
-/// Where a key is in a queue; nowhere when it is at rest.
+/// Status of a key in a queue; the default is that of a key that is not in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
-    /// It could be handed out since this time.
+pub struct KeyStatus {
+    /// When it began to wait for a worker.
     pub ready: Option<Instant>,
-    /// It is being worked on since this time.
+    /// When a worker began to process it.
     pub running: Option<Instant>,
-    /// It was added while being worked on, and runs again afterwards.
+    /// Whether it was added while it is processed, and will be processed again.
     pub again: bool,
-    /// It becomes ready at this time.
+    /// When its delay ends.
     pub due: Option<Instant>,
 }
 
-/// What adding a key changed.
+/// Effect of adding a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
-    /// It waited already, or the queue is shut down.
-    Nothing,
-    /// It will wait once the present work on it has ended.
-    WaitsForItself,
-    /// It waits, for whoever is free.
-    Waits,
+    /// The key waits already, or the queue is shut down.
+    Unchanged,
+    /// The key is processed, and will wait again afterwards.
+    Dirty,
+    /// The key waits for a worker.
+    Ready,
 }
 
-/// What a worker that asks for a key is told.
+/// Answer to a worker that asks for a key.
 pub(super) enum Taken<K> {
-    /// Work on this; it waited so long.
+    /// The key to process, and how long it waited.
     Key { key: K, waited: Duration },
-    /// Ask again when something was added, or at this time.
-    Later(Option<Instant>),
-    /// There will be no more.
+    /// No key is ready: ask again when one is added, or at this time.
+    Wait(Option<Instant>),
+    /// The queue is shut down and empty.
     ShutDown,
 }
 
-/// What the end of work on a key means.
+/// Effect of marking a key as processed.
 pub(super) struct Done {
-    /// How long it was worked on; `None` when nobody had taken it.
+    /// How long it was processed; `None` if no worker had taken it.
     pub(super) worked: Option<Duration>,
-    /// It waits again.
+    /// Whether it waits again.
     pub(super) again: bool,
 }
 
@@ -99,8 +99,8 @@ impl<K> Default for State<K> {
     }
 }
 
-/// Gives up the room that a burst took once it is over: at a start every object is a key, later few are.
-fn give_back<K, V>(map: &mut HashMap<K, V>) {
+/// Frees the memory of a burst once it is over: at the start every object is a key, later few are.
+fn shrink_if_empty<K, V>(map: &mut HashMap<K, V>) {
     const KEPT: usize = 256;
     if map.is_empty() && map.capacity() > KEPT {
         *map = HashMap::new();
@@ -108,22 +108,22 @@ fn give_back<K, V>(map: &mut HashMap<K, V>) {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    /// Adds `key` now, or marks it to run again when it is being worked on.
+    /// Adds `key`, or marks it as dirty if it is processed.
     pub(super) fn add(&mut self, key: K, priority: Priority, now: Instant) -> Added {
         if self.shut_down {
-            return Added::Nothing;
+            return Added::Unchanged;
         }
         let Some(running) = self.running.get_mut(&key) else {
-            return if self.enqueue(key, priority, now) { Added::Waits } else { Added::Nothing };
+            return if self.enqueue(key, priority, now) { Added::Ready } else { Added::Unchanged };
         };
         match &mut running.again {
             Some((present, _)) => {
                 *present = priority.max(*present);
-                Added::Nothing
+                Added::Unchanged
             }
             again => {
                 *again = Some((priority, now));
-                Added::WaitsForItself
+                Added::Dirty
             }
         }
     }
@@ -138,7 +138,7 @@ impl<K: Clone + Eq + Hash> State<K> {
                 true
             }
             Some(waiting) if waiting.priority < priority => {
-                // Keeps its sequence number: among its new equals it goes by when it first came.
+                // The key keeps its sequence number: among keys of equal priority the order of arrival counts.
                 self.order.remove(&(Reverse(waiting.priority), waiting.sequence));
                 waiting.priority = priority;
                 self.order.insert((Reverse(priority), waiting.sequence), key);
@@ -148,7 +148,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Adds a key at a later time; an earlier time for the same key stays.
+    /// Adds a key at a later time; of two times of a key the earlier counts.
     pub(super) fn add_at(&mut self, key: K, at: Instant, priority: Option<Priority>) {
         if self.shut_down {
             return;
@@ -170,13 +170,13 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.delayed.insert(key, Delayed { at, sequence, priority });
     }
 
-    /// The priority a key is being worked on with.
+    /// The priority with which a key is processed.
     pub(super) fn priority_of(&self, key: &K) -> Priority {
         self.running.get(key).map_or(Priority::NORMAL, |running| running.priority)
     }
 
-    /// Lets delayed keys wait whose time has come, and says what that changed.
-    pub(super) fn promote(&mut self, now: Instant) -> Vec<Added> {
+    /// Moves delayed keys that are due to the waiting ones, and returns the effects.
+    pub(super) fn promote_due(&mut self, now: Instant) -> Vec<Added> {
         let mut promoted = Vec::new();
         while let Some(&(at, sequence)) = self.timeline.first() {
             if at > now {
@@ -188,28 +188,28 @@ impl<K: Clone + Eq + Hash> State<K> {
                 self.delayed.remove(&key).map_or(Priority::NORMAL, |delayed| delayed.priority);
             promoted.push(self.add(key, priority, at));
         }
-        give_back(&mut self.due);
-        give_back(&mut self.delayed);
+        shrink_if_empty(&mut self.due);
+        shrink_if_empty(&mut self.delayed);
         promoted
     }
 
-    /// Hands out the most urgent key.
+    /// Takes the key of the highest priority.
     pub(super) fn take(&mut self, now: Instant) -> Taken<K> {
         let Some((_, key)) = self.order.pop_first() else {
             return if self.shut_down {
                 Taken::ShutDown
             } else {
-                Taken::Later(self.timeline.first().map(|(at, _)| *at))
+                Taken::Wait(self.timeline.first().map(|(at, _)| *at))
             };
         };
         let (priority, since) =
             self.waiting.remove(&key).map_or((Priority::NORMAL, now), |w| (w.priority, w.since));
-        give_back(&mut self.waiting);
+        shrink_if_empty(&mut self.waiting);
         self.running.insert(key.clone(), Running { priority, since: now, again: None });
         Taken::Key { key, waited: now.saturating_duration_since(since) }
     }
 
-    /// Work on `key` has ended; it waits again if it was added meanwhile.
+    /// Marks `key` as processed; it waits again if it is dirty.
     pub(super) fn done(&mut self, key: &K, now: Instant) -> Done {
         let Some((key, running)) = self.running.remove_entry(key) else {
             return Done { worked: None, again: false };
@@ -220,7 +220,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Done { worked, again }
     }
 
-    /// Whether keys are delayed, so that somebody has to watch the time.
+    /// Whether keys are delayed, so that a worker has to wait for their time.
     pub(super) fn has_delayed(&self) -> bool {
         !self.timeline.is_empty()
     }
@@ -237,7 +237,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         self.shut_down
     }
 
-    /// Takes no key any more; how many that waited were dropped.
+    /// Shuts down; returns how many waiting keys were dropped.
     pub(super) fn shut_down(&mut self, drop_waiting: bool) -> usize {
         self.shut_down = true;
         self.delayed.clear();
@@ -253,9 +253,9 @@ impl<K: Clone + Eq + Hash> State<K> {
         dropped
     }
 
-    /// Where a key is.
-    pub(super) fn place(&self, key: &K) -> Place {
-        Place {
+    /// The status of a key.
+    pub(super) fn key_status(&self, key: &K) -> KeyStatus {
+        KeyStatus {
             ready: self.waiting.get(key).map(|waiting| waiting.since),
             running: self.running.get(key).map(|running| running.since),
             again: self.running.get(key).is_some_and(|running| running.again.is_some()),
@@ -263,7 +263,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// The first keys of each state, at most so many of each: those worked on, ready ones, delayed ones.
+    /// The first keys of each state, at most `most` of each: processed, ready, delayed.
     pub(super) fn first(&self, most: usize) -> Vec<K> {
         let mut running: Vec<(Instant, &K)> =
             self.running.iter().map(|(key, running)| (running.since, key)).collect();
@@ -275,12 +275,12 @@ impl<K: Clone + Eq + Hash> State<K> {
         running.chain(ready).chain(delayed).filter(|key| seen.insert(*key)).cloned().collect()
     }
 
-    /// How many keys are ready, worked on, delayed.
+    /// Numbers of keys that are ready, processed, delayed.
     pub(super) fn counts(&self) -> [usize; 3] {
         [self.waiting.len(), self.running.len(), self.delayed.len()]
     }
 
-    /// Seconds that each key has been worked on.
+    /// Seconds that each key has been processed so far.
     pub(super) fn running_ages(&self, now: Instant) -> Vec<f64> {
         self.running
             .values()

@@ -18,7 +18,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// No paths.
+    /// A table without paths.
     pub fn new() -> Self {
         Self::default()
     }

@@ -13,14 +13,14 @@ const UID: &str = "1.3.6.1.4.1.57683.2";
 /// What the credential was, among the extras.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Who asks.
+/// Authenticated user of a request (upstream's `user.Info`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct User {
-    /// Name.
+    /// Name of the user.
     pub name: String,
     /// Identity beyond the name; empty where there is none.
     pub uid: String,
-    /// Groups.
+    /// Groups of the user.
     pub groups: Vec<String>,
     /// What else the authenticator said.
     pub extra: BTreeMap<String, Vec<String>>,

@@ -9,12 +9,12 @@ use std::{
 };
 
 tokio::task_local! {
-    /// What the task that runs now obeys to.
+    /// The halt switch of the task that runs now.
     static OBEYED: Halt;
 }
 
-/// Halts and resumes a future and all tasks that are spawned in it by [`super::Tasks`]. While it is halted none of them is
-/// touched: time goes on, and all that was to happen meanwhile is due at once when it resumes. Clones are one switch.
+/// Halts and resumes a future and all tasks that it spawns with [`super::Tasks`]. While halted, none of them is polled: time
+/// goes on, and all timers that expired are due at once when it resumes. Clones share the switch.
 ///
 /// ```
 /// use evenkeel_runtime::tasks::Halt;
@@ -39,12 +39,12 @@ struct State {
 }
 
 impl Halt {
-    /// From now on nothing is touched, but for the step that is under way.
+    /// Stops polling; a poll in progress is finished.
     pub fn halt(&self) {
         self.lock().halted = true;
     }
 
-    /// Everything goes on.
+    /// Resumes polling of all halted tasks.
     pub fn resume(&self) {
         let waiting = {
             let mut state = self.lock();
@@ -54,7 +54,7 @@ impl Halt {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Runs `work` as long as this is not halted.
+    /// Runs `work` while this is not halted.
     pub fn over<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         let this = self.clone();
         OBEYED.scope(self.clone(), async move {
@@ -78,7 +78,7 @@ impl Halt {
     }
 }
 
-/// The task, under what the task that spawns it obeys to.
+/// Wraps a task in the halt switch of the task that spawns it.
 pub(super) fn inherited<F: Future>(task: F) -> impl Future<Output = F::Output> + use<F> {
     match OBEYED.try_with(Clone::clone) {
         Ok(halt) => Either::Left(halt.over(task)),

@@ -4,7 +4,7 @@ use crate::server::{Fault, Server};
 use evenkeel_api::{Kind, time::Timestamp};
 use evenkeel_runtime::{
     clock::Clock,
-    events::{Recorder, SeriesRecorder},
+    events::{EventRecorder, SeriesEventRecorder},
     plan::{Note, Target},
     tasks::Tasks,
 };
@@ -27,8 +27,12 @@ fn world() -> World {
 }
 
 impl World {
-    fn recorder(&self) -> Recorder {
-        Recorder::new(self.server.client(&self.clock), "replicaset-controller", self.clock.clone())
+    fn recorder(&self) -> EventRecorder {
+        EventRecorder::new(
+            self.server.client(&self.clock),
+            "replicaset-controller",
+            self.clock.clone(),
+        )
     }
 }
 
@@ -122,7 +126,7 @@ async fn recording_never_blocks_and_stopping_writes_what_waits() {
 async fn a_series_is_written_at_its_start_and_at_its_end() {
     let world = world();
     let client = world.server.client(&world.clock);
-    let recorder = SeriesRecorder::new(
+    let recorder = SeriesEventRecorder::new(
         client,
         "default-scheduler",
         "default-scheduler-host",

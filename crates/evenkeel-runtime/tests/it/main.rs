@@ -4,6 +4,6 @@
 
 mod controller;
 mod events;
-mod lease;
+mod leaderelection;
 mod manager;
 mod server;

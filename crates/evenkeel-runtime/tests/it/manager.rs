@@ -6,7 +6,7 @@ use evenkeel_runtime::{
     cache::Full,
     clock::Clock,
     controller::Outcome,
-    manager::{Group, Manager, ManagerError, Running},
+    manager::{Manager, ManagerError, RunContext, RunnableGroup},
     plan::Key,
 };
 use http::Method;
@@ -37,9 +37,9 @@ fn manager(server: &Server) -> Manager {
 }
 
 /// Something that tells when it starts and stops, and takes a second for each.
-fn add(manager: &Manager, log: &Log, group: Group, name: &'static str) {
+fn add(manager: &Manager, log: &Log, group: RunnableGroup, name: &'static str) {
     let log = Arc::clone(log);
-    manager.add(group, name, move |running: Running| async move {
+    manager.add(group, name, move |running: RunContext| async move {
         log.lock().unwrap().push(format!("{name} up"));
         tokio::time::sleep(seconds(1)).await;
         running.ready();
@@ -58,9 +58,9 @@ fn lines(log: &Log) -> Vec<String> {
 async fn parts_start_in_order_and_stop_in_reverse_and_the_lease_goes_last() {
     let (server, log) = (Server::new(), Log::default());
     let manager = manager(&server);
-    add(&manager, &log, Group::Leader, "leader");
-    add(&manager, &log, Group::Others, "other");
-    add(&manager, &log, Group::Serving, "http");
+    add(&manager, &log, RunnableGroup::LeaderElection, "leader");
+    add(&manager, &log, RunnableGroup::Others, "other");
+    add(&manager, &log, RunnableGroup::HttpServers, "http");
     let (watched, at_shutdown) = (server.clone(), Arc::clone(&log));
     manager
         .run(async move {
@@ -90,7 +90,7 @@ async fn a_lease_that_was_being_acquired_is_not_left_behind() {
         let (server, log) = (Server::new(), Log::default());
         server.latency(seconds(1));
         let manager = manager(&server);
-        add(&manager, &log, Group::Leader, "leader");
+        add(&manager, &log, RunnableGroup::LeaderElection, "leader");
         let watched = server.clone();
         manager
             .run(async move {
@@ -128,10 +128,10 @@ async fn a_candidate_that_waits_for_its_turn_stops_at_once() {
 async fn a_lost_lease_is_an_error_and_cuts_work_short() {
     let (server, log) = (Server::new(), Log::default());
     let manager = manager(&server);
-    add(&manager, &log, Group::Leader, "leader");
-    add(&manager, &log, Group::Others, "other");
+    add(&manager, &log, RunnableGroup::LeaderElection, "leader");
+    add(&manager, &log, RunnableGroup::Others, "other");
     let saboteur = server.clone();
-    manager.add(Group::Others, "saboteur", move |running| async move {
+    manager.add(RunnableGroup::Others, "saboteur", move |running| async move {
         tokio::time::sleep(seconds(10)).await;
         for method in [Method::PUT, Method::GET] {
             let times = usize::MAX;
@@ -161,8 +161,8 @@ async fn one_failing_part_stops_the_program_with_its_error() {
     for panics in [false, true] {
         let (server, log) = (Server::new(), Log::default());
         let manager = manager(&server);
-        add(&manager, &log, Group::Serving, "http");
-        manager.add(Group::Leader, "bad", move |_| async move {
+        add(&manager, &log, RunnableGroup::HttpServers, "http");
+        manager.add(RunnableGroup::LeaderElection, "bad", move |_| async move {
             tokio::time::sleep(seconds(5)).await;
             assert!(!panics, "deliberate");
             Err("no luck".into())
@@ -180,9 +180,9 @@ async fn one_failing_part_stops_the_program_with_its_error() {
 async fn what_does_not_stop_in_time_is_aborted_and_named() {
     let server = Server::new();
     let manager = manager(&server);
-    manager.add(Group::Leader, "deaf", |_| std::future::pending());
+    manager.add(RunnableGroup::LeaderElection, "deaf", |_| std::future::pending());
     let ended = manager.run(tokio::time::sleep(seconds(5))).await;
-    let Err(ManagerError::Late(names)) = ended else { panic!("{ended:?}") };
+    let Err(ManagerError::NotStopped(names)) = ended else { panic!("{ended:?}") };
     assert_eq!(names, ["deaf"]);
     assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "");
 }

@@ -39,7 +39,7 @@ use evenkeel_runtime::{
     cache::{Cache, Caches},
     client::{ApiError, Client},
     clock::Clock,
-    events::SeriesRecorder,
+    events::SeriesEventRecorder,
     plan::Failure,
     tasks::Tasks,
 };
@@ -68,7 +68,7 @@ pub struct Handle {
     /// Spawns background tasks that end with the scheduler.
     pub tasks: Tasks,
     /// Records events about objects.
-    pub recorder: SeriesRecorder,
+    pub recorder: SeriesEventRecorder,
     /// Registry for the metrics of out-of-tree plugins.
     pub registry: Registry,
     pub(crate) watches: Arc<Watches>,

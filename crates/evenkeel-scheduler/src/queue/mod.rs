@@ -113,7 +113,7 @@ pub(crate) struct Popped {
     pub(crate) info: PodInfo,
     pub(crate) profile: usize,
     pub(crate) attempts: u32,
-    /// Upstream: `InitialAttemptTimestamp`
+    /// When the pod was first tried (upstream's `InitialAttemptTimestamp`).
     pub(crate) first: Timestamp,
     /// The pod left unschedulablePods because of its age, not because of an event.
     pub(crate) flushed: bool,

@@ -140,6 +140,8 @@ impl<'a> Cycle<'a> {
         self.run_filter_plugins_with_nominated_pods(state, slot).map_err(|(_, why)| why)
     }
 
+    /// Runs the filter plugins on a node, with and without the pods that are nominated to it.
+    ///
     /// Upstream: `RunFilterPluginsWithNominatedPods`
     pub(crate) fn run_filter_plugins_with_nominated_pods(
         &mut self,

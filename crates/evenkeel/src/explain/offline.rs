@@ -13,7 +13,7 @@ use evenkeel_runtime::{
     client::{Client, dry_run},
     clock::Clock,
     controller::Env,
-    discovery::Discovered,
+    discovery::ServerResources,
     introspect::{Introspection, ObjectReport, Subject},
     tasks::Tasks,
 };
@@ -33,7 +33,7 @@ const STOP: Duration = Duration::from_secs(5);
 pub struct Offline {
     client: Client,
     clock: Clock,
-    found: Arc<Discovered>,
+    found: Arc<ServerResources>,
     /// Read when it is first asked for.
     snapshot: Mutex<Option<Snapshot>>,
     namespace: String,
@@ -50,7 +50,7 @@ impl Offline {
     pub async fn start(
         kube: kube::Client,
         clock: &Clock,
-        found: Arc<Discovered>,
+        found: Arc<ServerResources>,
         subject: &Subject,
     ) -> Result<Self> {
         let (kube, _) = dry_run(kube);

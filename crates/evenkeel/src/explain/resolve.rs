@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use evenkeel_runtime::{
-    discovery::{Discovered, Resource},
+    discovery::{Resource, ServerResources},
     introspect::Subject,
 };
 
@@ -28,7 +28,12 @@ pub fn split(words: &[String]) -> Result<(&str, &str)> {
 ///
 /// # Errors
 /// When the server has no such kind.
-pub fn resolve(found: &Discovered, kind: &str, namespace: &str, name: &str) -> Result<Subject> {
+pub fn resolve(
+    found: &ServerResources,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Subject> {
     let asked = kind.to_lowercase();
     let (short, group) = match asked.split_once('.') {
         Some((short, group)) => (short, Some(group)),
@@ -71,7 +76,7 @@ mod tests {
     fn kinds_are_found_by_any_of_their_names() {
         let deployments = Kind::new("apps", "v1", "Deployment", "deployments", true);
         let nodes = Kind::new("", "v1", "Node", "nodes", false);
-        let found = Discovered {
+        let found = ServerResources {
             resources: vec![
                 resource(nodes, "node", "no"),
                 resource(deployments, "deployment", "deploy"),

@@ -23,7 +23,7 @@ pub trait Source {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
-    /// The object.
+    /// The explained object.
     pub object: Subject,
     /// Who was asked, and how; on top only.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -79,7 +79,7 @@ fn below<'a>(
 }
 
 impl Explained {
-    /// For people.
+    /// Renders the explanation as indented text.
     pub fn text(&self, now: Timestamp) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{} ({})", self.object, self.asked);

@@ -11,11 +11,11 @@ use std::{
 /// What the environment says of the user's files.
 #[derive(Debug, Default)]
 pub(crate) struct Home {
-    /// `$HOME`.
+    /// Value of `$HOME`.
     pub(crate) home: Option<PathBuf>,
-    /// `$KUBECONFIG`.
+    /// Value of `$KUBECONFIG`.
     pub(crate) kubeconfig: Option<String>,
-    /// `$XDG_STATE_HOME`.
+    /// Value of `$XDG_STATE_HOME`.
     pub(crate) state: Option<PathBuf>,
 }
 

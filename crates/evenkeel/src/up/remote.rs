@@ -11,9 +11,9 @@ use serde::Deserialize;
 
 /// A server that answered.
 pub(super) struct Remote {
-    /// The connection.
+    /// Client of the remote API server.
     pub(super) kube: kube::Client,
-    /// Its address.
+    /// URL of the remote API server.
     pub(super) url: String,
     /// The port of that address.
     pub(super) port: u16,

@@ -51,7 +51,7 @@ impl Teller {
         println!("Ready in {} ms. Ctrl-C stops.", self.since());
     }
 
-    /// Everything runs.
+    /// Prints that the control plane runs, and how to reach it.
     pub(super) fn ready(&self, kubeconfig: &Path, args: &Args) {
         self.parts(args);
         println!("kubeconfig     {}", kubeconfig.display());

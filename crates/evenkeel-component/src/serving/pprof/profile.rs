@@ -84,7 +84,7 @@ impl Profile {
         bytes(&mut self.samples, 2, &sample);
     }
 
-    /// The file.
+    /// Encodes the profile as a gzipped protobuf, as `go tool pprof` reads it.
     pub(super) fn gzip(&self) -> std::io::Result<Vec<u8>> {
         let mut file = GzEncoder::new(Vec::new(), Compression::fast());
         for part in [&self.types, &self.samples, &self.locations, &self.functions] {

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// A DaemonSet, its pods by node, and its revisions.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// The DaemonSet.
+    /// The DaemonSet to reconcile.
     pub(crate) set: Arc<DaemonSet>,
     /// Pods by controller reference.
     pub(crate) pods: Claims<Pod>,

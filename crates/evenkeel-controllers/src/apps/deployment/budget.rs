@@ -10,7 +10,7 @@ pub(crate) const RECREATE: &str = "Recreate";
 /// Limits of a rolling update, in pods. Upstream: `ResolveFenceposts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// `spec.replicas`.
+    /// Desired replicas of the Deployment, `spec.replicas`.
     pub(crate) replicas: i32,
     /// Pods allowed above `replicas`.
     pub(crate) surge: i32,

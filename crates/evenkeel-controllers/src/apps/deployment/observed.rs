@@ -10,7 +10,7 @@ use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 /// A Deployment with its ReplicaSets.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// The Deployment.
+    /// The Deployment to reconcile.
     pub(crate) deployment: Arc<Deployment>,
     /// ReplicaSets by controller reference.
     pub(crate) claims: Claims<ReplicaSet>,

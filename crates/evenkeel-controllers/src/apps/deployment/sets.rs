@@ -22,11 +22,11 @@ pub(crate) struct SetCopy<'a> {
     pub(crate) present: Option<&'a Arc<ReplicaSet>>,
     /// Name of the set.
     pub(crate) name: Text,
-    /// Planned `spec.replicas`.
+    /// Planned `spec.replicas` of the ReplicaSet.
     pub(crate) replicas: i32,
-    /// Planned `spec.minReadySeconds`.
+    /// Planned `spec.minReadySeconds` of the ReplicaSet.
     pub(crate) min_ready_seconds: i32,
-    /// Planned annotations.
+    /// Planned annotations of the ReplicaSet.
     pub(crate) annotations: StrMap,
     /// Whether the set is written.
     pub(crate) changed: bool,

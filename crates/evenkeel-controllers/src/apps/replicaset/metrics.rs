@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 use prometheus::{Histogram, HistogramOpts, Registry};
 use std::sync::Arc;
 
-/// Upstream's `replicaset_controller_sorting_deletion_age_ratio`.
+/// Metric `replicaset_controller_sorting_deletion_age_ratio`, as upstream's.
 #[derive(Debug, Clone)]
 pub(super) struct DeletionAge(Histogram);
 

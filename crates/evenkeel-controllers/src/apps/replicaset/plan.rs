@@ -42,7 +42,7 @@ pub(crate) struct Observed<S> {
     pub(crate) n_terminating: usize,
     /// Pods of all ReplicaSets with the same controller. A pod on a node with more of them is deleted earlier.
     pub(crate) related: Vec<Arc<Pod>>,
-    /// Feature gates.
+    /// Rules that feature gates switch.
     pub(crate) rules: Rules,
 }
 

@@ -11,7 +11,7 @@ use std::{collections::HashMap, sync::Arc};
 /// A StatefulSet with its pods, claims and revisions.
 #[derive(Debug)]
 pub(crate) struct Observed {
-    /// The StatefulSet.
+    /// The StatefulSet to reconcile.
     pub(crate) set: Arc<StatefulSet>,
     /// Pods by controller reference, terminal and terminating ones included.
     pub(crate) pods: Claims<Pod>,
@@ -23,7 +23,7 @@ pub(crate) struct Observed {
     pub(crate) update: Update,
     /// Claims of the set's pods, by name.
     pub(crate) volumes: HashMap<Text, Arc<PersistentVolumeClaim>>,
-    /// Feature gates.
+    /// Feature gates that change decisions.
     pub(crate) features: Features,
 }
 

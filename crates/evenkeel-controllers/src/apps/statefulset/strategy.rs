@@ -3,7 +3,7 @@
 use crate::needs::Gates;
 use evenkeel_api::views::StatefulSet;
 
-/// `spec.updateStrategy.type`.
+/// Update strategy, `spec.updateStrategy.type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strategy {
     /// The controller replaces pods within the budget ([`super::rolling`]).

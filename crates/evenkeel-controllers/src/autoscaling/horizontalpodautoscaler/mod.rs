@@ -79,7 +79,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         clock: context.env.clock.clone(),
     });
     let every =
-        Backoff { first: options.sync_period, longest: options.sync_period, overall: false };
+        Backoff { base_delay: options.sync_period, max_delay: options.sync_period, bucket: false };
     let (of_events, description) = (worker.clone(), worker.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &autoscalers, move |event, enqueue| {

@@ -128,7 +128,7 @@ pub(super) enum Measured {
 #[derive(Debug)]
 pub(super) struct Decision {
     pub(super) builder: StatusBuilder,
-    /// Desired replicas.
+    /// Desired replicas of the target.
     pub(super) desired: i32,
     /// Reason of the rescale; `None` without one.
     pub(super) rescale: Option<String>,

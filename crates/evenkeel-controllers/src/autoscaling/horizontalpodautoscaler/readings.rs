@@ -37,7 +37,7 @@ pub(super) enum Reading {
     Values(Vec<i64>),
 }
 
-/// Reads metrics.
+/// Reads the metrics of an autoscaler from the metrics APIs.
 pub(super) struct Readings {
     client: Client,
     scales: Scales,

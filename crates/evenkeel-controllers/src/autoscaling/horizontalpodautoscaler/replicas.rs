@@ -35,7 +35,7 @@ pub(super) struct Scene<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Proposed replicas.
+/// Replicas that one metric proposes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ReplicaCount {
     pub(super) replicas: i32,

@@ -69,8 +69,11 @@ const MUTABLE_WHILE_SUSPENDED: &str = "MutableSchedulingDirectivesForSuspendedJo
 const BATCH: Duration = Duration::from_secs(1);
 
 /// Backoff of failed reconciliations. Upstream: `DefaultJobApiBackOff`, `MaxJobApiBackOff`.
-const BACKOFF: Backoff =
-    Backoff { first: Duration::from_secs(1), longest: Duration::from_mins(1), overall: false };
+const BACKOFF: Backoff = Backoff {
+    base_delay: Duration::from_secs(1),
+    max_delay: Duration::from_mins(1),
+    bucket: false,
+};
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (jobs, pods) = (context.env.caches.of::<Job>(), context.env.caches.of::<Pod>());

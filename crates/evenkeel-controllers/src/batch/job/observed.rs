@@ -79,7 +79,7 @@ pub(super) struct Tally {
     pub(super) failed: usize,
     /// Counts of an Indexed Job.
     pub(super) indexes: Option<IndexTally>,
-    /// `status.uncountedTerminatedPods`.
+    /// Pods in `status.uncountedTerminatedPods`.
     pub(super) uncounted: Uncounted,
 }
 
@@ -105,7 +105,7 @@ impl Uncounted {
 /// Counts of indexes.
 #[derive(Debug)]
 pub(super) struct IndexTally {
-    /// `status.completedIndexes`.
+    /// Indexes in `status.completedIndexes`.
     pub(super) recorded: Indexes,
     /// Succeeded indexes, recorded or not.
     pub(super) succeeded: Indexes,

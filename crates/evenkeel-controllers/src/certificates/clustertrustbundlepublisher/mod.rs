@@ -17,7 +17,7 @@ use evenkeel_runtime::{
 use plan::{Bundle, Observed, SIGNER};
 use std::sync::Arc;
 
-/// The publisher.
+/// Descriptor of the ClusterTrustBundle publisher.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
     queue: "ca_cert_publisher_cluster_trust_bundles",

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Period of the passes.
 const ROUND: Duration = Duration::from_secs(300);
 
-/// The cleaner.
+/// Descriptor of the PodCertificateRequest cleaner.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "podcertificaterequest-cleaner-controller",
     client: "podcertificaterequestcleaner",

@@ -59,7 +59,7 @@ pub(super) struct Authority {
 type Texts = (Vec<u8>, Vec<u8>);
 
 impl Authority {
-    /// Reads it.
+    /// Reads the authority's certificate and key from their files.
     pub(super) fn open(source: &Pair) -> Result<Self, AuthorityError> {
         let texts = read(source)?;
         let parsed = Arc::new(Parsed::new(&texts)?);

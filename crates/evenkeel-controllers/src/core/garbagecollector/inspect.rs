@@ -23,7 +23,8 @@ impl Inspect for GarbageCollector {
     }
 
     fn report(&self) -> ControllerReport {
-        let (delete, orphan) = (self.0.attempt_to_delete.look(0), self.0.attempt_to_orphan.look(0));
+        let (delete, orphan) =
+            (self.0.attempt_to_delete.snapshot(0), self.0.attempt_to_orphan.snapshot(0));
         let mut description = Description::new();
         {
             let graph = self.graph();
@@ -179,7 +180,7 @@ fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
 
 /// Describes the object's position in a queue, if it is queued.
 fn queued(queue: &Queue<Uid>, uid: &Uid) -> Option<String> {
-    let position = queue.place(uid);
+    let position = queue.key_status(uid);
     let failures = queue.num_requeues(uid);
     let now = Instant::now();
     if position.running.is_some() {

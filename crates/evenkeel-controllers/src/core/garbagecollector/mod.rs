@@ -24,8 +24,8 @@ use evenkeel_api::Text;
 use evenkeel_runtime::{
     client::{ApiError, Client},
     controller::Env,
-    discovery::Discovered,
-    events::Recorder,
+    discovery::ServerResources,
+    events::EventRecorder,
     introspect::{History, Inspect},
     latch::Latch,
     metrics,
@@ -102,7 +102,7 @@ struct GarbageCollector(Arc<Shared>);
 struct Shared {
     env: Env,
     client: Client,
-    events: Recorder,
+    events: EventRecorder,
     graph: Mutex<Graph>,
     monitors: Monitors,
     /// Set once the graph holds every object of every resource that can be watched. Workers wait for it: while
@@ -136,7 +136,7 @@ impl GarbageCollector {
         let env = &context.env;
         Self(Arc::new(Shared {
             env: env.clone(),
-            events: Recorder::new(
+            events: EventRecorder::new(
                 client.clone(),
                 "garbage-collector-controller",
                 env.clock.clone(),
@@ -215,7 +215,7 @@ impl GarbageCollector {
         self.0.graph.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn discovered(&self) -> Arc<Discovered> {
+    fn discovered(&self) -> Arc<ServerResources> {
         self.0.monitors.discovered()
     }
 

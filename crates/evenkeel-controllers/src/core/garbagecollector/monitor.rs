@@ -58,7 +58,7 @@ impl WithCache for Attach {
 /// `GetDeletableResources`.
 pub(super) fn is_deletable(resource: &Resource) -> bool {
     let is_event = resource.kind.plural == "events" && EVENTS.contains(&&*resource.kind.group);
-    !is_event && ["delete", "list", "watch"].iter().all(|verb| resource.can(verb))
+    !is_event && ["delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
 }
 
 /// Whether an update can change the graph. Most updates change only the status and cannot.

@@ -8,7 +8,7 @@ use super::{
 use evenkeel_api::{Kind, time::Timestamp, views::Metadata};
 use evenkeel_runtime::{
     client::{ApiError, Client, ListOptions},
-    discovery::Discovered,
+    discovery::ServerResources,
     introspect::{ObjectReport, Subject},
 };
 use futures::{StreamExt as _, stream};
@@ -20,14 +20,14 @@ const MAX_CONCURRENT: usize = 8;
 /// Owners and dependents in one namespace.
 pub struct Snapshot {
     client: Client,
-    found: Arc<Discovered>,
+    found: Arc<ServerResources>,
     graph: Graph,
 }
 
 impl Snapshot {
     /// Lists the metadata of all deletable resources in `namespace`; nothing if it is empty. Resources that cannot be
     /// listed are left out.
-    pub async fn read(client: Client, found: Arc<Discovered>, namespace: &str) -> Self {
+    pub async fn read(client: Client, found: Arc<ServerResources>, namespace: &str) -> Self {
         let mut graph = Graph::default();
         let kinds = found.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
         let kinds = kinds.map(|resource| &resource.kind).filter(|_| !namespace.is_empty());

@@ -4,7 +4,7 @@ use super::plan::{self, Findings, Remains, pods_estimate};
 use evenkeel_api::{Kind, Text, time::Timestamp, views::Pod};
 use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, ListOptions},
-    discovery::Discovered,
+    discovery::ServerResources,
     plan::Propagation,
 };
 use std::time::Duration;
@@ -21,21 +21,26 @@ pub(super) struct Content<'a> {
 
 impl Content<'_> {
     /// Deletes the pods and, when none are left, all other objects. Upstream: `deleteAllContent`.
-    pub(super) async fn delete(&self, discovered: &Discovered) -> Findings {
+    pub(super) async fn delete(&self, discovered: &ServerResources) -> Findings {
         let failed = &discovered.failed;
         let mut findings =
             Findings { discovery: plan::undiscovered(failed), ..Findings::default() };
         let deletable = || {
             discovered.preferred().filter(|resource| {
                 resource.kind.namespaced
-                    && resource.can("delete")
+                    && resource.supports_verb("delete")
                     && plan::is_discovered(&resource.kind, failed)
             })
         };
         let is_pods = |kind: &Kind| kind.group.is_empty() && kind.plural == "pods";
         if let Some(pods) = deletable().find(|resource| is_pods(&resource.kind)) {
-            let remains =
-                self.delete_all(&pods.kind, pods.can("deletecollection"), pods.can("list")).await;
+            let remains = self
+                .delete_all(
+                    &pods.kind,
+                    pods.supports_verb("deletecollection"),
+                    pods.supports_verb("list"),
+                )
+                .await;
             findings.pods_only = remains.count > 0;
             findings.remains.push((pods.kind.clone(), remains));
         }
@@ -44,7 +49,11 @@ impl Content<'_> {
         }
         for resource in deletable().filter(|resource| !is_pods(&resource.kind)) {
             let remains = self
-                .delete_all(&resource.kind, resource.can("deletecollection"), resource.can("list"))
+                .delete_all(
+                    &resource.kind,
+                    resource.supports_verb("deletecollection"),
+                    resource.supports_verb("list"),
+                )
                 .await;
             findings.remains.push((resource.kind.clone(), remains));
         }

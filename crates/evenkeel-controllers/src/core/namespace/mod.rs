@@ -35,8 +35,11 @@ const CONFLICTS: usize = 5;
 
 /// Backoff of failed namespaces; upstream's maximum is shorter than other controllers'. Upstream:
 /// `nsControllerRateLimiter`.
-const BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(5), longest: Duration::from_mins(1), overall: true };
+const BACKOFF: Backoff = Backoff {
+    base_delay: Duration::from_millis(5),
+    max_delay: Duration::from_mins(1),
+    bucket: true,
+};
 
 /// Number of namespaces processed concurrently, default 10, and the maximum delay before a waiting namespace is
 /// processed again, unlimited if zero.

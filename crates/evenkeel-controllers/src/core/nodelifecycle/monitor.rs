@@ -22,7 +22,7 @@ use evenkeel_runtime::{
     cache::{Cache, Index},
     client::{ApiError, Client, Metadata},
     clock::Clock,
-    events::Recorder,
+    events::EventRecorder,
     plan::{Note, PatchForm, Target},
 };
 use futures::StreamExt;
@@ -48,7 +48,7 @@ pub(super) struct Monitor {
     pub(super) on_node: Index<Pod>,
     pub(super) client: Client,
     pub(super) clock: Clock,
-    pub(super) events: Recorder,
+    pub(super) events: EventRecorder,
     pub(super) options: Options,
     pub(super) memory: MonitorState,
     pub(super) metrics: Metrics,
@@ -425,7 +425,7 @@ impl Monitor {
 /// `MarkPodsNotReady`.
 pub(super) async fn mark_pod(
     client: &Client,
-    events: &Recorder,
+    events: &EventRecorder,
     clock: &Clock,
     pod: &Pod,
 ) -> Result<(), ApiError> {

@@ -51,7 +51,7 @@ impl Replenish {
 impl Follower for Replenish {
     fn wants(&self, resource: &Resource) -> bool {
         resource.kind.namespaced
-            && ["create", "delete", "list", "watch"].iter().all(|verb| resource.can(verb))
+            && ["create", "delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
             && Tracked::new(&resource.kind.group, &resource.kind.plural).is_some()
     }
 

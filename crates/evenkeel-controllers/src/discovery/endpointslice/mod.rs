@@ -57,8 +57,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// Backoff of failed reconciliations. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
-const BACKOFF: Backoff =
-    Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1000), overall: true };
+const BACKOFF: Backoff = Backoff {
+    base_delay: Duration::from_secs(1),
+    max_delay: Duration::from_secs(1000),
+    bucket: true,
+};
 
 /// Changes of slices by other clients within this time lead to one reconciliation. Upstream:
 /// `endpointSliceChangeMinSyncDelay`.

@@ -43,8 +43,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 /// Backoff of failed reconciliations. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
-const BACKOFF: Backoff =
-    Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(100), overall: true };
+const BACKOFF: Backoff = Backoff {
+    base_delay: Duration::from_secs(1),
+    max_delay: Duration::from_secs(100),
+    bucket: true,
+};
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.endpointslicemirroring;

@@ -68,7 +68,7 @@ impl Migrator {
             return Ok(Outcome::Settled);
         };
         let client = &context.env.client;
-        if !VERBS.iter().all(|verb| found.can(verb)) {
+        if !VERBS.iter().all(|verb| found.supports_verb(verb)) {
             let Kind { group, version, plural, .. } = &found.kind;
             let words = format!(
                 "resource \"{group}/{version}, Resource={plural}\" does not support discovery operations: [{}]",

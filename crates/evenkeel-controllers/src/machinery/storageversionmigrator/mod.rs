@@ -28,7 +28,7 @@ type Migration = Full<StorageVersionMigration>;
 /// How many migrations are under way at a time; no flag changes it.
 const WORKERS: usize = 5;
 
-/// The controller.
+/// Descriptor of the storage version migrator.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "storage-version-migrator-controller",
     aliases: &["svm"],

@@ -3,7 +3,7 @@
 use crate::options::Flags;
 use std::time::Duration;
 
-/// Options.
+/// Options of the attach-detach controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// How often nodes with volumes are looked at anew, if at all; `--attach-detach-reconcile-sync-period`,

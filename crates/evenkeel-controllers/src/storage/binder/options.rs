@@ -3,7 +3,7 @@
 use crate::options::Flags;
 use std::{sync::Arc, time::Duration};
 
-/// Options.
+/// Options of the persistent volume binder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How often claims and volumes that wait for something are looked at again; `--pvclaimbinder-sync-period`. Upstream

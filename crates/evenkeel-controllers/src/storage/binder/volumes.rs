@@ -19,7 +19,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// Runs it.
+/// Starts the workers of the volume queue.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     let (for_pass, told) = (Arc::clone(binder), Arc::clone(binder));
     let of_claims = Arc::clone(binder);

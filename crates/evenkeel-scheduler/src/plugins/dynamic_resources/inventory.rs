@@ -74,7 +74,7 @@ impl Offer {
     }
 }
 
-/// All ResourceSlices.
+/// Devices of all ResourceSlices, by driver and pool.
 #[derive(Default)]
 pub(super) struct Inventory {
     offers: Vec<Arc<Offer>>,

@@ -22,9 +22,9 @@ use super::{
 /// An allocation with its serialized form.
 #[derive(Debug, Clone)]
 pub(super) struct Allocation {
-    /// Parsed form.
+    /// The allocation as the allocator reads it.
     pub(super) seen: Arc<AllocationResult>,
-    /// Serialized form.
+    /// The allocation as JSON, as it is written to the claim.
     pub(super) written: Arc<Value>,
     /// Score of the selected subrequests; higher for preferred ones.
     pub(super) rank: i64,

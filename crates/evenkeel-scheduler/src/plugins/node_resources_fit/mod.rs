@@ -51,7 +51,7 @@ pub struct Args {
     pub ignored_resources: Vec<Box<str>>,
     /// Prefixes (before the slash) of extended resources that the filter ignores.
     pub ignored_resource_groups: Vec<Box<str>>,
-    /// Scoring strategy.
+    /// Scoring strategy, such as `LeastAllocated`.
     pub strategy: Strategy,
     /// Resources that the score counts.
     pub resources: Vec<ResourceWeight>,

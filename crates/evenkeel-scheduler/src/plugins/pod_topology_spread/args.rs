@@ -11,7 +11,7 @@ pub struct Args {
     pub default_constraints: Vec<DefaultConstraint>,
     /// Source of the default constraints.
     pub defaulting_type: DefaultingType,
-    /// Apply `matchLabelKeys`.
+    /// Whether constraints apply their `matchLabelKeys`.
     pub match_label_keys: bool,
 }
 
@@ -40,7 +40,7 @@ pub enum DefaultingType {
 pub struct DefaultConstraint {
     /// Maximum skew, at least 1.
     pub max_skew: i32,
-    /// Topology key.
+    /// Node label whose values are the topology domains.
     pub topology_key: Box<str>,
     /// Requirement or preference.
     pub when_unsatisfiable: WhenUnsatisfiable,

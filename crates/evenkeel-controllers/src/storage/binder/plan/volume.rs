@@ -39,7 +39,7 @@ impl From<Plan> for Decision {
     }
 }
 
-/// Decides.
+/// Decides the next writes of a volume.
 pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Decision {
     let volume = &*seen.volume;
     if let Some(body) = migration::of_volume(volume) {

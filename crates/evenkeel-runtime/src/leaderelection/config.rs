@@ -1,52 +1,53 @@
-//! What an election is about, and its times.
+//! Configuration of an election: the Lease, the elector's identity, durations.
 
 use std::{collections::BTreeMap, time::Duration};
 
-/// An election: which lease, who contends, and how patiently.
+/// Configuration of an elector.
+#[doc(alias = "LeaderElectionConfig")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease, and of the metrics.
     pub name: String,
-    /// Who this process is; must differ from every other contender's. Upstream: `<hostname>_<uuid>`.
+    /// Identity of this process; unique among the electors of a lease. Upstream's programs use `<hostname>_<uuid>`.
     pub identity: String,
-    /// How long others wait after the last change that they saw before they take over.
+    /// How long other electors wait after the last change of the lease that they observed before they acquire it.
     pub lease_duration: Duration,
-    /// How long the leader goes on trying to renew before it gives up.
+    /// How long the leader retries to renew the lease before it stops leading.
     pub renew_deadline: Duration,
-    /// Time between attempts.
+    /// Time between two attempts to acquire or renew.
     pub retry_period: Duration,
-    /// Give the lease back when stepping down, so that another takes over at once.
+    /// Release the lease when stepping down, so that another process can acquire it at once.
     pub release_on_cancel: bool,
     /// Labels set on the Lease.
     pub labels: BTreeMap<String, String>,
-    /// The server says who leads (coordinated election): the lease is only ever renewed. See [`super::Candidate`].
+    /// Coordinated election (KEP-4355): the server assigns the lease, the elector only renews it. See [`super::Candidate`].
     pub coordinated: bool,
 }
 
-/// Times that cannot work together.
+/// A rule of [`Config`] that does not hold, with upstream's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The leader would lose the lease before it gives up.
+    /// The leader would lose the lease before its renew deadline.
     #[error("lease duration must be greater than the renew deadline")]
     Lease,
-    /// There would be no second attempt.
+    /// There would be no second attempt to renew within the deadline.
     #[error("renew deadline must be greater than 1.2 times the retry period")]
     Renew,
-    /// The lease's duration is written in whole seconds.
+    /// A Lease holds its duration in whole seconds.
     #[error("lease duration must be at least one second")]
-    Seconds,
-    /// Attempts without pause.
+    LeaseSeconds,
+    /// Attempts would follow each other without a pause.
     #[error("retry period must be greater than zero")]
     Retry,
-    /// Who contends has to be told apart.
+    /// Electors and leases are told apart by identity and name.
     #[error("identity and name must not be empty")]
-    Nameless,
+    EmptyIdentity,
 }
 
 impl Config {
-    /// Upstream's times (15 s, 10 s, 2 s), released when stepping down.
+    /// A configuration with upstream's durations (15 s, 10 s, 2 s) that releases the lease when stepping down.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -61,13 +62,16 @@ impl Config {
         }
     }
 
-    /// How long one request for the lease may take: half the renew deadline, so that one lost request does not cost the
-    /// leadership (client-go's `resourcelock.NewFromKubeconfig`).
-    pub(super) fn patience(&self) -> Duration {
+    /// Timeout of one request for the lease: half the renew deadline, so that one lost request does not lose the lease.
+    ///
+    /// Upstream: `NewFromKubeconfig`
+    pub(super) fn request_timeout(&self) -> Duration {
         self.renew_deadline / 2
     }
 
-    /// Whether the times can work together.
+    /// Checks the rules between the durations.
+    ///
+    /// Upstream: `NewLeaderElector`
     ///
     /// # Errors
     /// The first rule that does not hold.
@@ -80,13 +84,13 @@ impl Config {
             return Err(ConfigError::Renew);
         }
         if lease_duration.as_secs() < 1 {
-            return Err(ConfigError::Seconds);
+            return Err(ConfigError::LeaseSeconds);
         }
         if retry_period.is_zero() {
             return Err(ConfigError::Retry);
         }
         if identity.is_empty() || name.is_empty() {
-            return Err(ConfigError::Nameless);
+            return Err(ConfigError::EmptyIdentity);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! A connection that reads and does not write: what would be written is noted, and answered as if it had been.
+//! Dry run of a whole program: reads reach the server, writes are recorded and answered as if they had succeeded.
 //!
-//! Nothing of a write leaves the program. Objects that would have come of one are not there afterwards, so that what
-//! stands on them is not seen; a write to an object that was written before is marked.
+//! No write leaves the program. An object that a write would have created does not exist afterwards, so that writes which
+//! depend on it are missing; a further write to an object that was already written is marked.
 
 use super::wire::JSON;
 use crate::introspect::{changes, differences, hide_secrets};
@@ -18,8 +18,8 @@ use std::{
 };
 use tower::{BoxError, Service};
 
-/// Questions that are asked by POST and change nothing.
-const QUESTIONS: [&str; 5] = [
+/// Reviews: resources whose POST changes nothing, and which are therefore sent to the server.
+const REVIEWS: [&str; 5] = [
     "tokenreviews",
     "subjectaccessreviews",
     "localsubjectaccessreviews",
@@ -27,36 +27,36 @@ const QUESTIONS: [&str; 5] = [
     "selfsubjectrulesreviews",
 ];
 
-/// A write that was not made.
+/// A write that a dry run recorded instead of sending it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Unwritten {
-    /// Who would have written: the end of the user agent.
+pub struct DryRunWrite {
+    /// The writing controller: the last segment of the user agent.
     pub by: String,
     /// `create`, `update`, `patch`, `delete`, `delete all`.
     pub verb: &'static str,
     /// Sub-resource, empty for the object itself.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub subresource: String,
-    /// `deployments.apps`, `pods`.
+    /// Plural and group, such as `deployments.apps` or `pods`.
     pub resource: String,
     /// Namespace, empty for cluster-scoped objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Name; with `xxxxx` where the server makes it up, empty for `delete all`.
+    /// Name; ends in `xxxxx` where the server generates it, empty for `delete all`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What would change, in short.
+    /// Summary of the changed fields, such as `spec.replicas 3`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub changes: String,
-    /// How often just this was asked for.
+    /// How often exactly this write was requested.
     pub times: u32,
-    /// An earlier write to the same object was not made either, so that this one may come out otherwise.
+    /// Whether the same object was written before in this dry run: the real write may then differ.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub follows: bool,
 }
 
-impl std::fmt::Display for Unwritten {
+impl std::fmt::Display for DryRunWrite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { verb, subresource, resource, namespace, name, changes, times, follows, .. } =
             self;
@@ -77,77 +77,77 @@ impl std::fmt::Display for Unwritten {
     }
 }
 
-/// What was not written; clones share it.
+/// Writes that a dry run recorded; clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger(Arc<Mutex<Noted>>);
+pub struct RecordedWrites(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
-struct Noted {
-    writes: Vec<Unwritten>,
-    /// Where the write of this text is.
+struct Records {
+    writes: Vec<DryRunWrite>,
+    /// Index in `writes` by the write's full text.
     known: HashMap<String, usize>,
-    /// Events that would have been told.
+    /// Events that would have been written.
     events: usize,
     requests: u64,
 }
 
-impl Ledger {
-    /// The writes, in the order in which they were first asked for; events are only counted.
-    pub fn writes(&self) -> Vec<Unwritten> {
+impl RecordedWrites {
+    /// The writes, in the order of their first request; events are only counted.
+    pub fn writes(&self) -> Vec<DryRunWrite> {
         self.lock().writes.clone()
     }
 
-    /// How many events would have been told.
+    /// Number of Event objects that would have been written.
     pub fn events(&self) -> usize {
         self.lock().events
     }
 
-    /// How many requests there were, reads included: it stands still when nobody asks for anything.
+    /// Number of requests so far, reads included; it stops growing when the program is idle.
     pub fn requests(&self) -> u64 {
         self.lock().requests
     }
 
-    fn note(&self, mut write: Unwritten, body: &[u8]) {
-        let mut noted = self.lock();
+    fn record(&self, mut write: DryRunWrite, body: &[u8]) {
+        let mut records = self.lock();
         if write.resource.split('.').next() == Some("events") {
-            noted.events += 1;
+            records.events += 1;
             return;
         }
         let text = format!("{}{write}{}", write.by, String::from_utf8_lossy(body));
-        if let Some(at) = noted.known.get(&text).copied() {
-            noted.writes[at].times += 1;
+        if let Some(at) = records.known.get(&text).copied() {
+            records.writes[at].times += 1;
             return;
         }
-        let same = |other: &Unwritten| {
+        let same = |other: &DryRunWrite| {
             (&other.resource, &other.namespace, &other.name)
                 == (&write.resource, &write.namespace, &write.name)
         };
         let made_up = write.name.ends_with("xxxxx") && write.verb == "create";
-        write.follows = !write.name.is_empty() && !made_up && noted.writes.iter().any(same);
-        let at = noted.writes.len();
-        noted.known.insert(text, at);
-        noted.writes.push(write);
+        write.follows = !write.name.is_empty() && !made_up && records.writes.iter().any(same);
+        let at = records.writes.len();
+        records.known.insert(text, at);
+        records.writes.push(write);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Noted> {
+    fn lock(&self) -> MutexGuard<'_, Records> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A connection over `kube` that only reads, and what it was asked to write.
-pub fn dry_run(kube: kube::Client) -> (kube::Client, Ledger) {
-    let ledger = Ledger::default();
-    let dry = Dry { inner: kube, ledger: ledger.clone() };
-    (kube::Client::new(dry, "default"), ledger)
+/// Returns a client over `kube` that sends only reads, and the record of its writes.
+pub fn dry_run(kube: kube::Client) -> (kube::Client, RecordedWrites) {
+    let recorded = RecordedWrites::default();
+    let dry = DryRunService { inner: kube, recorded: recorded.clone() };
+    (kube::Client::new(dry, "default"), recorded)
 }
 
 #[derive(Clone)]
-struct Dry {
+struct DryRunService {
     inner: kube::Client,
-    ledger: Ledger,
+    recorded: RecordedWrites,
 }
 
-impl Service<Request<Body>> for Dry {
+impl Service<Request<Body>> for DryRunService {
     type Response = Response<Body>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
@@ -159,44 +159,44 @@ impl Service<Request<Body>> for Dry {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            this.ledger.lock().requests += 1;
+            this.recorded.lock().requests += 1;
             let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-            if reads || is_question(request.uri().path()) {
+            if reads || is_review(request.uri().path()) {
                 return Ok(this.inner.send(request).await?);
             }
-            this.note(request).await
+            this.record(request).await
         })
     }
 }
 
-fn is_question(path: &str) -> bool {
-    path.rsplit('/').next().is_some_and(|last| QUESTIONS.contains(&last))
+fn is_review(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|last| REVIEWS.contains(&last))
 }
 
-impl Dry {
-    async fn note(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+impl DryRunService {
+    async fn record(&self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (parts, body) = request.into_parts();
         let body: Bytes = body.collect().await.map_err(BoxError::from)?.to_bytes();
         let path = parts.uri.path();
-        let Some(place) = Place::of(path) else {
-            return Ok(refused(&format!("{} {path} is not done in a dry run", parts.method)));
+        let Some(info) = RequestInfo::parse(path) else {
+            return Ok(forbidden(&format!("{} {path} is not done in a dry run", parts.method)));
         };
         let agent = parts.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
         let by = agent.and_then(|agent| agent.rsplit('/').next()).unwrap_or_default().to_owned();
         let object: Value = evenkeel_api::json::from_slice(&body).unwrap_or_default();
         let shown = |object: &Value| {
             let mut shown = object.clone();
-            if place.resource() == "secrets" {
+            if info.resource() == "secrets" {
                 hide_secrets(&mut shown);
             }
             shown
         };
-        let write = |verb, name: &str, changes: String| Unwritten {
+        let write = |verb, name: &str, changes: String| DryRunWrite {
             by,
             verb,
-            subresource: place.subresource.to_owned(),
-            resource: place.resource(),
-            namespace: place.namespace.to_owned(),
+            subresource: info.subresource.to_owned(),
+            resource: info.resource(),
+            namespace: info.namespace.to_owned(),
             name: name.to_owned(),
             changes,
             times: 1,
@@ -204,53 +204,53 @@ impl Dry {
         };
         let (write, answer) = match parts.method {
             Method::POST => {
-                let (name, made) = created(object, place.name);
-                (write("create", &name, String::new()), json_answer(StatusCode::CREATED, &made))
+                let (name, made) = with_generated_name(object, info.name);
+                (write("create", &name, String::new()), json_response(StatusCode::CREATED, &made))
             }
             Method::PUT => {
-                let before = self.live(&place.object_path()).await?;
-                let changes = differences(&shown(&before), &shown(&object), place.subresource);
+                let before = self.live(&info.object_path()).await?;
+                let changes = differences(&shown(&before), &shown(&object), info.subresource);
                 let mut after = object;
-                forget_version(&mut after);
-                (write("update", place.name, changes), json_answer(StatusCode::OK, &after))
+                remove_resource_version(&mut after);
+                (write("update", info.name, changes), json_response(StatusCode::OK, &after))
             }
             Method::PATCH => {
-                let mut live = self.live(&place.object_path()).await?;
+                let mut live = self.live(&info.object_path()).await?;
                 if live.is_null() {
-                    return Ok(missing(path));
+                    return Ok(not_found(path));
                 }
-                forget_version(&mut live);
-                let changes = match object.get(place.subresource) {
+                remove_resource_version(&mut live);
+                let changes = match object.get(info.subresource) {
                     Some(part) => changes(part),
                     None => changes(&shown(&object)),
                 };
-                (write("patch", place.name, changes), json_answer(StatusCode::OK, &live))
+                (write("patch", info.name, changes), json_response(StatusCode::OK, &live))
             }
-            _ if place.name.is_empty() => {
+            _ if info.name.is_empty() => {
                 let list =
                     self.live(parts.uri.path_and_query().map_or(path, |all| all.as_str())).await?;
                 let n = list["items"].as_array().map_or(0, Vec::len);
                 if n == 0 {
-                    return Ok(json_answer(StatusCode::OK, &success()));
+                    return Ok(json_response(StatusCode::OK, &success()));
                 }
                 let write = write("delete all", "", format!("{n} objects"));
-                (write, json_answer(StatusCode::OK, &success()))
+                (write, json_response(StatusCode::OK, &success()))
             }
             _ => {
-                if self.live(&place.object_path()).await?.is_null() {
-                    return Ok(missing(path));
+                if self.live(&info.object_path()).await?.is_null() {
+                    return Ok(not_found(path));
                 }
                 (
-                    write("delete", place.name, String::new()),
-                    json_answer(StatusCode::OK, &success()),
+                    write("delete", info.name, String::new()),
+                    json_response(StatusCode::OK, &success()),
                 )
             }
         };
-        self.ledger.note(write, &body);
+        self.recorded.record(write, &body);
         Ok(answer)
     }
 
-    /// The object as it is; `Null` where there is none.
+    /// Reads the live object; `Null` if it does not exist.
     async fn live(&self, path: &str) -> Result<Value, BoxError> {
         let request = Request::get(path).header(header::ACCEPT, JSON).body(Body::empty())?;
         let answer = self.inner.send(request).await?;
@@ -262,8 +262,8 @@ impl Dry {
     }
 }
 
-/// What is made of a body that is posted, and its name.
-fn created(mut object: Value, name: &str) -> (String, Value) {
+/// Returns the object that a POST of this body would create, and its name.
+fn with_generated_name(mut object: Value, name: &str) -> (String, Value) {
     if !object.is_object() {
         object = json!({});
     }
@@ -272,12 +272,12 @@ fn created(mut object: Value, name: &str) -> (String, Value) {
     let prefix = metadata["generateName"].as_str().map(|prefix| format!("{prefix}xxxxx"));
     let name = given.or(prefix).unwrap_or_else(|| name.to_owned());
     metadata["name"] = json!(name);
-    forget_version(&mut object);
+    remove_resource_version(&mut object);
     (name, object)
 }
 
-/// Nobody is to wait until a cache shows a version that will never be.
-fn forget_version(object: &mut Value) {
+/// Removes the resourceVersion, so that no controller waits for a cache to show a version that never comes.
+fn remove_resource_version(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
     }
@@ -287,23 +287,23 @@ fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200})
 }
 
-fn missing(path: &str) -> Response<Body> {
+fn not_found(path: &str) -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
         "reason": "NotFound", "message": format!("{path} is not there"),
     });
-    json_answer(StatusCode::NOT_FOUND, &status)
+    json_response(StatusCode::NOT_FOUND, &status)
 }
 
-fn refused(message: &str) -> Response<Body> {
+fn forbidden(message: &str) -> Response<Body> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403,
         "reason": "Forbidden", "message": message,
     });
-    json_answer(StatusCode::FORBIDDEN, &status)
+    json_response(StatusCode::FORBIDDEN, &status)
 }
 
-fn json_answer(code: StatusCode, value: &Value) -> Response<Body> {
+fn json_response(code: StatusCode, value: &Value) -> Response<Body> {
     let mut answer = Response::new(Body::from(value.to_string().into_bytes()));
     *answer.status_mut() = code;
     let json = http::HeaderValue::from_static(JSON);
@@ -311,9 +311,11 @@ fn json_answer(code: StatusCode, value: &Value) -> Response<Body> {
     answer
 }
 
-/// Where a request goes.
+/// Resource and name of a request.
+///
+/// Upstream: `RequestInfoFactory.NewRequestInfo`.
 #[derive(Debug, PartialEq, Eq)]
-struct Place<'a> {
+struct RequestInfo<'a> {
     root: &'a str,
     group: &'a str,
     version: &'a str,
@@ -323,8 +325,8 @@ struct Place<'a> {
     subresource: &'a str,
 }
 
-impl<'a> Place<'a> {
-    fn of(path: &'a str) -> Option<Self> {
+impl<'a> RequestInfo<'a> {
+    fn parse(path: &'a str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let root = parts.next()?;
         let group = match root {
@@ -334,7 +336,7 @@ impl<'a> Place<'a> {
         };
         let version = parts.next()?;
         let rest: Vec<&str> = parts.collect();
-        // `namespaces/x/pods` is of pods; `namespaces/x` and its sub-resources are of namespaces.
+        // `namespaces/x/pods` is a request for pods; `namespaces/x` and its sub-resources are requests for namespaces.
         let (namespace, rest) = match &rest[..] {
             ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", &rest[..]),
             ["namespaces", namespace, rest @ ..] => (*namespace, rest),
@@ -351,13 +353,13 @@ impl<'a> Place<'a> {
         format!("{}{dot}{}", self.plural, self.group)
     }
 
-    /// Path of the object itself.
+    /// Path of the object without a sub-resource.
     fn object_path(&self) -> String {
         let Self { root, group, version, namespace, plural, name, .. } = self;
         let group = if group.is_empty() { String::new() } else { format!("{group}/") };
-        let place =
+        let scope =
             if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-        format!("/{root}/{group}{version}/{place}{plural}/{name}")
+        format!("/{root}/{group}{version}/{scope}{plural}/{name}")
     }
 }
 
@@ -376,20 +378,20 @@ mod tests {
             ("/apis/apps/v1/namespaces/ns/deployments/web", ("deployments.apps", "ns", "web", "")),
         ];
         for (path, wanted) in table {
-            let place = Place::of(path).unwrap();
-            let got = (&*place.resource(), place.namespace, place.name, place.subresource);
+            let info = RequestInfo::parse(path).unwrap();
+            let got = (&*info.resource(), info.namespace, info.name, info.subresource);
             assert_eq!(got, wanted, "{path}");
-            assert!(path.starts_with(&place.object_path()) || place.name.is_empty(), "{path}");
+            assert!(path.starts_with(&info.object_path()) || info.name.is_empty(), "{path}");
         }
-        assert_eq!(Place::of("/metrics"), None);
-        assert!(is_question("/apis/authentication.k8s.io/v1/tokenreviews"));
-        assert!(!is_question("/api/v1/namespaces/ns/serviceaccounts/a/token"));
+        assert_eq!(RequestInfo::parse("/metrics"), None);
+        assert!(is_review("/apis/authentication.k8s.io/v1/tokenreviews"));
+        assert!(!is_review("/api/v1/namespaces/ns/serviceaccounts/a/token"));
     }
 
     #[test]
     fn what_is_asked_again_is_counted_and_what_follows_is_marked() {
-        let ledger = Ledger::default();
-        let write = |verb, changes: &str| Unwritten {
+        let recorded = RecordedWrites::default();
+        let write = |verb, changes: &str| DryRunWrite {
             by: "tester".into(),
             verb,
             subresource: String::new(),
@@ -400,21 +402,21 @@ mod tests {
             times: 1,
             follows: false,
         };
-        ledger.note(write("patch", "a 1"), b"1");
-        ledger.note(write("patch", "a 1"), b"1");
-        ledger.note(write("delete", ""), b"");
-        ledger.note(Unwritten { resource: "events".into(), ..write("create", "") }, b"");
-        let lines: Vec<String> = ledger.writes().iter().map(ToString::to_string).collect();
+        recorded.record(write("patch", "a 1"), b"1");
+        recorded.record(write("patch", "a 1"), b"1");
+        recorded.record(write("delete", ""), b"");
+        recorded.record(DryRunWrite { resource: "events".into(), ..write("create", "") }, b"");
+        let lines: Vec<String> = recorded.writes().iter().map(ToString::to_string).collect();
         let wanted = [
             "patch pods ns/p (2 times): a 1",
             "delete pods ns/p [after a write above that was not made]",
         ];
-        assert_eq!((&lines[..], ledger.events()), (&wanted.map(String::from)[..], 1));
+        assert_eq!((&lines[..], recorded.events()), (&wanted.map(String::from)[..], 1));
     }
 
     #[test]
     fn made_up_names_are_shown_as_such() {
-        let (name, made) = created(json!({"metadata": {"generateName": "web-"}}), "");
+        let (name, made) = with_generated_name(json!({"metadata": {"generateName": "web-"}}), "");
         assert_eq!((&*name, &made["metadata"]["name"]), ("web-xxxxx", &json!("web-xxxxx")));
     }
 }

@@ -1,9 +1,8 @@
-//! Connections to one server, as many as its limit of streams asks for.
+//! Connection pool of one server, sized by its limit of concurrent HTTP/2 streams.
 //!
-//! An HTTP/2 server allows so many streams at a time on one connection (kube-apiserver 100, what RFC 9113 recommends as
-//! the least), and what is beyond that waits. Watches hold a stream for minutes, so a program with more watches than that
-//! would wait for ever with its writes. Requests take the first connection with room, and a new one is opened when there is
-//! none: most programs have one, and one that watches hundreds of kinds has a few.
+//! An HTTP/2 server limits the concurrent streams of a connection (kube-apiserver: 100, the least that RFC 9113
+//! recommends); further requests wait. A watch holds its stream for minutes, so a program with more watches than streams
+//! could never write. A request takes the first connection with a free stream; if there is none, the pool opens another.
 
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -18,54 +17,56 @@ use std::{
 };
 use tower::Service;
 
-/// So many streams are used of a connection: some fewer than the least that servers allow, since one that ended here may
-/// not have ended there.
-const STREAMS: usize = 90;
+/// Streams that the pool uses of one connection. Fewer than the 100 that servers allow, because the server may not have
+/// closed a stream that has ended here.
+const MAX_STREAMS_PER_CONNECTION: usize = 90;
 
-/// Sends each request over the first connection with room for it.
-pub(super) struct Lanes<C>(Arc<Shared<C>>);
+/// Sends each request over the first connection with a free stream.
+pub(super) struct ConnectionPool<C>(Arc<Shared<C>>);
 
 struct Shared<C> {
     make: Box<dyn Fn() -> legacy::Client<C, Body> + Send + Sync>,
-    lanes: Mutex<Vec<Lane<C>>>,
+    pool: Mutex<Vec<PooledConnection<C>>>,
 }
 
-/// One connection, made when it is first used and again when it broke. (With HTTP/1.1 it is a pool of them, and no limit
-/// applies.)
-struct Lane<C> {
+/// One connection. hyper opens it with the first request, and again after it broke. (With HTTP/1.1, hyper's own pool of
+/// connections, without a limit.)
+struct PooledConnection<C> {
     client: legacy::Client<C, Body>,
-    /// Held by each stream.
+    /// Each open stream holds a clone, so that the strong count is the number of streams.
     open: Arc<()>,
 }
 
-impl<C> Lanes<C> {
+impl<C> ConnectionPool<C> {
     pub(super) fn new(make: impl Fn() -> legacy::Client<C, Body> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Shared { make: Box::new(make), lanes: Mutex::default() }))
+        Self(Arc::new(Shared { make: Box::new(make), pool: Mutex::default() }))
     }
 
-    /// The connection for the next request, and its place there.
-    fn next(&self) -> (legacy::Client<C, Body>, Arc<()>)
+    /// Returns the connection for the next request, and the stream's share of its count.
+    fn connection(&self) -> (legacy::Client<C, Body>, Arc<()>)
     where
         C: Clone,
     {
-        let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = lanes.iter().position(|lane| Arc::strong_count(&lane.open) <= STREAMS);
-        let at = free.unwrap_or_else(|| {
-            lanes.push(Lane { client: (self.0.make)(), open: Arc::default() });
-            lanes.len() - 1
+        let mut pool = self.0.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = pool.iter().position(|connection| {
+            Arc::strong_count(&connection.open) <= MAX_STREAMS_PER_CONNECTION
         });
-        (lanes[at].client.clone(), lanes[at].open.clone())
+        let at = free.unwrap_or_else(|| {
+            pool.push(PooledConnection { client: (self.0.make)(), open: Arc::default() });
+            pool.len() - 1
+        });
+        (pool[at].client.clone(), pool[at].open.clone())
     }
 }
 
-impl<C> Clone for Lanes<C> {
+impl<C> Clone for ConnectionPool<C> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Lanes<C> {
-    type Response = Response<Held>;
+impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for ConnectionPool<C> {
+    type Response = Response<PooledBody>;
     type Error = legacy::Error;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -74,21 +75,21 @@ impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Lane
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, open) = self.next();
+        let (client, open) = self.connection();
         Box::pin(async move {
             let response = client.request(request).await?;
-            Ok(response.map(|body| Held { body, _open: open }))
+            Ok(response.map(|body| PooledBody { body, _open: open }))
         })
     }
 }
 
-/// The body of an answer, which holds its stream until it is dropped.
-pub(crate) struct Held {
+/// A response body that keeps its stream counted until it is dropped.
+pub(crate) struct PooledBody {
     body: Incoming,
     _open: Arc<()>,
 }
 
-impl HttpBody for Held {
+impl HttpBody for PooledBody {
     type Data = <Incoming as HttpBody>::Data;
     type Error = <Incoming as HttpBody>::Error;
 
@@ -127,7 +128,7 @@ mod tests {
     };
     use tokio::net::TcpListener;
 
-    /// A server as strict as kube-apiserver. `/watch` never ends; everything else is answered. Counts its connections.
+    /// A server with kube-apiserver's limit of streams, which counts its connections. `/watch` never ends.
     async fn server(tasks: &Tasks) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -157,36 +158,40 @@ mod tests {
         (address, connections)
     }
 
-    fn lanes() -> Lanes<HttpConnector> {
-        Lanes::new(|| {
+    fn pool() -> ConnectionPool<HttpConnector> {
+        ConnectionPool::new(|| {
             let mut builder = legacy::Client::builder(TokioExecutor::new());
             builder.http2_only(true).build(HttpConnector::new())
         })
     }
 
-    async fn get(lanes: &Lanes<HttpConnector>, address: SocketAddr, path: &str) -> Response<Held> {
+    async fn get(
+        pool: &ConnectionPool<HttpConnector>,
+        address: SocketAddr,
+        path: &str,
+    ) -> Response<PooledBody> {
         let request = Request::get(format!("http://{address}/{path}")).body(Body::empty()).unwrap();
-        lanes.clone().call(request).await.unwrap()
+        pool.clone().call(request).await.unwrap()
     }
 
     #[tokio::test]
     async fn more_watches_than_a_connection_may_have_leave_room_for_writes() {
         let tasks = Tasks::new();
         let (address, connections) = server(&tasks).await;
-        let lanes = lanes();
+        let pool = pool();
         let mut watches = Vec::new();
-        for _ in 0..STREAMS * 2 + 1 {
-            let mut watch = get(&lanes, address, "watch").await;
+        for _ in 0..MAX_STREAMS_PER_CONNECTION * 2 + 1 {
+            let mut watch = get(&pool, address, "watch").await;
             assert_eq!(watch.frame().await.unwrap().unwrap().into_data().unwrap(), "here");
             watches.push(watch);
         }
-        let answer = get(&lanes, address, "pods").await.into_body();
+        let answer = get(&pool, address, "pods").await.into_body();
         assert_eq!(answer.collect().await.unwrap().to_bytes(), "here");
         assert_eq!(connections.load(Ordering::SeqCst), 3);
-        // What ended leaves its room.
-        watches.drain(..STREAMS);
-        for _ in 0..STREAMS {
-            watches.push(get(&lanes, address, "watch").await);
+        // Streams that have ended are used again.
+        watches.drain(..MAX_STREAMS_PER_CONNECTION);
+        for _ in 0..MAX_STREAMS_PER_CONNECTION {
+            watches.push(get(&pool, address, "watch").await);
         }
         assert_eq!(connections.load(Ordering::SeqCst), 3);
     }
@@ -195,9 +200,9 @@ mod tests {
     async fn many_at_once_spread_and_all_are_answered() {
         let tasks = Tasks::new();
         let (address, connections) = server(&tasks).await;
-        let lanes = lanes();
-        let all = (0..STREAMS * 5).map(|_| async {
-            get(&lanes, address, "pods").await.into_body().collect().await.unwrap().to_bytes()
+        let pool = pool();
+        let all = (0..MAX_STREAMS_PER_CONNECTION * 5).map(|_| async {
+            get(&pool, address, "pods").await.into_body().collect().await.unwrap().to_bytes()
         });
         let all = futures::future::join_all(all).await;
         assert!(all.iter().all(|answer| answer == "here"));

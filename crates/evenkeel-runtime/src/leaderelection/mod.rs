@@ -1,28 +1,36 @@
 //! Leader election over a Lease, by the timing rules of client-go's `tools/leaderelection`.
 //!
-//! Remote clocks are never compared with the local one: a lease counts as held for its duration from when a change of it
-//! was last *observed*. [`LeaderElection`] is driven by whoever owns the program's life (see [`crate::manager`]):
-//! [`LeaderElection::acquire`], then [`LeaderElection::hold`] beside the work, then [`LeaderElection::step_down`] once all
-//! work has ended; [`LeaderElection::acquire_until`] and [`LeaderElection::withdraw`] for a candidate that is told to stop.
+//! Remote clocks are never compared with the local one: a lease is valid for its duration after the last change of it
+//! that this process *observed*. The program (see [`crate::manager`]) drives a [`LeaderElector`]:
+//! [`LeaderElector::acquire`], then [`LeaderElector::renew`] beside the work, then [`LeaderElector::step_down`] once all
+//! work has ended; [`LeaderElector::acquire_until`] and [`LeaderElector::withdraw`] for a standby that is stopped.
+//!
+//! | documented | where |
+//! |---|---|
+//! | a candidate acquires an expired or released lease | `elector_state::slow_path` |
+//! | the leader renews without reading | `elector_state::fast_path` |
+//! | a leader that cannot renew within the renew deadline stops leading | `renew` |
+//! | a leader that stops releases the lease (`ReleaseOnCancel`) | `step_down` |
+//! | nothing is written after the lease may have expired | `fence` |
 
 mod candidate;
 mod config;
-mod election;
-mod lock;
+mod elector_state;
+mod lease_lock;
 mod metrics;
 
-pub use candidate::{Candidacy, Candidate};
+pub use candidate::{Candidate, CandidateConfig};
 pub use config::{Config, ConfigError};
 pub use metrics::Metrics;
 
 use crate::{
-    client::{Client, Gate},
+    client::{Client, LeaderFence},
     clock::Clock,
-    events::Recorder,
+    events::EventRecorder,
     plan::Note,
 };
-use election::{Election, First, Record, Sent, Then};
-use lock::{Lock, LockError};
+use elector_state::{ElectorState, FastPath, LeaderElectionRecord, SendTime, SlowPath};
+use lease_lock::{LeaseLock, LockError};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -30,51 +38,54 @@ use std::{
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// The wait between two attempts to acquire is stretched by up to so much of it.
+/// Fraction of the retry period that the pause between two attempts to acquire is lengthened by at most (upstream's
+/// `JitterFactor`).
 const JITTER: f64 = 1.2;
 
-/// One contender for one lease.
-pub struct LeaderElection {
+/// One process's contention for one lease.
+pub struct LeaderElector {
     config: Config,
-    lock: Lock,
+    lock: LeaseLock,
     clock: Clock,
-    events: Option<Recorder>,
+    events: Option<EventRecorder>,
     metrics: Metrics,
-    election: Mutex<Election>,
+    election: Mutex<ElectorState>,
 }
 
-impl LeaderElection {
-    /// A contender. Events "<identity> became leader" and "… stopped leading" about the Lease go to `events`.
+impl LeaderElector {
+    /// An elector. It records the events "<identity> became leader" and "… stopped leading" about the Lease in `events`.
     ///
     /// # Errors
-    /// When the times cannot work together; see [`Config::check`].
+    /// When the configuration breaks a rule of [`Config::check`].
     pub fn new(
         client: &Client,
         config: Config,
         clock: Clock,
-        events: Option<Recorder>,
+        events: Option<EventRecorder>,
         metrics: Metrics,
     ) -> Result<Self, ConfigError> {
         config.check()?;
-        let election = Mutex::new(Election::new(&config.identity, config.lease_duration));
-        let lock = Lock::new(client.with_user_agent("leader-election"), &config);
+        let election = Mutex::new(ElectorState::new(&config.identity, config.lease_duration));
+        let lock = LeaseLock::new(client.with_user_agent("leader-election"), &config);
         metrics.master.with_label_values(&[&config.name]).set(0);
         Ok(Self { config, lock, clock, events, metrics, election })
     }
 
-    /// Contends until this process leads. Dropping it in the midst of a request may leave the lease to a process that does
-    /// not lead; [`LeaderElection::withdraw`] looks after that.
+    /// Contends until this process leads. If the future is dropped during a request, the process may hold the lease without
+    /// leading; [`LeaderElector::withdraw`] releases it then.
     pub async fn acquire(&self) {
         self.acquire_until(&CancellationToken::new()).await;
     }
 
-    /// Contends until this process leads, or until `stop` is cancelled: then a request that is under way is finished and no
-    /// other made. Whether this process leads.
+    /// Contends until this process leads or `stop` is cancelled; a request in flight is finished then. Returns whether this
+    /// process leads.
+    ///
+    /// Upstream: `acquire`
     pub async fn acquire_until(&self, stop: &CancellationToken) -> bool {
         let Config { namespace, name, retry_period, .. } = &self.config;
         tracing::info!(%namespace, %name, "attempting to acquire leader lease");
-        self.election().enter();
-        while !self.attempt(stop).await {
+        self.election().start_acquiring();
+        while !self.try_acquire_or_renew(stop).await {
             let stretch = 1.0 + JITTER * self.clock.draw(&(&self.config.identity, "acquire"));
             let pause = self.clock.sleep(retry_period.mul_f64(stretch));
             if stop.run_until_cancelled(pause).await.is_none() {
@@ -82,15 +93,17 @@ impl LeaderElection {
             }
         }
         self.metrics.master.with_label_values(&[name]).set(1);
-        self.tell("became leader");
+        self.record_event("became leader");
         tracing::info!(%namespace, %name, "acquired leader lease");
         true
     }
 
-    /// Renews the lease for as long as that works; returns when leadership is lost: the renew deadline has passed, somebody
-    /// else holds the lease, or the server wants somebody else to. Dropping it is how to stop.
-    pub async fn hold(&self) {
-        while self.renew().await {
+    /// Renews the lease and returns when it is lost: the renew deadline has passed, another process holds the lease, or the
+    /// server prefers another one. Dropping the future stops the renewals.
+    ///
+    /// Upstream: `renew`
+    pub async fn renew(&self) {
+        while self.renew_before_deadline().await {
             self.clock.sleep(self.config.retry_period).await;
         }
         let Config { namespace, name, .. } = &self.config;
@@ -99,23 +112,25 @@ impl LeaderElection {
         tracing::error!(%namespace, %name, %leader, "leader lease lost: not renewed in time, or another is to lead");
     }
 
-    /// Stops leading: gives the lease back if so configured, and tells. To be called when all work under the lease has
-    /// ended, or another process would work at the same time.
+    /// Stops leading: releases the lease if so configured and records the event. To be called when all work under the lease
+    /// has ended, or two processes would work at the same time.
+    ///
+    /// Upstream: `release`
     pub async fn step_down(&self) {
         self.metrics.master.with_label_values(&[&self.config.name]).set(0);
-        self.give_back().await;
-        self.tell("stopped leading");
+        self.release_in_time().await;
+        self.record_event("stopped leading");
     }
 
-    /// Ends a candidacy: gives the lease back if a request took it whose answer never came.
+    /// Stops contending: releases the lease if a request whose response is missing may have acquired it.
     pub async fn withdraw(&self) {
         if self.election().may_lead() {
-            self.give_back().await;
+            self.release_in_time().await;
         }
     }
 
-    async fn give_back(&self) {
-        self.election().leave();
+    async fn release_in_time(&self) {
+        self.election().start_releasing();
         if self.config.release_on_cancel
             && timeout(self.config.renew_deadline, self.release()).await.is_err()
         {
@@ -123,16 +138,16 @@ impl LeaderElection {
         }
     }
 
-    /// How long one request for the lease may take.
-    pub(crate) fn patience(&self) -> Duration {
-        self.config.patience()
+    /// Timeout of one request for the lease.
+    pub(crate) fn request_timeout(&self) -> Duration {
+        self.config.request_timeout()
     }
 
-    /// Open while this process may write under the lease: it leads, and sent its last good renewal less than the renew
-    /// deadline ago. So it closes before anybody else can take over, even if this process was paused meanwhile.
-    pub fn gate(self: &Arc<Self>) -> Gate {
+    /// Returns the fence of this election: open while this process leads and has sent its last confirmed renewal less than
+    /// the renew deadline ago. It closes before another process can acquire the lease, even if this one was paused.
+    pub fn fence(self: &Arc<Self>) -> LeaderFence {
         let this = Arc::clone(self);
-        Gate::new(move || {
+        LeaderFence::new(move || {
             let (wall, now) = (this.clock.now(), Instant::now());
             this.election().may_write_until(this.config.renew_deadline, wall, now)
         })
@@ -148,13 +163,18 @@ impl LeaderElection {
         self.election().leader().to_owned()
     }
 
-    /// Fails when this process holds that it leads but has not renewed for longer than the lease and `tolerance`: it
-    /// should have ended by itself (upstream's `HealthzAdaptor`).
+    /// Fails if this process believes to lead but has not renewed for longer than the lease's duration plus `tolerance`: it
+    /// should have exited.
+    ///
+    /// Upstream: `HealthzAdaptor`
     ///
     /// # Errors
-    /// In that case, with a text for the health check.
+    /// The text of the health check, in upstream's words.
     pub fn check(&self, tolerance: Duration) -> Result<(), String> {
-        if self.election().overdue(self.config.lease_duration + tolerance, Instant::now()) {
+        if self
+            .election()
+            .is_renewal_overdue(self.config.lease_duration + tolerance, Instant::now())
+        {
             return Err(format!(
                 "failed election to renew leadership on lease {}",
                 self.config.name
@@ -163,8 +183,9 @@ impl LeaderElection {
         Ok(())
     }
 
-    /// Attempts each retry period until one works, none can any more, or the renew deadline has passed.
-    async fn renew(&self) -> bool {
+    /// Attempts to renew in each retry period until an attempt succeeds, the lease is lost, or the renew deadline has
+    /// passed. Returns whether the lease is renewed.
+    async fn renew_before_deadline(&self) -> bool {
         let deadline = Instant::now() + self.config.renew_deadline;
         let mut ticks = interval(self.config.retry_period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -172,10 +193,10 @@ impl LeaderElection {
         let attempts = async {
             loop {
                 ticks.tick().await;
-                if self.attempt(&never).await {
+                if self.try_acquire_or_renew(&never).await {
                     return true;
                 }
-                if self.election().is_over() {
+                if self.election().is_lost() {
                     return false;
                 }
             }
@@ -183,10 +204,12 @@ impl LeaderElection {
         timeout_at(deadline, attempts).await.unwrap_or(false)
     }
 
-    /// One attempt to acquire or to renew; whether this process leads after it.
-    async fn attempt(&self, stop: &CancellationToken) -> bool {
+    /// Makes one attempt to acquire or renew; returns whether this process leads after it.
+    ///
+    /// Upstream: `tryAcquireOrRenew`, `maybeReportTransition`
+    async fn try_acquire_or_renew(&self, stop: &CancellationToken) -> bool {
         let before = self.leader();
-        let leads = match self.try_once(stop).await {
+        let leads = match self.try_paths(stop).await {
             Ok(leads) => leads,
             Err(error) => {
                 tracing::warn!(name = %self.config.name, %error, "leader lease not taken or renewed");
@@ -200,12 +223,12 @@ impl LeaderElection {
         leads
     }
 
-    async fn try_once(&self, stop: &CancellationToken) -> Result<bool, LockError> {
-        let first = self.election().first(self.clock.now(), Instant::now());
-        if let First::Update(record) = first
+    async fn try_paths(&self, stop: &CancellationToken) -> Result<bool, LockError> {
+        let first = self.election().fast_path(self.clock.now(), Instant::now());
+        if let FastPath::Update(record) = first
             && !self.config.coordinated
         {
-            // What was observed last is taken to be current; if not, the server says so.
+            // The record observed last is assumed to be current; otherwise the server answers with a conflict.
             match self.write(self.lock.update(&record), &record).await {
                 Ok(()) => return Ok(true),
                 Err(error) => {
@@ -219,14 +242,14 @@ impl LeaderElection {
         }
         let (wall, now) = (self.clock.now(), Instant::now());
         let then = if self.config.coordinated {
-            self.election().assigned(found, wall, now)
+            self.election().coordinated_path(found, wall, now)
         } else {
-            self.election().found(found, wall, now)
+            self.election().slow_path(found, wall, now)
         };
         match then {
-            Then::Held => return Ok(false),
-            Then::Create(record) => self.write(self.lock.create(&record), &record).await?,
-            Then::Update { record, renewal } => {
+            SlowPath::Held => return Ok(false),
+            SlowPath::Create(record) => self.write(self.lock.create(&record), &record).await?,
+            SlowPath::Update { record, renewal } => {
                 if renewal {
                     self.metrics.slowpath.with_label_values(&[&self.config.name]).inc();
                 }
@@ -236,20 +259,20 @@ impl LeaderElection {
         Ok(true)
     }
 
-    /// Sends a record that names this process, and keeps in mind that it may stand in the lease until that is known.
+    /// Sends a record that names this process, and marks it as unconfirmed until the server has responded.
     async fn write(
         &self,
         request: impl Future<Output = Result<(), LockError>>,
-        record: &Record,
+        record: &LeaderElectionRecord,
     ) -> Result<(), LockError> {
-        self.election().claim();
+        self.election().record_sent();
         let sent = self.now();
         request.await?;
-        self.election().written(record.clone(), sent, Instant::now());
+        self.election().record_written(record.clone(), sent, Instant::now());
         Ok(())
     }
 
-    /// Empties the lease, again after a conflict (with a renewal that was under way), unless somebody else holds it.
+    /// Clears the lease's holder unless another process holds it; retries after a conflict with a renewal in flight.
     async fn release(&self) {
         loop {
             let found = match self.lock.read().await {
@@ -260,10 +283,12 @@ impl LeaderElection {
                     return;
                 }
             };
-            let Some(record) = self.election().released(&found, self.clock.now()) else { return };
+            let Some(record) = self.election().release_record(&found, self.clock.now()) else {
+                return;
+            };
             match self.lock.update(&record).await {
                 Ok(()) => {
-                    self.election().written(record, self.now(), Instant::now());
+                    self.election().record_written(record, self.now(), Instant::now());
                     return;
                 }
                 Err(error) if error.is_conflict() => {}
@@ -275,18 +300,18 @@ impl LeaderElection {
         }
     }
 
-    fn now(&self) -> Sent {
-        Sent { at: Instant::now(), wall: self.clock.now() }
+    fn now(&self) -> SendTime {
+        SendTime { at: Instant::now(), wall: self.clock.now() }
     }
 
-    fn tell(&self, what: &str) {
+    fn record_event(&self, what: &str) {
         if let Some(events) = &self.events {
             let message = format!("{} {what}", self.config.identity);
             events.record(&Note::normal(self.lock.target(), "LeaderElection", message));
         }
     }
 
-    fn election(&self) -> MutexGuard<'_, Election> {
+    fn election(&self) -> MutexGuard<'_, ElectorState> {
         self.election.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Stands for a coordinated election: keeps this process's LeaseCandidate fresh, by which the server chooses who leads.
+//! Candidate of a coordinated election: keeps this process's LeaseCandidate renewed, from which the server chooses a leader.
 //!
 //! Upstream: KEP-4355, `tools/leaderelection/leasecandidate.go`.
 
@@ -16,55 +16,56 @@ use std::time::Duration;
 static CANDIDATES: Kind =
     Kind::new("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", true);
 
-/// How often it is looked whether the server asks for a sign of life. It waits five seconds for one.
-const LOOK: Duration = Duration::from_secs(2);
+/// How often the candidate reads its LeaseCandidate for a ping of the server, which waits five seconds for the answer.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often a sign of life is given unasked. The server forgets a candidate after half an hour.
-const RENEWAL: Duration = Duration::from_secs(300);
+/// How often the candidate renews without a ping. The server deletes a candidate that is not renewed for half an hour.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(300);
 
-/// A candidacy.
+/// What a LeaseCandidate says of its process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidacy {
+pub struct CandidateConfig {
     /// Namespace of the LeaseCandidate and of the Lease.
     pub namespace: String,
-    /// The contender's identity, which is the LeaseCandidate's name.
+    /// Identity of the elector, which is the LeaseCandidate's name.
     pub identity: String,
     /// Name of the Lease.
     pub lease: String,
-    /// What the program is, as `1.37.0`.
+    /// Version of the program, such as `1.37.0`.
     pub binary_version: String,
-    /// What it behaves as, as `1.37.0`.
+    /// Version that the program emulates (KEP-4330), such as `1.37.0`.
     pub emulation_version: String,
-    /// How the server is to choose, such as `OldestEmulationVersion`.
+    /// Strategy by which the server chooses, such as `OldestEmulationVersion`.
     pub strategy: String,
 }
 
-/// Keeps a LeaseCandidate there and fresh; see [`Candidate::run`].
+/// Creates and renews a LeaseCandidate; see [`Candidate::run`].
 pub struct Candidate {
     client: Client,
-    candidacy: Candidacy,
+    config: CandidateConfig,
 }
 
 impl Candidate {
     /// A candidate that writes with `client`.
-    pub fn new(client: &Client, candidacy: Candidacy) -> Self {
-        Self { client: client.with_user_agent("leader-election"), candidacy }
+    pub fn new(client: &Client, config: CandidateConfig) -> Self {
+        Self { client: client.with_user_agent("leader-election"), config }
     }
 
-    /// Stands until it is dropped. What fails is told and tried again.
+    /// Keeps the LeaseCandidate renewed until the future is dropped. Failures are logged and retried.
     pub async fn run(self) {
         let clock = self.client.clock().clone();
         loop {
-            if let Err(error) = self.keep().await {
-                let name = &self.candidacy.identity;
+            if let Err(error) = self.ensure_lease().await {
+                let name = &self.config.identity;
                 tracing::warn!(%name, %error, "lease candidate not renewed");
             }
-            clock.sleep(LOOK).await;
+            clock.sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn keep(&self) -> Result<(), ApiError> {
-        let Candidacy { namespace, identity, .. } = &self.candidacy;
+    /// Upstream: `ensureLease`
+    async fn ensure_lease(&self) -> Result<(), ApiError> {
+        let CandidateConfig { namespace, identity, .. } = &self.config;
         let now = self.client.clock().now();
         match self.client.get::<Full<LeaseCandidate>>(namespace, identity).await {
             Ok(found) => {
@@ -73,7 +74,8 @@ impl Candidate {
                 let renewed = spec.renew_time.as_ref().map(|time| time.0);
                 let asked = spec.ping_time.as_ref().map(|time| time.0) > renewed;
                 let stale = renewed.is_none_or(|at| {
-                    Duration::try_from(now.duration_since(at)).is_ok_and(|age| age >= RENEWAL)
+                    Duration::try_from(now.duration_since(at))
+                        .is_ok_and(|age| age >= RENEWAL_INTERVAL)
                 });
                 if asked || stale {
                     spec.renew_time = Some(MicroTime(now));
@@ -85,7 +87,7 @@ impl Candidate {
                 Ok(())
             }
             Err(error) if error.is_not_found() => {
-                let body = body(&self.fresh(MicroTime(now)))?;
+                let body = body(&self.new_lease(MicroTime(now)))?;
                 self.client.create::<Full<LeaseCandidate>>(&CANDIDATES, namespace, body).await?;
                 Ok(())
             }
@@ -93,9 +95,15 @@ impl Candidate {
         }
     }
 
-    fn fresh(&self, now: MicroTime) -> LeaseCandidate {
-        let Candidacy { namespace, identity, lease, binary_version, emulation_version, strategy } =
-            self.candidacy.clone();
+    fn new_lease(&self, now: MicroTime) -> LeaseCandidate {
+        let CandidateConfig {
+            namespace,
+            identity,
+            lease,
+            binary_version,
+            emulation_version,
+            strategy,
+        } = self.config.clone();
         let metadata = ObjectMeta {
             name: Some(identity),
             namespace: Some(namespace),

@@ -1,4 +1,4 @@
-//! What is measured of elections.
+//! Metrics of leader election, under upstream's names.
 
 use crate::metrics::{counters, int_gauges};
 use prometheus::{IntCounterVec, IntGaugeVec, Registry};
@@ -11,7 +11,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers them; once per registry.
+    /// Registers the metrics; to be called once for each registry.
     pub fn register(registry: &Registry) -> Self {
         let labels = &["name"];
         Self {

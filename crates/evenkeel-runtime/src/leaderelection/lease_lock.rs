@@ -1,6 +1,8 @@
-//! Reads and writes the Lease.
+//! Reads and writes the Lease of an election.
+//!
+//! Upstream: `resourcelock.LeaseLock`
 
-use super::{Config, election::Record};
+use super::{Config, elector_state::LeaderElectionRecord};
 use crate::{
     cache::Full,
     client::{ApiError, Client},
@@ -20,26 +22,26 @@ use tokio::time::timeout;
 
 static LEASES: Kind = Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true);
 
-/// A Lease, as last seen: what this program does not know of it is written back as it was.
-pub(super) struct Lock {
+/// The Lease that was last read or written. Fields that this program does not set are written back unchanged.
+pub(super) struct LeaseLock {
     client: Client,
     namespace: String,
     name: String,
     labels: BTreeMap<String, String>,
-    /// How long one request may take.
-    patience: Duration,
+    /// Timeout of one request.
+    request_timeout: Duration,
     lease: Mutex<Option<Lease>>,
 }
 
-/// Why the lease could not be read or written.
+/// Error of a read or a write of the lease.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LockError {
     #[error("{0}")]
     Api(#[from] ApiError),
     #[error("no answer within {0:?}")]
-    Late(Duration),
+    TimedOut(Duration),
     #[error("the lease has not been read yet")]
-    Unread,
+    NotRead,
     #[error("the lease cannot be written as JSON: {0}")]
     Encode(#[from] serde_json::Error),
 }
@@ -50,36 +52,36 @@ impl LockError {
     }
 }
 
-impl Lock {
+impl LeaseLock {
     pub(super) fn new(client: Client, config: &Config) -> Self {
         Self {
             client,
             namespace: config.namespace.clone(),
             name: config.name.clone(),
             labels: config.labels.clone(),
-            patience: config.patience(),
+            request_timeout: config.request_timeout(),
             lease: Mutex::new(None),
         }
     }
 
-    /// What events about it regard.
+    /// Returns the object that events about this election regard.
     pub(super) fn target(&self) -> Target {
         let uid =
             self.lease().as_ref().and_then(|lease| lease.metadata.uid.clone()).unwrap_or_default();
         Target::new(LEASES.clone(), &self.namespace, &self.name, &uid)
     }
 
-    /// `None` when there is no such lease.
-    pub(super) async fn read(&self) -> Result<Option<Record>, LockError> {
+    /// Reads the lease; `None` if it does not exist.
+    pub(super) async fn read(&self) -> Result<Option<LeaderElectionRecord>, LockError> {
         let request = self.client.get::<Full<Lease>>(&self.namespace, &self.name);
-        match self.in_time(request).await {
-            Ok(lease) => Ok(Some(self.keep(lease))),
+        match self.with_timeout(request).await {
+            Ok(lease) => Ok(Some(self.remember(lease))),
             Err(LockError::Api(error)) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub(super) async fn create(&self, record: &Record) -> Result<(), LockError> {
+    pub(super) async fn create(&self, record: &LeaderElectionRecord) -> Result<(), LockError> {
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
             namespace: Some(self.namespace.clone()),
@@ -88,15 +90,16 @@ impl Lock {
         };
         let lease = Lease { metadata, spec: Some(spec(record, None)) };
         let body = serde_json::to_vec(&lease)?.into();
-        let made =
-            self.in_time(self.client.create::<Full<Lease>>(&LEASES, &self.namespace, body)).await?;
-        self.keep(made);
+        let made = self
+            .with_timeout(self.client.create::<Full<Lease>>(&LEASES, &self.namespace, body))
+            .await?;
+        self.remember(made);
         Ok(())
     }
 
-    /// Writes over the lease as it was last read or written; a conflict if it is no longer that.
-    pub(super) async fn update(&self, record: &Record) -> Result<(), LockError> {
-        let mut lease = self.lease().clone().ok_or(LockError::Unread)?;
+    /// Updates the lease, with the resourceVersion that was last read or written as the precondition.
+    pub(super) async fn update(&self, record: &LeaderElectionRecord) -> Result<(), LockError> {
+        let mut lease = self.lease().clone().ok_or(LockError::NotRead)?;
         lease.spec = Some(spec(record, lease.spec.take()));
         if !self.labels.is_empty() {
             lease.metadata.labels.get_or_insert_default().extend(self.labels.clone());
@@ -104,23 +107,25 @@ impl Lock {
         let body = serde_json::to_vec(&lease)?.into();
         let request =
             self.client.update::<Full<Lease>>(&LEASES, &self.namespace, &self.name, "", body);
-        let made = self.in_time(request).await?;
-        self.keep(made);
+        let made = self.with_timeout(request).await?;
+        self.remember(made);
         Ok(())
     }
 
-    fn keep(&self, lease: Full<Lease>) -> Record {
+    fn remember(&self, lease: Full<Lease>) -> LeaderElectionRecord {
         let lease = lease.into_inner();
         let found = record(lease.spec.as_ref());
         *self.lease() = Some(lease);
         found
     }
 
-    async fn in_time<T>(
+    async fn with_timeout<T>(
         &self,
         request: impl Future<Output = Result<T, ApiError>>,
     ) -> Result<T, LockError> {
-        Ok(timeout(self.patience, request).await.map_err(|_| LockError::Late(self.patience))??)
+        Ok(timeout(self.request_timeout, request)
+            .await
+            .map_err(|_| LockError::TimedOut(self.request_timeout))??)
     }
 
     fn lease(&self) -> MutexGuard<'_, Option<Lease>> {
@@ -128,26 +133,28 @@ impl Lock {
     }
 }
 
-fn record(spec: Option<&LeaseSpec>) -> Record {
-    let Some(spec) = spec else { return Record::default() };
-    Record {
-        holder: spec.holder_identity.clone().unwrap_or_default(),
-        lease_seconds: spec.lease_duration_seconds.unwrap_or_default(),
-        acquired: spec.acquire_time.as_ref().map(|time| time.0),
-        renewed: spec.renew_time.as_ref().map(|time| time.0),
-        transitions: spec.lease_transitions.unwrap_or_default(),
-        preferred: spec.preferred_holder.clone().unwrap_or_default(),
+fn record(spec: Option<&LeaseSpec>) -> LeaderElectionRecord {
+    let Some(spec) = spec else { return LeaderElectionRecord::default() };
+    LeaderElectionRecord {
+        holder_identity: spec.holder_identity.clone().unwrap_or_default(),
+        lease_duration_seconds: spec.lease_duration_seconds.unwrap_or_default(),
+        acquire_time: spec.acquire_time.as_ref().map(|time| time.0),
+        renew_time: spec.renew_time.as_ref().map(|time| time.0),
+        leader_transitions: spec.lease_transitions.unwrap_or_default(),
+        preferred_holder: spec.preferred_holder.clone().unwrap_or_default(),
     }
 }
 
-/// As upstream, which writes these five and no other field of its own.
-fn spec(record: &Record, present: Option<LeaseSpec>) -> LeaseSpec {
+/// Returns the spec to write. Upstream sets these five fields and keeps the others.
+///
+/// Upstream: `LeaderElectionRecordToLeaseSpec`
+fn spec(record: &LeaderElectionRecord, present: Option<LeaseSpec>) -> LeaseSpec {
     LeaseSpec {
-        holder_identity: Some(record.holder.clone()),
-        lease_duration_seconds: Some(record.lease_seconds),
-        acquire_time: record.acquired.map(MicroTime),
-        renew_time: record.renewed.map(MicroTime),
-        lease_transitions: Some(record.transitions),
+        holder_identity: Some(record.holder_identity.clone()),
+        lease_duration_seconds: Some(record.lease_duration_seconds),
+        acquire_time: record.acquire_time.map(MicroTime),
+        renew_time: record.renew_time.map(MicroTime),
+        lease_transitions: Some(record.leader_transitions),
         ..present.unwrap_or_default()
     }
 }

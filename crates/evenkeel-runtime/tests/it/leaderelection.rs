@@ -6,7 +6,7 @@ use evenkeel_api::views::Metadata;
 use evenkeel_runtime::{
     client::ApiError,
     clock::Clock,
-    lease::{Candidacy, Candidate, Config, LeaderElection, Metrics},
+    leaderelection::{Candidate, CandidateConfig, Config, LeaderElector, Metrics},
 };
 use http::Method;
 use prometheus::Registry;
@@ -20,18 +20,18 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-fn contender(server: &Server, identity: &str, second: i64) -> LeaderElection {
+fn elector(server: &Server, identity: &str, second: i64) -> LeaderElector {
     let clock = Clock::starting_at(Timestamp::from_second(second).unwrap());
     let config = Config::new("kube-system", "kube-controller-manager", identity);
     let client = server.client(&clock);
-    LeaderElection::new(&client, config, clock, None, Metrics::register(&Registry::new())).unwrap()
+    LeaderElector::new(&client, config, clock, None, Metrics::register(&Registry::new())).unwrap()
 }
 
 fn lease(server: &Server) -> Value {
     server.get(LEASES, "kube-system/kube-controller-manager").unwrap()["spec"].clone()
 }
 
-async fn acquired_after(election: &LeaderElection) -> Duration {
+async fn acquired_after(election: &LeaderElector) -> Duration {
     let start = Instant::now();
     election.acquire().await;
     start.elapsed()
@@ -41,7 +41,7 @@ async fn acquired_after(election: &LeaderElection) -> Duration {
 async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_clock_says() {
     let server = Server::new();
     // The leader's clock is an hour ahead.
-    let (one, two) = (contender(&server, "one", 3600), contender(&server, "two", 0));
+    let (one, two) = (elector(&server, "one", 3600), elector(&server, "two", 0));
     assert_eq!(acquired_after(&one).await, Duration::ZERO);
     assert_eq!(lease(&server)["leaseTransitions"], 0);
     let waited = acquired_after(&two).await;
@@ -51,17 +51,17 @@ async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_cl
     assert!(two.is_leader());
     // The old leader comes back to life: its optimistic write conflicts, and it sees who leads.
     let start = Instant::now();
-    one.hold().await;
+    one.renew().await;
     assert_eq!((start.elapsed(), one.is_leader()), (Duration::ZERO, false));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_released_lease_is_taken_at_the_next_attempt() {
     let server = Server::new();
-    let (one, two) = (contender(&server, "one", 0), contender(&server, "two", 0));
+    let (one, two) = (elector(&server, "one", 0), elector(&server, "two", 0));
     one.acquire().await;
     let stop = async {
-        let _ = tokio::time::timeout(seconds(20), one.hold()).await;
+        let _ = tokio::time::timeout(seconds(20), one.renew()).await;
         assert!(one.is_leader());
         one.step_down().await;
         assert!(!one.is_leader());
@@ -74,11 +74,11 @@ async fn a_released_lease_is_taken_at_the_next_attempt() {
 #[tokio::test(start_paused = true)]
 async fn renewing_costs_one_write_each_retry_period_and_keeps_the_acquire_time() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     let first = lease(&server)["acquireTime"].clone();
     let reads = server.seen(&Method::GET, "leases").len();
-    let _ = tokio::time::timeout(seconds(21), one.hold()).await;
+    let _ = tokio::time::timeout(seconds(21), one.renew()).await;
     assert_eq!(server.seen(&Method::PUT, "leases").len(), 11);
     assert_eq!(
         server.seen(&Method::GET, "leases").len(),
@@ -92,7 +92,7 @@ async fn renewing_costs_one_write_each_retry_period_and_keeps_the_acquire_time()
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     let faults = [Method::PUT, Method::GET];
     for method in faults {
@@ -106,7 +106,7 @@ async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
         });
     }
     let start = Instant::now();
-    one.hold().await;
+    one.renew().await;
     assert_eq!(start.elapsed(), seconds(10));
     assert!(one.check(seconds(20)).is_ok());
     tokio::time::advance(seconds(26)).await;
@@ -116,7 +116,7 @@ async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_overcome_by_reading() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     server.fail(Fault {
         method: Method::PUT,
@@ -126,7 +126,7 @@ async fn a_conflict_is_overcome_by_reading() {
         reason: "Conflict",
         cause: "",
     });
-    let _ = tokio::time::timeout(seconds(1), one.hold()).await;
+    let _ = tokio::time::timeout(seconds(1), one.renew()).await;
     assert!(one.is_leader());
     assert_eq!(server.seen(&Method::PUT, "leases").len(), 2);
     assert_eq!(lease(&server)["leaseTransitions"], 0);
@@ -135,11 +135,11 @@ async fn a_conflict_is_overcome_by_reading() {
 #[tokio::test(start_paused = true)]
 async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     one.acquire().await;
     server.latency(seconds(3600));
     let (start, before) = (Instant::now(), server.seen(&Method::PUT, "leases").len());
-    one.hold().await;
+    one.renew().await;
     assert_eq!(start.elapsed(), seconds(10), "it is given up at the deadline all the same");
     let writes = server.seen(&Method::PUT, "leases");
     let reads = server.seen(&Method::GET, "leases");
@@ -150,7 +150,7 @@ async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
 #[tokio::test(start_paused = true)]
 async fn a_candidate_that_goes_leaves_no_lease_behind_that_it_does_not_know_of() {
     let server = Server::new();
-    let one = contender(&server, "one", 0);
+    let one = elector(&server, "one", 0);
     server.latency(seconds(3));
     assert!(tokio::time::timeout(seconds(4), one.acquire()).await.is_err());
     assert!(!one.is_leader());
@@ -165,25 +165,25 @@ async fn a_candidate_that_goes_leaves_no_lease_behind_that_it_does_not_know_of()
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_paused_past_its_lease_writes_nothing() {
     let server = Server::new();
-    let one = Arc::new(contender(&server, "one", 0));
-    let client = server.client(&Clock::starting_at(Timestamp::UNIX_EPOCH)).gated(&one.gate());
+    let one = Arc::new(elector(&server, "one", 0));
+    let client = server.client(&Clock::starting_at(Timestamp::UNIX_EPOCH)).fenced(&one.fence());
     let pods = evenkeel_api::Kind::new("", "v1", "Pod", "pods", true);
     let write = |name: &str| {
         let body = json!({ "metadata": { "name": name, "namespace": "ns" } }).to_string();
         client.create::<Metadata>(&pods, "ns", body.into())
     };
     let refused =
-        |answer: Result<Metadata, ApiError>| matches!(answer, Err(ApiError::Gated { .. }));
+        |answer: Result<Metadata, ApiError>| matches!(answer, Err(ApiError::Fenced { .. }));
     assert!(refused(write("too-soon").await), "it does not lead yet");
     one.acquire().await;
     write("leading").await.unwrap();
-    let _ = timeout(seconds(60), one.hold()).await;
+    let _ = timeout(seconds(60), one.renew()).await;
     write("still-leading").await.unwrap();
     // Neither its renewals nor anything else runs for so long, and nobody has taken its place.
     advance(seconds(11)).await;
     assert!(one.is_leader() && refused(write("asleep").await));
     assert!(client.get_metadata(&pods, "ns", "leading").await.is_ok(), "reads go on");
-    let _ = timeout(seconds(3), one.hold()).await;
+    let _ = timeout(seconds(3), one.renew()).await;
     write("renewed-in-time").await.unwrap();
     one.step_down().await;
     assert!(refused(write("gone").await));
@@ -202,7 +202,7 @@ async fn in_a_coordinated_election_the_server_says_who_leads_and_who_goes() {
     };
     let client = server.client(&clock);
     let metrics = Metrics::register(&Registry::new());
-    let one = LeaderElection::new(&client, config, clock, None, metrics).unwrap();
+    let one = LeaderElector::new(&client, config, clock, None, metrics).unwrap();
     assert!(timeout(seconds(60), one.acquire()).await.is_err(), "there is no lease to take");
     let put = |holder: &str, preferred: Value| {
         let spec = json!({
@@ -219,11 +219,11 @@ async fn in_a_coordinated_election_the_server_says_who_leads_and_who_goes() {
     );
     put("one", Value::Null);
     one.acquire().await;
-    assert!(timeout(seconds(60), one.hold()).await.is_err(), "it renews");
+    assert!(timeout(seconds(60), one.renew()).await.is_err(), "it renews");
     assert_eq!(lease(&server)["strategy"], "OldestEmulationVersion");
     put("one", "two".into());
     let start = Instant::now();
-    one.hold().await;
+    one.renew().await;
     assert_eq!(start.elapsed(), Duration::ZERO);
     one.step_down().await;
     assert_eq!(lease(&server)["holderIdentity"], "", "free for the other at once");
@@ -234,7 +234,7 @@ async fn a_candidate_answers_when_it_is_asked_for_a_sign_of_life() {
     const CANDIDATES: &str = "coordination.k8s.io/v1beta1/leasecandidates";
     let server = Server::new();
     let clock = Clock::starting_at(Timestamp::UNIX_EPOCH);
-    let candidacy = Candidacy {
+    let candidacy = CandidateConfig {
         namespace: "kube-system".into(),
         identity: "one".into(),
         lease: "kube-controller-manager".into(),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 ///
 /// A waiter takes its token at once and then sleeps until the token exists, so waiters are served in order of arrival.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub(crate) struct RateLimiter {
     qps: f64,
     burst: f64,
     bucket: Mutex<Bucket>,
@@ -22,7 +22,7 @@ struct Bucket {
     at: Instant,
 }
 
-impl Limiter {
+impl RateLimiter {
     /// None when `qps` is negative: no limit. Zero means client-go's default of 5.
     pub(crate) fn new(qps: f32, burst: u32) -> Option<Self> {
         if qps < 0.0 {
@@ -34,13 +34,13 @@ impl Limiter {
     }
 
     /// Another full bucket of the same size.
-    pub(crate) fn fresh(&self) -> Self {
+    pub(crate) fn full_copy(&self) -> Self {
         let bucket = Bucket { tokens: self.burst, at: Instant::now() };
         Self { qps: self.qps, burst: self.burst, bucket: Mutex::new(bucket) }
     }
 
     /// Waits for a token, and says how long it took.
-    pub(crate) async fn acquire(&self) -> Duration {
+    pub(crate) async fn wait(&self) -> Duration {
         let wait = self.reserve();
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
@@ -67,13 +67,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn burst_then_rate() {
-        let limiter = Limiter::new(10.0, 3).unwrap();
+        let limiter = RateLimiter::new(10.0, 3).unwrap();
         let start = Instant::now();
         for _ in 0..3 {
-            assert_eq!(limiter.acquire().await, Duration::ZERO);
+            assert_eq!(limiter.wait().await, Duration::ZERO);
         }
         for _ in 0..10 {
-            limiter.acquire().await;
+            limiter.wait().await;
         }
         let took = start.elapsed();
         assert!(
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_bucket_fills_to_burst_only() {
-        let limiter = Limiter::new(100.0, 2).unwrap();
+        let limiter = RateLimiter::new(100.0, 2).unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!([limiter.reserve(), limiter.reserve()], [Duration::ZERO; 2]);
         assert!(!limiter.reserve().is_zero());
@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_negative_rate_is_no_limit() {
-        assert!(Limiter::new(-1.0, 0).is_none());
-        assert!(Limiter::new(0.0, 0).is_some());
+        assert!(RateLimiter::new(-1.0, 0).is_none());
+        assert!(RateLimiter::new(0.0, 0).is_some());
     }
 }

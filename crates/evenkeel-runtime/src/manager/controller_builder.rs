@@ -1,4 +1,4 @@
-//! Declares a controller over whole objects of `k8s-openapi` or derived types: the operator author's way in.
+//! Controller builder for operators: declares a controller over whole objects of `k8s-openapi` or derived types.
 
 use super::Manager;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use evenkeel_api::View;
 
-/// A controller of a manager under construction; made by [`Manager::controller`].
+/// Settings of one controller; made by [`Manager::controller`].
 #[must_use = "a controller is added by `reconcile` or `planned`"]
 pub struct ControllerBuilder<'m> {
     manager: &'m Manager,
@@ -16,7 +16,7 @@ pub struct ControllerBuilder<'m> {
 }
 
 impl Manager {
-    /// A controller of all objects of `K`; its name is the kind in lower case unless said otherwise.
+    /// Begins a controller of all objects of `K`; its name is the kind in lower case by default.
     #[doc(alias = "For")]
     pub fn controller<K>(&self) -> ControllerBuilder<'_>
     where
@@ -29,12 +29,12 @@ impl Manager {
 }
 
 impl ControllerBuilder<'_> {
-    /// Another name than the kind's, for a second controller of the same kind.
+    /// Sets the controller's name, for a second controller of the same kind.
     pub fn named(self, name: &str) -> Self {
         Self { builder: self.builder.named(name), ..self }
     }
 
-    /// An event of a `D` reconciles the object that controls it.
+    /// Events of a `D` enqueue the object that controls it.
     #[doc(alias = "Owns")]
     pub fn owns<D>(self) -> Self
     where
@@ -44,7 +44,7 @@ impl ControllerBuilder<'_> {
         Self { builder: self.builder.owns(&cache), ..self }
     }
 
-    /// An event of a `W` reconciles the objects that `map` names.
+    /// Events of a `W` enqueue the keys that `map` returns.
     #[doc(alias = "Watches")]
     pub fn watches<W>(self, map: impl Fn(&Full<W>) -> Vec<Key> + Send + Sync + 'static) -> Self
     where
@@ -57,13 +57,13 @@ impl ControllerBuilder<'_> {
         Self { builder, ..self }
     }
 
-    /// How many objects are reconciled at a time; 1 unless said otherwise.
+    /// Sets how many objects are reconciled concurrently; 1 by default.
     #[doc(alias = "MaxConcurrentReconciles")]
     pub fn max_concurrent(self, n: usize) -> Self {
         Self { builder: self.builder.workers(n), ..self }
     }
 
-    /// Adds the controller with an async function.
+    /// Adds the controller with an async reconcile function.
     #[doc(alias = "Complete")]
     pub fn reconcile<F, Fut>(self, function: F)
     where
@@ -73,7 +73,7 @@ impl ControllerBuilder<'_> {
         self.manager.add_controller(self.builder.reconcile(function));
     }
 
-    /// Adds the controller with a pure planner.
+    /// Adds the controller with a pure [`Planner`].
     pub fn planned(self, planner: impl Planner) {
         self.manager.add_controller(self.builder.planned(planner));
     }

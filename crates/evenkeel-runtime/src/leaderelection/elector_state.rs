@@ -1,0 +1,437 @@
+//! State and decisions of one elector: pure functions of the Lease that was read and of the time.
+
+use evenkeel_api::time::Timestamp;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The fields of a Lease's spec that leader election uses.
+///
+/// Upstream: `LeaderElectionRecord`
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct LeaderElectionRecord {
+    /// Empty when nobody holds it.
+    pub(super) holder_identity: String,
+    pub(super) lease_duration_seconds: i32,
+    pub(super) acquire_time: Option<Timestamp>,
+    pub(super) renew_time: Option<Timestamp>,
+    pub(super) leader_transitions: i32,
+    /// The holder that coordinated election chose to lead next; empty while the leader stays.
+    pub(super) preferred_holder: String,
+}
+
+/// First step of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum FastPath {
+    /// The leader renews optimistically: it writes this record without reading the lease first.
+    Update(LeaderElectionRecord),
+    /// Read the lease.
+    Read,
+}
+
+/// Second step of an attempt, after the lease was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum SlowPath {
+    /// There is no lease: create it.
+    Create(LeaderElectionRecord),
+    /// Update the lease that was read.
+    Update {
+        /// The record to write.
+        record: LeaderElectionRecord,
+        /// Whether this process held the lease already.
+        renewal: bool,
+    },
+    /// Another process holds the lease, or is preferred.
+    Held,
+}
+
+/// Time at which a write was sent, on the monotonic and on the wall clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SendTime {
+    pub(super) at: Instant,
+    pub(super) wall: Timestamp,
+}
+
+/// State of one elector.
+#[derive(Debug)]
+pub(super) struct ElectorState {
+    identity: String,
+    lease_duration_seconds: i32,
+    observed_record: LeaderElectionRecord,
+    observed_time: Option<Instant>,
+    /// When the last confirmed write was sent. Other electors observe it later, and count the lease's duration from then.
+    last_renewal: Option<SendTime>,
+    /// The lease is being released, so that nothing may be written under it.
+    releasing: bool,
+    /// A write that acquires the lease was sent after the last confirmed one. Its response is missing, or was a refusal
+    /// that an earlier write without a response may have caused.
+    unconfirmed_acquire: bool,
+    /// The record that was last read, to notice changes by other processes.
+    last_read: Option<LeaderElectionRecord>,
+}
+
+impl ElectorState {
+    pub(super) fn new(identity: &str, lease_duration: Duration) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            lease_duration_seconds: i32::try_from(lease_duration.as_secs()).unwrap_or(i32::MAX),
+            observed_record: LeaderElectionRecord::default(),
+            observed_time: None,
+            last_renewal: None,
+            releasing: false,
+            unconfirmed_acquire: false,
+            last_read: None,
+        }
+    }
+
+    /// Decides the first step: a leader with a valid lease renews without reading.
+    ///
+    /// Upstream: `tryAcquireOrRenew`
+    pub(super) fn fast_path(&self, wall: Timestamp, now: Instant) -> FastPath {
+        if self.is_leader() && self.is_lease_valid(now) {
+            FastPath::Update(self.renew_record(&self.observed_record, wall))
+        } else {
+            FastPath::Read
+        }
+    }
+
+    /// Decides the second step from the lease that was read: waits while another holds a valid lease, else acquires or
+    /// renews.
+    ///
+    /// Upstream: `tryAcquireOrRenew`
+    pub(super) fn slow_path(
+        &mut self,
+        found: Option<LeaderElectionRecord>,
+        wall: Timestamp,
+        now: Instant,
+    ) -> SlowPath {
+        let Some(found) = found else {
+            return SlowPath::Create(self.acquire_record(wall, 0));
+        };
+        self.set_observed_record(&found, now);
+        if !found.holder_identity.is_empty() && self.is_lease_valid(now) && !self.is_leader() {
+            return SlowPath::Held;
+        }
+        if self.is_leader() {
+            return SlowPath::Update { record: self.renew_record(&found, wall), renewal: true };
+        }
+        SlowPath::Update {
+            record: self.acquire_record(wall, found.leader_transitions.saturating_add(1)),
+            renewal: false,
+        }
+    }
+
+    /// As [`ElectorState::slow_path`] in a coordinated election, in which the server assigns the lease: its holder renews
+    /// it, and nobody acquires it.
+    ///
+    /// Upstream: `tryCoordinatedRenew`
+    pub(super) fn coordinated_path(
+        &mut self,
+        found: Option<LeaderElectionRecord>,
+        wall: Timestamp,
+        now: Instant,
+    ) -> SlowPath {
+        let Some(found) = found else { return SlowPath::Held };
+        self.set_observed_record(&found, now);
+        if !self.is_leader() || !self.is_lease_valid(now) || self.must_yield() {
+            return SlowPath::Held;
+        }
+        SlowPath::Update { record: self.renew_record(&found, wall), renewal: true }
+    }
+
+    /// Upstream: `setObservedRecord`
+    fn set_observed_record(&mut self, found: &LeaderElectionRecord, now: Instant) {
+        if self.last_read.as_ref() != Some(found) {
+            self.observed_record = found.clone();
+            self.observed_time = Some(now);
+            self.last_read = Some(found.clone());
+        }
+    }
+
+    /// Whether another process is known to lead or is preferred, so that renewing cannot succeed.
+    pub(super) fn is_lost(&self) -> bool {
+        (!self.observed_record.holder_identity.is_empty() && !self.is_leader()) || self.must_yield()
+    }
+
+    fn must_yield(&self) -> bool {
+        self.is_leader() && !self.observed_record.preferred_holder.is_empty()
+    }
+
+    /// Called when the elector begins to contend for the lease.
+    pub(super) fn start_acquiring(&mut self) {
+        self.releasing = false;
+    }
+
+    /// Called before the lease is released: from now on the fence is closed.
+    pub(super) fn start_releasing(&mut self) {
+        self.releasing = true;
+    }
+
+    /// Returns the time until which this process may write as the leader: `renew_deadline` after it sent the last confirmed
+    /// renewal, by the clock on which more time has passed (the monotonic clock may stop while a machine sleeps).
+    pub(super) fn may_write_until(
+        &self,
+        renew_deadline: Duration,
+        wall: Timestamp,
+        now: Instant,
+    ) -> Option<Instant> {
+        let SendTime { at, wall: then } =
+            self.last_renewal.filter(|_| self.is_leader() && !self.releasing)?;
+        let passed = Duration::try_from(wall.duration_since(then)).unwrap_or_default();
+        Some(at + renew_deadline).filter(|until| *until > now && passed < renew_deadline)
+    }
+
+    /// Called before a record that names this process is sent.
+    pub(super) fn record_sent(&mut self) {
+        self.unconfirmed_acquire = true;
+    }
+
+    /// Called when the server has confirmed `record`.
+    pub(super) fn record_written(
+        &mut self,
+        record: LeaderElectionRecord,
+        sent: SendTime,
+        now: Instant,
+    ) {
+        self.unconfirmed_acquire = false;
+        self.last_renewal = Some(sent);
+        self.observed_record = record;
+        self.observed_time = Some(now);
+    }
+
+    /// Returns the record that releases the lease; `None` if this process does not hold it.
+    ///
+    /// Upstream: `release`
+    pub(super) fn release_record(
+        &self,
+        found: &LeaderElectionRecord,
+        wall: Timestamp,
+    ) -> Option<LeaderElectionRecord> {
+        // Both the observed and the live record count: a lease that was lost meanwhile stays untouched.
+        (self.may_lead() && found.holder_identity == self.identity).then(|| LeaderElectionRecord {
+            holder_identity: String::new(),
+            lease_duration_seconds: 1,
+            acquire_time: Some(wall),
+            renew_time: Some(wall),
+            leader_transitions: found.leader_transitions,
+            preferred_holder: String::new(),
+        })
+    }
+
+    pub(super) fn is_leader(&self) -> bool {
+        self.observed_record.holder_identity == self.identity
+    }
+
+    /// Whether this process leads, or may lead because of a write whose response is missing.
+    pub(super) fn may_lead(&self) -> bool {
+        self.is_leader() || self.unconfirmed_acquire
+    }
+
+    pub(super) fn leader(&self) -> &str {
+        &self.observed_record.holder_identity
+    }
+
+    /// Whether this process leads but has observed nothing for longer than `limit`.
+    pub(super) fn is_renewal_overdue(&self, limit: Duration, now: Instant) -> bool {
+        let since =
+            self.observed_time.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.is_leader() && since > limit
+    }
+
+    /// Upstream: `isLeaseValid`
+    fn is_lease_valid(&self, now: Instant) -> bool {
+        let duration = Duration::from_secs(
+            u64::try_from(self.observed_record.lease_duration_seconds).unwrap_or(0),
+        );
+        self.observed_time.is_some_and(|at| at + duration > now)
+    }
+
+    fn acquire_record(&self, wall: Timestamp, transitions: i32) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            holder_identity: self.identity.clone(),
+            lease_duration_seconds: self.lease_duration_seconds,
+            acquire_time: Some(wall),
+            renew_time: Some(wall),
+            leader_transitions: transitions,
+            preferred_holder: String::new(),
+        }
+    }
+
+    fn renew_record(&self, of: &LeaderElectionRecord, wall: Timestamp) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            acquire_time: of.acquire_time,
+            ..self.acquire_record(wall, of.leader_transitions)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(n: i64) -> Timestamp {
+        Timestamp::from_second(n).unwrap()
+    }
+
+    fn held_by(holder_identity: &str, renewed: i64) -> LeaderElectionRecord {
+        LeaderElectionRecord {
+            holder_identity: holder_identity.into(),
+            lease_duration_seconds: 15,
+            acquire_time: Some(second(0)),
+            renew_time: Some(second(renewed)),
+            leader_transitions: 3,
+            preferred_holder: String::new(),
+        }
+    }
+
+    fn sent(at: Instant) -> SendTime {
+        SendTime { at, wall: second(0) }
+    }
+
+    fn after(start: Instant, seconds: u64) -> Instant {
+        start + Duration::from_secs(seconds)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_held_from_when_its_change_was_observed_whatever_it_says() {
+        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        // Its holder_identity's clock is an hour behind or ahead: that does not matter.
+        let found = Some(held_by("other", -3600));
+        assert_eq!(me.slow_path(found.clone(), second(0), start), SlowPath::Held);
+        assert_eq!(me.slow_path(found.clone(), second(14), after(start, 14)), SlowPath::Held);
+        assert_eq!(
+            me.slow_path(Some(held_by("other", 3600)), second(14), after(start, 14)),
+            SlowPath::Held
+        );
+        assert_eq!(
+            me.slow_path(Some(held_by("other", 3600)), second(28), after(start, 28)),
+            SlowPath::Held
+        );
+        let taken = me.slow_path(Some(held_by("other", 3600)), second(29), after(start, 29));
+        let SlowPath::Update { record, renewal: false } = taken else { panic!("{taken:?}") };
+        assert_eq!(
+            (record.holder_identity.as_str(), record.leader_transitions, record.acquire_time),
+            ("me", 4, Some(second(29)))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_leader_renews_without_reading_while_its_lease_is_valid() {
+        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        assert_eq!(me.fast_path(second(0), start), FastPath::Read);
+        let SlowPath::Create(record) = me.slow_path(None, second(0), start) else { panic!() };
+        assert_eq!((record.leader_transitions, record.lease_duration_seconds), (0, 15));
+        me.record_written(record, sent(start), start);
+        let FastPath::Update(renewal) = me.fast_path(second(14), after(start, 14)) else {
+            panic!()
+        };
+        assert_eq!((renewal.acquire_time, renewal.renew_time), (Some(second(0)), Some(second(14))));
+        assert_eq!(me.fast_path(second(15), after(start, 15)), FastPath::Read, "it has run out");
+        let mine = Some(held_by("me", 0));
+        let SlowPath::Update { record, renewal: true } =
+            me.slow_path(mine, second(15), after(start, 15))
+        else {
+            panic!()
+        };
+        assert_eq!(
+            (record.leader_transitions, record.acquire_time),
+            (3, Some(second(0))),
+            "still the same leadership"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_released_lease_is_free_at_once() {
+        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let free = LeaderElectionRecord {
+            holder_identity: String::new(),
+            lease_duration_seconds: 1,
+            ..held_by("", 0)
+        };
+        assert!(matches!(
+            me.slow_path(Some(free), second(0), start),
+            SlowPath::Update { renewal: false, .. }
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_its_own_lease_is_released() {
+        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        assert_eq!(me.release_record(&held_by("other", 0), second(1)), None);
+        me.record_written(held_by("me", 0), sent(start), start);
+        assert_eq!(me.release_record(&held_by("other", 0), second(1)), None, "lost meanwhile");
+        let record = me.release_record(&held_by("me", 0), second(1)).unwrap();
+        assert_eq!(
+            (
+                record.holder_identity.as_str(),
+                record.lease_duration_seconds,
+                record.leader_transitions
+            ),
+            ("", 1, 3)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_without_an_answer_is_released_if_it_was_carried_out() {
+        let mut me = ElectorState::new("me", Duration::from_secs(15));
+        me.record_sent();
+        assert!(me.may_lead() && !me.is_leader());
+        assert_eq!(me.release_record(&held_by("other", 0), second(1)), None);
+        let free = me.release_record(&held_by("me", 0), second(1)).unwrap();
+        assert_eq!(free.holder_identity, "");
+        me.record_written(free, sent(Instant::now()), Instant::now());
+        assert!(!me.may_lead());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_does_not_renew_is_overdue() {
+        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        me.record_written(held_by("me", 0), sent(start), start);
+        let limit = Duration::from_secs(35);
+        assert!(!me.is_renewal_overdue(limit, after(start, 35)));
+        assert!(me.is_renewal_overdue(limit, after(start, 36)));
+        me.record_written(held_by("other", 0), sent(start), start);
+        assert!(!me.is_renewal_overdue(limit, after(start, 36)), "a stand-by is never overdue");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_end_before_anybody_else_can_lead_by_either_clock() {
+        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let renew_deadline = Duration::from_secs(10);
+        let may = |me: &ElectorState, wall, passed| {
+            me.may_write_until(renew_deadline, second(wall), after(start, passed)).is_some()
+        };
+        assert!(!may(&me, 0, 0), "it never led");
+        // Its renewal was four seconds under way: they count.
+        me.record_written(held_by("me", 0), sent(start), after(start, 4));
+        assert!(may(&me, 9, 9) && !may(&me, 10, 10));
+        assert!(may(&me, -3600, 9), "the wall clock was put back");
+        assert!(!may(&me, 3600, 1), "the machine slept for an hour");
+        let found = Some(held_by("other", 0));
+        assert_eq!(me.slow_path(found, second(1), after(start, 1)), SlowPath::Held);
+        assert!(!may(&me, 1, 1) && me.is_lost(), "another leads");
+        me.record_written(held_by("me", 0), sent(start), start);
+        me.start_releasing();
+        assert!(!may(&me, 0, 0), "it is giving the lease back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_the_server_says_who_leads_nobody_takes_the_lease() {
+        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        assert_eq!(me.coordinated_path(None, second(0), start), SlowPath::Held);
+        let other = held_by("other", 0);
+        assert_eq!(me.coordinated_path(Some(other.clone()), second(0), start), SlowPath::Held);
+        assert_eq!(
+            me.coordinated_path(Some(other), second(60), after(start, 60)),
+            SlowPath::Held,
+            "expired"
+        );
+        let mine = held_by("me", 61);
+        let then = me.coordinated_path(Some(mine.clone()), second(61), after(start, 61));
+        let SlowPath::Update { record, renewal: true } = then else { panic!("{then:?}") };
+        assert_eq!((record.holder_identity.as_str(), record.leader_transitions), ("me", 3));
+        assert!(!me.is_lost());
+        let asked = LeaderElectionRecord { preferred_holder: "better".into(), ..mine };
+        assert_eq!(me.coordinated_path(Some(asked), second(62), after(start, 62)), SlowPath::Held);
+        assert!(me.is_lost(), "another is to lead");
+    }
+}
