@@ -10,6 +10,7 @@ mod enqueue;
 mod env;
 mod execute;
 mod inspect;
+mod memory;
 mod metrics;
 mod pace;
 mod pass;
