@@ -61,6 +61,11 @@ impl Clock {
         }
     }
 
+    /// The monotonic time, which timers follow; for durations. It starts anywhere and does not jump.
+    pub fn instant(&self) -> Instant {
+        Instant::now()
+    }
+
     /// Waits for `duration`, on tokio's timer.
     pub async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;

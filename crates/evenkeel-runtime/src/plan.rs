@@ -13,17 +13,32 @@ use evenkeel_api::{Kind, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// A pass that is over.
-#[derive(Debug, Clone, Copy)]
-pub struct Pass<'a> {
+/// A decision before it is carried out.
+#[derive(Debug)]
+pub struct Planned<'a, M> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What the planner remembers of it.
+    pub memory: &'a M,
+    /// When it was planned.
+    pub at: Timestamp,
+}
+
+/// A finished pass.
+#[derive(Debug)]
+pub struct Pass<'a, M = ()> {
     /// When it was planned.
     pub planned: Timestamp,
+    /// What the planner remembered of its plan, before [`Planner::remember`].
+    pub memory: &'a M,
     /// How the actions of the plan went.
     pub outcomes: &'a Outcomes,
     /// How long it took, the status included.
     pub took: Duration,
     /// Whether all of it went well.
     pub succeeded: bool,
+    /// Whether a failed action ended it ([`OnError::Abort`]), so that no status was computed.
+    pub aborted: bool,
 }
 
 /// A queue's key: an object's namespace (empty for cluster-scoped ones) and name.
@@ -278,32 +293,57 @@ pub struct Failure {
     pub namespace_terminating: bool,
 }
 
-/// The two pure halves of a controller, and how it looks at its caches.
+/// The two pure halves of a controller, and how it reads its caches. A planner holds no state: what a key's next pass must
+/// know is its [`Planner::Memory`], and what is counted of passes belongs to a [`PassHandler`].
 pub trait Planner: Send + Sync + 'static {
     /// All that a decision may look at: shared references into caches.
-    type Seen: Send + Sync;
-    /// Reads caches (nothing else); `None` when the object is gone.
-    fn observe(&self, key: &Key) -> Option<Self::Seen>;
-    /// Decides.
-    fn plan(&self, seen: &Self::Seen, now: Timestamp) -> Plan;
+    type Observed: Send + Sync;
+    /// What one pass over a key leaves for the next one; `()` if a decision follows from what is observed alone. The runtime
+    /// keeps it for each key, and drops it when there is nothing at the key.
+    type Memory: Default + PartialEq + Send + Sync + 'static;
+    /// Reads caches (nothing else); `None` when the object is gone and nothing is left to do about it.
+    fn observe(&self, key: &Key, memory: &Self::Memory) -> Option<Self::Observed>;
+    /// Decides, and says what to remember of it.
+    fn plan(
+        &self,
+        observed: &Self::Observed,
+        memory: &Self::Memory,
+        now: Timestamp,
+    ) -> (Plan, Self::Memory);
     /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
     /// update of the status sub-resource, or none when nothing changed. A kind without a status has nothing to add.
-    fn status(&self, seen: &Self::Seen, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        let _ = (seen, outcomes, now);
+    fn status(&self, observed: &Self::Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        let _ = (observed, outcomes, now);
         Plan::nothing()
     }
-    /// Hears of each pass when it is over, for what is counted of passes.
-    fn passed(&self, seen: &Self::Seen, pass: &Pass<'_>) {
-        let _ = (seen, pass);
+    /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as an aborted pass does.
+    fn remember(&self, memory: &Self::Memory, outcomes: &Outcomes) -> Option<Self::Memory> {
+        let _ = (memory, outcomes);
+        None
     }
-    /// What [`Planner::plan`] would decide, for who only wants to know; a planner that counts what it decides does not here.
-    fn preview(&self, seen: &Self::Seen, now: Timestamp) -> Plan {
-        self.plan(seen, now)
-    }
-    /// What it sees in words, why it waits, and which objects it keeps: for people who ask (`evenkeel explain`). Actions and
-    /// the queue speak for themselves and need not be told.
-    fn describe(&self, seen: &Self::Seen, now: Timestamp) -> Description {
-        let _ = (seen, now);
+    /// What it observes in words, why it waits, and which objects it keeps: for people who ask (`evenkeel explain`). Actions
+    /// and the queue are listed anyway.
+    fn describe(&self, observed: &Self::Observed, now: Timestamp) -> Description {
+        let _ = (observed, now);
         Description::new()
     }
 }
+
+/// The wiring's part in a planner's passes: counts metrics, and notes for event handlers what a pass is about to write. `()`
+/// does nothing.
+pub trait PassHandler<P: Planner>: Send + Sync + 'static {
+    /// Called with each plan, before its first action.
+    fn on_planned(&self, observed: &P::Observed, planned: Planned<'_, P::Memory>) {
+        let _ = (observed, planned);
+    }
+    /// Called at the end of each pass.
+    fn on_passed(&self, observed: &P::Observed, pass: &Pass<'_, P::Memory>) {
+        let _ = (observed, pass);
+    }
+    /// Called when a pass finds nothing at a key.
+    fn on_gone(&self, key: &Key) {
+        let _ = key;
+    }
+}
+
+impl<P: Planner> PassHandler<P> for () {}

@@ -177,7 +177,7 @@ pub(super) struct Write {
 }
 
 /// Events and writes of a reconciliation.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Writes {
     /// Events, recorded before any write.
     pub(super) events: Vec<Action>,

@@ -6,11 +6,9 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Pod, Service},
 };
-use evenkeel_runtime::plan::Key;
 use std::{
-    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 /// The annotation. Upstream: `EndpointsLastChangeTriggerTime`.
@@ -72,44 +70,28 @@ pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> Str
     }
 }
 
-/// Times of the last reconciliation of each Service.
-#[derive(Debug, Default)]
-pub(super) struct Known(Mutex<HashMap<Key, Passes>>);
-
-#[derive(Debug, Default)]
-struct Passes {
+/// Times of a Service's last reconciliation, and of the one that runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct TriggerTimes {
     last: Option<Arc<Times>>,
-    under_way: Option<Arc<Times>>,
+    running: Option<Arc<Times>>,
 }
 
-impl Known {
+impl TriggerTimes {
     /// Returns the times of the last successful reconciliation.
-    pub(super) fn get(&self, key: &Key) -> Option<Arc<Times>> {
-        self.lock().get(key)?.last.clone()
+    pub(super) fn last(&self) -> Option<Arc<Times>> {
+        self.last.clone()
     }
 
     /// Records the start of a reconciliation with these times.
-    pub(super) fn begin(&self, key: &Key, times: &Arc<Times>) {
-        self.lock().entry(key.clone()).or_default().under_way = Some(Arc::clone(times));
+    pub(super) fn begin(&self, times: &Arc<Times>) -> Self {
+        Self { last: self.last.clone(), running: Some(Arc::clone(times)) }
     }
 
     /// Records the end of a reconciliation. After a failure, the next one reports the same change.
-    pub(super) fn end(&self, key: &Key, well: bool) {
-        if let Some(passes) = self.lock().get_mut(key)
-            && let Some(times) = passes.under_way.take()
-            && well
-        {
-            passes.last = Some(times);
-        }
-    }
-
-    /// Forgets a deleted Service. Upstream: `DeleteService`.
-    pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Passes>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn end(&self, succeeded: bool) -> Self {
+        let running = self.running.as_ref().filter(|_| succeeded);
+        Self { last: running.or(self.last.as_ref()).cloned(), running: None }
     }
 }
 

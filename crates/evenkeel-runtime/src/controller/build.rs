@@ -4,6 +4,7 @@ use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
     barrier::{Barrier, Window, Windows},
     execute::Executor,
+    memory::Memories,
     pace::Pace,
     pass::Planned,
     reconcile::{Explain, Function, Reconcile},
@@ -14,7 +15,7 @@ use crate::{
     client::Client,
     events::EventRecorder,
     introspect::{CacheState, Description, History, Inspect},
-    plan::{Key, Planner},
+    plan::{Key, PassHandler, Planner},
     queue::{Backoff, Priority, Queue},
 };
 use evenkeel_api::{Kind, Meta, View, time::Timestamp};
@@ -223,9 +224,15 @@ impl Builder {
 
     /// Runs a pure planner.
     pub fn planned(self, planner: impl Planner) -> Controller {
+        self.planned_with(planner, ())
+    }
+
+    /// As [`Builder::planned`], with a handler that counts its passes and keeps event handlers informed.
+    pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
         let pace = Pace::new(self.pace);
         self.build(|executor, env| {
-            Box::new(Planned { planner, executor, clock: env.clock.clone(), pace })
+            let (memories, clock) = (Memories::default(), env.clock.clone());
+            Box::new(Planned { planner, handler, memories, executor, clock, pace })
         })
     }
 

@@ -1,6 +1,6 @@
 //! What a controller tells of itself: its queue, what one key waits for, what it would do with it.
 
-use super::{reconcile::Preview, run::Shared, track::Behind};
+use super::{reconcile::Explanation, run::Shared, track::Behind};
 use crate::{
     introspect::{
         ControllerReport, Description, Inspect, KeyState, LISTED, ObjectReport, QueueState,
@@ -55,16 +55,17 @@ impl Inspect for Shared {
         }
         let (key, now) = (subject.key(), Moment::of(self));
         // A planner that panics does so here as in its own pass, and that is worth telling.
-        let preview = catch_unwind(AssertUnwindSafe(|| self.reconcile.preview(&key, now.time)));
-        let preview = preview.unwrap_or_else(|panic| {
+        let explanation = catch_unwind(AssertUnwindSafe(|| self.reconcile.explain(&key, now.time)));
+        let explanation = explanation.unwrap_or_else(|panic| {
             let mut description = Description::new();
             description.waits(format!("planning panics: {}", panic_text(&*panic)));
-            Some(Preview { description, ..Preview::default() })
+            Some(Explanation { description, ..Explanation::default() })
         });
         let place = self.queue.key_status(&key);
         let state = self.key_state(&key, place, &now);
-        let exists = preview.is_some();
-        let Preview { description, mut would, untold, requeue } = preview.unwrap_or_default();
+        let exists = explanation.is_some();
+        let Explanation { description, mut would, untold, requeue } =
+            explanation.unwrap_or_default();
         let last = self.history.last(&key);
         // One that cannot tell what it would do does nothing at all with a key that is nowhere in its queue.
         if untold && place != KeyStatus::default() {

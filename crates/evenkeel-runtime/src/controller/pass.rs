@@ -2,13 +2,14 @@
 
 use super::{
     execute::{Executor, Report},
+    memory::Memories,
     pace::Pace,
-    reconcile::{Passed, Preview, Reconcile, Request, failed},
+    reconcile::{Explanation, Passed, Reconcile, Request, failed},
 };
 use crate::{
     clock::Clock,
     introspect::{self, RecordedActions},
-    plan::{Action, Key, Outcome, Outcomes, Pass, Plan, Planner},
+    plan::{self, Action, Key, Outcome, Outcomes, Pass, PassHandler, Plan, Planner},
 };
 use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
@@ -16,14 +17,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// A planner with the shell that acts for it.
-pub(super) struct Planned<P> {
+pub(super) struct Planned<P: Planner, H> {
     pub(super) planner: P,
+    pub(super) handler: H,
+    pub(super) memories: Memories<P::Memory>,
     pub(super) executor: Executor,
     pub(super) clock: Clock,
     pub(super) pace: Pace,
 }
 
-impl<P: Planner> Reconcile for Planned<P> {
+impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
     fn reconcile<'a>(
         &'a self,
         request: Request,
@@ -32,13 +35,15 @@ impl<P: Planner> Reconcile for Planned<P> {
         Box::pin(async move { self.pass(&request.key, recorded).await })
     }
 
-    fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview> {
-        let seen = self.planner.observe(key)?;
-        let plan = self.planner.preview(&seen, now);
+    /// Plans as a pass would, and drops the plan and its memory.
+    fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation> {
+        let memory = self.memories.get(key);
+        let observed = self.planner.observe(key, &memory)?;
+        let (plan, _) = self.planner.plan(&observed, &memory, now);
         let well = plan.actions.iter().map(as_if_done).collect();
-        let after = self.planner.status(&seen, &Outcomes(well), now);
-        Some(Preview {
-            description: self.planner.describe(&seen, now),
+        let after = self.planner.status(&observed, &Outcomes(well), now);
+        Some(Explanation {
+            description: self.planner.describe(&observed, now),
             would: plan.actions.iter().chain(&after.actions).map(introspect::action).collect(),
             requeue: sooner(plan.requeue, after.requeue),
             untold: false,
@@ -46,27 +51,45 @@ impl<P: Planner> Reconcile for Planned<P> {
     }
 }
 
-impl<P: Planner> Planned<P> {
+impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
     async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
-        let Some(seen) = self.planner.observe(key) else {
+        let memory = self.memories.get(key);
+        let Some(observed) = self.planner.observe(key, &memory) else {
+            self.memories.forget(key);
             self.executor.barrier.forget(key);
+            self.handler.on_gone(key);
             return Ok(None);
         };
-        let planned = self.clock.now();
-        let plan = self.planner.plan(&seen, planned);
+        let at = self.clock.now();
+        let (plan, memory) = self.planner.plan(&observed, &memory, at);
         check(&plan, key);
+        let memory = self.memories.set(key, memory);
+        self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
         let Report { outcomes, failure, aborted, .. } = self.executor.run(key, &plan.actions).await;
         recorded.add(&plan.actions, &outcomes);
-        let followed =
-            if aborted { Ok(None) } else { self.follow_up(key, &seen, &outcomes, recorded).await };
+        let followed = if aborted {
+            Ok(None)
+        } else {
+            self.follow_up(key, &observed, &outcomes, recorded).await
+        };
         let passed = match failure {
             Some(failure) => Err(failed(failure)),
             None if aborted => Ok(None),
             None => followed.map(|requeue| sooner(plan.requeue, requeue)),
         };
-        let took = self.clock.now().duration_since(planned).try_into().unwrap_or_default();
-        let succeeded = passed.is_ok();
-        self.planner.passed(&seen, &Pass { planned, outcomes: &outcomes, took, succeeded });
+        let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
+        let pass = Pass {
+            planned: at,
+            memory: &*memory,
+            outcomes: &outcomes,
+            took,
+            succeeded: passed.is_ok(),
+            aborted,
+        };
+        self.handler.on_passed(&observed, &pass);
+        if !aborted && let Some(memory) = self.planner.remember(&memory, &outcomes) {
+            self.memories.set(key, memory);
+        }
         passed
     }
 
@@ -74,11 +97,11 @@ impl<P: Planner> Planned<P> {
     async fn follow_up(
         &self,
         key: &Key,
-        seen: &P::Seen,
+        observed: &P::Observed,
         outcomes: &Outcomes,
         recorded: &mut RecordedActions,
     ) -> Passed {
-        let after = self.planner.status(seen, outcomes, self.clock.now());
+        let after = self.planner.status(observed, outcomes, self.clock.now());
         check(&after, key);
         if after.actions.is_empty() {
             return Ok(after.requeue);

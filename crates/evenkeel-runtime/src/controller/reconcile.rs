@@ -114,7 +114,7 @@ pub(super) type Passed = Result<Option<Duration>, Error>;
 
 /// What a key would be planned to, in words.
 #[derive(Debug, Default)]
-pub(super) struct Preview {
+pub(super) struct Explanation {
     /// What is seen, why it waits, what it keeps.
     pub(super) description: Description,
     /// Actions, one a line.
@@ -138,7 +138,7 @@ pub(super) trait Reconcile: Send + Sync {
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, Passed>;
     /// What a pass would do now, without doing it. `None` when there is nothing at the key.
-    fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview>;
+    fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation>;
 }
 
 /// An author's async function.
@@ -167,12 +167,12 @@ where
         })
     }
 
-    fn preview(&self, key: &Key, now: Timestamp) -> Option<Preview> {
+    fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation> {
         let Some(explain) = &self.explain else {
-            return Some(Preview { untold: true, ..Preview::default() });
+            return Some(Explanation { untold: true, ..Explanation::default() });
         };
         let (description, would) = explain(key, now)?;
-        Some(Preview { description, would, ..Preview::default() })
+        Some(Explanation { description, would, ..Explanation::default() })
     }
 }
 

@@ -138,13 +138,14 @@ impl Seen {
 }
 
 impl Planner for Podder {
-    type Seen = Seen;
+    type Observed = Seen;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
         Seen::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, _now: Timestamp) -> Plan {
+    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
         self.plans.fetch_add(1, Ordering::SeqCst);
         let data = seen.map.data.clone().unwrap_or_default();
         assert!(!data.contains_key("panic"), "deliberate");
@@ -180,7 +181,7 @@ impl Planner for Podder {
         for pod in seen.pods.iter().skip(want) {
             plan.push(Delete::new(Target::of(pods(), pod.meta())));
         }
-        plan
+        (plan, ())
     }
 
     fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
@@ -200,14 +201,15 @@ struct Teller {
 }
 
 impl Planner for Teller {
-    type Seen = Seen;
+    type Observed = Seen;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
         Seen::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, _seen: &Seen, _now: Timestamp) -> Plan {
-        Plan::nothing()
+    fn plan(&self, _seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+        (Plan::nothing(), ())
     }
 
     fn status(&self, seen: &Seen, _outcomes: &Outcomes, _now: Timestamp) -> Plan {
@@ -224,15 +226,16 @@ struct Parts {
 }
 
 impl Planner for Parts {
-    type Seen = Seen;
+    type Observed = Seen;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
         Seen::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, _now: Timestamp) -> Plan {
+    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
         if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
-            return Plan::nothing();
+            return (Plan::nothing(), ());
         }
         let make = |name: String, part| Create {
             on_error: OnError::SkipPart(part),
@@ -250,7 +253,7 @@ impl Planner for Parts {
             let old = Target::new(pods(), "ns", &format!("old-{part}"), "");
             plan.push(Delete { on_error: OnError::SkipPart(part), ..Delete::new(old) });
         }
-        plan
+        (plan, ())
     }
 
     fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {

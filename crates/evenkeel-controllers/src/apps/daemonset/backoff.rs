@@ -13,9 +13,9 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 /// A DaemonSet's uid, its observed generation, and a node. Upstream: `failedPodsBackoffKey`.
 pub(crate) type BackoffKey = (Text, i64, Text);
 
-/// Start and duration of each backoff. The duration doubles with each failure; an entry expires after twice the
+/// Start and duration of each backoff of a DaemonSet. The duration doubles with each failure; an entry expires after twice the
 /// maximum.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Backoff(HashMap<BackoffKey, (Timestamp, Duration)>);
 
 impl Backoff {

@@ -33,7 +33,6 @@ use evenkeel_runtime::{
     queue::Priority,
 };
 use observed::Observed;
-use std::sync::{Mutex, PoisonError};
 
 /// Number of DaemonSets processed concurrently; `--concurrent-daemonset-syncs`.
 pub type Options = Workers<2>;
@@ -63,7 +62,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         owned_revisions: ByController::of(&revisions),
         revisions: revisions.clone(),
         nodes: nodes.clone(),
-        backoff: Mutex::default(),
     };
     let (of_pods, of_revisions) = (sets.clone(), sets.clone());
     let of_nodes = nodes::Watch::new(&sets, &nodes, &pods);
@@ -131,13 +129,13 @@ struct Sets {
     owned_revisions: ByController<ControllerRevision>,
     revisions: Cache<ControllerRevision>,
     nodes: Cache<Node>,
-    backoff: Mutex<Backoff>,
 }
 
 impl Planner for Sets {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = Backoff;
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, _: &Backoff) -> Option<Observed> {
         let set = self.sets.get(&key.namespace, &key.name)?;
         let pods = self.pods.owned_and_orphans(&set.meta.uid, &key.namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, &key.namespace);
@@ -145,22 +143,17 @@ impl Planner for Sets {
         Some(Observed::new(set, pods, revisions, self.nodes.list(), named))
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        let mut backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
-        let (plan, failed) = plan::plan(observed, &backoff, now);
+    fn plan(&self, observed: &Observed, backoff: &Backoff, now: Timestamp) -> (Plan, Backoff) {
+        let (plan, failed) = plan::plan(observed, backoff, now);
+        let mut backoff = backoff.clone();
         for place in failed {
             backoff.note(place, now);
         }
-        plan
+        (plan, backoff)
     }
 
     fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
         status::status(observed, outcomes, now)
-    }
-
-    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
-        let backoff = self.backoff.lock().unwrap_or_else(PoisonError::into_inner);
-        plan::plan(observed, &backoff, now).0
     }
 
     fn describe(&self, observed: &Observed, now: Timestamp) -> Description {

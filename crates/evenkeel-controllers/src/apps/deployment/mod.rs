@@ -101,9 +101,10 @@ struct Deployments {
 }
 
 impl Planner for Deployments {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let deployment = self.deployments.get(&key.namespace, &key.name)?;
         let candidates = self.owned.owned_and_orphans(&deployment.meta.uid, &key.namespace);
         let recreates = &*deployment.spec.strategy.type_ == budget::RECREATE;
@@ -118,8 +119,8 @@ impl Planner for Deployments {
         })
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan::plan(observed, now)
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
     }
 
     fn describe(&self, observed: &Observed, now: Timestamp) -> Description {

@@ -25,7 +25,7 @@ use evenkeel_runtime::{
     cache::Cache,
     controller::Builder,
     introspect::Description,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Outcomes, PassHandler, Plan, Planned, Planner},
 };
 use metrics::DeletionAge;
 use plan::{Observed, Rules};
@@ -77,7 +77,6 @@ fn run<S: Set>(
     let planner = Sets {
         pods: ByController::of(&cache),
         siblings: ByController::of(&sets),
-        deletion_age,
         rules: Rules::of(&context.gates),
         sets: sets.clone(),
     };
@@ -90,14 +89,13 @@ fn run<S: Set>(
             |key| enqueue.add(key),
         );
     });
-    context.run(builder.planned(planner));
+    context.run(builder.planned_with(planner, deletion_age));
 }
 
 struct Sets<S> {
     sets: Cache<S>,
     pods: ByController<Pod>,
     siblings: ByController<S>,
-    deletion_age: DeletionAge,
     rules: Rules,
 }
 
@@ -111,23 +109,24 @@ impl<S: Set> Sets<S> {
     }
 }
 
-impl<S: Set> Planner for Sets<S> {
-    type Seen = Observed<S>;
+impl<S: Set> PassHandler<Sets<S>> for DeletionAge {
+    fn on_planned(&self, observed: &Observed<S>, planned: Planned<'_, ()>) {
+        self.observe(&observed.pods.owned, planned.plan, planned.at);
+    }
+}
 
-    fn observe(&self, key: &Key) -> Option<Observed<S>> {
+impl<S: Set> Planner for Sets<S> {
+    type Observed = Observed<S>;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed<S>> {
         let set = self.sets.get(&key.namespace, &key.name)?;
         let candidates = self.pods.owned_and_orphans(&set.meta().uid, &key.namespace);
         Some(Observed::new(set.clone(), candidates, || self.related(&set), self.rules))
     }
 
-    fn plan(&self, observed: &Observed<S>, now: Timestamp) -> Plan {
-        let plan = plan::plan(observed, now);
-        self.deletion_age.observe(&observed.pods.owned, &plan, now);
-        plan
-    }
-
-    fn preview(&self, observed: &Observed<S>, now: Timestamp) -> Plan {
-        plan::plan(observed, now)
+    fn plan(&self, observed: &Observed<S>, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
     }
 
     fn describe(&self, observed: &Observed<S>, now: Timestamp) -> Description {

@@ -29,7 +29,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     introspect::Description,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Outcomes, PassHandler, Plan, Planned, Planner},
 };
 use metrics::Gauges;
 use observed::Observed;
@@ -63,7 +63,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         owned_revisions: ByController::of(&revisions),
         revisions: revisions.clone(),
         claims: claims.clone(),
-        gauges: Gauges::register(&context.registry),
         features: Features::of(&context.gates),
     };
     let (of_pods, of_claims, of_revisions) = (sets.clone(), sets.clone(), sets.clone());
@@ -93,7 +92,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .watches(&claims, move |event, enqueue| {
             on_claim(&of_claims, event, |key| enqueue.add(key));
         });
-    context.run(builder.planned(planner));
+    context.run(builder.planned_with(planner, Gauges::register(&context.registry)));
     Ok(())
 }
 
@@ -122,19 +121,26 @@ struct Sets {
     owned_revisions: ByController<ControllerRevision>,
     revisions: Cache<ControllerRevision>,
     claims: Cache<PersistentVolumeClaim>,
-    gauges: Gauges,
     features: Features,
 }
 
-impl Planner for Sets {
-    type Seen = Observed;
+impl PassHandler<Sets> for Gauges {
+    fn on_planned(&self, observed: &Observed, planned: Planned<'_, ()>) {
+        self.observe(observed, planned.at);
+    }
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn on_gone(&self, key: &Key) {
+        self.forget(&key.namespace, &key.name);
+    }
+}
+
+impl Planner for Sets {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let namespace = &*key.namespace;
-        let Some(set) = self.sets.get(namespace, &key.name) else {
-            self.gauges.forget(namespace, &key.name);
-            return None;
-        };
+        let set = self.sets.get(namespace, &key.name)?;
         let pods = self.pods.owned_and_orphans(&set.meta.uid, namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, namespace);
         Some(Observed::new(
@@ -147,13 +153,8 @@ impl Planner for Sets {
         ))
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        self.gauges.observe(observed, now);
-        plan::plan(observed, now)
-    }
-
-    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan::plan(observed, now)
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
     }
 
     fn describe(&self, observed: &Observed, now: Timestamp) -> Description {

@@ -106,21 +106,29 @@ struct Pass {
     plan: OnceLock<Plan>,
 }
 
-impl Planner for CronJobs {
-    type Seen = Pass;
+impl Pass {
+    /// Returns the plan of this pass, which is computed once.
+    fn plan(&self, now: Timestamp) -> &Plan {
+        self.plan.get_or_init(|| plan::plan(&self.observed, now))
+    }
+}
 
-    fn observe(&self, key: &Key) -> Option<Pass> {
+impl Planner for CronJobs {
+    type Observed = Pass;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Pass> {
         let cron = self.crons.get(&key.namespace, &key.name)?;
         let all = self.jobs.version() >= cron.meta.version();
         let jobs = self.of_jobs.owned(&cron.meta.uid);
         Some(Pass { observed: Observed::new(cron, jobs, all), plan: OnceLock::new() })
     }
 
-    fn plan(&self, pass: &Pass, now: Timestamp) -> Plan {
-        pass.plan.get_or_init(|| plan::plan(&pass.observed, now)).clone()
+    fn plan(&self, pass: &Pass, (): &(), now: Timestamp) -> (Plan, ()) {
+        (pass.plan(now).clone(), ())
     }
 
     fn status(&self, pass: &Pass, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(&pass.observed, &self.plan(pass, now), outcomes)
+        status::status(&pass.observed, pass.plan(now), outcomes)
     }
 }

@@ -134,7 +134,7 @@ impl Metrics {
     }
 
     /// Counts a reconciliation, created pods, and pods by the action of the failure policy.
-    pub(super) fn passed(&self, observed: &Observed, pass: &Pass<'_>) {
+    pub(super) fn passed<M>(&self, observed: &Observed, pass: &Pass<'_, M>) {
         let (job, decision) = (&*observed.job, observed.decision(pass.planned));
         let (outcomes, result) = (pass.outcomes, if pass.succeeded { "success" } else { "error" });
         let action = match &decision.manage {

@@ -35,16 +35,12 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
-    plan::{Key, Outcomes, Pass, Plan, Planner},
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
     queue::Backoff,
 };
 use metrics::Metrics;
 use observed::Observed;
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// Number of Jobs processed concurrently; `--concurrent-job-syncs`.
 pub type Options = Workers<5>;
@@ -81,11 +77,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let planner = Jobs {
         jobs: jobs.clone(),
         pods: ByController::of(&pods),
-        metrics: metrics.clone(),
-        failures: Mutex::default(),
         clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
     };
-    let (of_pods, counted) = (jobs.clone(), metrics.clone());
+    let (of_pods, counted, passes) = (jobs.clone(), metrics.clone(), metrics.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &jobs, move |event, enqueue| {
             metrics.see_job(event);
@@ -98,7 +92,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             counted.see_pod(event);
             events::on_pod(&of_pods, event, |key| enqueue.add_after(key, BATCH));
         });
-    context.run(builder.planned(planner));
+    context.run(builder.planned_with(planner, passes));
     orphans::start(context, &jobs, &pods);
     Ok(())
 }
@@ -106,48 +100,37 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 struct Jobs {
     jobs: Cache<Job>,
     pods: ByController<Pod>,
-    metrics: Metrics,
-    /// Failures as of the last reconciliation of each Job, with the Job's uid. Upstream: `podBackoffStore`.
-    failures: Mutex<HashMap<Key, (Text, Failures)>>,
     clears_start_time: bool,
 }
 
-impl Jobs {
-    fn failures(&self) -> MutexGuard<'_, HashMap<Key, (Text, Failures)>> {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+/// Failures as of the last reconciliation of a Job, with the Job's uid. Upstream: `podBackoffStore`.
+type Memory = Option<(Text, Failures)>;
+
+impl PassHandler<Jobs> for Metrics {
+    fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
+        self.passed(observed, pass);
     }
 }
 
 impl Planner for Jobs {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = Memory;
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, memory: &Memory) -> Option<Observed> {
         let job = self.jobs.get(&key.namespace, &key.name);
-        let Some(job) = job.filter(|job| !end::is_left_alone(job)) else {
-            self.failures().remove(key);
-            return None;
-        };
-        let earlier = self.failures().get(key).cloned();
-        let earlier = earlier.filter(|(uid, _)| *uid == job.meta.uid).map(|(_, failures)| failures);
+        let job = job.filter(|job| !end::is_left_alone(job))?;
+        let earlier = memory.as_ref().filter(|(uid, _)| *uid == job.meta.uid);
+        let earlier = earlier.map(|(_, failures)| failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
-        Some(Observed::new(job, candidates, earlier.as_ref(), self.clears_start_time))
+        Some(Observed::new(job, candidates, earlier, self.clears_start_time))
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        let remembered = (observed.job.meta.uid.clone(), observed.failures.clone());
-        self.failures().insert(Key::of(&observed.job.meta), remembered);
-        plan::plan(observed, now)
-    }
-
-    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan::plan(observed, now)
+    fn plan(&self, observed: &Observed, _: &Memory, now: Timestamp) -> (Plan, Memory) {
+        let memory = (observed.job.meta.uid.clone(), observed.failures.clone());
+        (plan::plan(observed, now), Some(memory))
     }
 
     fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
         status::status(observed, outcomes, now)
-    }
-
-    fn passed(&self, observed: &Observed, pass: &Pass<'_>) {
-        self.metrics.passed(observed, pass);
     }
 }

@@ -11,7 +11,7 @@ use evenkeel_api::{time::Timestamp, views::Job};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     metrics,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Pass, PassHandler, Plan, Planner},
 };
 use prometheus::Histogram;
 use std::sync::Arc;
@@ -46,31 +46,36 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .workers(context.options.ttlafterfinished.concurrent_syncs);
-    context.run(builder.planned(Ended { jobs, late }));
+    context.run(builder.planned_with(Ended { jobs }, DeletionDelay(late)));
     Ok(())
+}
+
+/// The time from a Job's expiry to its deletion.
+struct DeletionDelay(Histogram);
+
+impl PassHandler<Ended> for DeletionDelay {
+    fn on_passed(&self, job: &Arc<Job>, pass: &Pass<'_>) {
+        let deleted = pass.outcomes.0.iter().any(|outcome| outcome.succeeded > 0);
+        if let Some(due) = plan::due(job).filter(|_| deleted && !pass.aborted) {
+            let late = pass.planned.duration_since(due).as_secs_f64() + pass.took.as_secs_f64();
+            self.0.observe(late);
+        }
+    }
 }
 
 struct Ended {
     jobs: Cache<Job>,
-    late: Histogram,
 }
 
 impl Planner for Ended {
-    type Seen = Arc<Job>;
+    type Observed = Arc<Job>;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Arc<Job>> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Arc<Job>> {
         self.jobs.get(&key.namespace, &key.name)
     }
 
-    fn plan(&self, job: &Arc<Job>, now: Timestamp) -> Plan {
-        plan::plan(job, now)
-    }
-
-    fn status(&self, job: &Arc<Job>, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        let deleted = outcomes.0.iter().any(|outcome| outcome.succeeded > 0);
-        if let Some(due) = plan::due(job).filter(|_| deleted) {
-            self.late.observe(now.duration_since(due).as_secs_f64());
-        }
-        Plan::nothing()
+    fn plan(&self, job: &Arc<Job>, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(job, now), ())
     }
 }

@@ -54,9 +54,10 @@ struct Signer {
 }
 
 impl Planner for Signer {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let info = self.maps.get(&key.namespace, &key.name)?;
         Some(Observed { info, tokens: self.tokens.namespace(NAMESPACE) })
     }
@@ -67,7 +68,7 @@ impl Planner for Signer {
         description
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan::plan(observed, now)
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
     }
 }

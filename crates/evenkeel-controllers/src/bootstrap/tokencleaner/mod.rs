@@ -39,13 +39,14 @@ struct Cleaner {
 }
 
 impl Planner for Cleaner {
-    type Seen = Arc<TokenSecret>;
+    type Observed = Arc<TokenSecret>;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Arc<TokenSecret>> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Arc<TokenSecret>> {
         self.tokens.get(&key.namespace, &key.name)
     }
 
-    fn plan(&self, token: &Arc<TokenSecret>, now: Timestamp) -> Plan {
-        plan::plan(token, now)
+    fn plan(&self, token: &Arc<TokenSecret>, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(token, now), ())
     }
 }

@@ -63,9 +63,10 @@ struct Publisher {
 }
 
 impl Planner for Publisher {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, _: &Key) -> Option<Observed> {
+    fn observe(&self, _: &Key, (): &()) -> Option<Observed> {
         let (ca, name) = (Arc::clone(&self.ca), self.name.clone());
         Some(Observed { bundles: self.bundles.list(), ca, name })
     }
@@ -76,7 +77,7 @@ impl Planner for Publisher {
         description
     }
 
-    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
-        plan::plan(observed)
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
     }
 }

@@ -129,9 +129,10 @@ struct ByCondition {
 }
 
 impl Planner for ByCondition {
-    type Seen = Arc<Node>;
+    type Observed = Arc<Node>;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Arc<Node>> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Arc<Node>> {
         self.nodes.get("", &key.name)
     }
 
@@ -141,7 +142,7 @@ impl Planner for ByCondition {
         description
     }
 
-    fn plan(&self, node: &Arc<Node>, now: Timestamp) -> Plan {
-        condition_taints::plan(node, now)
+    fn plan(&self, node: &Arc<Node>, (): &(), now: Timestamp) -> (Plan, ()) {
+        (condition_taints::plan(node, now), ())
     }
 }

@@ -101,9 +101,10 @@ struct Quotas {
 }
 
 impl Planner for Quotas {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let quota: Arc<ResourceQuota> = self.quotas.get(&key.namespace, &key.name)?;
         self.contents.of(quota)
     }
@@ -112,7 +113,7 @@ impl Planner for Quotas {
         plan::describe(observed)
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan::plan(observed, now)
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
     }
 }

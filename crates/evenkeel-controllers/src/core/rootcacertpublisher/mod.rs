@@ -61,9 +61,10 @@ struct RootCa {
 }
 
 impl Planner for RootCa {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let namespace = self.namespaces.get("", &key.name)?;
         Some(Observed { namespace, published: self.maps.get(&key.name, NAME), ca: self.ca.clone() })
     }
@@ -75,7 +76,7 @@ impl Planner for RootCa {
         description
     }
 
-    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
-        plan::plan(observed)
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
     }
 }

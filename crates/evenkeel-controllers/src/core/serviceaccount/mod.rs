@@ -52,9 +52,10 @@ struct ServiceAccounts {
 }
 
 impl Planner for ServiceAccounts {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let namespace = self.namespaces.get("", &key.name)?;
         let account = self.accounts.get(&key.name, NAME);
         Some(Observed { namespace, account })
@@ -69,7 +70,7 @@ impl Planner for ServiceAccounts {
         description
     }
 
-    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
-        plan::plan(observed)
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
     }
 }

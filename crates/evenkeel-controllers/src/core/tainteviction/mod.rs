@@ -13,15 +13,11 @@ use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     controller::{Builder, Outcome},
     metrics,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
     queue::Priority,
 };
-use plan::{Observed, Pending, Verdict};
+use plan::{Observed, Verdict};
 use prometheus::{Histogram, IntCounter};
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
 
 /// Number of workers; no flag changes it. Upstream: `UpdateWorkerSize`.
 const WORKERS: usize = 8;
@@ -59,13 +55,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         "Total number of Pods deleted by TaintEvictionController since its start.",
     )
     .expect("the name is a valid literal");
-    let planner = Evictions {
-        pods: pods.clone(),
-        nodes: nodes.clone(),
-        pending: Mutex::default(),
-        late,
-        deletions: metrics::register(&context.registry, deletions),
-    };
+    let metrics = Metrics { late, deletions: metrics::register(&context.registry, deletions) };
+    let planner = Evictions { pods: pods.clone(), nodes: nodes.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
             if let CacheEvent::Updated { old, new } = event
@@ -82,7 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&nodes)
         .workers(WORKERS)
         .event_source(DESCRIPTOR.name);
-    let controller = builder.planned(planner);
+    let controller = builder.planned_with(planner, metrics);
     let pods_queue = controller.queue();
     // A separate queue of nodes, because a node may have many pods. Upstream: `nodeUpdateQueue`.
     let on_nodes =
@@ -120,23 +111,33 @@ fn concerns_pods(event: &CacheEvent<Node>) -> bool {
 struct Evictions {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
-    /// Pods with a scheduled eviction. Upstream: `taintEvictionQueue`.
-    pending: Mutex<HashMap<Key, Pending>>,
+}
+
+/// Counts evictions.
+struct Metrics {
     late: Histogram,
     deletions: IntCounter,
 }
 
-impl Evictions {
-    fn pending(&self) -> MutexGuard<'_, HashMap<Key, Pending>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+impl PassHandler<Evictions> for Metrics {
+    fn on_passed(&self, _: &Observed, pass: &Pass<'_, Verdict>) {
+        if let Some(pending) = pass.memory.pending()
+            && plan::is_evicted(pass.memory, pass.outcomes)
+            && !pass.aborted
+        {
+            self.deletions.inc();
+            let late = pass.planned.duration_since(pending.due).as_secs_f64();
+            self.late.observe(late + pass.took.as_secs_f64());
+        }
     }
 }
 
 impl Planner for Evictions {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = Verdict;
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
-        let pending = self.pending().get(key).copied();
+    fn observe(&self, key: &Key, memory: &Verdict) -> Option<Observed> {
+        let pending = memory.pending();
         let pod = self.pods.get(&key.namespace, &key.name);
         if pod.is_none() && pending.is_none() {
             return None;
@@ -148,30 +149,12 @@ impl Planner for Evictions {
         Some(Observed { key: key.clone(), pod, taints, pending })
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
+    fn plan(&self, observed: &Observed, _: &Verdict, now: Timestamp) -> (Plan, Verdict) {
         let verdict = plan::verdict(observed, now);
-        match verdict {
-            // The entry is removed when the pod is gone.
-            Verdict::Wait(pending) | Verdict::Evict(pending) => {
-                self.pending().insert(observed.key.clone(), pending);
-            }
-            Verdict::Stay => drop(self.pending().remove(&observed.key)),
-        }
-        plan::plan(observed, verdict, now)
+        (plan::plan(observed, verdict, now), verdict)
     }
 
-    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan::plan(observed, plan::verdict(observed, now), now)
-    }
-
-    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        if let Verdict::Evict(pending) = plan::verdict(observed, now)
-            && outcomes.first_error().is_none()
-        {
-            self.pending().remove(&observed.key);
-            self.deletions.inc();
-            self.late.observe(now.duration_since(pending.due).as_secs_f64());
-        }
-        Plan::nothing()
+    fn remember(&self, verdict: &Verdict, outcomes: &Outcomes) -> Option<Verdict> {
+        plan::is_evicted(verdict, outcomes).then_some(Verdict::Stay)
     }
 }

@@ -20,7 +20,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{Pod, Taint, Toleration},
 };
-use evenkeel_runtime::plan::{Delete, Key, Note, Plan, Target};
+use evenkeel_runtime::plan::{Delete, Key, Note, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
 const WHY: Why = Why {
@@ -45,15 +45,31 @@ pub(super) struct Pending {
     pub(super) due: Timestamp,
 }
 
-/// Decision about a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Decision about a pod, which is remembered for its next reconciliation. Upstream: `taintEvictionQueue`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The pod stays.
+    #[default]
     Stay,
     /// The pod is evicted later.
     Wait(Pending),
     /// The pod is evicted now.
     Evict(Pending),
+}
+
+impl Verdict {
+    /// Returns the scheduled eviction.
+    pub(super) fn pending(&self) -> Option<Pending> {
+        match self {
+            Self::Stay => None,
+            Self::Wait(pending) | Self::Evict(pending) => Some(*pending),
+        }
+    }
+}
+
+/// Whether the eviction that was decided succeeded. Until then it stays scheduled.
+pub(super) fn is_evicted(verdict: &Verdict, outcomes: &Outcomes) -> bool {
+    matches!(verdict, Verdict::Evict(_)) && outcomes.first_error().is_none()
 }
 
 /// Returns the `NoExecute` taints.

@@ -54,14 +54,15 @@ struct Nodes {
 }
 
 impl Planner for Nodes {
-    type Seen = (Arc<Node>, Size);
+    type Observed = (Arc<Node>, Size);
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<(Arc<Node>, Size)> {
+    fn observe(&self, key: &Key, (): &()) -> Option<(Arc<Node>, Size)> {
         let size = *self.size.lock().unwrap_or_else(PoisonError::into_inner);
         Some((self.nodes.get("", &key.name)?, size))
     }
 
-    fn plan(&self, (node, size): &(Arc<Node>, Size), _: Timestamp) -> Plan {
-        plan::plan(node, *size)
+    fn plan(&self, (node, size): &(Arc<Node>, Size), (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(node, *size), ())
     }
 }

@@ -11,7 +11,7 @@ pub(super) use plan::elects;
 
 use super::{
     selected::{Selected, selects_pods},
-    trigger::{Known, Times},
+    trigger::{Times, TriggerTimes},
 };
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
@@ -49,7 +49,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         services: services.clone(),
         endpoints: endpoints.clone(),
         selected: selected.clone(),
-        known: Known::default(),
     };
     let of_endpoints = services.clone();
     let builder = context
@@ -88,37 +87,34 @@ struct Controller {
     services: Cache<Service>,
     endpoints: Cache<Endpoints>,
     selected: Selected,
-    known: Known,
 }
 
 impl Planner for Controller {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = TriggerTimes;
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, memory: &TriggerTimes) -> Option<Observed> {
         let service = self.services.get(&key.namespace, &key.name);
         let endpoints = self.endpoints.get(&key.namespace, &key.name);
         let pods = service.as_ref().map(|service| self.selected.pods(service)).unwrap_or_default();
         let served = service.as_ref().filter(|service| selects_pods(service));
         let times = served.map(|service| Arc::new(Times::of(service, &pods)));
-        let before = self.known.get(key);
+        let before = memory.last();
         Some(Observed { key: key.clone(), service, pods, endpoints, times, before })
     }
 
-    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
-        match &observed.times {
-            Some(times) => self.known.begin(&observed.key, times),
-            None => self.known.forget(&observed.key),
-        }
-        plan::plan(observed)
+    fn plan(
+        &self,
+        observed: &Observed,
+        memory: &TriggerTimes,
+        _: Timestamp,
+    ) -> (Plan, TriggerTimes) {
+        let times = observed.times.as_ref().map(|times| memory.begin(times));
+        (plan::plan(observed), times.unwrap_or_default())
     }
 
-    fn preview(&self, observed: &Observed, _: Timestamp) -> Plan {
-        plan::plan(observed)
-    }
-
-    fn status(&self, observed: &Observed, outcomes: &Outcomes, _: Timestamp) -> Plan {
-        self.known.end(&observed.key, outcomes.first_error().is_none());
-        Plan::nothing()
+    fn remember(&self, memory: &TriggerTimes, outcomes: &Outcomes) -> Option<TriggerTimes> {
+        Some(memory.end(outcomes.first_error().is_none()))
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

@@ -19,7 +19,7 @@ use super::{
     pod,
     selected::{Selected, selects_pods},
     slice::{ByService, OwnWrites},
-    trigger::{Known, Times},
+    trigger::{Times, TriggerTimes},
 };
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
@@ -30,7 +30,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     introspect::Description,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planned, Planner},
     queue::Backoff,
 };
 use hints::{Hinted, Mode};
@@ -83,11 +83,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let planner = Controller {
         services: services.clone(),
         shared: Arc::clone(&shared),
-        known: Known::default(),
-        passing: Mutex::default(),
-        metrics: Metrics::new(&context.registry),
         max: options.max_endpoints,
     };
+    let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
     let on_node = pods.index("node", placement::node_key);
     let (of_pods, of_slices, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
     let builder = context
@@ -118,7 +116,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 }
             }
         });
-    context.run(builder.planned(planner));
+    context.run(builder.planned_with(planner, handler));
     Ok(())
 }
 
@@ -176,22 +174,48 @@ impl Shared {
 struct Controller {
     services: Cache<Service>,
     shared: Arc<Shared>,
-    known: Known,
-    /// Decisions of running reconciliations.
-    passing: Mutex<HashMap<Key, Decision>>,
-    metrics: Metrics,
     max: usize,
 }
 
-/// A key and its observed state; `None` if the Service is deleted or has no slices of this controller.
-struct Looked {
-    key: Key,
-    exists: bool,
-    observed: Option<Observed>,
+/// What a Service's reconciliation leaves for the next one.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Memory {
+    times: TriggerTimes,
+    hinted: Hinted,
+    /// The decision of the reconciliation that runs.
+    decision: Option<Arc<Decision>>,
+}
+
+/// Records the writes of a plan, so that their events are recognized, and the Services with hints; counts the pass.
+struct Passes {
+    shared: Arc<Shared>,
+    metrics: Metrics,
+}
+
+impl PassHandler<Controller> for Passes {
+    fn on_planned(&self, observed: &Option<Observed>, planned: Planned<'_, Memory>) {
+        if let (Some(observed), Some(decision)) = (observed, &planned.memory.decision) {
+            self.shared.own.expect(&observed.key, &decision.writes.marks);
+            self.shared.remember(&observed.key, decision.hinted.clone());
+        }
+    }
+
+    fn on_passed(&self, observed: &Option<Observed>, pass: &Pass<'_, Memory>) {
+        if let (Some(observed), Some(decision)) = (observed, &pass.memory.decision) {
+            self.metrics.passed(observed, decision, pass.outcomes);
+        }
+    }
+
+    /// The garbage collector deletes the slices of a deleted Service.
+    fn on_gone(&self, key: &Key) {
+        self.shared.own.forget(key);
+        self.shared.remember(key, Hinted::default());
+        self.metrics.gone(key);
+    }
 }
 
 impl Controller {
-    fn see(&self, key: &Key, service: Arc<Service>) -> Observed {
+    fn look_at(&self, key: &Key, service: Arc<Service>, memory: &Memory) -> Observed {
         let (shared, pods) = (&self.shared, self.shared.selected.pods(&service));
         let times = Arc::new(Times::of(&service, &pods));
         let node = |pod: &Pod| {
@@ -207,67 +231,41 @@ impl Controller {
             pods: pods.into_iter().map(|pod| (Arc::clone(&pod), node(&pod))).collect(),
             slices,
             times,
-            before: self.known.get(key),
+            before: memory.times.last(),
             ratios: if asks { ratios() } else { None },
-            hinted: shared.hinted().get(key).cloned().unwrap_or_default(),
+            hinted: memory.hinted.clone(),
             max: self.max,
             service,
         }
     }
-
-    fn passing(&self) -> MutexGuard<'_, HashMap<Key, Decision>> {
-        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Planner for Controller {
-    type Seen = Looked;
+    /// `None` for a Service without slices of this controller.
+    type Observed = Option<Observed>;
+    type Memory = Memory;
 
-    fn observe(&self, key: &Key) -> Option<Looked> {
-        let service = self.services.get(&key.namespace, &key.name);
-        let exists = service.is_some();
-        let observed =
-            service.filter(|service| selects_pods(service)).map(|service| self.see(key, service));
-        Some(Looked { key: key.clone(), exists, observed })
+    fn observe(&self, key: &Key, memory: &Memory) -> Option<Option<Observed>> {
+        let service = self.services.get(&key.namespace, &key.name)?;
+        Some(selects_pods(&service).then(|| self.look_at(key, service, memory)))
     }
 
-    fn plan(&self, looked: &Looked, _: Timestamp) -> Plan {
-        let Some(observed) = &looked.observed else {
-            return Plan::nothing();
+    fn plan(&self, observed: &Option<Observed>, memory: &Memory, _: Timestamp) -> (Plan, Memory) {
+        let Some(observed) = observed else {
+            return (Plan::nothing(), Memory { decision: None, ..memory.clone() });
         };
         let decision = plan::decide(observed);
-        self.shared.own.expect(&looked.key, &decision.writes.marks);
-        self.shared.remember(&looked.key, decision.hinted.clone());
-        self.known.begin(&looked.key, &observed.times);
-        let plan = decision.plan();
-        self.passing().insert(looked.key.clone(), decision);
-        plan
+        let (times, hinted) = (memory.times.begin(&observed.times), decision.hinted.clone());
+        (decision.plan(), Memory { times, hinted, decision: Some(Arc::new(decision)) })
     }
 
-    fn preview(&self, looked: &Looked, _: Timestamp) -> Plan {
-        looked.observed.as_ref().map(|observed| plan::decide(observed).plan()).unwrap_or_default()
+    fn remember(&self, memory: &Memory, outcomes: &Outcomes) -> Option<Memory> {
+        let times = memory.times.end(outcomes.first_error().is_none());
+        let hinted = memory.hinted.clone();
+        memory.decision.is_some().then_some(Memory { times, hinted, decision: None })
     }
 
-    fn status(&self, looked: &Looked, outcomes: &Outcomes, _: Timestamp) -> Plan {
-        let passed = self.passing().remove(&looked.key);
-        match (&looked.observed, passed) {
-            (Some(observed), Some(decision)) => {
-                self.known.end(&looked.key, outcomes.first_error().is_none());
-                self.metrics.passed(observed, &decision, outcomes);
-            }
-            // The garbage collector deletes the slices of a deleted Service.
-            (None, _) if !looked.exists => {
-                self.known.forget(&looked.key);
-                self.shared.own.forget(&looked.key);
-                self.shared.remember(&looked.key, Hinted::default());
-                self.metrics.gone(&looked.key);
-            }
-            _ => {}
-        }
-        Plan::nothing()
-    }
-
-    fn describe(&self, looked: &Looked, _: Timestamp) -> Description {
-        looked.observed.as_ref().map(plan::describe).unwrap_or_default()
+    fn describe(&self, observed: &Option<Observed>, _: Timestamp) -> Description {
+        observed.as_ref().map(plan::describe).unwrap_or_default()
     }
 }

@@ -71,7 +71,7 @@ pub(super) struct Observed {
 }
 
 /// Decision of a reconciliation, with values for later reconciliations and metrics.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
     /// Whether writes are left for the next reconciliation.

@@ -20,17 +20,12 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planned, Planner},
     queue::Backoff,
 };
 use metrics::Metrics;
 use plan::{Decision, MANAGER, Observed};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
-use tokio::time::Instant;
+use std::{sync::Arc, time::Duration};
 
 /// The controller of mirrored slices.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -61,11 +56,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     });
     let planner = Mirror {
         endpoints: endpoints.clone(),
-        shared: Arc::clone(&shared),
-        passing: Mutex::default(),
-        metrics: Metrics::new(&context.registry),
+        services: services.clone(),
+        slices: shared.slices.clone(),
         max: options.max_endpoints,
     };
+    let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
     let (of_endpoints, of_slices) = (Arc::clone(&shared), shared);
     let builder = context
         .builder_watching(&DESCRIPTOR, &endpoints, move |event, enqueue| {
@@ -87,7 +82,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 enqueue.add_within(key, options.batch_period);
             }
         });
-    context.run(builder.planned(planner));
+    context.run(builder.planned_with(planner, handler));
     Ok(())
 }
 
@@ -128,54 +123,56 @@ impl Shared {
 
 struct Mirror {
     endpoints: Cache<Endpoints>,
-    shared: Arc<Shared>,
-    /// Decisions of running reconciliations, and their start times.
-    passing: Mutex<HashMap<Key, (Decision, Instant)>>,
-    metrics: Metrics,
+    services: Cache<Service>,
+    slices: ByService,
     max: usize,
 }
 
-impl Mirror {
-    fn passing(&self) -> MutexGuard<'_, HashMap<Key, (Decision, Instant)>> {
-        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The decision of the reconciliation that runs.
+type Memory = Option<Arc<Decision>>;
+
+/// Records the writes of a plan, so that their events are recognized, and counts the pass.
+struct Passes {
+    shared: Arc<Shared>,
+    metrics: Metrics,
 }
 
-impl Planner for Mirror {
-    type Seen = Observed;
-
-    fn observe(&self, key: &Key) -> Option<Observed> {
-        let shared = &self.shared;
-        Some(Observed {
-            key: key.clone(),
-            endpoints: self.endpoints.get(&key.namespace, &key.name),
-            service: shared.services.get(&key.namespace, &key.name),
-            slices: shared.slices.get(key),
-            max: self.max,
-        })
-    }
-
-    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
-        let start = Instant::now();
-        let decision = plan::decide(observed);
+impl PassHandler<Mirror> for Passes {
+    fn on_planned(&self, observed: &Observed, planned: Planned<'_, Memory>) {
+        let Some(decision) = planned.memory else { return };
         match decision.counts {
             Some(_) => self.shared.own.expect(&observed.key, &decision.writes.marks),
             None => self.shared.own.forget(&observed.key),
         }
-        let plan = decision.plan();
-        self.passing().insert(observed.key.clone(), (decision, start));
-        plan
     }
 
-    fn preview(&self, observed: &Observed, _: Timestamp) -> Plan {
-        plan::decide(observed).plan()
-    }
-
-    fn status(&self, observed: &Observed, outcomes: &Outcomes, _: Timestamp) -> Plan {
-        let passed = self.passing().remove(&observed.key);
-        if let Some((decision, start)) = passed {
-            self.metrics.passed(&observed.key, &decision, outcomes, start.elapsed());
+    fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
+        if let Some(decision) = pass.memory {
+            self.metrics.passed(&observed.key, decision, pass.outcomes, pass.took);
         }
-        Plan::nothing()
+    }
+}
+
+impl Planner for Mirror {
+    type Observed = Observed;
+    type Memory = Memory;
+
+    fn observe(&self, key: &Key, _: &Memory) -> Option<Observed> {
+        Some(Observed {
+            key: key.clone(),
+            endpoints: self.endpoints.get(&key.namespace, &key.name),
+            service: self.services.get(&key.namespace, &key.name),
+            slices: self.slices.get(key),
+            max: self.max,
+        })
+    }
+
+    fn plan(&self, observed: &Observed, _: &Memory, _: Timestamp) -> (Plan, Memory) {
+        let decision = plan::decide(observed);
+        (decision.plan(), Some(Arc::new(decision)))
+    }
+
+    fn remember(&self, _: &Memory, _: &Outcomes) -> Option<Memory> {
+        Some(None)
     }
 }

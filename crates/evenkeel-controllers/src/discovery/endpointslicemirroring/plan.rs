@@ -43,7 +43,7 @@ pub(super) struct Observed {
 }
 
 /// Decision of a reconciliation, with values for later reconciliations and metrics.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     pub(super) writes: Writes,
     /// Counts for metrics; `None` if nothing is mirrored.

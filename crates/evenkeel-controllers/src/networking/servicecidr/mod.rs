@@ -91,9 +91,10 @@ impl ServiceCidrs {
 }
 
 impl Planner for ServiceCidrs {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let cidr = self.cidrs.get("", &key.name)?;
         let mut others = self.cidrs.list();
         others.retain(|other| other.meta.name != cidr.meta.name);
@@ -101,8 +102,8 @@ impl Planner for ServiceCidrs {
         Some(Observed { cidr, orphan })
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan::plan(observed, now)
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

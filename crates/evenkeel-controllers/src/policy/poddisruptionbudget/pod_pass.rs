@@ -47,16 +47,17 @@ pub(super) struct Pods {
 }
 
 impl Planner for Pods {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
         let budgets = budgets_of(&self.budgets, &pod);
         Some(Observed { pod, budgets })
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        plan(observed, now)
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan(observed, now), ())
     }
 }
 

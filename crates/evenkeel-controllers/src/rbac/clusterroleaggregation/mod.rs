@@ -45,9 +45,10 @@ struct Aggregation {
 }
 
 impl Planner for Aggregation {
-    type Seen = Observed;
+    type Observed = Observed;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let role = self.roles.get("", &key.name)?;
         let mut roles = self.roles.list();
         roles.sort_unstable_by(|one, other| one.meta.name.cmp(&other.meta.name));
@@ -60,7 +61,7 @@ impl Planner for Aggregation {
         description
     }
 
-    fn plan(&self, observed: &Observed, _: Timestamp) -> Plan {
-        plan::plan(observed)
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
     }
 }

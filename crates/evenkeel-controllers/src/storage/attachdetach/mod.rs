@@ -18,21 +18,18 @@ use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     Text, storage,
     time::Timestamp,
-    views::{Node, PersistentVolumeClaim, Pod},
+    views::{PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
     cache::{CacheEvent, Index},
     introspect::Description,
-    plan::{Key, Plan, Planner},
+    plan::{Key, Outcomes, PassHandler, Plan, Planned, Planner},
 };
 use metrics::Operations;
-use plan::{AttachedVolume, Memory, Observed, ReservedVolumes};
+use plan::{AttachedVolume, Memory, Observed};
 use prometheus::IntCounterVec;
 use state_of_world::StateOfWorld;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 /// The attach-detach controller. Upstream: `newPersistentVolumeAttachDetachControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -51,10 +48,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let clock = context.env.clock.clone();
     let planner = Attachments {
         state_of_world: Arc::clone(&state_of_world),
-        memory: Mutex::default(),
-        last: Arc::default(),
-        reserved: Mutex::default(),
         options: context.options.attachdetach,
+    };
+    let handler = Passes {
+        state_of_world: Arc::clone(&state_of_world),
         forced: metrics::forced(&context.registry),
     };
     let (users, waiting, bound) =
@@ -66,13 +63,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key(&claim.spec.volume_name);
         }
     });
-    let (claims_of_volume, last) = (claims.clone(), Arc::clone(&planner.last));
+    let (claims_of_volume, of_nodes) = (claims.clone(), Arc::clone(&state_of_world));
     let builder = context
         .builder_watching(&DESCRIPTOR, &state_of_world.nodes, move |event, enqueue| {
             let node = event.object();
-            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-            last.insert(node.meta.name.clone(), Arc::clone(node));
-            drop(last);
+            of_nodes.on_node_event(node);
             if let CacheEvent::Updated { old, new } = event
                 && plan::looks_alike(old, new)
             {
@@ -132,7 +127,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .reads(&state_of_world.drivers);
-    context.run(builder.planned(planner));
+    // One worker: two nodes that attach one volume side by side would not see each other's reservation.
+    context.run(builder.planned_with(planner, handler));
     Ok(())
 }
 
@@ -159,18 +155,33 @@ fn nodes_of_users(
 
 struct Attachments {
     state_of_world: Arc<StateOfWorld>,
-    memory: Mutex<HashMap<Key, Memory>>,
-    /// Nodes as last observed, deleted ones with attachments included.
-    last: Arc<Mutex<HashMap<Text, Arc<Node>>>>,
-    reserved: Mutex<ReservedVolumes>,
     options: Options,
+}
+
+/// Counts forced detaches, and updates the state of world before the plan is carried out.
+struct Passes {
+    state_of_world: Arc<StateOfWorld>,
     forced: IntCounterVec,
 }
 
-impl Planner for Attachments {
-    type Seen = Observed;
+impl PassHandler<Attachments> for Passes {
+    fn on_planned(&self, observed: &Observed, planned: Planned<'_, Memory>) {
+        self.state_of_world.reserve(observed, planned.memory, planned.at);
+        for reason in &planned.memory.forced {
+            self.forced.with_label_values(&[*reason]).inc();
+        }
+    }
 
-    fn observe(&self, key: &Key) -> Option<Observed> {
+    fn on_gone(&self, key: &Key) {
+        self.state_of_world.forget_node(&key.name);
+    }
+}
+
+impl Planner for Attachments {
+    type Observed = Observed;
+    type Memory = Memory;
+
+    fn observe(&self, key: &Key, memory: &Memory) -> Option<Observed> {
         let node = self.state_of_world.nodes.get("", &key.name);
         let mut actual: Vec<AttachedVolume> = self
             .state_of_world
@@ -191,43 +202,22 @@ impl Planner for Attachments {
             return None;
         }
         let desired = self.state_of_world.desired_volumes(&key.name);
-        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let memory = memory.get(key).cloned().unwrap_or_default();
-        let mut last = None;
-        if node.is_none() {
-            let mut nodes = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-            last = nodes.get(&*key.name).cloned();
-            if actual.is_empty() {
-                nodes.remove(&*key.name);
-            }
+        if node.is_none() && desired.is_empty() && actual.is_empty() {
+            return None;
         }
-        Some(Observed { name: Arc::clone(&key.name), node, last, desired, actual, memory })
+        let last = if node.is_none() { self.state_of_world.last_node(&key.name) } else { None };
+        let (name, memory) = (Arc::clone(&key.name), memory.clone());
+        let reserved = self.state_of_world.reserved();
+        Some(Observed { name, node, last, desired, actual, memory, reserved })
     }
 
-    fn plan(&self, observed: &Observed, now: Timestamp) -> Plan {
-        let decision = {
-            // The lock is held until the reservation is recorded.
-            let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-            let decision = plan::plan(observed, &self.options, &reserved, now);
-            reserved.note(observed, &decision, now);
-            decision
-        };
-        for reason in &decision.forced {
-            self.forced.with_label_values(&[*reason]).inc();
-        }
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = Key::new("", &observed.name);
-        if decision.memory == Memory::default() {
-            memory.remove(&key);
-        } else {
-            memory.insert(key, decision.memory);
-        }
-        decision.plan
+    fn plan(&self, observed: &Observed, _: &Memory, now: Timestamp) -> (Plan, Memory) {
+        let decision = plan::plan(observed, &self.options, now);
+        (decision.plan, decision.memory)
     }
 
-    fn preview(&self, observed: &Observed, now: Timestamp) -> Plan {
-        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        plan::plan(observed, &self.options, &reserved, now).plan
+    fn remember(&self, memory: &Memory, _: &Outcomes) -> Option<Memory> {
+        memory.of_next_pass()
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

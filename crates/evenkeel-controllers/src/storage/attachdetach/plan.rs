@@ -52,6 +52,8 @@ pub(super) struct Observed {
     /// Actual state of world: attachments to the node, by name. Upstream: `ActualStateOfWorld`.
     pub(super) actual: Vec<AttachedVolume>,
     pub(super) memory: Memory,
+    /// Reservations of all nodes.
+    pub(super) reserved: ReservedVolumes,
 }
 
 /// A volume in the desired state of world.
@@ -92,21 +94,32 @@ pub(super) struct Memory {
     pub(super) requested: BTreeMap<Text, Timestamp>,
     /// Volumes for which the multi-attach event was recorded.
     pub(super) reported_multi_attach: BTreeSet<Text>,
+    /// Exclusive volumes that the plan reserves for this node; empty after its pass.
+    pub(super) reserved: Vec<Text>,
+    /// Reasons of the plan's forced detaches, one for each volume; empty after its pass.
+    pub(super) forced: Vec<&'static str>,
+}
+
+impl Memory {
+    /// Returns the memory without what concerns its own pass only; `None` if that is all.
+    pub(super) fn of_next_pass(&self) -> Option<Self> {
+        let is_changed = !self.reserved.is_empty() || !self.forced.is_empty();
+        is_changed.then(|| Self { reserved: Vec::new(), forced: Vec::new(), ..self.clone() })
+    }
 }
 
 /// Exclusive volumes reserved for a node, while the caches may lack the attachment.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct ReservedVolumes(HashMap<Text, (Arc<str>, Timestamp)>);
 
 impl ReservedVolumes {
     /// Updates the reservations by a decision, and drops those that expired or are no longer desired.
-    pub(super) fn note(&mut self, observed: &Observed, decision: &Decision, now: Timestamp) {
+    pub(super) fn note(&mut self, observed: &Observed, memory: &Memory, now: Timestamp) {
         let wants = |name: &Text| observed.desired.iter().any(|one| one.name == *name);
         self.0.retain(|name, (node, since)| {
             is_fresh(*since, now) && (*node != observed.name || wants(name))
         });
-        let fresh =
-            decision.reserved.iter().map(|name| (name.clone(), (observed.name.clone(), now)));
+        let fresh = memory.reserved.iter().map(|name| (name.clone(), (observed.name.clone(), now)));
         self.0.extend(fresh);
     }
 
@@ -127,10 +140,6 @@ fn is_fresh(since: Timestamp, now: Timestamp) -> bool {
 pub(super) struct Decision {
     pub(super) plan: Plan,
     pub(super) memory: Memory,
-    /// Exclusive volumes to reserve for this node.
-    pub(super) reserved: Vec<Text>,
-    /// Reasons of forced detaches, one for each volume.
-    pub(super) forced: Vec<&'static str>,
 }
 
 /// Whether this controller, and not the kubelet, attaches the node's volumes: the annotation counts with any value.
@@ -180,20 +189,15 @@ fn is_exclusive(volume: &PersistentVolume) -> bool {
 }
 
 /// Decides about the volumes of a node. Upstream: `reconcile`.
-pub(super) fn plan(
-    observed: &Observed,
-    options: &Options,
-    reserved: &ReservedVolumes,
-    now: Timestamp,
-) -> Decision {
+pub(super) fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Decision {
     let mut decision = Decision::default();
     let detaching = detaching(observed, options, now, &mut decision);
-    let network_devices = network_devices(observed, options, reserved, now, &mut decision);
+    let network_devices = network_devices(observed, options, now, &mut decision);
     update_node_status(observed, &detaching, &network_devices, &mut decision.plan);
     for attached_volume in &detaching {
         decision.plan.push(Delete::new(wire::target(&*attached_volume.attachment)));
     }
-    create_attachments(observed, reserved, now, &mut decision);
+    create_attachments(observed, now, &mut decision);
     if let Some(period) = options.sync_period.filter(|_| !observed.actual.is_empty()) {
         decision.plan.requeue_after(period);
     }
@@ -242,7 +246,6 @@ fn detaching<'a>(
 fn network_devices<'a>(
     observed: &'a Observed,
     options: &Options,
-    reserved: &ReservedVolumes,
     now: Timestamp,
     decision: &mut Decision,
 ) -> Vec<&'a Text> {
@@ -261,7 +264,7 @@ fn network_devices<'a>(
     }
     let new = desired().filter(|one| !known.contains(&&one.name) && !is_multi_attach(one));
     network_devices.extend(
-        new.filter(|one| !reserved.is_reserved_elsewhere(one, &observed.name, now))
+        new.filter(|one| !observed.reserved.is_reserved_elsewhere(one, &observed.name, now))
             .map(|one| &one.name),
     );
     network_devices
@@ -285,11 +288,11 @@ fn can_detach(
     let node = observed.node.as_deref();
     let ready = node.is_some_and(is_ready);
     if !ready && options.force && now >= until {
-        decision.forced.push("timeout");
+        decision.memory.forced.push("timeout");
         return true;
     }
     if node.is_some_and(is_out) {
-        decision.forced.push("out-of-service");
+        decision.memory.forced.push("out-of-service");
         return true;
     }
     decision.memory.detaching.insert(id.clone(), since);
@@ -360,12 +363,7 @@ fn update_node_status(
 }
 
 /// Creates missing attachments. Upstream: `attachDesiredVolumes`.
-fn create_attachments(
-    observed: &Observed,
-    reserved: &ReservedVolumes,
-    now: Timestamp,
-    decision: &mut Decision,
-) {
+fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decision) {
     for one in &observed.desired {
         let device = network::is_name(&one.name);
         if device && is_reported_attached(observed, &one.name) {
@@ -407,12 +405,12 @@ fn create_attachments(
                 }
             }
             // The caches show the other node's attachment soon.
-            None if reserved.is_reserved_elsewhere(one, &observed.name, now) => {
+            None if observed.reserved.is_reserved_elsewhere(one, &observed.name, now) => {
                 decision.plan.requeue_after(RETRY_INTERVAL);
             }
             None if observed.node.is_some() => {
                 if one.is_exclusive() {
-                    decision.reserved.push(one.name.clone());
+                    decision.memory.reserved.push(one.name.clone());
                 }
                 let requested =
                     one.volume.as_deref().and_then(|volume| new_attachment(volume, &observed.name));

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 fn plan(observed: &Observed, options: &Options, now: Timestamp) -> Decision {
-    plan::plan(observed, options, &ReservedVolumes::default(), now)
+    plan::plan(observed, options, now)
 }
 
 fn volume(mode: &str) -> Arc<PersistentVolume> {
@@ -66,7 +66,16 @@ fn observed(
     attached_volume: Vec<AttachedVolume>,
     memory: Memory,
 ) -> Observed {
-    Observed { name: "n".into(), node, last: None, desired, actual: attached_volume, memory }
+    let reserved = ReservedVolumes::default();
+    Observed {
+        name: "n".into(),
+        node,
+        last: None,
+        desired,
+        actual: attached_volume,
+        memory,
+        reserved,
+    }
 }
 
 fn reported_multi_attach(decision: &Decision) -> Vec<String> {
@@ -289,7 +298,7 @@ fn nodes_are_told_of_devices_of_the_network() {
     assert!(first.plan.actions.is_empty());
     let late = plan(&lost(first.memory), &options, at(360));
     assert_eq!(
-        (reported_multi_attach(&late), late.forced),
+        (reported_multi_attach(&late), late.memory.forced),
         (vec!["report 0".to_owned()], vec!["timeout"])
     );
 }
@@ -331,7 +340,7 @@ fn a_node_that_is_not_ready_is_waited_for() {
     assert!(early.plan.actions.is_empty());
     let late = plan(&lost(first.memory.clone()), &options, at(360));
     assert_eq!(reported_multi_attach(&late), ["report 0", "delete"]);
-    assert_eq!(late.forced, ["timeout"]);
+    assert_eq!(late.memory.forced, ["timeout"]);
     let never = Options { force: false, ..options };
     assert!(plan(&lost(first.memory), &never, at(9999)).plan.actions.is_empty());
 }
@@ -361,9 +370,10 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
         ..observed(node(), desired, vec![], Memory::default())
     };
     let wants = |name: &str, mode: &str| of(name, vec![desired(mode, &[])]);
-    let decide = |reserved: &mut ReservedVolumes, observed: &Observed, now| {
-        let decision = plan::plan(observed, &options, reserved, now);
-        reserved.note(observed, &decision, now);
+    let decide = |reserved: &mut ReservedVolumes, observed: Observed, now| {
+        let observed = Observed { reserved: reserved.clone(), ..observed };
+        let decision = plan::plan(&observed, &options, now);
+        reserved.note(&observed, &decision.memory, now);
         (reported_multi_attach(&decision).len(), decision.plan.requeue.is_some())
     };
     let one = "ReadWriteOnce";
@@ -374,17 +384,14 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
         ("ReadWriteMany", wants("m", "ReadWriteMany"), at(1), (1, false)),
     ] {
         let mut reserved = ReservedVolumes::default();
-        assert_eq!(decide(&mut reserved, &wants("n", mode), T0), (1, false));
-        assert_eq!(decide(&mut reserved, &then, now), want, "{mode} at {}", then.name);
+        assert_eq!(decide(&mut reserved, wants("n", mode), T0), (1, false));
+        let name = Arc::clone(&then.name);
+        assert_eq!(decide(&mut reserved, then, now), want, "{mode} at {name}");
     }
     let mut reserved = ReservedVolumes::default();
-    decide(&mut reserved, &wants("n", one), T0);
-    decide(&mut reserved, &of("n", vec![]), T0);
-    assert_eq!(
-        decide(&mut reserved, &wants("m", one), T0),
-        (1, false),
-        "it is not wanted any more"
-    );
+    decide(&mut reserved, wants("n", one), T0);
+    decide(&mut reserved, of("n", vec![]), T0);
+    assert_eq!(decide(&mut reserved, wants("m", one), T0), (1, false), "it is not wanted any more");
 }
 
 #[test]

@@ -58,16 +58,17 @@ struct Expander {
 }
 
 impl Planner for Expander {
-    type Seen = Seen;
+    type Observed = Seen;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
         let volume = self.volumes.get("", &claim.spec.volume_name);
         Some(Seen { claim, volume })
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::plan(seen)
+    fn plan(&self, seen: &Seen, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(seen), ())
     }
 
     fn describe(&self, seen: &Seen, _: Timestamp) -> Description {

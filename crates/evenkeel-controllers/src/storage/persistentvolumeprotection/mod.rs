@@ -38,13 +38,14 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 struct Volumes(Cache<PersistentVolume>);
 
 impl Planner for Volumes {
-    type Seen = Arc<PersistentVolume>;
+    type Observed = Arc<PersistentVolume>;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Arc<PersistentVolume>> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Arc<PersistentVolume>> {
         self.0.get("", &key.name)
     }
 
-    fn plan(&self, volume: &Arc<PersistentVolume>, _: Timestamp) -> Plan {
-        plan::plan(volume)
+    fn plan(&self, volume: &Arc<PersistentVolume>, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(volume), ())
     }
 }

@@ -86,15 +86,16 @@ struct Classes {
 }
 
 impl Planner for Classes {
-    type Seen = Seen;
+    type Observed = Seen;
+    type Memory = ();
 
-    fn observe(&self, key: &Key) -> Option<Seen> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
         let class = self.classes.get("", &key.name)?;
         let used = self.volumes.count(&key.name) > 0 || self.claims.count(&key.name) > 0;
         Some(Seen { class, used })
     }
 
-    fn plan(&self, seen: &Seen, _: Timestamp) -> Plan {
-        plan::plan(seen)
+    fn plan(&self, seen: &Seen, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(seen), ())
     }
 }

@@ -1,0 +1,57 @@
+//! What planners remember of their keys.
+
+use crate::plan::Key;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Memories of one planner by key. The default memory is not kept, so that planners without one cost nothing.
+#[derive(Debug, Default)]
+pub(super) struct Memories<M>(Mutex<HashMap<Key, Arc<M>>>);
+
+impl<M: Default + PartialEq> Memories<M> {
+    /// Returns the memory of a key: the default one, if nothing is remembered.
+    pub(super) fn get(&self, key: &Key) -> Arc<M> {
+        self.lock().get(key).cloned().unwrap_or_default()
+    }
+
+    /// Replaces the memory of a key, and returns it.
+    pub(super) fn set(&self, key: &Key, memory: M) -> Arc<M> {
+        let (is_default, memory) = (memory == M::default(), Arc::new(memory));
+        if is_default {
+            self.lock().remove(key);
+        } else {
+            self.lock().insert(key.clone(), Arc::clone(&memory));
+        }
+        memory
+    }
+
+    /// Drops the memory of a key.
+    pub(super) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<M>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memory_lasts_until_its_key_is_gone_or_it_is_the_default() {
+        let (memories, key, other) =
+            (Memories::<u32>::default(), Key::new("ns", "a"), Key::new("ns", "b"));
+        memories.set(&key, 3);
+        assert_eq!((*memories.get(&key), *memories.get(&other)), (3, 0));
+        memories.set(&key, 0);
+        assert!(memories.lock().is_empty());
+        memories.set(&key, 4);
+        memories.forget(&key);
+        assert_eq!(*memories.get(&key), 0);
+        assert!(memories.lock().is_empty());
+    }
+}
