@@ -6,10 +6,11 @@ use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-x509", &[]),
+    ("evenkeel-apimachinery", &["evenkeel-api"]),
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
@@ -23,7 +24,10 @@ const ARROWS: [(&str, &[&str]); 14] = [
         "evenkeel-scheduler",
         &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime", "evenkeel-component"],
     ),
-    ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel", "evenkeel-x509"]),
+    (
+        "evenkeel-apiserver",
+        &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel", "evenkeel-x509"],
+    ),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
     (
         "evenkeel-sim",

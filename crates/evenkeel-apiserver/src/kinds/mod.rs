@@ -1,7 +1,6 @@
 //! The rules of each kind, beyond what its schema says: defaults, validation, what a write may change, sub-resources.
 
 pub(crate) mod admission;
-mod amount;
 mod autoscaling;
 mod binding;
 mod builtin;
@@ -19,9 +18,10 @@ mod services;
 mod signing_requests;
 mod strategy;
 pub(crate) mod validate;
-pub(crate) mod value;
 pub(crate) mod warnings;
 mod writes;
+
+pub(crate) use evenkeel_apimachinery::{amount, value};
 
 use std::sync::Arc;
 

@@ -25,6 +25,8 @@ pub use log::OpenError;
 use ring::Ring;
 use writer::Writer;
 
+use evenkeel_apimachinery::depth;
+
 use crate::output::Format;
 use crate::resource::Shelf;
 
@@ -89,11 +91,7 @@ pub(crate) enum WriteError {
     #[error("the object is not at the expected revision")]
     Mismatch,
     /// The object nests deeper than any reader takes: once stored, nobody could change or delete it.
-    #[error(
-        "the object nests more than {} arrays and objects: {}",
-        json::MAX_DEPTH,
-        json::TOO_DEEP
-    )]
+    #[error("{}", depth::TooDeep)]
     TooDeep,
     /// The log cannot be written.
     #[error("the data folder cannot be written: {0}")]
