@@ -3,7 +3,6 @@
 mod api;
 mod auth;
 mod bootstrap;
-mod cel;
 mod components;
 mod computed;
 mod custom;

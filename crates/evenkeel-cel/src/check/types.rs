@@ -1,25 +1,37 @@
 //! Types of expressions, as far as their schemas tell.
 
-use crate::custom::node::Node;
+use super::declaration::Declaration;
 
 /// What a value is known to be.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Type<'a> {
+pub enum Type<'a> {
     /// Anything.
     Dyn,
+    /// The type of `null`.
     Null,
+    /// A truth value.
     Bool,
+    /// A whole number.
     Int,
+    /// A whole number without a sign.
     Uint,
+    /// A floating-point number.
     Double,
+    /// A text.
     Str,
+    /// A sequence of bytes.
     Bytes,
+    /// A point in time.
     Time,
+    /// A length of time.
     Duration,
+    /// A list with elements of one type.
     List(Box<Type<'a>>),
+    /// A map from strings to values of one type.
     Map(Box<Type<'a>>),
     /// An object with a schema.
     Object(Of<'a>),
+    /// A value that may be absent.
     Optional(Box<Type<'a>>),
     /// A type of a library, by name.
     Library(&'static str),
@@ -29,28 +41,28 @@ pub(crate) enum Type<'a> {
 
 /// An object's schema. At the root its metadata is known, too.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Of<'a> {
-    pub(crate) node: &'a Node,
+pub struct Of<'a> {
+    pub(crate) node: &'a dyn Declaration,
     pub(crate) root: bool,
 }
 
 impl PartialEq for Of<'_> {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.node, other.node)
+        std::ptr::addr_eq(self.node, other.node)
     }
 }
 
 impl<'a> Type<'a> {
     /// The type that values of a schema have; `None` where expressions cannot see them.
-    pub(crate) fn of(node: &'a Node, root: bool) -> Option<Self> {
-        if node.int_or_string {
+    pub fn of(node: &'a dyn Declaration, root: bool) -> Option<Self> {
+        if node.is_int_or_string() {
             return Some(Self::Dyn);
         }
-        Some(match (&*node.kind, &*node.format) {
-            ("array", _) => Self::List(Box::new(Self::of(node.items.as_deref()?, false)?)),
-            ("object", _) => match &node.additional {
+        Some(match (node.kind(), node.format()) {
+            ("array", _) => Self::List(Box::new(Self::of(node.element()?, false)?)),
+            ("object", _) => match node.additional() {
                 Some(more) => Self::Map(Box::new(Self::of(more, false)?)),
-                None => Self::Object(Of { node, root: root || node.embedded }),
+                None => Self::Object(Of { node, root: root || node.is_embedded() }),
             },
             ("string", "byte") => Self::Bytes,
             ("string", "duration") => Self::Duration,

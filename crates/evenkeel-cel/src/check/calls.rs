@@ -3,8 +3,8 @@
 use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
 
+use super::types::Type;
 use super::{Checked, Checker, Known, Outcome, is_junction, overload, undeclared};
-use crate::cel::types::Type;
 
 impl<'a> Checker<'a> {
     pub(super) fn call(&mut self, call: &'a CallExpr) -> Outcome<'a> {

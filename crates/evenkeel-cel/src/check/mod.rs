@@ -2,30 +2,35 @@
 //! `cel/library/cost.go`).
 
 mod calls;
+mod declaration;
+mod types;
 
 use cel::common::ast::{
     ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, LiteralValue, SelectExpr, operators as op,
 };
 use cel::parser::Expression;
 
-use super::types::{Of, Type};
-use super::{Program, unescape};
-use crate::custom::node::Node;
+pub use declaration::Declaration;
+use types::Of;
+pub use types::Type;
+
+use crate::{Program, named, unescape};
 
 /// No request is larger, and so is nothing in it.
 const REQUEST: u64 = 3 * 1024 * 1024 - 2;
 
 /// What is known of a value: its type, its most elements (or bytes), and its schema where it has one.
 #[derive(Debug, Clone)]
-pub(crate) struct Known<'a> {
-    pub(crate) kind: Type<'a>,
+pub struct Known<'a> {
+    /// The type, as far as it is known.
+    pub kind: Type<'a>,
     size: u64,
-    node: Option<&'a Node>,
+    node: Option<&'a dyn Declaration>,
 }
 
 impl<'a> Known<'a> {
     /// A value without more to know.
-    pub(crate) fn of(kind: Type<'a>) -> Self {
+    pub fn of(kind: Type<'a>) -> Self {
         let size = if matches!(kind, Type::Bool | Type::Int | Type::Uint | Type::Double) {
             1
         } else {
@@ -39,13 +44,13 @@ impl<'a> Known<'a> {
     }
 
     /// A value of a schema; `None` where expressions cannot see it.
-    pub(crate) fn schema(node: &'a Node, root: bool) -> Option<Self> {
+    pub fn schema(node: &'a dyn Declaration, root: bool) -> Option<Self> {
         Some(Self { kind: Type::of(node, root)?, size: most(node), node: Some(node) })
     }
 
     /// An element of a list, or a value of a map.
     fn element(&self) -> Self {
-        let node = self.node.and_then(|n| n.items.as_deref().or(n.additional.as_deref()));
+        let node = self.node.and_then(|n| n.element().or_else(|| n.additional()));
         if let Some(known) = node.and_then(|node| Self::schema(node, false)) {
             return known;
         }
@@ -57,42 +62,40 @@ impl<'a> Known<'a> {
 }
 
 /// The most elements, entries or bytes that values of a schema have.
-pub(crate) fn most(node: &Node) -> u64 {
-    match &*node.kind {
+pub fn most(node: &dyn Declaration) -> u64 {
+    match node.kind() {
         "array" => {
-            let item = node.items.as_deref().map_or(1, least);
-            node.max_items.unwrap_or(REQUEST / (item + 1))
+            let item = node.element().map_or(1, least);
+            node.max_items().unwrap_or(REQUEST / (item + 1))
         }
-        "object" if node.additional.is_some() || node.properties.is_empty() => {
-            let item = node.additional.as_deref().map_or(1, least);
-            node.max_properties.unwrap_or(REQUEST / (item + 6))
+        "object" if node.additional().is_some() || node.n_properties() == 0 => {
+            let item = node.additional().map_or(1, least);
+            node.max_properties().unwrap_or(REQUEST / (item + 6))
         }
-        "object" => node.properties.len() as u64,
-        "string" => match (&*node.format, node.max_length) {
+        "object" => node.n_properties() as u64,
+        "string" => match (node.format(), node.max_length()) {
             ("date", _) => 11,
             ("date-time", _) => 30,
             ("duration", _) => 32,
-            _ if !node.values.is_empty() => {
-                node.values.iter().map(|v| v.as_str().map_or(1, str::len)).max().unwrap_or(1) as u64
-            }
-            (_, Some(most)) => most.saturating_mul(4),
-            (_, None) => REQUEST,
+            (_, bound) => match (node.longest_value(), bound) {
+                (Some(longest), _) => longest,
+                (None, Some(most)) => most.saturating_mul(4),
+                (None, None) => REQUEST,
+            },
         },
         _ => 1,
     }
 }
 
 /// The fewest bytes that a value of a schema takes in a request.
-fn least(node: &Node) -> u64 {
-    match &*node.kind {
+fn least(node: &dyn Declaration) -> u64 {
+    match node.kind() {
         "boolean" => 4,
         "string" | "array" => 2,
         "object" => {
-            let required = node.required.iter().filter_map(|name| {
-                let child = node.properties.get(name).filter(|c| c.default.is_none())?;
-                Some(name.len() as u64 + 3 + least(child))
-            });
-            2 + required.sum::<u64>()
+            let required = node.required();
+            let bytes = |(name, field): &(&str, _)| name.len() as u64 + 3 + least(*field);
+            2 + required.iter().map(bytes).sum::<u64>()
         }
         _ => 1,
     }
@@ -100,13 +103,15 @@ fn least(node: &Node) -> u64 {
 
 /// What is told of an expression.
 #[derive(Debug, Clone)]
-pub(crate) struct Checked<'a> {
-    pub(crate) known: Known<'a>,
-    pub(crate) cost: u64,
+pub struct Checked<'a> {
+    /// What is known of the value.
+    pub known: Known<'a>,
+    /// The most that one evaluation costs, by the estimate.
+    pub cost: u64,
 }
 
 /// Checks an expression over these variables; the error is in cel-go's words.
-pub(crate) fn check<'a>(
+pub fn check<'a>(
     program: &'a Program,
     variables: Vec<(&'a str, Known<'a>)>,
 ) -> Result<Checked<'a>, String> {
@@ -146,7 +151,7 @@ impl<'a> Checker<'a> {
             Expr::Literal(literal) => Ok(self::literal(literal)),
             Expr::Ident(name) => match self.variable(name) {
                 Some(known) => Ok(Checked { known: known.clone(), cost: 1 }),
-                None if evenkeel_cel::named(name).is_some() => checked(Type::OfTypes, 1),
+                None if named(name).is_some() => checked(Type::OfTypes, 1),
                 None => Err(undeclared(name)),
             },
             Expr::Select(select) => self.select(select),
@@ -257,8 +262,7 @@ fn field_of<'a>(known: &Known<'a>, name: &str) -> Result<Known<'a>, String> {
     match &known.kind {
         Type::Object(Of { node, root }) => {
             let plain = unescape(name);
-            if let Some(found) = node.properties.get(&*plain).and_then(|n| Known::schema(n, false))
-            {
+            if let Some(found) = node.property(&plain).and_then(|n| Known::schema(n, false)) {
                 let in_metadata = *root && plain == "metadata";
                 return Ok(if in_metadata { Known::of(Type::Dyn) } else { found });
             }
