@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{current, encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
 use crate::auth::Attributes;
-use crate::kinds::admission::{self, Charge, noderestriction};
+use crate::kinds::admission::{self, QuotaUpdates, noderestriction};
 use crate::kinds::policybased;
 use crate::output::Purpose;
 use crate::patch::{self, Writer};
@@ -19,7 +19,7 @@ use crate::resource::ResourceType;
 use crate::schema;
 use crate::serve::Body;
 use crate::status::{FieldError, StatusError};
-use crate::store::{self, Encoded, Entry, Expect, Facets, WriteError};
+use crate::store::{self, Encoded, Entry, Expect, Facets, Transaction, WriteError};
 use crate::webhook;
 
 /// How often a write that lost a race is tried again.
@@ -47,6 +47,17 @@ pub(super) struct Written {
     pub(super) created: bool,
 }
 
+/// A change of one object that is to be committed.
+struct Change<'a> {
+    key: &'a str,
+    /// The stored object, where there is one.
+    old: Option<(&'a Entry, &'a Value)>,
+    /// The new object, in the stored version.
+    object: &'a Value,
+    /// The new object as it is to be stored; none where it is deleted.
+    kept: Option<&'a Value>,
+}
+
 /// Which request creates an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Creates {
@@ -62,6 +73,8 @@ pub(super) enum Creates {
 pub(super) enum Lost {
     /// Another was quicker; it may be tried again on the new state.
     Race,
+    /// Another object got a value meanwhile that only one may have; other values may be free.
+    Taken,
     /// It is refused.
     Refused(StatusError),
 }
@@ -75,7 +88,8 @@ impl From<StatusError> for Lost {
 impl From<WriteError> for Lost {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Mismatch => Self::Race,
+            WriteError::Mismatch { .. } => Self::Race,
+            WriteError::Taken { .. } => Self::Taken,
             WriteError::TooDeep | WriteError::Disk(_) => Self::Refused(error.into()),
         }
     }
@@ -200,6 +214,7 @@ impl<'a> Write<'a> {
         match self.insert(object, &taken, how).await {
             Ok(written) => return Ok(written),
             Err(Lost::Refused(error)) => return Err(error),
+            Err(Lost::Taken) => return Err(StatusError::modified(&self.stored.name, &taken)),
             Err(Lost::Race) => {}
         }
         let mut error = StatusError::already_exists(&self.stored.name, &taken);
@@ -226,13 +241,27 @@ impl<'a> Write<'a> {
             match self.insert(object, &name, how).await {
                 Ok(written) => return Ok(written),
                 Err(Lost::Refused(error)) => return Err(error),
-                Err(Lost::Race) => taken = name,
+                Err(Lost::Race | Lost::Taken) => taken = name,
             }
         }
         Err(StatusError::generate_name_conflict(&self.stored.name, &taken))
     }
 
-    async fn insert(
+    /// Creates an object; again where another one got the values meanwhile that were allocated to it.
+    async fn insert(&mut self, object: Value, name: &str, how: Creates) -> Result<Written, Lost> {
+        if !self.ask.api.store.is_indexed(&self.stored.shelf) {
+            return self.insert_once(object, name, how).await;
+        }
+        for _ in 0..TRIES {
+            match self.insert_once(object.clone(), name, how).await {
+                Err(Lost::Taken) => {}
+                result => return result,
+            }
+        }
+        Err(Lost::Taken)
+    }
+
+    async fn insert_once(
         &mut self,
         mut object: Value,
         name: &str,
@@ -242,7 +271,7 @@ impl<'a> Write<'a> {
         let hooks = &*stored.hooks;
         let key = key(&stored, self.ask.target.namespace, name);
         let mut told = Vec::new();
-        let (warnings, mut charge) = {
+        let (warnings, quotas) = {
             let cx = self.context(name);
             noderestriction::admit(&cx, Operation::Create, &object, &Value::Null)?;
             hooks.prepare_create(&cx, &mut object)?;
@@ -264,37 +293,18 @@ impl<'a> Write<'a> {
             });
             let operation = Operation::Create;
             let request = Request { cx: &cx, operation, object: &object, old: &Value::Null };
-            let checked = match found {
-                Ok(()) => accept(&request, None, &mut told).await,
-                Err(error) => Err(error),
-            };
-            match checked {
-                Ok(charge) => (hooks.warnings(&cx, &object, None), charge),
-                Err(error) => {
-                    hooks.aborted(self.ask.api, &object, None);
-                    return Err(error.into());
-                }
-            }
+            found?;
+            let quotas = accept(&request, None, &mut told).await?;
+            (hooks.warnings(&cx, &object, None), quotas)
         };
         add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
         // A dry run answers with the version that the client sent.
-        let prepared =
-            if self.options.dry_run { Ok(()) } else { prepare_for_storage(&mut object, how) };
-        let kept = match prepared {
-            Ok(()) => current::to_storage(self.ask.api, &stored, &object).await,
-            Err(error) => Err(error),
-        };
-        let kept = match kept {
-            Ok(kept) => kept,
-            Err(error) => {
-                hooks.aborted(self.ask.api, &object, None);
-                charge.give_back(self.ask.api, self.ask.now);
-                return Err(error.into());
-            }
-        };
+        if !self.options.dry_run {
+            prepare_for_storage(&mut object, how)?;
+        }
+        let kept = current::to_storage(self.ask.api, &stored, &object).await?;
         if self.options.dry_run {
-            hooks.aborted(self.ask.api, &object, None);
             if self.ask.api.store.peek(&stored.shelf, &key).is_some() {
                 return Err(Lost::Race);
             }
@@ -302,18 +312,64 @@ impl<'a> Write<'a> {
             let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
             return Ok(Written { object, entry: None, created: true });
         }
+        let change = Change { key: &key, old: None, object: &object, kept: Some(&kept) };
         let encoded = Encoded::new(&kept, facets(&stored, &kept));
-        match self.ask.api.store.put(&stored.shelf, &key, Expect::Absent, encoded).await {
-            Ok(entry) => {
-                let entry = current::entry(self.ask.api, &stored, entry).await?;
-                Ok(Written { object, entry: Some(entry), created: true })
+        let entry = self.commit(&change, Some(encoded), quotas, name).await?;
+        let entry = current::entry(self.ask.api, &stored, entry).await?;
+        Ok(Written { object, entry: Some(entry), created: true })
+    }
+
+    /// Commits a change together with everything that is written with it. Where only that changed meanwhile, it is
+    /// computed again.
+    async fn commit(
+        &self,
+        change: &Change<'_>,
+        mut encoded: Option<Encoded>,
+        mut quotas: QuotaUpdates,
+        name: &str,
+    ) -> Result<Arc<Entry>, Lost> {
+        let old = change.old.map(|(_, old)| old);
+        for _ in 0..TRIES {
+            let encode = |kept| Encoded::new(kept, facets(&self.stored, kept));
+            let encoded = encoded.take().or_else(|| change.kept.map(encode));
+            let (transaction, op) = self.transaction(change, encoded, quotas);
+            match self.ask.api.store.commit(transaction).await {
+                Ok(written) => return written.into_iter().nth(op).ok_or(Lost::Race),
+                Err(WriteError::Mismatch { op: failed }) if failed != op => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => {
-                hooks.aborted(self.ask.api, &object, None);
-                charge.give_back(self.ask.api, self.ask.now);
-                Err(error.into())
-            }
+            quotas = admission::evaluate_quotas(&self.context(name), change.object, old)?;
         }
+        let why = "its quotas are being written to by too many others";
+        Err(StatusError::conflict(&self.stored.name, name, why).into())
+    }
+
+    /// Returns the transaction of a change, and the place of the object in it.
+    fn transaction(
+        &self,
+        change: &Change<'_>,
+        encoded: Option<Encoded>,
+        quotas: QuotaUpdates,
+    ) -> (Transaction, usize) {
+        let Change { key, old, object, kept } = *change;
+        let (api, stored) = (self.ask.api, &*self.stored);
+        let mut transaction = Transaction::default();
+        if kept.is_some() {
+            let old = old.map(|(_, old)| old);
+            stored.hooks.begin_write(api, object, old, &mut transaction);
+        }
+        quotas.add_to(&mut transaction);
+        let op = transaction.len();
+        let expect = old.map_or(Expect::Absent, |(entry, _)| Expect::At(entry.revision));
+        match encoded {
+            Some(encoded) => transaction.put(&stored.shelf, key, expect, encoded),
+            None => transaction.delete(&stored.shelf, key, expect),
+        }
+        if let Some((_, old)) = old {
+            let object = kept.map(|_| object);
+            stored.hooks.finish_write(api, object, old, &mut transaction);
+        }
+        (transaction, op)
     }
 
     /// Replaces `old` (as in `entry`) by `new`, which is in the request's version. `tracked`: its managedFields are
@@ -370,7 +426,7 @@ impl<'a> Write<'a> {
         let hooks = &*stored.hooks;
         let name = self.ask.target.name;
         let mut told = Vec::new();
-        let (warnings, mut charge) = {
+        let (warnings, quotas) = {
             let cx = self.context(name);
             hooks.prepare_update(&cx, &mut new, old)?;
             let mut admitted = hooks
@@ -393,61 +449,33 @@ impl<'a> Write<'a> {
                 invalid(&stored, name, &errors)
             });
             let request = Request { cx: &cx, operation: Operation::Update, object: &new, old };
-            let checked = match found {
-                Ok(()) => accept(&request, Some(old), &mut told).await,
-                Err(error) => Err(error),
-            };
-            match checked {
-                Ok(charge) => (hooks.warnings(&cx, &new, Some(old)), charge),
-                Err(error) => {
-                    hooks.aborted(self.ask.api, &new, Some(old));
-                    return Err(error.into());
-                }
-            }
+            found?;
+            let quotas = accept(&request, Some(old), &mut told).await?;
+            (hooks.warnings(&cx, &new, Some(old)), quotas)
         };
         add_warnings(&mut self.warnings, told);
         add_warnings(&mut self.warnings, warnings);
-        let kept = match current::to_storage(self.ask.api, &stored, &new).await {
-            Ok(kept) => kept,
-            Err(error) => {
-                hooks.aborted(self.ask.api, &new, Some(old));
-                charge.give_back(self.ask.api, self.ask.now);
-                return Err(error.into());
-            }
-        };
+        let kept = current::to_storage(self.ask.api, &stored, &new).await?;
         if self.options.dry_run {
-            hooks.aborted(self.ask.api, &new, Some(old));
             store::storable(&kept)?;
             let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
             return Ok(Written { object, entry: None, created: false });
         }
-        let store = &self.ask.api.store;
+        let mut change =
+            Change { key: &entry.key, old: Some((entry, old)), object: &new, kept: Some(&kept) };
         if gone_with_update(&stored, &new, old) {
-            store.remove(&stored.shelf, &entry.key, entry.revision).await?;
-            removed(self.ask.api, &stored, old).await;
+            change.kept = None;
+            self.commit(&change, None, quotas, name).await?;
             return Ok(Written { object: new, entry: None, created: false });
         }
         let encoded = Encoded::new(&kept, facets(&stored, &kept));
-        if encoded.same_as(entry) {
-            hooks.aborted(self.ask.api, &new, Some(old));
-            let entry = current::entry(self.ask.api, &stored, entry.clone()).await?;
-            return Ok(Written { object: new, entry: Some(entry), created: false });
-        }
-        match store.put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
-            Ok(entry) => {
-                if hooks.keeps_account() {
-                    hooks.replaced(self.ask.api, &new, old);
-                    store.settle().await?;
-                }
-                let entry = current::entry(self.ask.api, &stored, entry).await?;
-                Ok(Written { object: new, entry: Some(entry), created: false })
-            }
-            Err(error) => {
-                hooks.aborted(self.ask.api, &new, Some(old));
-                charge.give_back(self.ask.api, self.ask.now);
-                Err(error.into())
-            }
-        }
+        let written = if encoded.same_as(entry) {
+            entry.clone()
+        } else {
+            self.commit(&change, Some(encoded), quotas, name).await?
+        };
+        let entry = current::entry(self.ask.api, &stored, written).await?;
+        Ok(Written { object: new, entry: Some(entry), created: false })
     }
 
     /// What the object that is created says of the one that it replaces, of which there is none. A POST ignores that.
@@ -550,7 +578,7 @@ async fn accept(
     request: &Request<'_>,
     old: Option<&Value>,
     told: &mut Vec<String>,
-) -> Result<Charge, StatusError> {
+) -> Result<QuotaUpdates, StatusError> {
     policy::validate(request, told)?;
     webhook::validate(request, told).await?;
     admission::accept(request.cx, request.object, old)
@@ -569,17 +597,6 @@ pub(super) fn stored_type(api: &Api, resource: &Arc<ResourceType>) -> Arc<Resour
 /// What selectors look at.
 pub(super) fn facets(resource: &ResourceType, object: &Value) -> Facets {
     Facets::new(object, |put| resource.hooks.field_values(object, put))
-}
-
-/// Tells the hooks that an object has left the store.
-pub(super) async fn removed(api: &Arc<Api>, resource: &ResourceType, object: &Value) {
-    if !resource.hooks.keeps_account() {
-        return;
-    }
-    resource.hooks.removed(api, object);
-    if let Err(error) = api.store.settle().await {
-        tracing::error!(%error, "what an object had is not given back on disk");
-    }
 }
 
 fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result<(), StatusError> {
