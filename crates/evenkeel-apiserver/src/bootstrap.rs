@@ -11,7 +11,7 @@ use crate::kinds::cluster_ips;
 use crate::patch::{self, Writer};
 use crate::resource::{Path, ResourceType, parse_path};
 use crate::status::StatusError;
-use crate::store::{Encoded, Expect, Facets, WriteError};
+use crate::store::{Encoded, Expect, Facets, Transaction, WriteError};
 use crate::tracking;
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
@@ -69,7 +69,7 @@ pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), Statu
 pub(crate) fn put(
     api: &Arc<Api>,
     resource: &Arc<ResourceType>,
-    mut object: Value,
+    object: Value,
     now: &str,
 ) -> Result<(), StatusError> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -77,6 +77,22 @@ pub(crate) fn put(
     if api.store.peek(&resource.shelf, &key).is_some() {
         return Ok(());
     }
+    let mut transaction = Transaction::default();
+    create(api, resource, object, now, &mut transaction);
+    match api.store.commit_lazily(transaction) {
+        Ok(()) | Err(WriteError::Mismatch { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Adds the creation of an object in the server's own name to a transaction.
+pub(crate) fn create(
+    api: &Api,
+    resource: &ResourceType,
+    mut object: Value,
+    now: &str,
+    transaction: &mut Transaction,
+) {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
@@ -84,17 +100,9 @@ pub(crate) fn put(
     object["metadata"]["uid"] = Value::from(api.uid());
     object["metadata"]["creationTimestamp"] = Value::from(now);
     let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
-    match api.store.put_lazily(&resource.shelf, &key, Expect::Absent, Encoded::new(&object, facets))
-    {
-        Ok(_) => {
-            if resource.hooks.keeps_account() {
-                resource.hooks.restored(&object);
-            }
-            Ok(())
-        }
-        Err(WriteError::Mismatch) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let key = key(resource, text("namespace"), text("name"));
+    transaction.put(&resource.shelf, &key, Expect::Absent, Encoded::new(&object, facets));
 }
 
 /// What extension API servers read to know whom to trust.

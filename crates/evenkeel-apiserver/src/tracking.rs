@@ -75,7 +75,7 @@ async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, St
     let encoded = Encoded::new(&new, Facets::new(&new, |_| ()));
     match api.store.put(&configmaps.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
         // Whoever was quicker is looked at in turn.
-        Ok(_) | Err(WriteError::Mismatch) => Ok(None),
+        Ok(_) | Err(WriteError::Mismatch { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

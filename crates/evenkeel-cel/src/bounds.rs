@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 250;
 pub(super) const MAX_NESTED: u16 = 48;
 
 /// Refuses an expression that is too long or too deep, in cel-go's words.
-pub(super) fn check(source: &str) -> Result<(), String> {
+pub(crate) fn check(source: &str) -> Result<(), String> {
     let size = source.chars().count();
     if size > MAX_SIZE {
         return Err(format!(

@@ -14,6 +14,7 @@
 
 mod bounds;
 mod call;
+pub mod check;
 mod eval;
 pub mod formats;
 mod functions;

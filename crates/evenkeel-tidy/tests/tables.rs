@@ -21,9 +21,11 @@ fn declares(file: &Path, name: &str) -> bool {
 }
 
 /// Modules that must begin with such a table.
-const WITH_TABLE: [&str; 18] = [
+const WITH_TABLE: [&str; 20] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
     "evenkeel-apiserver/src/kinds/policybased.rs",
+    "evenkeel-apiserver/src/pipeline/mod.rs",
+    "evenkeel-apiserver/src/verbs/stages.rs",
     "evenkeel-controllers/src/apps/daemonset/plan.rs",
     "evenkeel-controllers/src/apps/deployment/plan.rs",
     "evenkeel-controllers/src/apps/statefulset/plan.rs",

@@ -72,7 +72,8 @@ const RETIRED: [(&str, &[(&str, &str)]); 3] = [
 
 /// How many public items of a crate still have a doc comment of one or two words. A crate that is not listed has none.
 /// Lower a number with each that you replace.
-const SHORT_DOCS: [(&str, usize); 2] = [("evenkeel-apiserver", 76), ("evenkeel-nodes", 13)];
+const SHORT_DOCS: [(&str, usize); 3] =
+    [("evenkeel-apimachinery", 16), ("evenkeel-apiserver", 60), ("evenkeel-nodes", 9)];
 
 #[test]
 fn retired_words_do_not_come_back() {

@@ -116,7 +116,7 @@ mod tests {
     fn reads_tokens() {
         let mut known = Authenticator::default();
         known.add_csv("t1,alice,1,\"dev,ops\"\nt2,bob,2\n\n");
-        let store = Store::in_memory();
+        let store = Store::in_memory(&[]);
         let who =
             |headers: &HeaderMap, peer| known.user(&store, Timestamp::UNIX_EPOCH, headers, peer);
         let bearing = |value: &'static str| {

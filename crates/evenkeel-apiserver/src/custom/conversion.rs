@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::definition::{Definition, Version};
 use crate::api::Api;
-use crate::kinds::validate::{Errors, Path, meta};
+use crate::kinds::validate::{Errors, Path, labels};
 use crate::kinds::value::{at, list, text};
 use crate::status::{StatusError, quote};
 use crate::webhook::call;
@@ -186,10 +186,10 @@ fn valid(name: &str, pairs: &Value) -> Result<(), String> {
     let mut errors = Errors::default();
     let path = Path::new("metadata");
     if name == "labels" {
-        meta::labels(pairs.as_object(), &path.field("labels"), &mut errors);
+        labels::labels(pairs.as_object(), &path.field("labels"), &mut errors);
     } else {
         let owner = json!({ "annotations": pairs });
-        meta::annotations(&owner, &path.field("annotation"), &mut errors);
+        labels::annotations(&owner, &path.field("annotation"), &mut errors);
     }
     let told: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
     match &told[..] {

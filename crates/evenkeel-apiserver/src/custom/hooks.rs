@@ -8,10 +8,10 @@ use super::conversion::set_version;
 use super::definition::Version;
 use super::{embedded, lists, prepare, rules, validate};
 use crate::api::Context;
-use crate::cel::BUDGET;
 use crate::kinds::{KindHooks, value};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, FieldErrorKind, StatusError};
+use evenkeel_cel::BUDGET;
 
 /// Hooks of one version.
 pub(super) struct Hooks {

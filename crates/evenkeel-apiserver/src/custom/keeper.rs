@@ -18,7 +18,7 @@ use crate::kinds::value::{at, list, set, text};
 use crate::patch::{self, Writer};
 use crate::resource::ResourceType;
 use crate::status::StatusError;
-use crate::store::{Encoded, Entry, Expect, Facets, WriteError, changed};
+use crate::store::{Encoded, Entry, Expect, Facets, Transaction, WriteError, changed};
 use crate::verbs::delete;
 use crate::verbs::delete_options::DeleteOptions;
 
@@ -186,19 +186,17 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     patch::track(schema.as_ref(), Some(old), &mut new, &writer);
     let encoded = Encoded::new(&new, Facets::new(&new, |_| ()));
     let shelf = &resource.shelf;
+    let mut transaction = Transaction::default();
+    transaction.put(shelf, &entry.key, Expect::At(entry.revision), encoded);
     let gone = at(&new, "metadata.deletionTimestamp").is_some()
         && list(&new, "metadata.finalizers").is_empty();
-    let written = async {
-        let entry = api.store.put(shelf, &entry.key, Expect::At(entry.revision), encoded).await?;
-        if gone {
-            api.store.remove(shelf, &entry.key, entry.revision).await?;
-        }
-        Ok::<(), WriteError>(())
-    };
-    match written.await {
-        Ok(()) => true,
+    if gone {
+        transaction.delete(shelf, &entry.key, Expect::Written);
+    }
+    match api.store.commit(transaction).await {
+        Ok(_) => true,
         // The newer state is looked at in turn.
-        Err(WriteError::Mismatch) => true,
+        Err(WriteError::Mismatch { .. }) => true,
         Err(error) => {
             tracing::error!(definition = %entry.key, %error, "a definition cannot be written");
             false

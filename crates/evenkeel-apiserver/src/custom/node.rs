@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evenkeel_cel::check::Declaration;
 use regex::Regex;
 use serde_json::Value;
 
@@ -77,6 +78,48 @@ impl evenkeel_cel::Schema for Node {
     fn is_unordered(&self) -> bool {
         // Sets and maps have no order.
         self.list != ListKind::Atomic
+    }
+}
+
+impl Declaration for Node {
+    fn is_int_or_string(&self) -> bool {
+        self.int_or_string
+    }
+    fn is_embedded(&self) -> bool {
+        self.embedded
+    }
+    fn element(&self) -> Option<&dyn Declaration> {
+        self.items.as_deref().map(|node| node as _)
+    }
+    fn additional(&self) -> Option<&dyn Declaration> {
+        self.additional.as_deref().map(|node| node as _)
+    }
+    fn property(&self, name: &str) -> Option<&dyn Declaration> {
+        self.properties.get(name).map(|node| node as _)
+    }
+    fn n_properties(&self) -> usize {
+        self.properties.len()
+    }
+    fn max_items(&self) -> Option<u64> {
+        self.max_items
+    }
+    fn max_properties(&self) -> Option<u64> {
+        self.max_properties
+    }
+    fn max_length(&self) -> Option<u64> {
+        self.max_length
+    }
+    fn longest_value(&self) -> Option<u64> {
+        self.values.iter().map(|value| value.as_str().map_or(1, |text| text.len() as u64)).max()
+    }
+    fn required(&self) -> Vec<(&str, &dyn Declaration)> {
+        let field = |name: &'_ Box<str>| self.properties.get_key_value(name);
+        self.required
+            .iter()
+            .filter_map(field)
+            .filter(|(_, node)| node.default.is_none())
+            .map(|(name, node)| (&**name, node as _))
+            .collect()
     }
 }
 

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use super::node::Node;
 use super::validate::{below, element_before};
-use crate::cel::{Failure, PER_CALL, Program, Scope, Val};
 use crate::kinds::value::{flag, text};
 use crate::status::{FieldError, FieldErrorKind, quote};
+use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
 
 /// One rule of `x-kubernetes-validations`.
 #[derive(Debug)]

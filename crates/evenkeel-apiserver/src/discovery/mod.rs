@@ -11,9 +11,9 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use crate::api::Api;
-use crate::output::accept;
 use crate::resource::{ResourceType, Rows, Verb, Verbs};
 use crate::status::StatusError;
+use evenkeel_apimachinery::encode::accept;
 
 /// What is asked for.
 enum Asked {

@@ -10,11 +10,12 @@ use super::{
 use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, StatusError};
+use crate::store::Transaction;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// Hooks of one built-in kind.
 pub(crate) struct Builtin {
@@ -24,17 +25,17 @@ pub(crate) struct Builtin {
     pub(crate) version: &'static str,
     /// Labels of its selectable fields.
     pub(crate) labels: &'static [&'static str],
-    /// Addresses and ports in use, of Services.
-    pub(crate) services: Option<services::Allocator>,
 }
 
 impl Builtin {
-    /// The hooks of a kind with this row; made once per server, since Services keep an account.
+    /// The hooks of a kind with this row.
     pub(crate) fn new(row: &'static Row) -> Self {
-        let services =
-            (row.group.is_empty() && row.kind == "Service").then(services::Allocator::default);
         let version = if row.group == "autoscaling" { "v2" } else { "v1" };
-        Self { row, version, labels: labels(row), services }
+        Self { row, version, labels: labels(row) }
+    }
+
+    fn is_service(&self) -> bool {
+        self.row.group.is_empty() && self.row.kind == "Service"
     }
 
     fn subject<'a>(&self, cx: &Context<'a>) -> Subject<'a> {
@@ -53,10 +54,7 @@ impl KindHooks for Builtin {
             value::set(object, "status", status);
         }
         strategy::create(self.row, cx, object);
-        match &self.services {
-            Some(allocator) => allocator.create(cx, object),
-            None => Ok(()),
-        }
+        if self.is_service() { services::create(cx, object) } else { Ok(()) }
     }
 
     fn prepare_update(
@@ -66,9 +64,10 @@ impl KindHooks for Builtin {
         old: &Value,
     ) -> Result<(), StatusError> {
         strategy::update(self.row, cx, new, old);
-        match &self.services {
-            Some(allocator) if cx.subresource.is_empty() => allocator.update(cx, new, old),
-            _ => Ok(()),
+        if self.is_service() && cx.subresource.is_empty() {
+            services::update(cx, new, old)
+        } else {
+            Ok(())
         }
     }
 
@@ -219,31 +218,27 @@ impl KindHooks for Builtin {
         })
     }
 
-    fn aborted(&self, api: &Arc<Api>, object: &Value, old: Option<&Value>) {
-        if let Some(allocator) = &self.services {
-            allocator.aborted(api, object, old);
+    fn begin_write(
+        &self,
+        api: &Api,
+        object: &Value,
+        old: Option<&Value>,
+        transaction: &mut Transaction,
+    ) {
+        if self.is_service() {
+            services::begin_write(api, object, old, transaction);
         }
     }
 
-    fn replaced(&self, api: &Arc<Api>, object: &Value, old: &Value) {
-        if let Some(allocator) = &self.services {
-            allocator.replaced(api, object, old);
-        }
-    }
-
-    fn keeps_account(&self) -> bool {
-        self.services.is_some()
-    }
-
-    fn removed(&self, api: &Arc<Api>, object: &Value) {
-        if let Some(allocator) = &self.services {
-            allocator.removed(api, object);
-        }
-    }
-
-    fn restored(&self, object: &Value) {
-        if let Some(allocator) = &self.services {
-            allocator.restored(object);
+    fn finish_write(
+        &self,
+        api: &Api,
+        object: Option<&Value>,
+        old: &Value,
+        transaction: &mut Transaction,
+    ) {
+        if self.is_service() {
+            services::finish_write(api, object, old, transaction);
         }
     }
 }

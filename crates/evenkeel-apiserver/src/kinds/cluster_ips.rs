@@ -6,6 +6,7 @@ use crate::api::{Api, key, seconds};
 use crate::bootstrap;
 use crate::resource::ResourceType;
 use crate::status::StatusError;
+use crate::store::{Expect, Transaction};
 use evenkeel_api::cidr::{Cidr, from_number, number};
 use rand::Rng as _;
 use serde_json::{Value, json};
@@ -103,15 +104,10 @@ fn addresses(api: &Api) -> Option<Arc<ResourceType>> {
     api.table.get(NETWORKING, "ipaddresses")
 }
 
-/// Shows that a Service has an address.
-pub(crate) fn show(
-    api: &Arc<Api>,
-    ip: IpAddr,
-    namespace: &str,
-    name: &str,
-) -> Result<(), StatusError> {
-    let Some(resource) = addresses(api) else { return Ok(()) };
-    let object = json!({
+/// Returns the IPAddress of a Service's cluster IP.
+fn ip_address(ip: IpAddr, service: &Value) -> Value {
+    let (namespace, name) = (text(service, "metadata.namespace"), text(service, "metadata.name"));
+    json!({
         "metadata": {
             "name": ip.to_string(),
             "labels": {
@@ -120,38 +116,42 @@ pub(crate) fn show(
             },
         },
         "spec": {"parentRef": {"group": "", "resource": "services", "namespace": namespace, "name": name}},
-    });
-    bootstrap::put(api, &resource, object, &seconds(api.clock.now()))
+    })
 }
 
-/// A Service has an address no more.
-pub(super) fn hide(api: &Api, ip: IpAddr, namespace: &str, name: &str) {
+/// Adds the IPAddress of a Service's cluster IP to a transaction, if there is none.
+pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
+    let Some(resource) = addresses(api) else { return };
+    if !is_taken(api, ip) {
+        let now = seconds(api.clock.now());
+        bootstrap::create(api, &resource, ip_address(ip, service), &now, transaction);
+    }
+}
+
+/// Adds the deletion of the IPAddress of a Service's cluster IP to a transaction, unless it is another's.
+pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
     let Some(resource) = addresses(api) else { return };
     let key = key(&resource, "", &ip.to_string());
     let Some(entry) = api.store.peek(&resource.shelf, &key) else { return };
     let is_its = entry.decode().is_ok_and(|object: Value| {
-        let parent = |field: &str| {
-            object["spec"]["parentRef"][field].as_str().unwrap_or_default()
-                == match field {
-                    "namespace" => namespace,
-                    "name" => name,
-                    _ => "services",
-                }
-        };
-        ["resource", "namespace", "name"].into_iter().all(parent)
+        text(&object, "spec.parentRef.resource") == "services"
+            && ["namespace", "name"].iter().all(|field| {
+                text(&object, &format!("spec.parentRef.{field}"))
+                    == text(service, &format!("metadata.{field}"))
+            })
     });
     if is_its {
-        // Somebody else changed it meanwhile: then it is theirs.
-        let _ = api.store.remove_lazily(&resource.shelf, &key, entry.revision);
+        transaction.delete(&resource.shelf, &key, Expect::At(entry.revision));
     }
 }
 
 /// Shows the addresses of all Services that have one, as a server of old left them.
 pub(crate) fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
+    let Some(resource) = addresses(api) else { return Ok(()) };
     for service in writes::all(api, "v1", "services", "") {
         let ips = list(&service, "spec.clusterIPs").iter();
         for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
-            show(api, ip, text(&service, "metadata.namespace"), text(&service, "metadata.name"))?;
+            bootstrap::put(api, &resource, ip_address(ip, &service), &seconds(api.clock.now()))?;
         }
     }
     Ok(())

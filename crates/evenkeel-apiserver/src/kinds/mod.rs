@@ -1,7 +1,6 @@
 //! The rules of each kind, beyond what its schema says: defaults, validation, what a write may change, sub-resources.
 
 pub(crate) mod admission;
-mod amount;
 mod autoscaling;
 mod binding;
 mod builtin;
@@ -19,9 +18,10 @@ mod services;
 mod signing_requests;
 mod strategy;
 pub(crate) mod validate;
-pub(crate) mod value;
 pub(crate) mod warnings;
 mod writes;
+
+pub(crate) use evenkeel_apimachinery::{amount, value};
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ use serde_json::Value;
 use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, StatusError};
+use crate::store::{Indexers, Transaction};
 
 /// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object; every method has a neutral default.
 ///
@@ -199,24 +200,34 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         None
     }
 
-    /// The write that [`prepare_create`](Self::prepare_create) or [`prepare_update`](Self::prepare_update) got ready did
-    /// not happen (or was a dry run): what they took (addresses, ports) is given back.
-    fn aborted(&self, _api: &Arc<Api>, _object: &Value, _old: Option<&Value>) {}
-
-    /// The object has taken the place of its older form: what only that had is given back.
-    fn replaced(&self, _api: &Arc<Api>, _object: &Value, _old: &Value) {}
-
-    /// Whether [`removed`](Self::removed), [`replaced`](Self::replaced) and [`restored`](Self::restored) are to be called.
-    fn keeps_account(&self) -> bool {
-        false
+    /// Adds to the transaction of a create (no `old`) or an update what is written before the object, with the values that
+    /// only this object may have.
+    ///
+    /// Upstream: `BeginCreate` and `BeginUpdate` of `registry/generic/registry`'s `Store`.
+    fn begin_write(
+        &self,
+        _api: &Api,
+        _object: &Value,
+        _old: Option<&Value>,
+        _transaction: &mut Transaction,
+    ) {
     }
 
-    /// The object has left the store.
-    fn removed(&self, _api: &Arc<Api>, _object: &Value) {}
-
-    /// The object was in the store when the server started.
-    fn restored(&self, _object: &Value) {}
+    /// Adds to the transaction of an update or a deletion (no `object`) what is written after the object.
+    ///
+    /// Upstream: `FinishFunc` and `AfterDelete` of `registry/generic/registry`'s `Store`.
+    fn finish_write(
+        &self,
+        _api: &Api,
+        _object: Option<&Value>,
+        _old: &Value,
+        _transaction: &mut Transaction,
+    ) {
+    }
 }
+
+/// The resources whose objects the store indexes.
+pub(crate) const INDEXERS: Indexers = &[(services::SHELF, services::index)];
 
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

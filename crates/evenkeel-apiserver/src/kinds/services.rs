@@ -1,39 +1,36 @@
-//! Cluster IPs and node ports of Services: kept in the Services themselves, with an account in memory of who has what.
+//! Cluster IPs and node ports of Services. The Services themselves say what is in use: the store indexes them, and refuses
+//! to commit a Service with an address or a port that another one got meanwhile.
 
 use super::cluster_ips;
 use super::value::{self, at, int, list, set, text};
 use crate::api::{Api, Context};
-use crate::resource::GroupKind;
+use crate::resource::{GroupKind, Shelf};
 use crate::status::{FieldError, StatusError};
+use crate::store::Transaction;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
+/// Where Services are stored.
+pub(super) const SHELF: &str = "/services";
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
-/// Who has what: the same node port may serve two protocols of one Service.
-type Owners<K> = BTreeMap<K, String>;
 
-/// What is taken.
-#[derive(Default)]
-pub(crate) struct Allocator(Mutex<Taken>);
-
-#[derive(Default)]
-struct Taken {
-    addresses: Owners<IpAddr>,
-    ports: Owners<u16>,
+/// An address in the index of Services.
+fn address_value(address: IpAddr) -> String {
+    format!("clusterIP/{address}")
 }
 
-fn give_back<K: Ord>(owners: &mut Owners<K>, key: &K, owner: &str) {
-    if owners.get(key).is_some_and(|present| present == owner) {
-        owners.remove(key);
-    }
+/// A port in the index of Services. The same node port may serve two protocols of one Service.
+fn port_value(port: u16) -> String {
+    format!("nodePort/{port}")
 }
 
-/// A Service's namespace and name.
-fn owner(service: &Value) -> String {
-    format!("{}/{}", text(service, "metadata.namespace"), text(service, "metadata.name"))
+/// Returns the cluster IPs and node ports of a Service, as its index holds them.
+pub(super) fn index(service: &Value) -> Vec<String> {
+    let (addresses, ports) = held(service);
+    let addresses = addresses.into_iter().map(address_value);
+    addresses.chain(ports.into_iter().map(port_value)).collect()
 }
 
 /// Cluster IPs of a Service (none for headless ones), and its node ports.
@@ -65,118 +62,77 @@ fn needs_node_ports(service: &Value) -> bool {
     }
 }
 
-impl Allocator {
-    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Gives a new Service what it needs.
+pub(super) fn create(cx: &Context<'_>, service: &mut Value) -> Result<(), StatusError> {
+    normalize(service);
+    allocate(cx, service, None)
+}
 
-    fn acquire(&self, service: &Value) {
-        let ((addresses, ports), owner) = (held(service), owner(service));
-        let mut taken = self.taken();
-        for address in addresses {
-            taken.addresses.entry(address).or_insert_with(|| owner.clone());
+/// Carries over what the old form has, and gives what the new form needs beyond it.
+pub(super) fn update(cx: &Context<'_>, new: &mut Value, old: &Value) -> Result<(), StatusError> {
+    carry_over(new, old);
+    normalize(new);
+    allocate(cx, new, Some(old))
+}
+
+fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
+    if !well_formed(service) {
+        // Validation will refuse it, in better words.
+        return Ok(());
+    }
+    let had = old.map(held).unwrap_or_default();
+    let mut errors = Vec::new();
+    if text(service, "spec.type") != "ExternalName" {
+        addresses(cx.api, service, &had.0, &mut errors);
+    }
+    node_ports(cx.api, service, &had.1, &mut errors);
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let kind = GroupKind { group: "".into(), kind: "Service".into() };
+    Err(StatusError::invalid(&kind, cx.name, &errors))
+}
+
+/// Adds the IPAddresses of new cluster IPs, and that nobody else may have got the same address or port meanwhile.
+pub(super) fn begin_write(
+    api: &Api,
+    service: &Value,
+    old: Option<&Value>,
+    transaction: &mut Transaction,
+) {
+    let (had_addresses, had_ports) = old.map(held).unwrap_or_default();
+    let (mut addresses, mut ports) = held(service);
+    // Only the first address was looked for among those in use.
+    let first = addresses.first().copied();
+    addresses.retain(|address| !had_addresses.contains(address));
+    ports.retain(|port| !had_ports.contains(port));
+    let shelf = Shelf::from(SHELF);
+    for address in addresses {
+        if first == Some(address) {
+            transaction.unique(&shelf, address_value(address));
         }
-        for port in ports {
-            taken.ports.entry(port).or_insert_with(|| owner.clone());
-        }
+        cluster_ips::create(api, address, service, transaction);
     }
-
-    /// Gives back what `service` has, but for what `but` has.
-    fn release(&self, api: &Api, service: &Value, but: Option<&Value>) {
-        let ((addresses, ports), owner) = (held(service), owner(service));
-        let (namespace, name) = owner.split_once('/').unwrap_or_default();
-        let (kept_addresses, kept_ports) = but.map(held).unwrap_or_default();
-        let mut taken = self.taken();
-        for address in addresses.iter().filter(|address| !kept_addresses.contains(address)) {
-            give_back(&mut taken.addresses, address, &owner);
-            cluster_ips::hide(api, *address, namespace, name);
-        }
-        for port in ports.iter().filter(|port| !kept_ports.contains(port)) {
-            give_back(&mut taken.ports, port, &owner);
-        }
-    }
-
-    /// Gives a new Service what it needs.
-    pub(super) fn create(&self, cx: &Context<'_>, service: &mut Value) -> Result<(), StatusError> {
-        normalize(service);
-        self.allocate(cx, service, None)
-    }
-
-    /// Carries over what the old form has, and gives what the new form needs beyond it.
-    pub(super) fn update(
-        &self,
-        cx: &Context<'_>,
-        new: &mut Value,
-        old: &Value,
-    ) -> Result<(), StatusError> {
-        carry_over(new, old);
-        normalize(new);
-        self.allocate(cx, new, Some(old))
-    }
-
-    fn allocate(
-        &self,
-        cx: &Context<'_>,
-        service: &mut Value,
-        old: Option<&Value>,
-    ) -> Result<(), StatusError> {
-        if !well_formed(service) {
-            // Validation will refuse it, in better words.
-            self.acquire(service);
-            return Ok(());
-        }
-        let had = old.map(held).unwrap_or_default();
-        let mut taken = self.taken();
-        let mut errors = Vec::new();
-        if text(service, "spec.type") != "ExternalName" {
-            addresses(cx.api, &taken, service, &had.0, &mut errors);
-        }
-        node_ports(cx.api, &taken, service, &had.1, &mut errors);
-        if errors.is_empty() {
-            return take(cx, &mut taken, service, &had.0);
-        }
-        drop(taken);
-        let kind = GroupKind { group: "".into(), kind: "Service".into() };
-        Err(StatusError::invalid(&kind, cx.name, &errors))
-    }
-
-    /// The write did not happen.
-    pub(super) fn aborted(&self, api: &Api, service: &Value, old: Option<&Value>) {
-        self.release(api, service, old);
-    }
-
-    /// The write happened.
-    pub(super) fn replaced(&self, api: &Api, service: &Value, old: &Value) {
-        self.release(api, old, Some(service));
-    }
-
-    /// The Service is gone.
-    pub(super) fn removed(&self, api: &Api, service: &Value) {
-        self.release(api, service, None);
-    }
-
-    /// The Service was there when the server started.
-    pub(super) fn restored(&self, service: &Value) {
-        self.acquire(service);
+    for port in ports {
+        transaction.unique(&shelf, port_value(port));
     }
 }
 
-/// Notes that the Service has its addresses and ports; new addresses are shown as IPAddresses.
-fn take(
-    cx: &Context<'_>,
-    taken: &mut Taken,
-    service: &Value,
-    had: &[IpAddr],
-) -> Result<(), StatusError> {
-    let ((addresses, ports), owner) = (held(service), format!("{}/{}", cx.namespace, cx.name));
-    for address in addresses {
-        if !cx.dry_run && !had.contains(&address) {
-            cluster_ips::show(cx.api, address, cx.namespace, cx.name)?;
-        }
-        taken.addresses.insert(address, owner.clone());
+/// Adds the deletion of the IPAddresses that `old` has and `service` has not.
+pub(super) fn finish_write(
+    api: &Api,
+    service: Option<&Value>,
+    old: &Value,
+    transaction: &mut Transaction,
+) {
+    let (kept, _) = service.map(held).unwrap_or_default();
+    for address in held(old).0.into_iter().filter(|address| !kept.contains(address)) {
+        cluster_ips::delete(api, address, old, transaction);
     }
-    taken.ports.extend(ports.into_iter().map(|port| (port, owner.clone())));
-    Ok(())
+}
+
+fn is_taken(api: &Api, value: &str) -> bool {
+    api.store.is_taken(SHELF, value)
 }
 
 /// Keeps `clusterIP` and `clusterIPs`, families and policy in step, and fills them in for one IPv4 network.
@@ -306,13 +262,7 @@ fn needs_health_check(service: &Value) -> bool {
         && text(service, "spec.externalTrafficPolicy") == "Local"
 }
 
-fn addresses(
-    api: &Api,
-    taken: &Taken,
-    service: &mut Value,
-    had: &[IpAddr],
-    errors: &mut Vec<FieldError>,
-) {
+fn addresses(api: &Api, service: &mut Value, had: &[IpAddr], errors: &mut Vec<FieldError>) {
     let refuse = |ip: &str, why: &str, service: &Value, errors: &mut Vec<FieldError>| {
         let ips = at(service, "spec.clusterIPs").cloned().unwrap_or_default();
         errors.push(FieldError::invalid(
@@ -330,14 +280,14 @@ fn addresses(
         if had.contains(&address) {
             return;
         }
-        let taken = taken.addresses.contains_key(&address);
+        let taken = is_taken(api, &address_value(address));
         let why = taken.then_some("provided IP is already allocated");
         if let Some(why) = cluster_ips::refusal(api, address).or(why) {
             refuse(&wanted, why, service, errors);
         }
         return;
     }
-    match cluster_ips::free(api, |ip| !taken.addresses.contains_key(&ip)) {
+    match cluster_ips::free(api, |ip| !is_taken(api, &address_value(ip))) {
         Some(address) => {
             let ip = address.to_string();
             set(service, "spec.clusterIP", ip.as_str());
@@ -347,18 +297,12 @@ fn addresses(
     }
 }
 
-fn node_ports(
-    api: &Api,
-    taken: &Taken,
-    service: &mut Value,
-    had: &[u16],
-    errors: &mut Vec<FieldError>,
-) {
+fn node_ports(api: &Api, service: &mut Value, had: &[u16], errors: &mut Vec<FieldError>) {
     let mut mine: Vec<u16> = Vec::new();
     let mut check =
         |port: i64, field: String, errors: &mut Vec<FieldError>| match u16::try_from(port) {
             Ok(number) if NODE_PORTS.contains(&number) => {
-                if taken.ports.contains_key(&number) && !had.contains(&number) {
+                if is_taken(api, &port_value(number)) && !had.contains(&number) {
                     errors.push(FieldError::invalid(
                         field,
                         port,
@@ -391,7 +335,7 @@ fn node_ports(
         let from = api.random(|rng| rng.random_range(NODE_PORTS));
         let free = (from..=*NODE_PORTS.end())
             .chain(*NODE_PORTS.start()..from)
-            .find(|port| !taken.ports.contains_key(port) && !mine.contains(port))?;
+            .find(|port| !mine.contains(port) && !is_taken(api, &port_value(*port)))?;
         mine.push(free);
         Some(free)
     };

@@ -66,7 +66,7 @@ pub(super) async fn change(
                 super::value::set(&mut object, "metadata.resourceVersion", version);
                 return Ok(object);
             }
-            Err(WriteError::Mismatch) => {}
+            Err(WriteError::Mismatch { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::Api;
 use crate::headers::text;
-use crate::output::accept;
+use evenkeel_apimachinery::encode::accept;
 
 static V2_JSON: &[u8] = include_bytes!("../../data/openapi/v2.json.gz");
 static V2_PROTOBUF: &[u8] = include_bytes!("../../data/openapi/v2.pb.gz");

@@ -1,14 +1,10 @@
 //! Answers as clients want them: JSON, YAML or protobuf; the object, a Table, or its metadata alone.
 
-pub(crate) mod accept;
 mod cells;
 mod duration;
 mod partial;
-mod pretty;
 mod printers;
-mod protobuf_frame;
 mod table;
-mod yaml;
 
 use bytes::Bytes;
 use evenkeel_api::protobuf::Transcoder;
@@ -16,8 +12,10 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::accept::Clause;
 use self::partial::{metadata_list, partial, partial_value, version_of};
+use evenkeel_apimachinery::encode::accept::Clause;
+use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
+
 use crate::headers::text;
 use crate::resource::ResourceType;
 use crate::status::StatusError;

@@ -1,4 +1,19 @@
-//! The way of a request: who, may he, what, and the answer. Each stage is a module of its own.
+//! The pipeline: the stages that every request goes through, in order.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `WithRequestInfo` | `info::new` |
+//! | `WithRequestDeadline`, `WithTimeoutForNonLongRunningRequests` | `deadline::of` |
+//! | `WithWarningRecorder` | `warn` |
+//! | `WithAuthentication` | `authenticate` |
+//! | `WithImpersonation` | `impersonate::impersonate` |
+//! | `WithPriorityAndFairness`: the flow schema and priority level in the response's headers | `limit` |
+//! | `WithAuthorization` | `authorize` |
+//! | The handlers of the verbs | `route`, `../verbs/mod.rs` |
+//! | The stages of a write | `../verbs/stages.rs` |
+//! | `WithCacheControl`, the header of `WithAuditInit` | `serve` |
+//!
+//! There is no audit log. Upstream: `DefaultBuildHandlerChain`.
 
 pub(crate) mod body;
 pub(crate) mod compress;
@@ -23,6 +38,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
 use crate::auth::{Attributes, User};
+use crate::flow::Class;
 use crate::headers;
 use crate::kinds::warnings;
 use crate::metrics::Labels;
@@ -162,9 +178,9 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let user = api.authenticator.user(&api.store, api.clock.now(), headers, peer)?;
+    let user = authenticate(api, headers, peer)?;
     let user = impersonate::impersonate(api, user, headers)?;
-    let class = api.flows.classify(&api.store, &user, info, path);
+    let class = limit(api, &user, info, path);
     let answered = async {
         authorize(api, &user, info, path)?;
         let rows = api.table.rows();
@@ -193,6 +209,27 @@ where
     Ok(response)
 }
 
+/// Returns the user of a request's credentials, or of its connection.
+///
+/// Upstream: `WithAuthentication`
+fn authenticate(
+    api: &Api,
+    headers: &HeaderMap,
+    peer: Option<&Arc<User>>,
+) -> Result<Arc<User>, StatusError> {
+    api.authenticator.user(&api.store, api.clock.now(), headers, peer)
+}
+
+/// Returns the flow schema and the priority level of a request. No request is queued or refused.
+///
+/// Upstream: `WithPriorityAndFairness`
+fn limit(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Option<Class> {
+    api.flows.classify(&api.store, user, info, path)
+}
+
+/// Refuses what the user may not do. Everybody may ask for the server's health.
+///
+/// Upstream: `WithAuthorization`
 fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), StatusError> {
     let what = if info.is_resource {
         Attributes {

@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 use super::GROUP;
-use crate::cel::check::{Known, check};
-use crate::cel::{Program, Type};
 use crate::kinds::value::{list, text};
 use crate::resource::ResourceType;
 use crate::status::FieldError;
+use evenkeel_cel::Program;
+use evenkeel_cel::check::Type;
+use evenkeel_cel::check::{Known, check};
 
 /// What is wrong with the expressions of an object that is a policy or names webhooks.
 pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldError> {

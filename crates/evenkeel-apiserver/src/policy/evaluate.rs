@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::{Denied, Expression, Policy, Request, described, matching, params};
-use crate::cel::{BUDGET, Failure, PER_CALL, Scope, Val};
+use evenkeel_cel::{BUDGET, Failure, PER_CALL, Scope, Val};
 
 /// What expressions look at.
 pub(super) struct Facts {

@@ -15,10 +15,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::Context;
-use crate::cel::Program;
 use crate::kinds::value::{at, list, text};
 use crate::status::StatusError;
 use crate::store::Entry;
+use evenkeel_cel::Program;
 
 pub(crate) use check::expressions;
 

@@ -11,70 +11,11 @@ pub(crate) use path::{Path, Target, parse as parse_path};
 #[allow(unused_imports, reason = "used by the pipeline")]
 pub(crate) use table::{Rows, Table};
 
+pub(crate) use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, GroupVersionKind};
+
 use crate::custom;
 use crate::kinds::KindHooks;
 use crate::schema::Schema;
-
-/// A resource without its version, as messages name it: `deployments.apps`, `pods`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct GroupResource {
-    /// API group, empty for the core group.
-    pub(crate) group: Arc<str>,
-    /// Plural name.
-    pub(crate) resource: Arc<str>,
-}
-
-impl fmt::Display for GroupResource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.resource)?;
-        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
-    }
-}
-
-/// A kind without its version, as messages name it: `Deployment.apps`, `Pod`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct GroupKind {
-    /// API group, empty for the core group.
-    pub(crate) group: Arc<str>,
-    /// Kind.
-    pub(crate) kind: Arc<str>,
-}
-
-impl fmt::Display for GroupKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.kind)?;
-        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
-    }
-}
-
-/// A kind with its version.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct GroupVersionKind {
-    /// API group, empty for the core group.
-    pub(crate) group: Arc<str>,
-    /// Version.
-    pub(crate) version: Arc<str>,
-    /// Kind.
-    pub(crate) kind: Arc<str>,
-}
-
-impl GroupVersionKind {
-    /// `v1` or `apps/v1`.
-    pub(crate) fn api_version(&self) -> String {
-        if self.group.is_empty() {
-            self.version.to_string()
-        } else {
-            format!("{}/{}", self.group, self.version)
-        }
-    }
-}
-
-impl fmt::Display for GroupVersionKind {
-    /// As Go prints it in messages: `apps/v1, Kind=Deployment`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
-    }
-}
 
 /// What a request does to a resource, as RBAC and discovery name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -27,6 +27,7 @@ use crate::custom;
 use crate::custom::keeper::{self, Served};
 use crate::files;
 use crate::flow::Flows;
+use crate::kinds;
 use crate::metrics::Metrics;
 use crate::policy;
 use crate::resource::Table;
@@ -122,7 +123,7 @@ impl Builder {
     /// Builds it: opens the store and installs what a new server has.
     pub async fn build(self) -> Result<Server, BuildError> {
         let store = match &self.data_dir {
-            None => Store::in_memory(),
+            None => Store::in_memory(kinds::INDEXERS),
             Some(folder) => {
                 files::make_folder(folder, is_of_data_folder).map_err(|source| OpenError::Io {
                     path: folder.display().to_string(),
@@ -130,7 +131,7 @@ impl Builder {
                 })?;
                 let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
-                Store::open(&folder.join(DATABASE), threaded)?
+                Store::open(&folder.join(DATABASE), threaded, kinds::INDEXERS)?
             }
         };
         let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)
@@ -155,7 +156,6 @@ impl Builder {
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });
-        restore(&api);
         keeper::load(&api);
         bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
         let changes = api.store.changes(&custom::SHELF.into());
@@ -177,20 +177,6 @@ fn is_of_data_folder(name: &str) -> bool {
         || name == pki::FOLDER
         || name.starts_with("kubeconfig")
         || name.ends_with(".sock")
-}
-
-/// Lets hooks that keep account (of addresses and ports) see what is stored.
-fn restore(api: &Api) {
-    for resource in api.table.rows().all.iter().filter(|r| r.stored && r.hooks.keeps_account()) {
-        for entry in api.store.all(&resource.shelf) {
-            match entry.decode() {
-                Ok(object) => resource.hooks.restored(&object),
-                Err(error) => {
-                    tracing::error!(object = %entry.key, %error, "a stored object cannot be read");
-                }
-            }
-        }
-    }
 }
 
 /// A running server. Cheap to clone.

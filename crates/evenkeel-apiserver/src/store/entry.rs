@@ -89,6 +89,11 @@ impl Encoded {
         self.too_deep
     }
 
+    /// The object as a tree, with an empty version.
+    pub(super) fn decode(&self) -> Result<Value, serde_json::Error> {
+        json::from_slice(&self.buffer[BEFORE..])
+    }
+
     /// An object as compact JSON in the same order, with the version that it says.
     pub(crate) fn plain(object: &Value) -> Vec<u8> {
         let encoded = Self::new(object, Facets::default());

@@ -67,10 +67,14 @@ impl Log {
                     }
                 }
             })?;
+        Self::of(database)
+            .map_err(|source| OpenError::Database { path: shown, source: Box::new(source) })
+    }
+
+    /// Reads all of an open database.
+    pub(super) fn of(database: Database) -> Result<(Self, Recovered), redb::Error> {
         let log = Self { database };
-        let recovered = log
-            .read()
-            .map_err(|source| OpenError::Database { path: shown, source: Box::new(source) })?;
+        let recovered = log.read()?;
         Ok((log, recovered))
     }
 

@@ -4,9 +4,14 @@
 
 mod cursor;
 mod entry;
+mod index;
 mod log;
 mod ring;
+mod transaction;
 mod writer;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -21,8 +26,11 @@ use tokio::sync::watch;
 
 pub(crate) use cursor::Cursor;
 pub(crate) use entry::{Change, Encoded, Entry, Facets};
+use index::Index;
+pub(crate) use index::Indexers;
 pub use log::OpenError;
 use ring::Ring;
+pub(crate) use transaction::{Expect, Transaction, WriteError};
 use writer::Writer;
 
 use crate::output::Format;
@@ -73,33 +81,6 @@ impl Event {
     }
 }
 
-/// What a write supposes to be there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expect {
-    /// Nothing.
-    Absent,
-    /// The object at this revision.
-    At(u64),
-}
-
-/// A write that did not happen.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
-    /// What is there is not what was supposed.
-    #[error("the object is not at the expected revision")]
-    Mismatch,
-    /// The object nests deeper than any reader takes: once stored, nobody could change or delete it.
-    #[error(
-        "the object nests more than {} arrays and objects: {}",
-        json::MAX_DEPTH,
-        json::TOO_DEEP
-    )]
-    TooDeep,
-    /// The log cannot be written.
-    #[error("the data folder cannot be written: {0}")]
-    Disk(Arc<str>),
-}
-
 /// Whether an object may be stored, for a dry run that does not store it.
 pub(crate) fn storable(object: &Value) -> Result<(), WriteError> {
     if json::is_deeper(object, json::MAX_DEPTH) { Err(WriteError::TooDeep) } else { Ok(()) }
@@ -140,6 +121,8 @@ pub(crate) struct Store {
 
 pub(super) struct Shared {
     state: RwLock<State>,
+    /// The resources that have an index.
+    indexers: Indexers,
     /// Up to which revision everything is on disk (and in the rings).
     settled: watch::Sender<u64>,
     log: Option<log::Log>,
@@ -169,7 +152,6 @@ struct Queue {
     failed: Option<Arc<str>>,
 }
 
-#[derive(Default)]
 struct State {
     revision: u64,
     /// Revision at the start: what a shelf held before is not known, what came after is in its ring.
@@ -179,6 +161,7 @@ struct State {
 
 struct ShelfState {
     objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    index: Option<Index>,
     ring: Ring,
     /// Revision of the last write, settled or not.
     touched: u64,
@@ -189,10 +172,35 @@ impl ShelfState {
     fn new(floor: u64) -> Self {
         Self {
             objects: BTreeMap::new(),
+            index: None,
             ring: Ring::new(floor),
             touched: 0,
             signal: Arc::new(watch::Sender::new(floor)),
         }
+    }
+}
+
+impl State {
+    /// What was recovered, with the indexes of these resources.
+    fn new(revision: u64, recovered: Vec<(Shelf, Entry)>, indexers: Indexers) -> Self {
+        let mut shelves: HashMap<Shelf, ShelfState> = HashMap::new();
+        for (shelf, values_of) in indexers {
+            let kept = shelves.entry((*shelf).into()).or_insert_with(|| ShelfState::new(revision));
+            kept.index = Some(Index::new(*values_of));
+        }
+        for (shelf, entry) in recovered {
+            let kept = shelves.entry(shelf).or_insert_with(|| ShelfState::new(revision));
+            if let Some(index) = &mut kept.index {
+                match entry.decode() {
+                    Ok(object) => index.update(&entry.key, Some(&object)),
+                    Err(error) => {
+                        tracing::error!(object = %entry.key, %error, "a stored object cannot be read");
+                    }
+                }
+            }
+            kept.objects.insert(entry.key.clone(), Arc::new(entry));
+        }
+        Self { revision, start: revision, shelves }
     }
 }
 
@@ -227,22 +235,19 @@ impl Shared {
 }
 
 impl Store {
-    /// A store in memory only.
-    pub(crate) fn in_memory() -> Self {
-        Self { shared: Arc::new(Shared::new(State::default(), None, false)), _writer: None }
+    /// A store in memory only, with the indexes of these resources.
+    pub(crate) fn in_memory(indexers: Indexers) -> Self {
+        let state = State::new(0, Vec::new(), indexers);
+        Self { shared: Arc::new(Shared::new(state, None, indexers, false)), _writer: None }
     }
 
     /// A store with its log at `path`. `threaded`: the log has a thread, so that many writers share one commit; without,
     /// each writer commits by itself (a single-threaded runtime in virtual time must not wait for another thread).
-    pub(crate) fn open(path: &Path, threaded: bool) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, threaded: bool, indexers: Indexers) -> Result<Self, OpenError> {
         let (log, recovered) = log::Log::open(path)?;
         let revision = if recovered.revision == 0 { 0 } else { recovered.revision + GAP };
-        let mut state = State { revision, start: revision, shelves: HashMap::new() };
-        for (shelf, entry) in recovered.entries {
-            let shelf = state.shelves.entry(shelf).or_insert_with(|| ShelfState::new(revision));
-            shelf.objects.insert(entry.key.clone(), Arc::new(entry));
-        }
-        let shared = Arc::new(Shared::new(state, Some(log), threaded));
+        let state = State::new(revision, recovered.entries, indexers);
+        let shared = Arc::new(Shared::new(state, Some(log), indexers, threaded));
         let writer = threaded
             .then(|| Writer::start(shared.clone()))
             .transpose()
@@ -320,7 +325,20 @@ impl Store {
         self.settled(revision).await
     }
 
-    /// Writes an object.
+    /// Commits a transaction. It is staged before the first await: a caller that is dropped while it waits for the disk
+    /// leaves a whole transaction. Gives what was written, in order; a deleted object as watches see it go.
+    pub(crate) async fn commit(
+        &self,
+        transaction: Transaction,
+    ) -> Result<Vec<Arc<Entry>>, WriteError> {
+        let entries = self.stage(transaction)?;
+        if let Some(last) = entries.last() {
+            self.finish(last.revision).await?;
+        }
+        Ok(entries)
+    }
+
+    /// Writes one object.
     pub(crate) async fn put(
         &self,
         shelf: &Shelf,
@@ -328,23 +346,17 @@ impl Store {
         expect: Expect,
         object: Encoded,
     ) -> Result<Arc<Entry>, WriteError> {
-        let entry = self.stage_put(shelf, key, expect, object)?;
-        self.finish(entry.revision).await?;
-        Ok(entry)
+        let mut transaction = Transaction::default();
+        transaction.put(shelf, key, expect, object);
+        let mut written = self.commit(transaction).await?;
+        written.pop().ok_or(WriteError::Mismatch { op: 0 })
     }
 
-    /// Writes an object without waiting for the disk. Readers and watchers see it with the next write, or shortly after
-    /// when no other write follows: a request that is refused or cancelled must not leave them waiting.
-    pub(crate) fn put_lazily(
-        &self,
-        shelf: &Shelf,
-        key: &str,
-        expect: Expect,
-        object: Encoded,
-    ) -> Result<Arc<Entry>, WriteError> {
-        let entry = self.stage_put(shelf, key, expect, object)?;
-        self.shared.commit_soon()?;
-        Ok(entry)
+    /// Commits a transaction without waiting for the disk. Readers and watchers see it with the next write, or shortly
+    /// after when no other write follows: a request that is refused or cancelled must not leave them waiting.
+    pub(crate) fn commit_lazily(&self, transaction: Transaction) -> Result<(), WriteError> {
+        self.stage(transaction)?;
+        self.shared.commit_soon()
     }
 
     /// Runs `writes`, whose lazy writes are committed together.
@@ -360,85 +372,32 @@ impl Store {
         Ok(written)
     }
 
-    fn stage_put(
-        &self,
-        shelf: &Shelf,
-        key: &str,
-        expect: Expect,
-        object: Encoded,
-    ) -> Result<Arc<Entry>, WriteError> {
-        if object.is_too_deep() {
-            return Err(WriteError::TooDeep);
-        }
+    /// Checks and applies a transaction under one lock, and puts it in line for the log as a whole.
+    fn stage(&self, transaction: Transaction) -> Result<Vec<Arc<Entry>>, WriteError> {
+        transaction.check_depth()?;
+        let indexed = transaction.indexed(|shelf| self.is_indexed(shelf));
         let mut state = self.shared.write();
-        let state = &mut *state;
-        let start = state.start;
-        let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
-        let previous = kept.objects.get(key).cloned();
-        let (key, change) = match (&previous, expect) {
-            (None, Expect::Absent) => (Arc::from(key), Change::Added),
-            (Some(old), Expect::At(revision)) if old.revision == revision => {
-                (old.key.clone(), Change::Modified)
-            }
-            _ => return Err(WriteError::Mismatch),
-        };
-        state.revision += 1;
-        let entry = Arc::new(object.into_entry(key.clone(), state.revision, change));
-        kept.objects.insert(key, entry.clone());
-        kept.touched = state.revision;
-        self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), previous)));
-        Ok(entry)
+        state.check(&transaction)?;
+        let staged = state.apply(transaction, &indexed);
+        let entries = staged.iter().map(|staged| staged.event.entry.clone()).collect();
+        self.shared.stage(staged);
+        Ok(entries)
+    }
+
+    /// Whether a resource has an index.
+    pub(crate) fn is_indexed(&self, shelf: &str) -> bool {
+        self.shared.indexers.iter().any(|(indexed, _)| *indexed == shelf)
+    }
+
+    /// Whether an object of an indexed resource has this value at this moment; see [`Store::peek`].
+    pub(crate) fn is_taken(&self, shelf: &str, value: &str) -> bool {
+        self.shared.read().is_taken(shelf, value)
     }
 
     /// Waits until everything written so far is on disk.
     pub(crate) async fn settle(&self) -> Result<(), WriteError> {
         let revision = self.shared.read().revision;
         self.finish(revision).await
-    }
-
-    /// Removes an object; gives it back as watches see it go.
-    pub(crate) async fn remove(
-        &self,
-        shelf: &Shelf,
-        key: &str,
-        revision: u64,
-    ) -> Result<Arc<Entry>, WriteError> {
-        let entry = self.stage_removal(shelf, key, revision)?;
-        self.finish(entry.revision).await?;
-        Ok(entry)
-    }
-
-    /// Removes an object without waiting for the disk, as [`put_lazily`](Self::put_lazily) writes one.
-    pub(crate) fn remove_lazily(
-        &self,
-        shelf: &Shelf,
-        key: &str,
-        revision: u64,
-    ) -> Result<Arc<Entry>, WriteError> {
-        let entry = self.stage_removal(shelf, key, revision)?;
-        self.shared.commit_soon()?;
-        Ok(entry)
-    }
-
-    fn stage_removal(
-        &self,
-        shelf: &Shelf,
-        key: &str,
-        revision: u64,
-    ) -> Result<Arc<Entry>, WriteError> {
-        let mut state = self.shared.write();
-        let state = &mut *state;
-        let Some(kept) = state.shelves.get_mut(shelf) else { return Err(WriteError::Mismatch) };
-        let old = match kept.objects.get(key) {
-            Some(old) if old.revision == revision => old.clone(),
-            _ => return Err(WriteError::Mismatch),
-        };
-        kept.objects.remove(key);
-        state.revision += 1;
-        let entry = Arc::new(old.at(state.revision, Change::Deleted));
-        kept.touched = state.revision;
-        self.shared.stage(shelf, kept, Arc::new(Event::new(entry.clone(), Some(old))));
-        Ok(entry)
     }
 
     async fn finish(&self, revision: u64) -> Result<(), WriteError> {

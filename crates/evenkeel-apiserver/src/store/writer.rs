@@ -4,8 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Event, Queue, Shared, ShelfState, Staged, State, WriteError};
-use crate::resource::Shelf;
+use super::{Indexers, Queue, Shared, Staged, State, WriteError};
 
 /// How long lazy writes wait for another write to share its commit.
 const LINGER: Duration = Duration::from_millis(2);
@@ -38,8 +37,14 @@ impl Drop for Writer {
 }
 
 impl Shared {
-    pub(super) fn new(state: State, log: Option<super::log::Log>, threaded: bool) -> Self {
+    pub(super) fn new(
+        state: State,
+        log: Option<super::log::Log>,
+        indexers: Indexers,
+        threaded: bool,
+    ) -> Self {
         Self {
+            indexers,
             settled: tokio::sync::watch::Sender::new(state.revision),
             state: std::sync::RwLock::new(state),
             log,
@@ -50,12 +55,10 @@ impl Shared {
         }
     }
 
-    /// Puts a change in line for the log, and among the shelf's events. Called under the lock of the state, so that the
-    /// line is in order of revision.
-    pub(super) fn stage(&self, shelf: &Shelf, kept: &mut ShelfState, event: Arc<Event>) {
-        kept.ring.push(event.clone());
-        let staged = Staged { shelf: shelf.clone(), event, signal: kept.signal.clone() };
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).events.push(staged);
+    /// Puts the changes of a transaction in line for the log, at once: the log writes a whole line in one commit. Called
+    /// under the lock of the state, so that the line is in order of revision.
+    pub(super) fn stage(&self, staged: Vec<Staged>) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).events.extend(staged);
     }
 
     /// Sees to it that lazy writes are committed although nobody waits for them.

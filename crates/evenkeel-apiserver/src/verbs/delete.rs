@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::delete_options::DeleteOptions;
-use super::write::{TRIES, facets, removed, stored_type};
+use super::write::{TRIES, facets, stored_type};
 use super::{answer_status, answer_value, current, list, meta, namespace};
 use crate::api::{Api, key, seconds};
 use crate::auth::User;
@@ -18,7 +18,7 @@ use crate::policy::{self, Operation, Request};
 use crate::resource::ResourceType;
 use crate::serve::Body;
 use crate::status::StatusError;
-use crate::store::{Encoded, Entry, Expect, WriteError};
+use crate::store::{Encoded, Entry, Expect, Transaction, WriteError};
 use crate::webhook;
 
 const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
@@ -143,38 +143,62 @@ async fn once(
             Deleted::Gone(new)
         }));
     }
-    let mut current = entry.clone();
-    if step != Step::Remove {
-        let encoded = Encoded::new(&new, facets(stored, &new));
-        if !encoded.same_as(entry) {
-            match api
-                .store
-                .put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded)
-                .await
-            {
-                Ok(entry) => current = entry,
-                Err(WriteError::Mismatch) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        version(&mut new, current.revision);
-        if step == Step::Mark {
-            return Ok(Some(Deleted::Marked(new)));
+    match commit(api, stored, entry, &new, step).await? {
+        Committed::Nothing => Ok(None),
+        Committed::At(revision) => {
+            version(&mut new, revision);
+            let marked = step == Step::Mark;
+            Ok(Some(if marked { Deleted::Marked(new) } else { Deleted::Gone(new) }))
         }
     }
-    match api.store.remove(&stored.shelf, &current.key, current.revision).await {
-        Ok(gone) => {
-            if step == Step::Remove {
-                version(&mut new, gone.revision);
+}
+
+/// What was committed of a deletion.
+enum Committed {
+    /// Another write came first.
+    Nothing,
+    /// Everything; the object as it is answered is of this revision.
+    At(u64),
+}
+
+/// Commits a step of a deletion, together with everything that goes with the object.
+async fn commit(
+    api: &Api,
+    stored: &ResourceType,
+    entry: &Entry,
+    new: &Value,
+    step: Step,
+) -> Result<Committed, StatusError> {
+    let (shelf, at) = (&stored.shelf, Expect::At(entry.revision));
+    for _ in 0..TRIES {
+        let mut transaction = Transaction::default();
+        if step != Step::Remove {
+            let encoded = Encoded::new(new, facets(stored, new));
+            if !encoded.same_as(entry) {
+                transaction.put(shelf, &entry.key, at, encoded);
             }
-            removed(api, stored, &new).await;
-            Ok(Some(Deleted::Gone(new)))
         }
-        // Gone while it was marked: another finished the deletion.
-        Err(WriteError::Mismatch) if step == Step::MarkAndRemove => Ok(Some(Deleted::Gone(new))),
-        Err(WriteError::Mismatch) => Ok(None),
-        Err(error) => Err(error.into()),
+        let is_marked = transaction.len() > 0;
+        if step != Step::Mark {
+            let expect = if is_marked { Expect::Written } else { at };
+            transaction.delete(shelf, &entry.key, expect);
+        }
+        let n_own = transaction.len();
+        if step != Step::Mark {
+            stored.hooks.finish_write(api, None, new, &mut transaction);
+        }
+        match api.store.commit(transaction).await {
+            Ok(written) if is_marked || step == Step::Remove => {
+                return Ok(Committed::At(written.first().map_or(0, |entry| entry.revision)));
+            }
+            Ok(_) => return Ok(Committed::At(entry.revision)),
+            Err(WriteError::Mismatch { op }) if op < n_own => return Ok(Committed::Nothing),
+            // What goes with the object changed: it is looked at again.
+            Err(WriteError::Mismatch { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Ok(Committed::Nothing)
 }
 
 /// Asks the admission policies and webhooks whether an object may go.

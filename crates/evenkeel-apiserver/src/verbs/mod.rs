@@ -12,6 +12,7 @@ mod namespace;
 mod patch;
 mod reviews;
 mod scale;
+mod stages;
 mod token;
 mod update;
 mod watch;

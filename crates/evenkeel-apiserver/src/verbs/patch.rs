@@ -27,7 +27,7 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     for _ in 0..TRIES {
         match once(&mut write, form, body).await {
             Ok(written) => return update::respond(&write, &written),
-            Err(Lost::Race) => {}
+            Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }
     }

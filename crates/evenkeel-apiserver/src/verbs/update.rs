@@ -31,7 +31,7 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
     for _ in 0..TRIES {
         match once(&mut write, &object).await {
             Ok(written) => return respond(&write, &written),
-            Err(Lost::Race) => {}
+            Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }
     }

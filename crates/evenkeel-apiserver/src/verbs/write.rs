@@ -1,26 +1,25 @@
-//! What create, update, patch and deletion share: from a changed tree to a stored object.
+//! Writes: create, update, patch and apply of an object are one `Write`, whose attempts go through the same stages.
 
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{current, encode_value, get, meta};
+use super::stages::{self, Attempt};
+use super::{encode_value, get, meta};
 use crate::api::{Api, Context, key, seconds};
 use crate::auth::Attributes;
-use crate::kinds::admission::{self, Charge, noderestriction};
-use crate::kinds::policybased;
+use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
 use crate::patch::{self, Writer};
 use crate::pipeline::query::WriteOptions;
 use crate::pipeline::{Ask, answer, permit, warn};
-use crate::policy::{self, Operation, Request};
+use crate::policy::Operation;
 use crate::resource::ResourceType;
 use crate::schema;
 use crate::serve::Body;
 use crate::status::{FieldError, StatusError};
-use crate::store::{self, Encoded, Entry, Expect, Facets, WriteError};
-use crate::webhook;
+use crate::store::{Entry, Facets, WriteError};
 
 /// How often a write that lost a race is tried again.
 pub(super) const TRIES: usize = 32;
@@ -62,6 +61,8 @@ pub(super) enum Creates {
 pub(super) enum Lost {
     /// Another was quicker; it may be tried again on the new state.
     Race,
+    /// Another object got a value meanwhile that only one may have; other values may be free.
+    Taken,
     /// It is refused.
     Refused(StatusError),
 }
@@ -75,7 +76,8 @@ impl From<StatusError> for Lost {
 impl From<WriteError> for Lost {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Mismatch => Self::Race,
+            WriteError::Mismatch { .. } => Self::Race,
+            WriteError::Taken { .. } => Self::Taken,
             WriteError::TooDeep | WriteError::Disk(_) => Self::Refused(error.into()),
         }
     }
@@ -84,6 +86,15 @@ impl From<WriteError> for Lost {
 impl<'a> Write<'a> {
     pub(super) fn new(ask: &'a Ask<'a>, options: WriteOptions) -> Self {
         Self { ask, options, stored: stored_type(ask.api, ask.resource()), warnings: Vec::new() }
+    }
+
+    /// Adds warnings that the response does not have yet.
+    pub(super) fn add_warnings(&mut self, more: Vec<String>) {
+        for warning in more {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
     }
 
     /// What hooks are told.
@@ -200,6 +211,7 @@ impl<'a> Write<'a> {
         match self.insert(object, &taken, how).await {
             Ok(written) => return Ok(written),
             Err(Lost::Refused(error)) => return Err(error),
+            Err(Lost::Taken) => return Err(StatusError::modified(&self.stored.name, &taken)),
             Err(Lost::Race) => {}
         }
         let mut error = StatusError::already_exists(&self.stored.name, &taken);
@@ -226,94 +238,25 @@ impl<'a> Write<'a> {
             match self.insert(object, &name, how).await {
                 Ok(written) => return Ok(written),
                 Err(Lost::Refused(error)) => return Err(error),
-                Err(Lost::Race) => taken = name,
+                Err(Lost::Race | Lost::Taken) => taken = name,
             }
         }
         Err(StatusError::generate_name_conflict(&self.stored.name, &taken))
     }
 
-    async fn insert(
-        &mut self,
-        mut object: Value,
-        name: &str,
-        how: Creates,
-    ) -> Result<Written, Lost> {
-        let stored = self.stored.clone();
-        let hooks = &*stored.hooks;
-        let key = key(&stored, self.ask.target.namespace, name);
-        let mut told = Vec::new();
-        let (warnings, mut charge) = {
-            let cx = self.context(name);
-            noderestriction::admit(&cx, Operation::Create, &object, &Value::Null)?;
-            hooks.prepare_create(&cx, &mut object)?;
-            let mut admitted = hooks
-                .admit(&cx, &mut object, None)
-                .and_then(|()| policy::mutate(&cx, &mut object, None));
-            if admitted.is_ok() {
-                admitted = webhook::mutate(&cx, &mut object, None, &mut told).await;
-            }
-            let requested = self.ask.target.name;
-            let admitted =
-                admitted.and_then(|()| policybased::check(&cx, requested, &object, None));
-            let found = admitted.and_then(|()| {
-                let mut errors = meta::name_errors(hooks, &object);
-                errors.extend(schema::validate(&stored.gvk, &object));
-                errors.extend(hooks.validate_create(&cx, &object));
-                errors.extend(policy::expressions(&stored, &object));
-                invalid(&stored, name, &errors)
-            });
-            let operation = Operation::Create;
-            let request = Request { cx: &cx, operation, object: &object, old: &Value::Null };
-            let checked = match found {
-                Ok(()) => accept(&request, None, &mut told).await,
-                Err(error) => Err(error),
-            };
-            match checked {
-                Ok(charge) => (hooks.warnings(&cx, &object, None), charge),
-                Err(error) => {
-                    hooks.aborted(self.ask.api, &object, None);
-                    return Err(error.into());
-                }
-            }
-        };
-        add_warnings(&mut self.warnings, told);
-        add_warnings(&mut self.warnings, warnings);
-        // A dry run answers with the version that the client sent.
-        let prepared =
-            if self.options.dry_run { Ok(()) } else { prepare_for_storage(&mut object, how) };
-        let kept = match prepared {
-            Ok(()) => current::to_storage(self.ask.api, &stored, &object).await,
-            Err(error) => Err(error),
-        };
-        let kept = match kept {
-            Ok(kept) => kept,
-            Err(error) => {
-                hooks.aborted(self.ask.api, &object, None);
-                charge.give_back(self.ask.api, self.ask.now);
-                return Err(error.into());
-            }
-        };
-        if self.options.dry_run {
-            hooks.aborted(self.ask.api, &object, None);
-            if self.ask.api.store.peek(&stored.shelf, &key).is_some() {
-                return Err(Lost::Race);
-            }
-            store::storable(&kept)?;
-            let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
-            return Ok(Written { object, entry: None, created: true });
+    /// Creates an object; again where another one got the values meanwhile that were allocated to it.
+    async fn insert(&mut self, object: Value, name: &str, how: Creates) -> Result<Written, Lost> {
+        let attempt = |new| Attempt { name, old: None, new, how: Some(how) };
+        if !self.ask.api.store.is_indexed(&self.stored.shelf) {
+            return stages::run(self, attempt(object)).await;
         }
-        let encoded = Encoded::new(&kept, facets(&stored, &kept));
-        match self.ask.api.store.put(&stored.shelf, &key, Expect::Absent, encoded).await {
-            Ok(entry) => {
-                let entry = current::entry(self.ask.api, &stored, entry).await?;
-                Ok(Written { object, entry: Some(entry), created: true })
-            }
-            Err(error) => {
-                hooks.aborted(self.ask.api, &object, None);
-                charge.give_back(self.ask.api, self.ask.now);
-                Err(error.into())
+        for _ in 0..TRIES {
+            match stages::run(self, attempt(object.clone())).await {
+                Err(Lost::Taken) => {}
+                result => return result,
             }
         }
+        Err(Lost::Taken)
     }
 
     /// Replaces `old` (as in `entry`) by `new`, which is in the request's version. `tracked`: its managedFields are
@@ -356,98 +299,11 @@ impl<'a> Write<'a> {
         if !tracked {
             patch::track(self.schema().as_ref(), Some(old), &mut new, &self.writer());
         }
-        self.update(entry, old, new).await
-    }
-
-    /// Writes `new` (in the stored version, its metadata in order) in the place of `old`.
-    pub(super) async fn update(
-        &mut self,
-        entry: &Arc<Entry>,
-        old: &Value,
-        mut new: Value,
-    ) -> Result<Written, Lost> {
-        let stored = self.stored.clone();
-        let hooks = &*stored.hooks;
-        let name = self.ask.target.name;
-        let mut told = Vec::new();
-        let (warnings, mut charge) = {
-            let cx = self.context(name);
-            hooks.prepare_update(&cx, &mut new, old)?;
-            let mut admitted = hooks
-                .admit(&cx, &mut new, Some(old))
-                .and_then(|()| policy::mutate(&cx, &mut new, Some(old)));
-            if admitted.is_ok() {
-                admitted = webhook::mutate(&cx, &mut new, Some(old), &mut told).await;
-            }
-            let admitted = admitted.and_then(|()| policybased::check(&cx, name, &new, Some(old)));
-            let generation = meta::generation(old);
-            if hooks.has_generation(self.has_status()) && hooks.generation_changes(&new, old) {
-                meta::metadata(&mut new)
-                    .insert("generation".to_owned(), Value::from(generation + 1));
-            }
-            let found = admitted.and_then(|()| {
-                let mut errors = meta::update_errors(&new, old);
-                errors.extend(schema::validate(&stored.gvk, &new));
-                errors.extend(hooks.validate_update(&cx, &new, old));
-                errors.extend(policy::expressions(&stored, &new));
-                invalid(&stored, name, &errors)
-            });
-            let request = Request { cx: &cx, operation: Operation::Update, object: &new, old };
-            let checked = match found {
-                Ok(()) => accept(&request, Some(old), &mut told).await,
-                Err(error) => Err(error),
-            };
-            match checked {
-                Ok(charge) => (hooks.warnings(&cx, &new, Some(old)), charge),
-                Err(error) => {
-                    hooks.aborted(self.ask.api, &new, Some(old));
-                    return Err(error.into());
-                }
-            }
-        };
-        add_warnings(&mut self.warnings, told);
-        add_warnings(&mut self.warnings, warnings);
-        let kept = match current::to_storage(self.ask.api, &stored, &new).await {
-            Ok(kept) => kept,
-            Err(error) => {
-                hooks.aborted(self.ask.api, &new, Some(old));
-                charge.give_back(self.ask.api, self.ask.now);
-                return Err(error.into());
-            }
-        };
-        if self.options.dry_run {
-            hooks.aborted(self.ask.api, &new, Some(old));
-            store::storable(&kept)?;
-            let object = current::for_answer(self.ask.api, &stored, kept.into_owned()).await?;
-            return Ok(Written { object, entry: None, created: false });
-        }
-        let store = &self.ask.api.store;
-        if gone_with_update(&stored, &new, old) {
-            store.remove(&stored.shelf, &entry.key, entry.revision).await?;
-            removed(self.ask.api, &stored, old).await;
-            return Ok(Written { object: new, entry: None, created: false });
-        }
-        let encoded = Encoded::new(&kept, facets(&stored, &kept));
-        if encoded.same_as(entry) {
-            hooks.aborted(self.ask.api, &new, Some(old));
-            let entry = current::entry(self.ask.api, &stored, entry.clone()).await?;
-            return Ok(Written { object: new, entry: Some(entry), created: false });
-        }
-        match store.put(&stored.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
-            Ok(entry) => {
-                if hooks.keeps_account() {
-                    hooks.replaced(self.ask.api, &new, old);
-                    store.settle().await?;
-                }
-                let entry = current::entry(self.ask.api, &stored, entry).await?;
-                Ok(Written { object: new, entry: Some(entry), created: false })
-            }
-            Err(error) => {
-                hooks.aborted(self.ask.api, &new, Some(old));
-                charge.give_back(self.ask.api, self.ask.now);
-                Err(error.into())
-            }
-        }
+        stages::run(
+            self,
+            Attempt { name: self.ask.target.name, old: Some((entry, old)), new, how: None },
+        )
+        .await
     }
 
     /// What the object that is created says of the one that it replaces, of which there is none. A POST ignores that.
@@ -520,7 +376,7 @@ impl<'a> Write<'a> {
 /// The version that an object says it has; 0 when it says none. Otherwise Go's error.
 ///
 /// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
-fn object_version(object: &Value) -> Result<u64, String> {
+pub(super) fn object_version(object: &Value) -> Result<u64, String> {
     let text = meta::text(object, "resourceVersion");
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let why = match text.parse() {
@@ -530,30 +386,6 @@ fn object_version(object: &Value) -> Result<u64, String> {
         _ => "invalid syntax",
     };
     Err(format!("strconv.ParseUint: parsing {}: {why}", crate::status::quote(text)))
-}
-
-/// Takes the version from an object that is about to be created. Only a POST refuses one, and what is no version is none.
-///
-/// Upstream: `store.Create` and `store.updateState` in `storage/etcd3/store.go`.
-fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusError> {
-    if how == Creates::Post && object_version(object).is_ok_and(|version| version != 0) {
-        return Err(StatusError::plain_internal(
-            "resourceVersion should not be set on objects to be created",
-        ));
-    }
-    meta::metadata(object).remove("resourceVersion");
-    Ok(())
-}
-
-/// The admission of what was found valid, in upstream's order: policies, webhooks, then what only refuses or counts.
-async fn accept(
-    request: &Request<'_>,
-    old: Option<&Value>,
-    told: &mut Vec<String>,
-) -> Result<Charge, StatusError> {
-    policy::validate(request, told)?;
-    webhook::validate(request, told).await?;
-    admission::accept(request.cx, request.object, old)
 }
 
 /// The same resource in the version in which it is stored.
@@ -569,45 +401,4 @@ pub(super) fn stored_type(api: &Api, resource: &Arc<ResourceType>) -> Arc<Resour
 /// What selectors look at.
 pub(super) fn facets(resource: &ResourceType, object: &Value) -> Facets {
     Facets::new(object, |put| resource.hooks.field_values(object, put))
-}
-
-/// Tells the hooks that an object has left the store.
-pub(super) async fn removed(api: &Arc<Api>, resource: &ResourceType, object: &Value) {
-    if !resource.hooks.keeps_account() {
-        return;
-    }
-    resource.hooks.removed(api, object);
-    if let Err(error) = api.store.settle().await {
-        tracing::error!(%error, "what an object had is not given back on disk");
-    }
-}
-
-fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result<(), StatusError> {
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(StatusError::invalid(&resource.group_kind(), name, errors))
-    }
-}
-
-fn add_warnings(all: &mut Vec<String>, more: Vec<String>) {
-    for warning in more {
-        if !all.contains(&warning) {
-            all.push(warning);
-        }
-    }
-}
-
-/// Whether an object that is being deleted goes with this update: its last finalizer was taken off and nothing else keeps it.
-fn gone_with_update(resource: &ResourceType, new: &Value, old: &Value) -> bool {
-    if !meta::deleting(old)
-        || !meta::finalizers(new).is_empty()
-        || meta::grace(old).unwrap_or(0) != 0
-    {
-        return false;
-    }
-    if &*resource.shelf == "/namespaces" {
-        return super::namespace::is_finalized(new);
-    }
-    !meta::finalizers(old).is_empty()
 }

@@ -11,6 +11,7 @@ mod noderestriction;
 mod nodes;
 mod server;
 mod store;
+mod transactions;
 mod verbs;
 mod webhook;
 mod wire;

@@ -4,11 +4,12 @@
 use serde_json::Value;
 
 use super::check::field_schema;
-use crate::cel::check::{Known, check as checked, most};
-use crate::cel::{Program, Type};
 use crate::custom::node::{ListKind, Node};
 use crate::kinds::value::{list, text};
 use crate::status::FieldError;
+use evenkeel_cel::Program;
+use evenkeel_cel::check::Type;
+use evenkeel_cel::check::{Known, check as checked, most};
 
 /// What one rule may cost by its estimate.
 const RULE: u64 = 10_000_000;

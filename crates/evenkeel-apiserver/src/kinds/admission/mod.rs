@@ -18,7 +18,7 @@ use crate::api::Context;
 use crate::status::StatusError;
 use crate::store::Entry;
 use evenkeel_api::{Encoding, View};
-pub(crate) use quota::Charge;
+pub(crate) use quota::{QuotaUpdates, evaluate as evaluate_quotas};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -80,12 +80,13 @@ pub(super) fn admit(
     }
 }
 
-/// What looks at an object after it was found valid: it may refuse, and changes nothing but what is used of quotas.
+/// What looks at an object after it was found valid: it may refuse, and says how it changes
+/// what is used of quotas.
 pub(crate) fn accept(
     cx: &Context<'_>,
     object: &Value,
     old: Option<&Value>,
-) -> Result<Charge, StatusError> {
+) -> Result<QuotaUpdates, StatusError> {
     if cx.resource.group().is_empty() {
         limit_range::check(cx, object, old)?;
         if cx.resource.plural() == "pods" {
@@ -93,7 +94,7 @@ pub(crate) fn accept(
         }
         resize::check(cx, object, old)?;
     }
-    quota::admit(cx, object, old)
+    evaluate_quotas(cx, object, old)
 }
 
 /// The objects of a shelf in the request's namespace.

@@ -1,15 +1,15 @@
 //! ResourceQuota: nothing is made beyond what its namespace may use.
 //!
-//! What is used stands in each quota's status, which is compared and swapped before the object is written: of two writes
-//! that would each take the last that is left, one sees what the other took.
+//! What is used stands in each quota's status, which is committed together with the object, at the revision that was read:
+//! of two writes that would each take the last that is left, one is computed again and sees what the other took.
 
 use super::{decoded, namespaced};
-use crate::api::{Api, Context, key};
+use crate::api::{Api, Context};
 use crate::kinds::value::object_mut;
 use crate::patch::{self, Writer};
+use crate::resource::Shelf;
 use crate::status::StatusError;
-use crate::store::{Encoded, Entry, Expect, Facets, WriteError};
-use evenkeel_api::Text;
+use crate::store::{Encoded, Entry, Expect, Facets, Transaction};
 use evenkeel_api::quota::charge::{Request, charge};
 use evenkeel_api::quota::{Classes, Item, Sort, Tracked, Usage, is_claim_of, is_terminating};
 use evenkeel_api::views::{
@@ -19,49 +19,65 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How often a charge is tried again when others write to the same quotas.
-const TRIES: usize = 16;
+/// Where quotas are stored.
+const SHELF: &str = "/resourcequotas";
 
-/// What a write was charged; nothing where no quota looks at it.
-#[derive(Default)]
-#[must_use = "a write that does not happen gives back what it was charged"]
-pub(crate) struct Charge(Vec<Taken>);
+/// The status updates of quotas that are committed together with an object; none where no quota looks at it.
+#[derive(Debug, Default)]
+#[must_use = "an object is committed together with the updates of its quotas"]
+pub(crate) struct QuotaUpdates(Vec<QuotaUpdate>);
 
-/// What was taken from one quota.
-struct Taken {
-    namespace: Box<str>,
-    quota: Text,
-    uid: Text,
-    amounts: Usage,
+/// The new status of one quota.
+#[derive(Debug)]
+struct QuotaUpdate {
+    read: Arc<Entry>,
+    object: Encoded,
 }
 
-/// Charges the namespace's quotas for a write, or refuses it. A dry run is not charged.
-pub(super) fn admit(
+impl QuotaUpdates {
+    /// Adds the updates to the transaction that writes the object.
+    pub(crate) fn add_to(self, transaction: &mut Transaction) {
+        let shelf = Shelf::from(SHELF);
+        for QuotaUpdate { read, object } in self.0 {
+            transaction.put(&shelf, &read.key, Expect::At(read.revision), object);
+        }
+    }
+}
+
+/// Computes what the namespace's quotas have used after a write, or refuses it. A dry run updates no quota.
+///
+/// Upstream: `quotaEvaluator.checkRequest`
+pub(crate) fn evaluate(
     cx: &Context<'_>,
     new: &Value,
     old: Option<&Value>,
-) -> Result<Charge, StatusError> {
+) -> Result<QuotaUpdates, StatusError> {
     if !cx.resource.namespaced || cx.namespace.is_empty() {
-        return Ok(Charge::default());
+        return Ok(QuotaUpdates::default());
     }
     let Some(tracked) = Tracked::new(cx.resource.group(), cx.resource.plural()) else {
-        return Ok(Charge::default());
+        return Ok(QuotaUpdates::default());
     };
     if !concerns(cx, tracked.sort(), old) {
-        return Ok(Charge::default());
+        return Ok(QuotaUpdates::default());
     }
-    for _ in 0..TRIES {
-        let quotas: Vec<(Arc<Entry>, ResourceQuota)> = namespaced(cx, "/resourcequotas")?;
-        if quotas.is_empty() {
-            return Ok(Charge::default());
-        }
-        match attempt(cx, &tracked, new, old, quotas)? {
-            Some(charge) => return Ok(charge),
-            None => continue,
-        }
+    let quotas: Vec<(Arc<Entry>, ResourceQuota)> = namespaced(cx, SHELF)?;
+    if quotas.is_empty() {
+        return Ok(QuotaUpdates::default());
     }
-    let why = "its quotas are being written to by too many others";
-    Err(StatusError::conflict(&cx.resource.name, cx.name, why))
+    let (entries, quotas): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
+    let Some(used) = after(cx, &tracked, new, old, &quotas)? else {
+        return Ok(QuotaUpdates::default());
+    };
+    let mut updates = QuotaUpdates::default();
+    if cx.dry_run {
+        return Ok(updates);
+    }
+    for (read, used) in entries.into_iter().zip(used) {
+        let Some(used) = used else { continue };
+        updates.0.extend(with_used(cx.api, read, &used, cx.now)?);
+    }
+    Ok(updates)
 }
 
 /// Whether a write can change what such an object counts.
@@ -73,40 +89,6 @@ fn concerns(cx: &Context<'_>, sort: Sort, old: Option<&Value>) -> bool {
         (Sort::Plain, "") => old.is_none(),
         _ => false,
     }
-}
-
-/// Charges all quotas as they were read; `None` when one has changed since.
-fn attempt(
-    cx: &Context<'_>,
-    tracked: &Tracked,
-    new: &Value,
-    old: Option<&Value>,
-    quotas: Vec<(Arc<Entry>, ResourceQuota)>,
-) -> Result<Option<Charge>, StatusError> {
-    let (entries, quotas): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
-    let Some(used) = after(cx, tracked, new, old, &quotas)? else {
-        return Ok(Some(Charge::default()));
-    };
-    let mut charge = Charge::default();
-    if cx.dry_run {
-        return Ok(Some(charge));
-    }
-    for ((entry, quota), used) in entries.iter().zip(&quotas).zip(used) {
-        let Some(used) = used else { continue };
-        if !write_used(cx.api, entry, &used, cx.now)? {
-            charge.give_back(cx.api, cx.now);
-            return Ok(None);
-        }
-        let mut amounts = used.beyond(&Usage::from(&quota.status.used));
-        amounts.retain(|_, amount| !amount.is_zero());
-        charge.0.push(Taken {
-            namespace: cx.namespace.into(),
-            quota: quota.meta.name.clone(),
-            uid: quota.meta.uid.clone(),
-            amounts,
-        });
-    }
-    Ok(Some(charge))
 }
 
 /// What the quotas have used after the write; `None` where it does not concern them after all.
@@ -181,15 +163,15 @@ fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, Status
     Ok(is_claim_of(claim, &pod, claims.iter().map(|(_, claim)| claim)).then_some(pod))
 }
 
-/// Writes what is used into a quota; false when it has changed since it was read.
-fn write_used(
-    api: &Arc<Api>,
-    entry: &Entry,
+/// Sets what is used in a quota's status.
+fn with_used(
+    api: &Api,
+    read: Arc<Entry>,
     used: &Usage,
     now: Timestamp,
-) -> Result<bool, StatusError> {
-    let Some(resource) = api.table.get("v1", "resourcequotas") else { return Ok(true) };
-    let old = entry.decode().map_err(StatusError::internal)?;
+) -> Result<Option<QuotaUpdate>, StatusError> {
+    let Some(resource) = api.table.get("v1", "resourcequotas") else { return Ok(None) };
+    let old = read.decode().map_err(StatusError::internal)?;
     let mut new = old.clone();
     if let Some(figures) = object_mut(&mut new, "status.used") {
         for (name, amount) in used.iter() {
@@ -199,39 +181,5 @@ fn write_used(
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now };
     patch::track(resource.schema(&resource.gvk).as_ref(), Some(&old), &mut new, &writer);
     let facets = Facets::new(&new, |put| resource.hooks.field_values(&new, put));
-    let encoded = Encoded::new(&new, facets);
-    let expect = Expect::At(entry.revision);
-    // Nobody needs to wait for the disk here: the object that is charged for comes after it, and its writer waits.
-    match api.store.put_lazily(&resource.shelf, &entry.key, expect, encoded) {
-        Ok(_) => Ok(true),
-        Err(WriteError::Mismatch) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-impl Charge {
-    /// The write did not happen. What cannot be given back is found when quotas are counted again.
-    pub(crate) fn give_back(&mut self, api: &Arc<Api>, now: Timestamp) {
-        for taken in self.0.drain(..) {
-            taken.give_back(api, now);
-        }
-    }
-}
-
-impl Taken {
-    fn give_back(&self, api: &Arc<Api>, now: Timestamp) {
-        let Some(resource) = api.table.get("v1", "resourcequotas") else { return };
-        let key = key(&resource, &self.namespace, &self.quota);
-        for _ in 0..TRIES {
-            let Some(entry) = api.store.peek(&resource.shelf, &key) else { return };
-            let Ok(quota) = super::viewed::<ResourceQuota>(&entry) else { return };
-            if quota.meta.uid != self.uid {
-                return;
-            }
-            let used = Usage::from(&quota.status.used).beyond(&self.amounts);
-            if write_used(api, &entry, &used, now).unwrap_or(true) {
-                return;
-            }
-        }
-    }
+    Ok(Some(QuotaUpdate { object: Encoded::new(&new, facets), read }))
 }

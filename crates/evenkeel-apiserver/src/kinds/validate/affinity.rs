@@ -1,8 +1,8 @@
 //! Rules on a pod's affinity.
 
-use super::errors::{Errors, Path};
-use super::{meta, names};
+use super::{labels, names};
 use crate::kinds::value::{at, int, list, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 
 /// `spec.affinity`.
@@ -42,7 +42,7 @@ fn weight(weighted: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["labelSelector", "namespaceSelector"] {
         if let Some(selector) = at(term, field) {
-            meta::selector(selector, &path.field(field), errors);
+            labels::selector(selector, &path.field(field), errors);
         }
     }
     let namespaces = path.field("namespaces");

@@ -1,8 +1,8 @@
 //! Rules on workloads: groups apps and batch.
 
-use super::errors::{Errors, Path};
-use super::{Subject, core, meta, pod};
+use super::{Subject, core, labels, pod};
 use crate::kinds::value::{self, at, int, is_empty, list, object, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ fn selected_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors)
     match at(new, "spec.selector") {
         None => errors.required(&path.field("selector"), ""),
         Some(selector) => {
-            meta::selector(selector, &path.field("selector"), errors);
+            labels::selector(selector, &path.field("selector"), errors);
             if is_empty(selector, "matchLabels") && is_empty(selector, "matchExpressions") {
                 let words = format!("empty selector is invalid for {selecting}");
                 errors.invalid(&path.field("selector"), selector.clone(), &words);
@@ -76,7 +76,7 @@ fn selected_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors)
     let template_path = path.field("template");
     let selector = at(new, "spec.selector");
     if selector.is_some_and(|selector| !value::is_blank(selector))
-        && !meta::selects(selector, labels)
+        && !labels::selects(selector, labels)
     {
         let labels = labels.cloned().map_or_else(|| json!({}), Value::Object);
         let words = "`selector` does not match template `labels`";
@@ -328,7 +328,7 @@ fn job(new: &Value, errors: &mut Errors) {
     job_spec(spec, &path, errors);
     let selector = at(spec, "selector");
     if selector.is_some_and(|selector| {
-        !meta::selects(Some(selector), object(spec, "template.metadata.labels"))
+        !labels::selects(Some(selector), object(spec, "template.metadata.labels"))
     }) {
         let labels = at(spec, "template.metadata.labels").cloned().unwrap_or_default();
         let template = path.field("template");

@@ -1,9 +1,9 @@
 //! Rules on HorizontalPodAutoscalers, in version 2.
 
-use super::errors::{Errors, Path};
 use super::names;
 use crate::kinds::amount::Amount;
 use crate::kinds::value::{at, int, list, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 
 const METRICS: &[(&str, &str)] = &[

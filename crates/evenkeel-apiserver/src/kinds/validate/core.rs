@@ -1,9 +1,9 @@
 //! Rules on the kinds of the core group.
 
-use super::errors::{Errors, Path};
-use super::{Subject, affinity, meta, names, pod, pod_update, quantity, service};
+use super::{Subject, affinity, labels, names, pod, pod_update, quantity, service};
 use crate::kinds::amount::Amount;
 use crate::kinds::value::{at, flag, int, is_empty, list, object, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -288,7 +288,7 @@ pub(super) fn claim(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(spec) = new.get("spec") else { return };
     access_modes(spec, path, errors);
     if let Some(selector) = at(spec, "selector") {
-        meta::selector(selector, &path.field("selector"), errors);
+        labels::selector(selector, &path.field("selector"), errors);
     }
     let resources = path.field("resources");
     let requests = resources.field("requests");

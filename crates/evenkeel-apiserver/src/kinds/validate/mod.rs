@@ -4,8 +4,6 @@ mod affinity;
 mod apps;
 mod autoscaling;
 mod core;
-pub(crate) mod errors;
-pub(crate) mod meta;
 mod objects;
 mod pod;
 mod pod_update;
@@ -13,13 +11,12 @@ mod quantity;
 mod ranges;
 mod service;
 mod volume;
-mod webhook;
 
-pub(crate) use errors::{Errors, Path};
 pub(crate) use evenkeel_api::forms as names;
 pub(crate) use evenkeel_api::forms::{dns_1035_label, dns_label, dns_subdomain, path_segment};
-pub(crate) use meta::selects;
-pub(crate) use webhook::webhook_client;
+pub(crate) use evenkeel_apimachinery::validation::labels::selects;
+pub(crate) use evenkeel_apimachinery::validation::webhook::webhook_client;
+pub(crate) use evenkeel_apimachinery::validation::{Errors, Path, labels};
 
 use serde_json::Value;
 

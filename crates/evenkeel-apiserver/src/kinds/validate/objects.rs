@@ -1,9 +1,9 @@
 //! Rules on the kinds of the groups other than core, apps and batch.
 
-use super::errors::{Errors, Path};
-use super::{Subject, autoscaling, meta, names, ranges, service};
+use super::{Subject, autoscaling, labels, names, ranges, service};
 use crate::kinds::signing_requests;
 use crate::kinds::value::{at, flag, int, is_empty, list, object, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -147,7 +147,7 @@ fn disruption_budget(new: &Value, errors: &mut Errors) {
         }
     }
     if let Some(selector) = at(new, "spec.selector") {
-        meta::selector(selector, &path.field("selector"), errors);
+        labels::selector(selector, &path.field("selector"), errors);
     }
     let policy = text(new, "spec.unhealthyPodEvictionPolicy");
     if !policy.is_empty() {
@@ -356,7 +356,7 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
 fn network_policy(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     if let Some(selector) = at(new, "spec.podSelector") {
-        meta::selector(selector, &path.field("podSelector"), errors);
+        labels::selector(selector, &path.field("podSelector"), errors);
     }
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
         let all = path.field(direction);
@@ -433,7 +433,7 @@ fn policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = at(peer, field) {
             n_peers += 1;
-            meta::selector(selector, &path.field(field), errors);
+            labels::selector(selector, &path.field(field), errors);
         }
     }
     if let Some(block) = at(peer, "ipBlock") {
@@ -563,7 +563,7 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
         for (index, selector) in
             list(new, "aggregationRule.clusterRoleSelectors").iter().enumerate()
         {
-            meta::selector(selector, &selectors.index(index), errors);
+            labels::selector(selector, &selectors.index(index), errors);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Rules on pod specs, in pods and in templates (upstream: pkg/apis/core/validation).
 
-use super::errors::{Errors, Path};
-use super::{meta, names, quantity, volume};
+use super::{labels, names, quantity, volume};
 use crate::kinds::value::{at, flag, int, is_empty, list, object, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -41,9 +41,9 @@ pub(super) fn create(pod: &Value, errors: &mut Errors) {
 
 /// A pod template: metadata and spec.
 pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
-    meta::labels(object(template, "metadata.labels"), &path.field("labels"), errors);
+    labels::labels(object(template, "metadata.labels"), &path.field("labels"), errors);
     if let Some(meta) = template.get("metadata") {
-        meta::annotations(meta, &path.field("annotations"), errors);
+        labels::annotations(meta, &path.field("annotations"), errors);
     }
     let spec_path = path.field("spec");
     match template.get("spec") {
@@ -602,7 +602,7 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    meta::labels(object(spec, "nodeSelector"), &path.field("nodeSelector"), errors);
+    labels::labels(object(spec, "nodeSelector"), &path.field("nodeSelector"), errors);
     tolerations(spec, &path.field("tolerations"), errors);
     let all = path.field("topologySpreadConstraints");
     let mut seen = BTreeSet::new();
@@ -638,7 +638,7 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         if let Some(selector) = at(constraint, "labelSelector") {
-            meta::selector(selector, &path.field("labelSelector"), errors);
+            labels::selector(selector, &path.field("labelSelector"), errors);
         }
     }
     if let Some(affinity) = at(spec, "affinity") {

@@ -1,9 +1,9 @@
 //! What an update of a pod may change: little of its spec, and only forward in its status.
 
 use super::Subject;
-use super::errors::{Errors, Path};
 use super::pod;
 use crate::kinds::value::{at, copy, int, is_empty, list, set, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

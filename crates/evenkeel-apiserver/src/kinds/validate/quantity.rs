@@ -1,9 +1,9 @@
 //! Resource lists: names, amounts, and requests within limits.
 
-use super::errors::{Errors, Path};
 use super::names;
 use crate::kinds::amount::Amount;
 use crate::kinds::value::{list, object, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 
 const STANDARD: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "storage"];

@@ -1,9 +1,9 @@
 //! Rules on ServiceCIDRs and IPAddresses.
 
-use super::errors::{Errors, Path};
 use super::names;
 use crate::kinds::value::{at, list, text};
 use evenkeel_api::cidr::Cidr;
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 
 /// A ServiceCIDR has a range, or one for each family, in their one notation.

@@ -1,8 +1,8 @@
 //! Rules on Services.
 
-use super::errors::{Errors, Path};
-use super::{meta, names};
+use super::{labels, names};
 use crate::kinds::value::{at, int, list, object, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     }
     by_type(spec, kind, &path, errors);
     ports(spec, kind, &path, errors);
-    meta::labels(object(spec, "selector"), &path.field("selector"), errors);
+    labels::labels(object(spec, "selector"), &path.field("selector"), errors);
     affinity(spec, &path, errors);
     cluster_ips(spec, kind, &path, errors);
     let externals = path.field("externalIPs");

@@ -1,9 +1,9 @@
 //! Rules on a pod's volumes and on where containers mount them.
 
-use super::errors::{Errors, Path};
 use super::{names, pod};
 use crate::kinds::amount::Amount;
 use crate::kinds::value::{at, int, list, text};
+use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

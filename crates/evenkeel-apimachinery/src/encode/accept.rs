@@ -1,0 +1,82 @@
+//! The `Accept` header: media types in order of preference, with their parameters.
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+
+use crate::headers;
+
+/// One media type that a client takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Clause {
+    /// `application/json`, in lower case.
+    pub(crate) media: String,
+    /// Parameters but `q`.
+    params: Vec<(String, String)>,
+    quality: f32,
+}
+
+impl Clause {
+    /// A parameter's value, empty where there is none.
+    pub fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+    }
+
+    /// Whether `media` is what this clause asks for.
+    pub fn takes(&self, media: &str) -> bool {
+        match self.media.as_str() {
+            "*/*" => true,
+            own => {
+                own == media || own.strip_suffix("/*").is_some_and(|kind| media.starts_with(kind))
+            }
+        }
+    }
+}
+
+/// What a client takes, best first; everything when it does not say.
+pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
+    let mut all: Vec<Clause> = headers
+        .get_all(ACCEPT)
+        .iter()
+        .flat_map(|value| headers::value(value).split(','))
+        .filter_map(clause)
+        .collect();
+    if all.is_empty() {
+        all.push(Clause { media: "*/*".to_owned(), params: Vec::new(), quality: 1.0 });
+    }
+    all.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    all
+}
+
+fn clause(text: &str) -> Option<Clause> {
+    let mut parts = text.split(';').map(str::trim);
+    let media = parts.next().filter(|media| media.contains('/'))?.to_ascii_lowercase();
+    let mut quality = 1.0;
+    let mut params = Vec::new();
+    for part in parts {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let value = value.trim().trim_matches('"');
+        if name.trim() == "q" {
+            quality = value.parse().unwrap_or(0.0);
+        } else {
+            params.push((name.trim().to_owned(), value.to_owned()));
+        }
+    }
+    (quality > 0.0).then_some(Clause { media, params, quality })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorts_by_preference_and_keeps_order_otherwise() {
+        let mut headers = HeaderMap::new();
+        let value = "application/json;q=0.5, application/json;as=Table;g=meta.k8s.io;v=v1,application/yaml;q=0";
+        headers.insert(ACCEPT, value.parse().expect("a header"));
+        let all = clauses(&headers);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0].param("as"), "Table");
+        assert!(all[1].takes("application/json") && all[1].param("as").is_empty());
+        assert!(clauses(&HeaderMap::new())[0].takes("application/json"));
+    }
+}

@@ -1,0 +1,65 @@
+//! Names of kinds and resources with their group and version (upstream: `runtime/schema/group_version.go`).
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A resource without its version, as messages name it: `deployments.apps`, `pods`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupResource {
+    /// API group, empty for the core group.
+    pub group: Arc<str>,
+    /// Plural name.
+    pub resource: Arc<str>,
+}
+
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+/// A kind without its version, as messages name it: `Deployment.apps`, `Pod`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKind {
+    /// API group, empty for the core group.
+    pub group: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+}
+
+impl fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
+/// A kind with its version.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupVersionKind {
+    /// API group, empty for the core group.
+    pub group: Arc<str>,
+    /// Version.
+    pub version: Arc<str>,
+    /// Kind.
+    pub kind: Arc<str>,
+}
+
+impl GroupVersionKind {
+    /// `v1` or `apps/v1`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+}
+
+impl fmt::Display for GroupVersionKind {
+    /// As Go prints it in messages: `apps/v1, Kind=Deployment`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
+    }
+}

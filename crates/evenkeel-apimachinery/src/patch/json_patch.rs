@@ -1,0 +1,378 @@
+//! JSON patches (RFC 6902) with the liberties that upstream's library takes: `replace` of a missing key of a map sets it,
+//! indices count from the end when negative, and a missing value equals null.
+
+use std::io;
+
+use evenkeel_api::json;
+use serde_json::Value;
+
+use crate::decode::json::Json;
+use crate::depth;
+
+/// More operations than this are refused.
+pub(super) const MAX_OPERATIONS: usize = 10_000;
+
+/// What `copy` operations of one patch may add to the document, in bytes of JSON (upstream:
+/// `jsonpatch.AccumulatedCopySizeLimit`, which the server sets to the limit of a request's body).
+const MAX_COPIED: usize = 3 * 1024 * 1024;
+
+/// Why a patch was not applied.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    /// It does not fit the document; upstream does not tell the client why.
+    #[error("the patch does not fit the object")]
+    NotApplicable,
+    /// Its `copy` operations add up to this many bytes.
+    #[error(
+        "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {MAX_COPIED}"
+    )]
+    CopiesTooMuch(usize),
+    /// The document would nest deeper than [`json::MAX_DEPTH`].
+    #[error("{}", depth::TooDeep)]
+    TooDeep,
+}
+
+use Refused::NotApplicable;
+
+type Applied<T = ()> = Result<T, Refused>;
+
+/// What is wrong with the form of a patch, worded as Go words it, and its fields that mean nothing.
+pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
+    let operations = match patch {
+        Json::Array(operations) => operations.as_slice(),
+        Json::Null => &[],
+        other => {
+            return Err(format!(
+                "json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+                other.form()
+            ));
+        }
+    };
+    let mut unknown = Vec::new();
+    for (i, operation) in operations.iter().enumerate() {
+        let entries = match operation {
+            Json::Object(entries) => entries.as_slice(),
+            Json::Null => &[],
+            other => {
+                return Err(format!(
+                    "json: cannot unmarshal {} into Go value of type handlers.jsonPatchOp",
+                    other.form()
+                ));
+            }
+        };
+        let mut seen: Vec<&str> = Vec::new();
+        for (key, value) in entries {
+            match (&**key, value) {
+                ("op" | "path" | "from", Json::String(_) | Json::Null) | ("value", _) => {}
+                ("op" | "path" | "from", other) => {
+                    let form = other.form();
+                    return Err(format!(
+                        "json: cannot unmarshal {form} into Go struct field jsonPatchOp.{key} of type string"
+                    ));
+                }
+                _ => unknown.push(format!("json patch unknown field \"[{i}].{key}\"")),
+            }
+            if seen.contains(&&**key) {
+                unknown.push(format!("json patch duplicate field \"[{i}].{key}\""));
+            }
+            seen.push(key);
+        }
+    }
+    Ok(unknown)
+}
+
+/// Applies all operations in turn; on failure the document is half changed and to be thrown away. Between operations, too,
+/// the document never nests deeper than [`json::MAX_DEPTH`].
+pub(super) fn apply(document: &mut Value, patch: &Json<'_>) -> Applied {
+    let Json::Array(operations) = patch else { return Ok(()) };
+    let mut copied = 0;
+    operations.iter().try_for_each(|operation| apply_one(document, operation, &mut copied))
+}
+
+fn apply_one(document: &mut Value, operation: &Json<'_>, copied: &mut usize) -> Applied {
+    let text = |name: &str| match operation.get(name) {
+        Some(Json::String(text)) => Ok(text.as_ref()),
+        _ => Err(NotApplicable),
+    };
+    let value = || operation.get("value").map_or(Value::Null, Json::to_value);
+    match text("op")? {
+        "add" => add(document, text("path")?, value()),
+        "remove" => remove(document, text("path")?).map(drop),
+        "replace" => replace(document, text("path")?, value()),
+        "move" => {
+            let (from, path) = (text("from")?, text("path")?);
+            let moved = remove(document, from)?;
+            // What moves to a place that is no deeper was not too deep before.
+            if steps(path) > steps(from) {
+                fits(path, &moved)?;
+            }
+            put(document, path, moved)
+        }
+        "copy" => {
+            let source = get(document, text("from")?)?;
+            *copied += size(source);
+            if *copied > MAX_COPIED {
+                return Err(Refused::CopiesTooMuch(*copied));
+            }
+            let copy = source.clone();
+            add(document, text("path")?, copy)
+        }
+        "test" => test(document, text("path")?, &value()),
+        _ => Err(NotApplicable),
+    }
+}
+
+/// How many bytes of JSON a value takes.
+fn size(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting does not fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// How many arrays and objects stand around what a path leads to.
+fn steps(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
+}
+
+/// Refuses a value that would make the document too deep where `path` puts it.
+fn fits(path: &str, value: &Value) -> Applied {
+    match json::MAX_DEPTH.checked_sub(steps(path)) {
+        Some(left) if !json::is_deeper(value, left) => Ok(()),
+        _ => Err(Refused::TooDeep),
+    }
+}
+
+/// The container that a path ends in, and the last key. A path need not begin with a slash: what is before the first one is ignored.
+fn container<'d, 'p>(
+    document: &'d mut Value,
+    path: &'p str,
+) -> Applied<(&'d mut Value, std::borrow::Cow<'p, str>)> {
+    let mut parts = path.split('/').skip(1).map(unescape);
+    let mut key = parts.next().ok_or(NotApplicable)?;
+    let mut at = document;
+    for next in parts {
+        at = match at {
+            Value::Object(map) => map.get_mut(&*key),
+            Value::Array(items) => index(&key, items.len()).ok().and_then(|i| items.get_mut(i)),
+            _ => None,
+        }
+        .filter(|v| v.is_object() || v.is_array())
+        .ok_or(NotApplicable)?;
+        key = next;
+    }
+    Ok((at, key))
+}
+
+fn unescape(key: &str) -> std::borrow::Cow<'_, str> {
+    if key.contains('~') { key.replace("~1", "/").replace("~0", "~").into() } else { key.into() }
+}
+
+/// An index into a list of `length`; a negative one counts from the end.
+fn index(key: &str, length: usize) -> Applied<usize> {
+    let given: i64 = key.parse().map_err(|_| NotApplicable)?;
+    let from_start = if given < 0 { given + length as i64 } else { given };
+    usize::try_from(from_start).ok().filter(|i| *i < length).ok_or(NotApplicable)
+}
+
+static NULL: Value = Value::Null;
+
+fn get<'d>(document: &'d mut Value, path: &str) -> Applied<&'d Value> {
+    let (container, key) = container(document, path)?;
+    match container {
+        Value::Object(map) => Ok(map.get(&*key).unwrap_or(&NULL)),
+        Value::Array(items) => Ok(&items[index(&key, items.len())?]),
+        _ => Err(NotApplicable),
+    }
+}
+
+fn add(document: &mut Value, path: &str, value: Value) -> Applied {
+    fits(path, &value)?;
+    put(document, path, value)
+}
+
+fn put(document: &mut Value, path: &str, value: Value) -> Applied {
+    let (container, key) = container(document, path)?;
+    match container {
+        Value::Object(map) => {
+            map.insert(key.into_owned(), value);
+        }
+        Value::Array(items) if key == "-" => items.push(value),
+        Value::Array(items) => items.insert(index(&key, items.len() + 1)?, value),
+        _ => return Err(NotApplicable),
+    }
+    Ok(())
+}
+
+fn remove(document: &mut Value, path: &str) -> Applied<Value> {
+    let (container, key) = container(document, path)?;
+    match container {
+        Value::Object(map) => map.remove(&*key).ok_or(NotApplicable),
+        Value::Array(items) => Ok(items.remove(index(&key, items.len())?)),
+        _ => Err(NotApplicable),
+    }
+}
+
+fn replace(document: &mut Value, path: &str, value: Value) -> Applied {
+    if path.is_empty() {
+        if !(value.is_object() || value.is_array()) {
+            return Err(NotApplicable);
+        }
+        fits(path, &value)?;
+        *document = value;
+        return Ok(());
+    }
+    fits(path, &value)?;
+    let (container, key) = container(document, path)?;
+    match container {
+        Value::Object(map) => {
+            map.insert(key.into_owned(), value);
+        }
+        Value::Array(items) => {
+            let at = index(&key, items.len())?;
+            items[at] = value;
+        }
+        _ => return Err(NotApplicable),
+    }
+    Ok(())
+}
+
+fn test(document: &mut Value, path: &str, value: &Value) -> Applied {
+    let found = if path.is_empty() { &*document } else { get(document, path)? };
+    if found == value { Ok(()) } else { Err(NotApplicable) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decode::json::parse;
+
+    fn patched(document: Value, patch: &str) -> Applied<Value> {
+        let mut document = document;
+        apply(&mut document, &parse(patch.as_bytes()).expect("valid")).map(|()| document)
+    }
+
+    #[test]
+    fn takes_upstreams_liberties() {
+        let start = || json!({"data": {"k": "v"}, "l": [1, 2, 3]});
+        for (patch, want) in [
+            (
+                r#"[{"op":"replace","path":"/data/x","value":"y"}]"#,
+                json!({"data": {"k": "v", "x": "y"}, "l": [1, 2, 3]}),
+            ),
+            (r#"[{"op":"test","path":"/data/none","value":null}]"#, start()),
+            (
+                r#"[{"op":"add","path":"/l/-1","value":4}]"#,
+                json!({"data": {"k": "v"}, "l": [1, 2, 3, 4]}),
+            ),
+            (
+                r#"[{"op":"add","path":"/l/-","value":4}]"#,
+                json!({"data": {"k": "v"}, "l": [1, 2, 3, 4]}),
+            ),
+            (r#"[{"op":"remove","path":"/l/-1"}]"#, json!({"data": {"k": "v"}, "l": [1, 2]})),
+            (
+                r#"[{"op":"add","path":"data/x","value":1}]"#,
+                json!({"data": {"k": "v"}, "l": [1, 2, 3], "x": 1}),
+            ),
+            (
+                r#"[{"op":"move","from":"/l/0","path":"/data/k"}]"#,
+                json!({"data": {"k": 1}, "l": [2, 3]}),
+            ),
+            (
+                r#"[{"op":"copy","from":"/data","path":"/l/0"}]"#,
+                json!({"data": {"k": "v"}, "l": [{"k": "v"}, 1, 2, 3]}),
+            ),
+            (
+                r#"[{"op":"add","path":"/data/a~1b~0c","value":1}]"#,
+                json!({"data": {"k": "v", "a/b~c": 1}, "l": [1, 2, 3]}),
+            ),
+            (r#"[{"op":"add","path":"/data/k"}]"#, json!({"data": {"k": null}, "l": [1, 2, 3]})),
+        ] {
+            assert_eq!(patched(start(), patch), Ok(want), "{patch}");
+        }
+    }
+
+    #[test]
+    fn copies_add_up_to_a_bound() {
+        let doubled = |times: usize| {
+            let copies =
+                (0..times).map(|i| format!(r#"{{"op":"copy","from":"/data","path":"/data/{i}"}}"#));
+            format!("[{}]", copies.collect::<Vec<_>>().join(","))
+        };
+        let start = json!({"data": {"k": "0123456789"}});
+        assert!(patched(start.clone(), &doubled(10)).is_ok());
+        assert!(matches!(patched(start, &doubled(60)), Err(Refused::CopiesTooMuch(_))));
+        let big = json!({"data": "x".repeat(MAX_COPIED / 2)});
+        let copy = r#"{"op":"copy","from":"/data","path":"/a"}"#;
+        assert!(patched(big.clone(), &format!("[{copy}]")).is_ok());
+        let error = patched(big, &format!("[{copy},{copy}]")).expect_err("two are too much");
+        let want = "Unable to complete the copy, the accumulated size increase of copy is 3145732, exceeding the limit 3145728";
+        assert_eq!(error.to_string(), want);
+    }
+
+    #[test]
+    fn no_operation_makes_the_document_too_deep() {
+        let nest = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let deepest = json::MAX_DEPTH - 1;
+        // The patch itself nests two levels around the value.
+        let add = |path: &str, op: &str| {
+            let value = nest(deepest - 1);
+            format!(r#"[{{"op":"{op}","path":"{path}","value":{value}}}]"#)
+        };
+        for op in ["add", "replace"] {
+            assert!(patched(json!({"a": {}}), &add("/a/b", op)).is_ok());
+            let deeper = patched(json!({"a": {"b": {}}}), &add("/a/b/c", op));
+            assert_eq!(deeper, Err(Refused::TooDeep));
+        }
+        for op in ["copy", "move"] {
+            let start = json!({"a": {"b": {}}, "v": json::from_slice::<Value>(nest(deepest).as_bytes()).expect("JSON")});
+            let to = |path: &str| format!(r#"[{{"op":"{op}","from":"/v","path":"{path}"}}]"#);
+            assert!(patched(start.clone(), &to("/w")).is_ok());
+            assert_eq!(patched(start, &to("/a/b/c")), Err(Refused::TooDeep));
+        }
+        let steps = (0..1000).map(|i| format!(r#"{{"op":"move","from":"/v","path":"/t"}},{{"op":"add","path":"/v","value":{{"i":{i}}}}},{{"op":"move","from":"/t","path":"/v/t"}}"#));
+        let steps = format!("[{}]", steps.collect::<Vec<_>>().join(","));
+        assert_eq!(patched(json!({"v": {}}), &steps), Err(Refused::TooDeep));
+    }
+
+    #[test]
+    fn refuses_what_upstream_refuses() {
+        for patch in [
+            r#"[{"op":"remove","path":"/data/nope"}]"#,
+            r#"[{"op":"add","path":"/nope/deep","value":1}]"#,
+            r#"[{"op":"add","path":"","value":{}}]"#,
+            r#"[{"op":"nope","path":"/data/k"}]"#,
+            r#"[{"path":"/data/k"}]"#,
+            r#"[{"op":"test","path":"/data/k","value":"other"}]"#,
+            r#"[{"op":"replace","path":"/l/3","value":1}]"#,
+            r#"[{"op":"move","from":"/data/none","path":"/data/x"}]"#,
+        ] {
+            assert_eq!(
+                patched(json!({"data": {"k": "v"}, "l": [1, 2, 3]}), patch),
+                Err(NotApplicable),
+                "{patch}"
+            );
+        }
+        let wrong = |text: &str| check(&parse(text.as_bytes()).expect("valid")).err();
+        assert_eq!(
+            wrong("{}").as_deref(),
+            Some("json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp")
+        );
+        assert_eq!(
+            wrong("[1]").as_deref(),
+            Some("json: cannot unmarshal number into Go value of type handlers.jsonPatchOp")
+        );
+    }
+}

@@ -1,0 +1,204 @@
+//! Typed schemas of built-in kinds and of custom resources: what a field is, how lists merge, what is left out when empty.
+//!
+//! The built-in tree is made once, from `data/openapi-v3.schemas.json` (types, list and patch topology) and
+//! `data/go-fields.tsv` (which fields are pointers and which are left out when empty: the server's JSON depends on it).
+
+mod custom;
+pub(crate) mod node;
+mod openapi;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use node::{At, Id, Tree};
+use openapi::Builtin;
+use serde_json::Value;
+
+use crate::decode::typed;
+use crate::group_version::GroupVersionKind;
+use crate::status::FieldError;
+use crate::validation::metadata;
+
+static OPENAPI: &str = include_str!("../../data/openapi-v3.schemas.json");
+static GO_FIELDS: &str = include_str!("../../data/go-fields.tsv");
+
+/// The schema of one kind at one version; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Schema {
+    tree: Arc<Tree>,
+    root: Id,
+    group: Arc<str>,
+    version: Arc<str>,
+    kind: Arc<str>,
+    custom: bool,
+    status: bool,
+}
+
+fn builtin() -> &'static Builtin {
+    static TREE: OnceLock<Builtin> = OnceLock::new();
+    TREE.get_or_init(|| match openapi::build(OPENAPI, GO_FIELDS) {
+        Ok(built) => built,
+        Err(error) => unreachable!("the schema document is part of the program: {error}"),
+    })
+}
+
+/// Fills in the defaults that the schema of `kind` states. Those of built-in kinds are upstream's code, not its schema:
+/// what the schema calls a default there is what an unset field looks like, and decoding has seen to that.
+pub fn apply_defaults(_kind: &GroupVersionKind, _object: &mut Value) {}
+
+/// Puts a top-level field back to what it is when nobody has set it.
+pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
+    let Some(map) = object.as_object_mut() else { return };
+    map.remove(field);
+    let schema = schema.filter(|schema| !schema.is_custom());
+    let unset = schema.and_then(|schema| typed::unset(schema.at(), field));
+    if let Some(value) = unset {
+        map.insert(field.to_owned(), value);
+    }
+}
+
+/// What is wrong with the metadata of an object that stands within another, names apart.
+pub fn validate_metadata(object: &Value) -> Vec<FieldError> {
+    metadata::validate(object)
+}
+
+/// What is structurally wrong with an object of `kind`: all of `metadata` but names (labels, annotations, finalizers,
+/// owner references, managedFields), which is the same for every kind.
+pub fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldError> {
+    metadata::validate(object)
+}
+
+/// The built-in kinds by name; a name stands for few of them.
+fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
+    static KINDS: OnceLock<HashMap<Box<str>, Vec<Schema>>> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let all = builtin();
+        let mut kinds: HashMap<Box<str>, Vec<Schema>> = HashMap::new();
+        for ((group, version, kind), root) in &all.kinds {
+            let schema = Schema {
+                tree: all.tree.clone(),
+                root: *root,
+                group: (**group).into(),
+                version: (**version).into(),
+                kind: (**kind).into(),
+                custom: false,
+                status: false,
+            };
+            kinds.entry(kind.clone()).or_default().push(schema);
+        }
+        kinds
+    })
+}
+
+impl Schema {
+    /// The schema of a built-in kind, or `None` for a kind that the document lacks.
+    pub fn of(kind: &GroupVersionKind) -> Option<Self> {
+        Self::builtin(&kind.group, &kind.version, &kind.kind)
+    }
+
+    /// The schema of a built-in kind by its parts.
+    pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
+        let named = kinds().get(kind)?;
+        named.iter().find(|s| *s.group == *group && *s.version == *version).cloned()
+    }
+
+    /// The schema of a custom resource's version, from its `openAPIV3Schema`.
+    /// `status`: whether that is a sub-resource.
+    pub fn custom(kind: &GroupVersionKind, doc: &Value, status: bool) -> Self {
+        let all = builtin();
+        let metadata = all
+            .names
+            .get("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+            .copied()
+            .unwrap_or_default();
+        let tree = custom::build(doc, At { tree: &all.tree, id: metadata });
+        Self {
+            tree: Arc::new(tree),
+            root: 0,
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            kind: kind.kind.clone(),
+            custom: true,
+            status,
+        }
+    }
+
+    /// The API group; empty for the core group.
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The version within the group.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The kind.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// `group/version`, or the version alone in the core group.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Whether this is a custom resource's schema rather than a built-in kind's.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.custom
+    }
+
+    /// Whether the kind has a `status` that only its sub-resource sets.
+    pub(crate) fn has_status(&self) -> bool {
+        if self.custom { self.status } else { self.at().child("status").is_some() }
+    }
+
+    pub(crate) fn at(&self) -> At<'_> {
+        At { tree: &self.tree, id: self.root }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::node::{ListKind, Shape};
+    use super::*;
+
+    #[test]
+    fn knows_the_built_in_kinds() {
+        let pod = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
+        assert_eq!((pod.api_version().as_str(), pod.kind()), ("v1", "Pod"));
+        let spec = pod.at().child("spec").expect("a field");
+        assert_eq!(&*spec.node().go, "v1.PodSpec");
+        let containers = spec.child("containers").expect("a field");
+        let Shape::List { item, kind: ListKind::Map(keys) } = containers.shape() else {
+            panic!("a keyed list")
+        };
+        assert_eq!(&*keys[0], "name");
+        let ports = containers.to(*item).child("ports").expect("a field");
+        let Shape::List { kind: ListKind::Map(keys), .. } = ports.shape() else {
+            panic!("a keyed list")
+        };
+        assert_eq!(keys.len(), 2);
+        assert!(Schema::builtin("apps", "v1", "Nope").is_none());
+    }
+
+    #[test]
+    fn knows_what_go_knows() {
+        let deployment = Schema::builtin("apps", "v1", "Deployment").expect("a built-in kind");
+        let spec =
+            deployment.at().child("spec").and_then(super::node::At::as_struct).expect("a struct");
+        let replicas = spec.field("replicas").expect("a field");
+        assert!(replicas.pointer && replicas.omit_empty);
+        assert!(spec.field("selector").is_some_and(|f| f.pointer && !f.omit_empty));
+        let selector = deployment
+            .at()
+            .child("spec")
+            .and_then(|s| s.child("selector"))
+            .and_then(super::node::At::as_struct);
+        assert!(selector.is_some_and(|s| s.atomic));
+    }
+}

@@ -1,0 +1,390 @@
+//! What the server answers when it refuses: `metav1.Status` in every form that upstream gives it.
+
+mod field;
+
+use std::borrow::Cow;
+
+pub use evenkeel_api::quote::quote;
+pub use field::{FieldError, FieldErrorKind};
+use http::StatusCode;
+use serde::Serialize;
+
+use crate::group_version::{GroupKind, GroupResource};
+
+/// A refusal, ready to be encoded as a `Status` object. Boxed inside, so that `Result<_, StatusError>` stays small.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct StatusError(pub Box<Status>);
+
+/// The body of a [`StatusError`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Status {
+    pub(crate) kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    pub(crate) api_version: &'static str,
+    /// The metadata of a list, which carries a continue token.
+    pub metadata: Metadata,
+    pub(crate) status: &'static str,
+    /// The text for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The machine-readable reason, such as `NotFound`.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: Cow<'static, str>,
+    /// The object, the causes and the delay, where they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Details>,
+    /// The HTTP status code.
+    pub code: u16,
+}
+
+/// List metadata of a refusal: nothing, or how to go on with a list whose page is lost.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Metadata {
+    /// The token with which a list goes on.
+    #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
+    pub token: String,
+}
+
+/// What a refusal was about.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) causes: Vec<Cause>,
+    /// Seconds after which to try again; 0 where there is no such advice.
+    #[serde(rename = "retryAfterSeconds", skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(seconds: &u32) -> bool {
+    *seconds == 0
+}
+
+/// One reason of several.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub(crate) struct Cause {
+    #[serde(rename = "reason", skip_serializing_if = "str::is_empty")]
+    pub(crate) reason: Cow<'static, str>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) field: String,
+}
+
+impl StatusError {
+    /// Any failure: HTTP code, reason, message.
+    pub fn new(
+        code: StatusCode,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self(Box::new(Status {
+            kind: "Status",
+            api_version: "v1",
+            metadata: Metadata::default(),
+            status: "Failure",
+            message: message.into(),
+            reason: reason.into(),
+            details: None,
+            code: code.as_u16(),
+        }))
+    }
+
+    /// The HTTP status code.
+    pub fn code(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The machine-readable reason, such as `NotFound`.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// The text for people.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.0).unwrap_or_default()
+    }
+
+    /// The details, made when there are none yet.
+    pub fn details_mut(&mut self) -> &mut Details {
+        self.0.details.get_or_insert_default()
+    }
+
+    /// With group and resource (or kind) and name in its details.
+    #[must_use]
+    pub(crate) fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
+        let details = self.details_mut();
+        details.group = group.to_owned();
+        details.kind = kind.to_owned();
+        details.name = name.to_owned();
+        self
+    }
+
+    /// With one more cause.
+    #[must_use]
+    pub fn cause(
+        mut self,
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+        field: impl Into<String>,
+    ) -> Self {
+        self.details_mut().causes.push(Cause {
+            reason: reason.into(),
+            message: message.into(),
+            field: field.into(),
+        });
+        self
+    }
+
+    /// With a number of seconds after which to try again (also the header `Retry-After`).
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.details_mut().retry_after_seconds = seconds;
+        self
+    }
+
+    /// 404: no such object.
+    pub fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} \"{name}\" not found"))
+            .about(&resource.group, &resource.resource, name)
+    }
+
+    /// 404 of a path whose group is known but whose resource is not: "the server could not find the requested resource".
+    pub fn resource_not_found() -> Self {
+        let mut error = Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
+        error.details_mut();
+        error
+    }
+
+    /// 409: an object of that name is there already.
+    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            format!("{resource} \"{name}\" already exists"),
+        )
+        .about(&resource.group, &resource.resource, name)
+    }
+
+    /// 409: no free name was found for a `generateName`.
+    pub fn generate_name_conflict(resource: &GroupResource, name: &str) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "AlreadyExists",
+            format!("{resource} \"{name}\" already exists, the server was not able to generate a unique name for the object"),
+        )
+        .about(&resource.group, &resource.resource, name)
+        .retry_after(1)
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// 403 about a resource, and an object when `name` is not empty.
+    pub fn forbidden(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
+        let message = if resource.group.is_empty() && resource.resource.is_empty() {
+            format!("forbidden: {why}")
+        } else if name.is_empty() {
+            format!("{resource} is forbidden: {why}")
+        } else {
+            format!("{resource} \"{name}\" is forbidden: {why}")
+        };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(
+            &resource.group,
+            &resource.resource,
+            name,
+        )
+    }
+
+    /// 409: the object is not what the writer thought it was.
+    pub fn conflict(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "Conflict",
+            format!("Operation cannot be fulfilled on {resource} \"{name}\": {why}"),
+        )
+        .about(&resource.group, &resource.resource, name)
+    }
+
+    /// 409 with upstream's text for a stale resourceVersion.
+    pub fn modified(resource: &GroupResource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// 409 of a server-side apply: who owns what. Causes have reason `FieldManagerConflict`.
+    pub(crate) fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
+        let mut error = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        error.details_mut().causes = causes;
+        error
+    }
+
+    /// 410 with reason `Expired`: that resourceVersion or continue token is too old.
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// 422: what is wrong in which fields. `name` may be empty.
+    pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
+        let mut message = format!("{kind} \"{name}\" is invalid");
+        let mut seen: Vec<String> = Vec::with_capacity(errors.len());
+        for error in errors {
+            let text = error.to_string();
+            if !seen.contains(&text) {
+                seen.push(text);
+            }
+        }
+        match seen.as_slice() {
+            [] => {}
+            [one] => {
+                message.push_str(": ");
+                message.push_str(one);
+            }
+            many => {
+                message.push_str(": [");
+                message.push_str(&many.join(", "));
+                message.push(']');
+            }
+        }
+        let mut error = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(
+            &kind.group,
+            &kind.kind,
+            name,
+        );
+        error.details_mut().causes = errors
+            .iter()
+            .map(|e| Cause {
+                reason: Cow::Borrowed(e.kind.reason()),
+                message: e.body(),
+                field: e.field.clone(),
+            })
+            .collect();
+        error
+    }
+
+    /// 400.
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// 405 of a path that does not take the HTTP method.
+    pub fn method_not_allowed() -> Self {
+        let mut error = Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        );
+        error.details_mut();
+        error
+    }
+
+    /// 406: no accepted media type can be served. `accepted` are those that could.
+    pub fn not_acceptable(accepted: &[&str]) -> Self {
+        Self::new(
+            StatusCode::NOT_ACCEPTABLE,
+            "NotAcceptable",
+            format!("only the following media types are accepted: {}", accepted.join(", ")),
+        )
+    }
+
+    /// 415: the body is of a media type that cannot be read.
+    pub fn unsupported_media_type(accepted: &[&str]) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {}",
+                accepted.join(", ")
+            ),
+        )
+    }
+
+    /// 413.
+    pub fn too_large(message: &str) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: {message}"),
+        )
+    }
+
+    /// 500 with upstream's frame around the text.
+    pub fn internal(message: impl std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
+        .cause("", message.to_string(), "")
+    }
+
+    /// 500 of an error that upstream did not think of as one of the client's: code 500, no reason, the plain text.
+    pub fn plain_internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 503.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
+    }
+
+    /// 504: asked for a resourceVersion that the server has not reached.
+    pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"))
+            .retry_after(retry_after_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn an_invalid_object_lists_its_causes() {
+        let kind = GroupKind { group: "apps".into(), kind: "Deployment".into() };
+        let one = [FieldError::required("spec.selector", "")];
+        let error = StatusError::invalid(&kind, "web", &one);
+        assert_eq!(
+            error.message(),
+            "Deployment.apps \"web\" is invalid: spec.selector: Required value"
+        );
+        let two = [
+            FieldError::invalid("spec.replicas", -1, "must be greater than or equal to 0"),
+            FieldError::not_supported("spec.policy", "x", &["A", "B"]),
+        ];
+        let error = StatusError::invalid(&kind, "web", &two);
+        assert_eq!(
+            error.message(),
+            "Deployment.apps \"web\" is invalid: [spec.replicas: Invalid value: -1: must be greater than or equal to 0, \
+             spec.policy: Unsupported value: \"x\": supported values: \"A\", \"B\"]"
+        );
+        let json: Value = serde_json::from_slice(&error.to_json()).expect("a Status is JSON");
+        assert_eq!(json["details"]["causes"][1]["reason"], "FieldValueNotSupported");
+        assert_eq!(json["code"], 422);
+    }
+}

@@ -1,0 +1,172 @@
+//! Field errors: which field of an object is wrong, how, and in upstream's words (apimachinery: util/validation/field).
+
+use crate::status::FieldError;
+use serde_json::Value;
+use std::fmt::{self, Display};
+
+/// Where a field stands: a chain on the stack, spelled out only when there is an error to report.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Name(&'a str),
+    Index(usize),
+    Key(&'a str),
+}
+
+impl<'a> Path<'a> {
+    /// A path that begins with a field (or several, joined by dots).
+    pub fn new(name: &'a str) -> Self {
+        Self { parent: None, step: Step::Name(name) }
+    }
+
+    /// A field of the value here.
+    pub fn field(&'a self, name: &'a str) -> Path<'a> {
+        Path { parent: Some(self), step: Step::Name(name) }
+    }
+
+    /// An item of the list here.
+    pub fn index(&'a self, index: usize) -> Path<'a> {
+        Path { parent: Some(self), step: Step::Index(index) }
+    }
+
+    /// An entry of the map here.
+    pub fn key(&'a self, key: &'a str) -> Path<'a> {
+        Path { parent: Some(self), step: Step::Key(key) }
+    }
+}
+
+impl Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            parent.fmt(f)?;
+        }
+        match self.step {
+            Step::Name(name) if self.parent.is_some() => write!(f, ".{name}"),
+            Step::Name(name) => f.write_str(name),
+            Step::Index(index) => write!(f, "[{index}]"),
+            Step::Key(key) => write!(f, "[{key}]"),
+        }
+    }
+}
+
+/// The errors found so far in one object, in order.
+#[derive(Debug, Default)]
+pub struct Errors(Vec<FieldError>);
+
+impl Errors {
+    /// The errors, those that repeat an earlier one left out.
+    pub fn into_vec(self) -> Vec<FieldError> {
+        let mut unique: Vec<FieldError> = Vec::with_capacity(self.0.len());
+        for error in self.0 {
+            if !unique.contains(&error) {
+                unique.push(error);
+            }
+        }
+        unique
+    }
+
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Adds that a value is missing at `path`.
+    pub fn required(&mut self, path: &Path<'_>, detail: &str) {
+        self.0.push(FieldError::required(path.to_string(), detail));
+    }
+
+    /// Adds that the value at `path` breaks a rule.
+    pub fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
+        self.0.push(FieldError::invalid(path.to_string(), value, detail));
+    }
+
+    /// One error for each message.
+    pub fn invalid_all(&mut self, path: &Path<'_>, value: &str, details: &[String]) {
+        for detail in details {
+            self.invalid(path, value, detail);
+        }
+    }
+
+    /// Adds that a value may not be set at `path`.
+    pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
+        self.0.push(FieldError::forbidden(path.to_string(), detail));
+    }
+
+    /// Adds that the value at `path` is there twice.
+    pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
+        self.0.push(FieldError::duplicate(path.to_string(), value));
+    }
+
+    /// Adds that what the value at `path` names is not there.
+    pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
+        self.0.push(FieldError::not_found(path.to_string(), value));
+    }
+
+    /// Adds that the value at `path` has more than `limit` bytes.
+    pub fn too_long(&mut self, path: &Path<'_>, limit: usize) {
+        self.0.push(FieldError::too_long(path.to_string(), limit));
+    }
+
+    /// Adds that the value at `path` is not among `supported`.
+    pub fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
+        self.0.push(FieldError::not_supported(path.to_string(), value, supported));
+    }
+
+    /// An enumeration: unset is required (when `required`), anything else must be among `supported`.
+    pub fn one_of(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
+        if !supported.contains(&value) {
+            self.not_supported(path, value, supported);
+        }
+    }
+
+    /// A field that must keep its value.
+    pub fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
+        if !crate::value::same(new, old) {
+            self.invalid(path, new.cloned().unwrap_or_default(), "field is immutable");
+        }
+    }
+
+    /// A number that must not be negative.
+    pub fn non_negative(&mut self, path: &Path<'_>, number: Option<i64>) {
+        if let Some(number) = number.filter(|number| *number < 0) {
+            self.invalid(path, number, "must be greater than or equal to 0");
+        }
+    }
+
+    /// A number that must lie between two others, both included.
+    pub fn in_range(&mut self, path: &Path<'_>, number: Option<i64>, low: i64, high: i64) {
+        if let Some(number) = number.filter(|number| !(low..=high).contains(number)) {
+            self.invalid(path, number, &format!("must be between {low} and {high}, inclusive"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speaks_upstreams_words() {
+        let root = Path::new("spec");
+        let ports = root.field("ports");
+        let port = ports.index(1);
+        let mut errors = Errors::default();
+        errors.invalid(&port.field("name"), "A\"", "bad");
+        errors.not_supported(&root.field("type"), "x", &["A", "B"]);
+        errors.required(&Path::new("metadata").field("labels").key("a/b"), "");
+        let lines: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                r#"spec.ports[1].name: Invalid value: "A\"": bad"#,
+                r#"spec.type: Unsupported value: "x": supported values: "A", "B""#,
+                "metadata.labels[a/b]: Required value",
+            ]
+        );
+    }
+}

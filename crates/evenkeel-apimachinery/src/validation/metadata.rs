@@ -1,0 +1,146 @@
+//! What is wrong with an object's metadata, names apart (upstream: `apimachinery/pkg/api/validation/objectmeta.go`).
+
+use serde_json::Value;
+
+use crate::status::FieldError;
+use crate::validation::errors::{Errors, Path};
+use crate::validation::{labels, names};
+use crate::value::{list, object, text};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+const MAX_MANAGER: usize = 128;
+const MAX_SUBRESOURCE: usize = 256;
+
+/// Labels, annotations, owners, finalizers and managers.
+pub fn validate(owner: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::default();
+    let path = Path::new("metadata");
+    let Some(metadata) = owner.get("metadata") else { return Vec::new() };
+    labels::labels(object(metadata, "labels"), &path.field("labels"), &mut errors);
+    labels::annotations(metadata, &path.field("annotations"), &mut errors);
+    owners(list(metadata, "ownerReferences"), &path.field("ownerReferences"), &mut errors);
+    finalizers(list(metadata, "finalizers"), &path.field("finalizers"), &mut errors);
+    managers(list(metadata, "managedFields"), &path.field("managedFields"), &mut errors);
+    errors.into_vec()
+}
+
+fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    let mut controller: Option<String> = None;
+    for (i, reference) in references.iter().enumerate() {
+        let at = path.index(i);
+        let api_version = text(reference, "apiVersion");
+        if api_version.is_empty() {
+            errors.required(&at.field("apiVersion"), "must not be empty");
+        } else if api_version.matches('/').count() > 1 || api_version.ends_with('/') {
+            errors.invalid(
+                &at.field("apiVersion"),
+                api_version,
+                "must be <group>/<version> or <version>",
+            );
+        }
+        for name in ["kind", "name", "uid"] {
+            if text(reference, name).is_empty() {
+                errors.required(&at.field(name), "must not be empty");
+            }
+        }
+        if (api_version, text(reference, "kind")) == ("v1", "Event") {
+            errors.invalid(
+                &at,
+                reference.clone(),
+                "/v1, Kind=Event is disallowed from being an owner",
+            );
+        }
+        if reference.get("controller") == Some(&Value::Bool(true)) {
+            let this = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
+            match &controller {
+                Some(first) => {
+                    let detail = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                    );
+                    errors.invalid(path, Value::from(references.to_vec()), &detail);
+                }
+                None => controller = Some(this),
+            }
+        }
+    }
+}
+
+fn finalizers(finalizers: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    for finalizer in finalizers.iter().filter_map(Value::as_str) {
+        errors.invalid_all(path, finalizer, &names::qualified_name(finalizer));
+    }
+    let has = |name: &str| finalizers.iter().any(|f| f == name);
+    if has(ORPHAN) && has(FOREGROUND) {
+        let detail = format!("finalizer {ORPHAN} and {FOREGROUND} cannot be both set");
+        errors.invalid(path, Value::from(finalizers.to_vec()), &detail);
+    }
+}
+
+fn managers(entries: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    for (i, entry) in entries.iter().enumerate() {
+        let at = path.index(i);
+        match text(entry, "operation") {
+            "" => errors.required(&at.field("operation"), "must not be empty"),
+            "Apply" | "Update" => {}
+            other => errors.not_supported(&at.field("operation"), other, &["Apply", "Update"]),
+        }
+        match text(entry, "fieldsType") {
+            "" | "FieldsV1" => {}
+            other => errors.invalid(&at.field("fieldsType"), other, "must be `FieldsV1`"),
+        }
+        let manager = text(entry, "manager");
+        if manager.len() > MAX_MANAGER {
+            errors.too_long(&at.field("manager"), MAX_MANAGER);
+        }
+        for (position, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+            let detail =
+                format!("invalid character U+{:04X} (at position {position})", u32::from(c));
+            errors.invalid(&at.field("manager"), manager, &detail);
+        }
+        if text(entry, "subresource").len() > MAX_SUBRESOURCE {
+            errors.too_long(&at.field("subresource"), MAX_SUBRESOURCE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn wrong(metadata: &Value) -> Vec<String> {
+        validate(&json!({"metadata": metadata})).into_iter().map(|e| e.field).collect()
+    }
+
+    #[test]
+    fn finds_what_upstream_finds() {
+        assert!(wrong(&json!({"labels": {"example.com/K_1.x": "V_1.x", "e": ""}, "annotations": {"Some/Key": "ü\n"}})).is_empty());
+        assert_eq!(
+            wrong(&json!({"labels": {"a/b/c": "v", "k": "x".repeat(64)}})),
+            ["metadata.labels"; 2]
+        );
+        assert_eq!(
+            wrong(&json!({"annotations": {"k": "x".repeat(270_000)}})),
+            ["metadata.annotations"]
+        );
+        assert_eq!(
+            wrong(&json!({"finalizers": ["orphan", "foregroundDeletion"]})),
+            ["metadata.finalizers"]
+        );
+        let owner = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "name": "n", "uid": "u", "controller": true});
+        assert_eq!(
+            wrong(&json!({"ownerReferences": [owner("A"), owner("B")]})),
+            ["metadata.ownerReferences"]
+        );
+        assert_eq!(
+            wrong(&json!({"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "n"}]})),
+            ["metadata.ownerReferences[0].apiVersion", "metadata.ownerReferences[0].uid"]
+        );
+        assert_eq!(
+            wrong(&json!({"managedFields": [{"operation": "Nope"}]})),
+            ["metadata.managedFields[0].operation"]
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! Reading and changing JSON objects by dotted paths: the small language the tables of this module are written in.
+//!
+//! A path is field names joined by dots. In the functions that visit, `*` stands for every item of a list (or value of
+//! a map), and a name that ends in `?` is not created when it is absent.
+
+use serde_json::{Map, Value};
+
+/// A JSON object.
+pub type Object = Map<String, Value>;
+
+/// The value at `path`; absent and null are the same.
+pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut value = value;
+    for name in path.split('.') {
+        value = value.get(name)?;
+    }
+    (!value.is_null()).then_some(value)
+}
+
+/// The value at `path`, for changing it.
+pub fn at_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    let mut value = value;
+    for name in path.split('.') {
+        value = value.get_mut(name)?;
+    }
+    (!value.is_null()).then_some(value)
+}
+
+/// The string at `path`; empty when absent, as in a Go struct.
+pub fn text<'a>(value: &'a Value, path: &str) -> &'a str {
+    at(value, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The integer at `path`.
+pub fn int(value: &Value, path: &str) -> Option<i64> {
+    at(value, path).and_then(Value::as_i64)
+}
+
+/// Whether the boolean at `path` is set and true.
+pub fn flag(value: &Value, path: &str) -> bool {
+    at(value, path).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The list at `path`; empty when absent.
+pub fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
+    at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The map at `path`.
+pub fn object<'a>(value: &'a Value, path: &str) -> Option<&'a Object> {
+    at(value, path).and_then(Value::as_object)
+}
+
+/// Whether nothing worth keeping is at `path`: absent, null, or an empty string, list or map.
+pub fn is_empty(value: &Value, path: &str) -> bool {
+    at(value, path).is_none_or(is_blank)
+}
+
+/// Whether a value is null or an empty string, list or map.
+pub fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// Whether two optional values mean the same: absent, null and empty are one.
+pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    let a = a.filter(|value| !is_blank(value));
+    let b = b.filter(|value| !is_blank(value));
+    a == b
+}
+
+/// Whether two values mean the same, at any depth: absent, null and empty are one.
+///
+/// Upstream: `equality.Semantic.DeepEqual`
+pub fn same_meaning(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let within = |a: &Object, b: &Object| {
+                a.iter().all(|(name, a)| same_meaning(a, b.get(name).unwrap_or(&Value::Null)))
+            };
+            within(a, b) && within(b, a)
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_meaning(a, b))
+        }
+        (Value::Object(fields), Value::Null) | (Value::Null, Value::Object(fields)) => {
+            fields.values().all(|value| same_meaning(value, &Value::Null))
+        }
+        (a, b) => a == b || is_blank(a) && is_blank(b),
+    }
+}
+
+/// The object at `path`, made where absent. `None` when something on the way is not an object.
+pub fn object_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Object> {
+    let mut value = value;
+    if !path.is_empty() {
+        for name in path.split('.') {
+            value = child(value, name)?;
+        }
+    }
+    if value.is_null() {
+        *value = Value::Object(Object::new());
+    }
+    value.as_object_mut()
+}
+
+/// Sets the field at `path`, making the objects on the way.
+pub fn set(value: &mut Value, path: &str, to: impl Into<Value>) {
+    let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+    if let Some(fields) = object_mut(value, parent) {
+        fields.insert(name.to_owned(), to.into());
+    }
+}
+
+/// Takes the field at `path` away.
+pub fn remove(value: &mut Value, path: &str) -> Option<Value> {
+    match path.rsplit_once('.') {
+        Some((parent, name)) => at_mut(value, parent)?.as_object_mut()?.remove(name),
+        None => value.as_object_mut()?.remove(path),
+    }
+}
+
+/// Makes the field at `path` what it is in `from`, absence included.
+pub fn copy(value: &mut Value, from: &Value, path: &str) {
+    match at(from, path) {
+        Some(kept) => set(value, path, kept.clone()),
+        None => {
+            remove(value, path);
+        }
+    }
+}
+
+/// Calls `visit` with every value that `path` leads to (see the module's words on paths); an empty path is the value itself.
+pub fn each(value: &mut Value, path: &str, visit: &mut dyn FnMut(&mut Value)) {
+    if path.is_empty() {
+        visit(value);
+        return;
+    }
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    if name == "*" {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| each(item, rest, visit)),
+            Value::Object(fields) => fields.values_mut().for_each(|item| each(item, rest, visit)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    } else if let Some(name) = name.strip_suffix('?') {
+        if let Some(next) = value.get_mut(name).filter(|next| !next.is_null()) {
+            each(next, rest, visit);
+        }
+    } else if rest.starts_with('*') {
+        if let Some(next) = value.get_mut(name) {
+            each(next, rest, visit);
+        }
+    } else if let Some(next) = child(value, name) {
+        each(next, rest, visit);
+    }
+}
+
+/// The field `name` of an object, made (as null) where absent; a null becomes an object first.
+fn child<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    if value.is_null() {
+        *value = Value::Object(Object::new());
+    }
+    let fields = value.as_object_mut()?;
+    if !fields.contains_key(name) {
+        fields.insert(name.to_owned(), Value::Null);
+    }
+    fields.get_mut(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn visits_lists_and_skips_what_is_optional() {
+        let mut pod = json!({"containers": [{"name": "a", "probe": {}}, {"name": "b"}]});
+        each(&mut pod, "containers.*.probe?.period", &mut |v| *v = json!(10));
+        each(&mut pod, "initContainers.*.probe?.period", &mut |v| *v = json!(10));
+        assert_eq!(
+            pod,
+            json!({"containers": [{"name": "a", "probe": {"period": 10}}, {"name": "b"}]})
+        );
+    }
+
+    #[test]
+    fn makes_parents_that_are_not_optional() {
+        let mut object = json!({});
+        set(&mut object, "spec.strategy.type", "RollingUpdate");
+        assert_eq!(text(&object, "spec.strategy.type"), "RollingUpdate");
+        assert_eq!(remove(&mut object, "spec.strategy.type"), Some(json!("RollingUpdate")));
+        assert!(is_empty(&object, "spec.strategy"));
+    }
+}

@@ -1,0 +1,18 @@
+//! Request bodies of a resource into objects.
+
+pub(crate) use evenkeel_apimachinery::decode::{Decoded, FieldValidation, options};
+
+use crate::resource::{GroupVersionKind, ResourceType};
+use crate::status::StatusError;
+
+/// Reads the body of a create or an update of `resource` (or one of its parts) with the schema of `expected`.
+pub(crate) fn object(
+    resource: &ResourceType,
+    expected: &GroupVersionKind,
+    content_type: &str,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Decoded, StatusError> {
+    let schema = resource.schema(expected);
+    evenkeel_apimachinery::decode::object(schema.as_ref(), expected, content_type, body, validation)
+}

@@ -1,8 +1,0 @@
-//! JSON for people: indented by two spaces.
-
-use serde_json::Value;
-
-/// The value, indented.
-pub(crate) fn json(value: &Value) -> Vec<u8> {
-    serde_json::to_vec_pretty(value).unwrap_or_default()
-}

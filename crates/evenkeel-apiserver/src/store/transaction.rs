@@ -1,0 +1,228 @@
+//! Transactions: several writes with their preconditions, committed together or not at all.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::entry::{Change, Encoded, Entry};
+use super::{Event, ShelfState, Staged, State};
+use crate::resource::Shelf;
+
+/// The state in which a write supposes its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// It does not exist.
+    Absent,
+    /// It is at this revision.
+    At(u64),
+    /// It is as an earlier operation of the same transaction wrote it.
+    Written,
+}
+
+/// A write that did not happen.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WriteError {
+    /// The precondition of one operation does not hold; nothing is written.
+    #[error("the object is not at the expected revision")]
+    Mismatch {
+        /// Place of that operation in its transaction.
+        op: usize,
+    },
+    /// An object has a value already that only one object of its resource may have; nothing is written.
+    #[error("{value} is taken")]
+    Taken {
+        /// The value in the resource's index.
+        value: String,
+    },
+    /// The object nests deeper than any reader takes: once stored, nobody could change or delete it.
+    #[error("{}", evenkeel_apimachinery::depth::TooDeep)]
+    TooDeep,
+    /// The log cannot be written.
+    #[error("the data folder cannot be written: {0}")]
+    Disk(Arc<str>),
+}
+
+/// One operation of a transaction.
+#[derive(Debug)]
+enum Op {
+    Put { shelf: Shelf, key: Box<str>, expect: Expect, object: Encoded },
+    Delete { shelf: Shelf, key: Box<str>, expect: Expect },
+}
+
+/// Writes that the store commits together: all of them when every precondition holds, otherwise none. Each write gets a
+/// revision and an event of its own, in the order of the operations.
+///
+/// Upstream: `Preconditions` and `GuaranteedUpdate` of `storage`, for one object.
+#[derive(Debug, Default)]
+#[must_use = "a transaction does nothing until it is committed"]
+pub(crate) struct Transaction {
+    ops: Vec<Op>,
+    unique: Vec<(Shelf, String)>,
+}
+
+impl Transaction {
+    /// Number of operations so far, which is the place of the next one.
+    pub(crate) fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Writes an object.
+    pub(crate) fn put(&mut self, shelf: &Shelf, key: &str, expect: Expect, object: Encoded) {
+        self.ops.push(Op::Put { shelf: shelf.clone(), key: key.into(), expect, object });
+    }
+
+    /// Deletes an object.
+    pub(crate) fn delete(&mut self, shelf: &Shelf, key: &str, expect: Expect) {
+        self.ops.push(Op::Delete { shelf: shelf.clone(), key: key.into(), expect });
+    }
+
+    /// Requires that no object of an indexed resource has this value before the transaction.
+    pub(crate) fn unique(&mut self, shelf: &Shelf, value: String) {
+        self.unique.push((shelf.clone(), value));
+    }
+
+    /// Whether every object in it may be stored.
+    pub(super) fn check_depth(&self) -> Result<(), WriteError> {
+        let too_deep = |op: &Op| matches!(op, Op::Put { object, .. } if object.is_too_deep());
+        if self.ops.iter().any(too_deep) { Err(WriteError::TooDeep) } else { Ok(()) }
+    }
+
+    /// Decodes the objects of indexed resources, by place: outside of the store's lock.
+    pub(super) fn indexed(&self, is_indexed: impl Fn(&str) -> bool) -> Vec<(usize, Value)> {
+        let decode = |(at, op): (usize, &Op)| match op {
+            Op::Put { shelf, object, .. } if is_indexed(shelf) => {
+                Some((at, object.decode().unwrap_or_default()))
+            }
+            _ => None,
+        };
+        self.ops.iter().enumerate().filter_map(decode).collect()
+    }
+}
+
+/// Whether an object is there, and whether this transaction wrote it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Absent,
+    Stored(u64),
+    Written,
+}
+
+impl Found {
+    fn is(self, expect: Expect) -> bool {
+        match expect {
+            Expect::Absent => self == Self::Absent,
+            Expect::At(revision) => self == Self::Stored(revision),
+            Expect::Written => self == Self::Written,
+        }
+    }
+}
+
+impl State {
+    /// Checks every precondition, each against the state that the operations before it would leave.
+    pub(super) fn check(&self, transaction: &Transaction) -> Result<(), WriteError> {
+        let taken = |(shelf, value): &&(Shelf, String)| self.is_taken(shelf, value);
+        if let Some((_, value)) = transaction.unique.iter().find(taken) {
+            return Err(WriteError::Taken { value: value.clone() });
+        }
+        let ops = &transaction.ops;
+        for (at, op) in ops.iter().enumerate() {
+            let holds = match op {
+                Op::Put { shelf, key, expect, .. } => {
+                    *expect != Expect::Written && self.found(&ops[..at], shelf, key).is(*expect)
+                }
+                Op::Delete { shelf, key, expect } => {
+                    *expect != Expect::Absent && self.found(&ops[..at], shelf, key).is(*expect)
+                }
+            };
+            if !holds {
+                return Err(WriteError::Mismatch { op: at });
+            }
+        }
+        Ok(())
+    }
+
+    fn found(&self, before: &[Op], shelf: &str, key: &str) -> Found {
+        for op in before.iter().rev() {
+            match op {
+                Op::Put { shelf: s, key: k, .. } if **s == *shelf && **k == *key => {
+                    return Found::Written;
+                }
+                Op::Delete { shelf: s, key: k, .. } if **s == *shelf && **k == *key => {
+                    return Found::Absent;
+                }
+                Op::Put { .. } | Op::Delete { .. } => {}
+            }
+        }
+        let entry = self.shelves.get(shelf).and_then(|kept| kept.objects.get(key));
+        entry.map_or(Found::Absent, |entry| Found::Stored(entry.revision))
+    }
+
+    /// Whether an object of an indexed resource has this value.
+    pub(super) fn is_taken(&self, shelf: &str, value: &str) -> bool {
+        let index = self.shelves.get(shelf).and_then(|kept| kept.index.as_ref());
+        index.is_some_and(|index| index.has(value))
+    }
+
+    /// Carries out a transaction that was checked.
+    pub(super) fn apply(
+        &mut self,
+        transaction: Transaction,
+        indexed: &[(usize, Value)],
+    ) -> Vec<Staged> {
+        let mut staged = Vec::with_capacity(transaction.ops.len());
+        for (at, op) in transaction.ops.into_iter().enumerate() {
+            let object = indexed.iter().find(|(place, _)| *place == at).map(|(_, object)| object);
+            staged.extend(match op {
+                Op::Put { shelf, key, object: encoded, .. } => {
+                    Some(self.apply_put(shelf, &key, encoded, object))
+                }
+                Op::Delete { shelf, key, .. } => self.apply_delete(shelf, &key),
+            });
+        }
+        staged
+    }
+
+    fn apply_put(
+        &mut self,
+        shelf: Shelf,
+        key: &str,
+        encoded: Encoded,
+        object: Option<&Value>,
+    ) -> Staged {
+        self.revision += 1;
+        let (start, revision) = (self.start, self.revision);
+        let kept = self.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
+        let previous = kept.objects.get(key).cloned();
+        let (key, change) = match &previous {
+            None => (Arc::from(key), Change::Added),
+            Some(old) => (old.key.clone(), Change::Modified),
+        };
+        let entry = Arc::new(encoded.into_entry(key.clone(), revision, change));
+        if let Some(index) = &mut kept.index {
+            index.update(&key, object);
+        }
+        kept.objects.insert(key, entry.clone());
+        kept.staged(shelf, entry, previous)
+    }
+
+    fn apply_delete(&mut self, shelf: Shelf, key: &str) -> Option<Staged> {
+        let kept = self.shelves.get_mut(&shelf)?;
+        let old = kept.objects.remove(key)?;
+        self.revision += 1;
+        if let Some(index) = &mut kept.index {
+            index.update(&old.key, None);
+        }
+        let entry = Arc::new(old.at(self.revision, Change::Deleted));
+        Some(kept.staged(shelf, entry, Some(old)))
+    }
+}
+
+impl ShelfState {
+    /// Puts a change among the resource's events, and makes what the log is to write.
+    fn staged(&mut self, shelf: Shelf, entry: Arc<Entry>, previous: Option<Arc<Entry>>) -> Staged {
+        self.touched = entry.revision;
+        let event = Arc::new(Event::new(entry, previous));
+        self.ring.push(event.clone());
+        Staged { shelf, event, signal: self.signal.clone() }
+    }
+}

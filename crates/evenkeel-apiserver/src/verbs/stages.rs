@@ -1,0 +1,264 @@
+//! The stages of a write, in order. A create and an update (and so a patch and an apply) differ in whether there is an old
+//! object.
+//!
+//! | documented | where |
+//! |---|---|
+//! | Decode the body, with field validation | `create::serve`, `update::serve`, `patch::patched` |
+//! | Convert to the storage version and apply defaults | `write::convert_in` |
+//! | `Preconditions`: uid and resourceVersion | `write::preconditions`, `write::absent_preconditions` |
+//! | `rest.FillObjectMetaSystemFields`, names for `generateName` | `write::create`, `write::create_named_by_chance` |
+//! | `rest.BeforeCreate`, `rest.BeforeUpdate`: fields that the strategy sets; cluster IPs and node ports | `prepare` |
+//! | Mutating admission: plug-ins, policies, webhooks | `mutate` |
+//! | Validation by the strategy, the schema and CEL rules; escalation checks | `validate` |
+//! | Validating admission: policies, webhooks, plug-ins; quotas last | `admit` |
+//! | `Storage.Create`, `GuaranteedUpdate`, with `BeginCreate`, `BeginUpdate` and their `FinishFunc` | `persist`, `transaction` |
+//! | Convert to the request's version and encode | `write::respond` |
+//!
+//! Upstream: `Store.Create` and `Store.Update` of `registry/generic/registry`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::write::{Creates, Lost, TRIES, Write, Written, facets, object_version};
+use super::{current, meta};
+use crate::api::key;
+use crate::kinds::admission::{self, QuotaUpdates, noderestriction};
+use crate::kinds::policybased;
+use crate::policy::{self, Operation, Request};
+use crate::resource::ResourceType;
+use crate::schema;
+use crate::status::{FieldError, StatusError};
+use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
+use crate::webhook;
+
+/// One attempt to write an object. It is made again when another write came first.
+pub(super) struct Attempt<'a> {
+    /// The object's name.
+    pub(super) name: &'a str,
+    /// The stored object that the new one replaces; none on a create.
+    pub(super) old: Option<(&'a Arc<Entry>, &'a Value)>,
+    /// The new object, in the stored version.
+    pub(super) new: Value,
+    /// Which request creates the object; none on an update.
+    pub(super) how: Option<Creates>,
+}
+
+impl<'a> Attempt<'a> {
+    fn old(&self) -> Option<&'a Value> {
+        self.old.map(|(_, old)| old)
+    }
+}
+
+/// Takes an attempt through all stages.
+pub(super) async fn run(write: &mut Write<'_>, mut attempt: Attempt<'_>) -> Result<Written, Lost> {
+    prepare(write, &mut attempt)?;
+    mutate(write, &mut attempt).await?;
+    validate(write, &mut attempt)?;
+    let quotas = admit(write, &attempt).await?;
+    persist(write, attempt, quotas).await
+}
+
+/// Sets the fields that only the server sets, and restores those that this path may not change.
+///
+/// Upstream: `rest.BeforeCreate` and `rest.BeforeUpdate`
+fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
+    let cx = write.context(attempt.name);
+    let hooks = &write.stored.hooks;
+    match attempt.old() {
+        Some(old) => hooks.prepare_update(&cx, &mut attempt.new, old),
+        None => {
+            noderestriction::admit(&cx, Operation::Create, &attempt.new, &Value::Null)?;
+            hooks.prepare_create(&cx, &mut attempt.new)
+        }
+    }
+}
+
+/// Lets plug-ins, policies and webhooks change the object, in this order.
+async fn mutate(write: &mut Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
+    let (mut told, old) = (Vec::new(), attempt.old());
+    let cx = write.context(attempt.name);
+    write.stored.hooks.admit(&cx, &mut attempt.new, old)?;
+    policy::mutate(&cx, &mut attempt.new, old)?;
+    webhook::mutate(&cx, &mut attempt.new, old, &mut told).await?;
+    write.add_warnings(told);
+    Ok(())
+}
+
+/// Refuses an object that grants more than its writer has, or that is not valid. Counts the generation.
+fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
+    let cx = write.context(attempt.name);
+    let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);
+    let hooks = &*stored.hooks;
+    policybased::check(&cx, write.ask.target.name, new, old)?;
+    if let Some(old) = old
+        && hooks.has_generation(write.has_status())
+        && hooks.generation_changes(new, old)
+    {
+        let generation = meta::generation(old) + 1;
+        meta::metadata(new).insert("generation".to_owned(), Value::from(generation));
+    }
+    let mut errors = match old {
+        Some(old) => meta::update_errors(new, old),
+        None => meta::name_errors(hooks, new),
+    };
+    errors.extend(schema::validate(&stored.gvk, new));
+    errors.extend(match old {
+        Some(old) => hooks.validate_update(&cx, new, old),
+        None => hooks.validate_create(&cx, new),
+    });
+    errors.extend(policy::expressions(stored, new));
+    invalid(stored, attempt.name, &errors)
+}
+
+fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result<(), StatusError> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(StatusError::invalid(&resource.group_kind(), name, errors))
+    }
+}
+
+/// Asks policies, webhooks and the plug-ins that only refuse, in this order; says how the object changes its quotas.
+async fn admit(write: &mut Write<'_>, attempt: &Attempt<'_>) -> Result<QuotaUpdates, StatusError> {
+    let (mut told, old) = (Vec::new(), attempt.old());
+    let cx = write.context(attempt.name);
+    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    let request =
+        Request { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
+    policy::validate(&request, &mut told)?;
+    webhook::validate(&request, &mut told).await?;
+    let quotas = admission::accept(&cx, &attempt.new, old)?;
+    told.extend(write.stored.hooks.warnings(&cx, &attempt.new, old));
+    write.add_warnings(told);
+    Ok(quotas)
+}
+
+/// Stores the object, or only says what would be stored. Nothing is left behind where this does not come to an end: up to
+/// the commit nothing is written, and the commit is one transaction.
+///
+/// Upstream: `Store.Create`, `Store.Update` and `deleteWithoutFinalizers`
+async fn persist(
+    write: &Write<'_>,
+    mut attempt: Attempt<'_>,
+    quotas: QuotaUpdates,
+) -> Result<Written, Lost> {
+    let (api, stored) = (write.ask.api, &*write.stored);
+    let created = attempt.old.is_none();
+    // A dry run answers with the version that the client sent.
+    if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
+        prepare_for_storage(&mut attempt.new, how)?;
+    }
+    let kept = current::to_storage(api, stored, &attempt.new).await?;
+    let key = key(stored, write.ask.target.namespace, attempt.name);
+    if write.options.dry_run {
+        if created && api.store.peek(&stored.shelf, &key).is_some() {
+            return Err(Lost::Race);
+        }
+        store::storable(&kept)?;
+        let object = current::for_answer(api, stored, kept.into_owned()).await?;
+        return Ok(Written { object, entry: None, created });
+    }
+    let mut change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
+    if attempt.old().is_some_and(|old| delete_without_finalizers(stored, &attempt.new, old)) {
+        change.kept = None;
+        commit(write, &change, None, quotas).await?;
+        return Ok(Written { object: attempt.new, entry: None, created });
+    }
+    let encoded = Encoded::new(&kept, facets(stored, &kept));
+    let written = match attempt.old {
+        Some((entry, _)) if encoded.same_as(entry) => entry.clone(),
+        _ => commit(write, &change, Some(encoded), quotas).await?,
+    };
+    let entry = current::entry(api, stored, written).await?;
+    Ok(Written { object: attempt.new, entry: Some(entry), created })
+}
+
+/// Takes the version from an object that is about to be created. Only a POST refuses one, and what is no version is none.
+///
+/// Upstream: `store.Create` and `store.updateState` in `storage/etcd3/store.go`.
+fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusError> {
+    if how == Creates::Post && object_version(object).is_ok_and(|version| version != 0) {
+        return Err(StatusError::plain_internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    meta::metadata(object).remove("resourceVersion");
+    Ok(())
+}
+
+/// Whether an object that is being deleted goes with this update: its last finalizer was taken off and nothing else keeps it.
+fn delete_without_finalizers(resource: &ResourceType, new: &Value, old: &Value) -> bool {
+    if !meta::deleting(old)
+        || !meta::finalizers(new).is_empty()
+        || meta::grace(old).unwrap_or(0) != 0
+    {
+        return false;
+    }
+    if &*resource.shelf == "/namespaces" {
+        return super::namespace::is_finalized(new);
+    }
+    !meta::finalizers(old).is_empty()
+}
+
+/// A change of one object that is to be committed.
+struct Change<'a> {
+    key: &'a str,
+    attempt: &'a Attempt<'a>,
+    /// The new object as it is to be stored; none where it is deleted.
+    kept: Option<&'a Value>,
+}
+
+/// Commits a change together with everything that is written with it. Where only that changed meanwhile, it is computed
+/// again.
+async fn commit(
+    write: &Write<'_>,
+    change: &Change<'_>,
+    mut encoded: Option<Encoded>,
+    mut quotas: QuotaUpdates,
+) -> Result<Arc<Entry>, Lost> {
+    let attempt = change.attempt;
+    for _ in 0..TRIES {
+        let encode = |kept| Encoded::new(kept, facets(&write.stored, kept));
+        let encoded = encoded.take().or_else(|| change.kept.map(encode));
+        let (transaction, op) = transaction(write, change, encoded, quotas);
+        match write.ask.api.store.commit(transaction).await {
+            Ok(written) => return written.into_iter().nth(op).ok_or(Lost::Race),
+            Err(WriteError::Mismatch { op: failed }) if failed != op => {}
+            Err(error) => return Err(error.into()),
+        }
+        let cx = write.context(attempt.name);
+        quotas = admission::evaluate_quotas(&cx, &attempt.new, attempt.old())?;
+    }
+    let why = "its quotas are being written to by too many others";
+    Err(StatusError::conflict(&write.stored.name, attempt.name, why).into())
+}
+
+/// Returns the transaction of a change, and the place of the object in it.
+///
+/// Upstream: `BeginCreate`, `BeginUpdate` and their `FinishFunc`
+fn transaction(
+    write: &Write<'_>,
+    change: &Change<'_>,
+    encoded: Option<Encoded>,
+    quotas: QuotaUpdates,
+) -> (Transaction, usize) {
+    let Change { key, attempt, kept } = *change;
+    let (api, stored) = (write.ask.api, &*write.stored);
+    let mut transaction = Transaction::default();
+    if kept.is_some() {
+        stored.hooks.begin_write(api, &attempt.new, attempt.old(), &mut transaction);
+    }
+    quotas.add_to(&mut transaction);
+    let op = transaction.len();
+    let expect = attempt.old.map_or(Expect::Absent, |(entry, _)| Expect::At(entry.revision));
+    match encoded {
+        Some(encoded) => transaction.put(&stored.shelf, key, expect, encoded),
+        None => transaction.delete(&stored.shelf, key, expect),
+    }
+    if let Some(old) = attempt.old() {
+        let object = kept.map(|_| &attempt.new);
+        stored.hooks.finish_write(api, object, old, &mut transaction);
+    }
+    (transaction, op)
+}

@@ -1,0 +1,116 @@
+//! Types of expressions, as far as their schemas tell.
+
+use super::declaration::Declaration;
+
+/// What a value is known to be.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Type<'a> {
+    /// Anything.
+    Dyn,
+    /// The type of `null`.
+    Null,
+    /// A truth value.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A whole number without a sign.
+    Uint,
+    /// A floating-point number.
+    Double,
+    /// A text.
+    Str,
+    /// A sequence of bytes.
+    Bytes,
+    /// A point in time.
+    Time,
+    /// A length of time.
+    Duration,
+    /// A list with elements of one type.
+    List(Box<Type<'a>>),
+    /// A map from strings to values of one type.
+    Map(Box<Type<'a>>),
+    /// An object with a schema.
+    Object(Of<'a>),
+    /// A value that may be absent.
+    Optional(Box<Type<'a>>),
+    /// A type of a library, by name.
+    Library(&'static str),
+    /// What types are themselves.
+    OfTypes,
+}
+
+/// An object's schema. At the root its metadata is known, too.
+#[derive(Debug, Clone, Copy)]
+pub struct Of<'a> {
+    pub(crate) node: &'a dyn Declaration,
+    pub(crate) root: bool,
+}
+
+impl PartialEq for Of<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(self.node, other.node)
+    }
+}
+
+impl<'a> Type<'a> {
+    /// The type that values of a schema have; `None` where expressions cannot see them.
+    pub fn of(node: &'a dyn Declaration, root: bool) -> Option<Self> {
+        if node.is_int_or_string() {
+            return Some(Self::Dyn);
+        }
+        Some(match (node.kind(), node.format()) {
+            ("array", _) => Self::List(Box::new(Self::of(node.element()?, false)?)),
+            ("object", _) => match node.additional() {
+                Some(more) => Self::Map(Box::new(Self::of(more, false)?)),
+                None => Self::Object(Of { node, root: root || node.is_embedded() }),
+            },
+            ("string", "byte") => Self::Bytes,
+            ("string", "duration") => Self::Duration,
+            ("string", "date" | "date-time") => Self::Time,
+            ("string", _) => Self::Str,
+            ("boolean", _) => Self::Bool,
+            ("number", _) => Self::Double,
+            ("integer", _) => Self::Int,
+            _ => return None,
+        })
+    }
+
+    /// Its name, as errors have it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Dyn => "dyn".to_owned(),
+            Self::Null => "null".to_owned(),
+            Self::Bool => "bool".to_owned(),
+            Self::Int => "int".to_owned(),
+            Self::Uint => "uint".to_owned(),
+            Self::Double => "double".to_owned(),
+            Self::Str => "string".to_owned(),
+            Self::Bytes => "bytes".to_owned(),
+            Self::Time => "timestamp".to_owned(),
+            Self::Duration => "duration".to_owned(),
+            Self::List(of) => format!("list({})", of.name()),
+            Self::Map(of) => format!("map(string, {})", of.name()),
+            Self::Object(_) => "object".to_owned(),
+            Self::Optional(of) => format!("optional_type({})", of.name()),
+            Self::Library(name) => (*name).to_owned(),
+            Self::OfTypes => "type".to_owned(),
+        }
+    }
+
+    /// Whether a value of one may stand where the other is wanted.
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dyn, _) | (_, Self::Dyn) => true,
+            (Self::List(a), Self::List(b))
+            | (Self::Map(a), Self::Map(b))
+            | (Self::Optional(a), Self::Optional(b)) => a.agrees(b),
+            // What may be null is compared with null.
+            (Self::Null, other) | (other, Self::Null) => !other.is_scalar(),
+            (a, b) => a == b,
+        }
+    }
+
+    fn is_scalar(&self) -> bool {
+        matches!(self, Self::Bool | Self::Int | Self::Uint | Self::Double | Self::Str)
+    }
+}
