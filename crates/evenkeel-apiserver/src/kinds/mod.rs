@@ -36,8 +36,8 @@ use crate::store::{Indexers, Transaction};
 /// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object; every method has a neutral default.
 ///
 /// Order of a create: schema defaults, [`default`](Self::default), [`prepare_create`](Self::prepare_create), admission
-/// ([`admit`](Self::admit)), metadata filled in, structural validation, [`validate_create`](Self::validate_create), store.
-/// Of an update (and of a patch): the same with `prepare_update`/`validate_update` and the stored object beside the new one.
+/// ([`admit`](Self::admit)), metadata filled in, structural validation, [`validate_create`](Self::validate_create), store
+/// ([`begin_write`](Self::begin_write), [`finish_write`](Self::finish_write)). Of an update (and of a patch): the same with `prepare_update`/`validate_update` and the stored object beside the new one.
 pub(crate) trait KindHooks: Send + Sync + 'static {
     /// Defaults that depend on other fields, after the schema's.
     fn default(&self, _object: &mut Value) {}

@@ -1,5 +1,5 @@
-//! The store: every object as encoded bytes in memory, one revision counter, compare-and-swap writes, a ring of recent
-//! events for each shelf, and, where a data folder is given, a log on disk. What is not on disk is neither
+//! The store: every object as encoded bytes in memory, one revision counter, transactions with preconditions, a ring of
+//! recent events for each shelf, and, where a data folder is given, a log on disk. What is not on disk is neither
 //! acknowledged nor shown to anybody.
 
 mod cursor;

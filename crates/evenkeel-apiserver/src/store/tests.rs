@@ -200,27 +200,24 @@ fn on(disk: &Disk) -> Store {
 fn crashes(before: &[u8], writes: &[Write]) -> Vec<Vec<u8>> {
     let mut images = Vec::new();
     for end in 0..=writes.len() {
-        let synced = writes[..end].iter().rposition(|w| matches!(w, Write::Sync)).unwrap_or(0);
-        let image = |keep: &dyn Fn(usize) -> bool| {
-            let mut disk = before.to_vec();
-            for (at, each) in writes[..end].iter().enumerate().filter(|(at, _)| keep(*at)) {
-                match each {
-                    Write::Bytes(place, bytes) if at + 1 == end && !keep(usize::MAX) => {
-                        let torn = Write::Bytes(*place, bytes[..bytes.len() / 2].to_vec());
-                        write(&mut disk, &torn);
-                    }
-                    each => write(&mut disk, each),
-                }
-            }
-            disk
-        };
-        images.push(image(&|_| true));
-        images.push(image(&|at| at != usize::MAX));
+        let sent = &writes[..end];
+        let synced = sent.iter().rposition(|w| matches!(w, Write::Sync)).unwrap_or(0);
+        let mut arrived = vec![sent.to_vec()];
+        if let Some((Write::Bytes(at, bytes), rest)) = sent.split_last() {
+            let torn = Write::Bytes(*at, bytes[..bytes.len() / 2].to_vec());
+            arrived.push(rest.iter().cloned().chain([torn]).collect());
+        }
         for lost in synced..end {
-            if matches!(writes[lost], Write::Bytes(..)) {
-                images.push(image(&|at| at != lost));
+            let mut rest = sent.to_vec();
+            if matches!(rest.remove(lost), Write::Bytes(..)) {
+                arrived.push(rest);
             }
         }
+        images.extend(arrived.iter().map(|arrived| {
+            let mut disk = before.to_vec();
+            arrived.iter().for_each(|each| write(&mut disk, each));
+            disk
+        }));
     }
     images
 }

@@ -167,19 +167,51 @@ async fn a_request_cancelled_in_a_webhook_leaves_nothing() {
     assert!(!hook.take().is_empty());
 }
 
-/// Whoever loses a race for a port or an address gets another, and of those who name one, one gets it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// Sends creations from threads of the runtime, and gives the codes of their answers.
+async fn at_once(client: &Client, path: &'static str, bodies: Vec<Value>) -> Vec<StatusCode> {
+    let create = |body: Value| {
+        let client = Client(client.0.clone());
+        async move { client.ask("POST", path, body).await.0 }
+    };
+    #[expect(clippy::disallowed_methods, reason = "they are awaited below")]
+    let tasks: Vec<_> = bodies.into_iter().map(|body| tokio::spawn(create(body))).collect();
+    let codes = futures::future::join_all(tasks).await;
+    codes.into_iter().map(|code| code.expect("no panic")).collect()
+}
+
+/// Of Services that name a port and an address, one gets them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn services_made_at_once_share_nothing() {
     let client = Client::start().await;
     let cidr = json!({"metadata": {"name": "small"}, "spec": {"cidrs": ["10.97.0.0/28"]}});
     client.make("/apis/networking.k8s.io/v1/servicecidrs", cidr).await;
-    let named = async |at: usize| {
-        let mut body = service(&format!("named-{at}"), "NodePort");
-        body["spec"]["ports"][0]["nodePort"] = json!(30_080);
-        body["spec"]["clusterIP"] = json!("10.97.0.3");
-        client.ask("POST", SERVICES, body).await.0
-    };
-    let codes = futures::future::join_all((0..8).map(named)).await;
-    assert_eq!(codes.iter().filter(|code| **code == 201).count(), 1, "{codes:?}");
-    assert_eq!(codes.iter().filter(|code| **code == 422).count(), 7, "{codes:?}");
+    for round in 0..8 {
+        let named = |at: usize| {
+            let mut body = service(&format!("named-{round}-{at}"), "NodePort");
+            body["spec"]["ports"][0]["nodePort"] = json!(30_080 + round);
+            body["spec"]["clusterIP"] = json!(format!("10.97.0.{}", round + 1));
+            body
+        };
+        let codes = at_once(&client, SERVICES, (0..8).map(named).collect()).await;
+        assert_eq!(codes.iter().filter(|code| **code == 201).count(), 1, "{codes:?}");
+        assert_eq!(codes.iter().filter(|code| **code == 422).count(), 7, "{codes:?}");
+    }
+}
+
+/// Of objects made at once, as many are stored as the quota allows, and each is counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn objects_made_at_once_stay_within_their_quota() {
+    let client = Client::start().await;
+    let name = "count/configmaps";
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {name: "5"}},
+        "status": {"hard": {name: "5"}, "used": {name: "0"}}});
+    client.make(QUOTAS, quota.clone()).await;
+    assert_eq!(client.ask("PUT", &format!("{QUOTAS}/q/status"), quota).await.0, 200);
+    let map = |at: usize| json!({"metadata": {"name": format!("c{at}")}});
+    let configmaps = "/api/v1/namespaces/default/configmaps";
+    let codes = at_once(&client, configmaps, (0..12).map(map).collect()).await;
+    assert_eq!(codes.iter().filter(|code| **code == 201).count(), 5, "{codes:?}");
+    assert_eq!(codes.iter().filter(|code| **code == 403).count(), 7, "{codes:?}");
+    let used = client.get(&format!("{QUOTAS}/q")).await["status"]["used"].clone();
+    assert_eq!(used, json!({name: "5"}));
 }
