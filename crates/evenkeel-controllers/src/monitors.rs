@@ -1,4 +1,6 @@
 //! Watches of all resources, shared by the garbage collector and the quota controller; they follow discovery.
+//!
+//! A shell of its own: it does not reconcile objects, but starts and stops watches as discovery changes.
 
 use evenkeel_api::{
     Kind, View,

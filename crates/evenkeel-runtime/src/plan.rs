@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc, time::Duration};
 /// A decision before it is carried out.
 #[derive(Debug)]
 pub struct Planned<'a, M> {
-    /// The plan.
+    /// The actions, none of which has begun.
     pub plan: &'a Plan,
     /// What the planner remembers of it.
     pub memory: &'a M,

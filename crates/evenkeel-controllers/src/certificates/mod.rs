@@ -6,9 +6,9 @@ pub mod clustertrustbundlepublisher;
 pub mod podcertificaterequestcleaner;
 pub mod signing;
 
+mod act;
 mod kubelet;
 mod request;
-mod sweep;
 
 use crate::descriptor::{ControllerContext, Descriptor};
 use evenkeel_runtime::{

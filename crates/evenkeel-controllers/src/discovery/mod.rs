@@ -8,9 +8,42 @@ pub mod endpointslicemirroring;
 
 mod address;
 mod canonical;
-mod gauges;
+mod metrics;
 mod order;
 mod pod;
 mod selected;
 mod slice;
 mod trigger;
+
+use evenkeel_runtime::plan::Key;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// Hashes of the last writes for each Service, to recognize their events. (Upstream compares generations in
+/// `endpointslice_tracker.go`.) The shell ensures that caches show own writes before the next reconciliation.
+#[derive(Debug, Default)]
+struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
+
+impl OwnWrites {
+    /// Records the writes of a reconciliation.
+    fn expect(&self, key: &Key, writes: &[u64]) {
+        if !writes.is_empty() {
+            self.lock().insert(key.clone(), writes.into());
+        }
+    }
+
+    /// Forgets the writes for a deleted Service.
+    fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    fn has(&self, key: Option<&Key>, write: u64) -> bool {
+        key.is_some_and(|key| self.lock().get(key).is_some_and(|writes| writes.contains(&write)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Box<[u64]>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

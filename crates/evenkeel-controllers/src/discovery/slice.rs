@@ -1,5 +1,6 @@
-//! EndpointSlices of both controllers: index by Service, writes, and recognition of the controller's own writes.
+//! EndpointSlices of both controllers: index by Service, writes, and which events need a reconciliation.
 
+use super::OwnWrites;
 use crate::wire::{self, Fresh, Kept};
 use bytes::Bytes;
 use evenkeel_api::{
@@ -8,14 +9,12 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
-    plan::{Action, Create, Delete, Key, OnError, Outcomes, Update},
+    plan::{Action, Create, Delete, Key, OnError, Update},
 };
-use prometheus::IntCounterVec;
 use serde::Serialize;
 use std::{
-    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 /// Label with the Service's name. Upstream: `LabelServiceName`.
@@ -123,30 +122,22 @@ fn deletion(name: &str) -> u64 {
     hasher.finish()
 }
 
-/// Hashes of the last writes for each Service, to recognize their events. (Upstream compares generations in
-/// `endpointslice_tracker.go`.) The shell ensures that caches show own writes before the next reconciliation.
-#[derive(Debug, Default)]
-pub(super) struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
+/// Counts of one Service. Upstream: `metrics.EfficiencyInfo`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ServiceCounts {
+    /// Number of endpoints.
+    pub(super) endpoints: usize,
+    /// Number of slices after the reconciliation.
+    pub(super) slices: usize,
+    /// Number of slices if all were full.
+    pub(super) ideal: usize,
+}
 
-impl OwnWrites {
-    /// Records the writes of a reconciliation.
-    pub(super) fn expect(&self, key: &Key, writes: &[u64]) {
-        if !writes.is_empty() {
-            self.lock().insert(key.clone(), writes.into());
-        }
-    }
-
-    /// Forgets the writes for a deleted Service.
-    pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
-    }
-
-    fn has(&self, key: Option<&Key>, write: u64) -> bool {
-        key.is_some_and(|key| self.lock().get(key).is_some_and(|writes| writes.contains(&write)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Box<[u64]>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl std::ops::AddAssign for ServiceCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.endpoints += other.endpoints;
+        self.slices += other.slices;
+        self.ideal += other.ideal;
     }
 }
 
@@ -182,7 +173,7 @@ pub(super) struct Writes {
     /// Events, recorded before any write.
     pub(super) events: Vec<Action>,
     actions: Vec<Action>,
-    operations: Vec<Operation>,
+    pub(super) operations: Vec<Operation>,
     /// Hashes of the written contents.
     pub(super) marks: Vec<u64>,
 }
@@ -202,15 +193,6 @@ impl Writes {
     /// Returns the events, then the writes.
     pub(super) fn all(&self) -> Vec<Action> {
         self.events.iter().chain(&self.actions).cloned().collect()
-    }
-
-    /// Counts successful writes by operation.
-    pub(super) fn count(&self, outcomes: &Outcomes, counter: &IntCounterVec) {
-        let of_writes = outcomes.0.iter().skip(self.events.len());
-        for (operation, outcome) in self.operations.iter().zip(of_writes) {
-            let counter = counter.with_label_values(&[operation.name()]);
-            counter.inc_by(u64::from(outcome.succeeded));
-        }
     }
 }
 

@@ -72,7 +72,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         pods: pods.clone(),
         readings: Readings::new(client, scales.clone(), options.sync_period),
         scales,
-        selectors: Selectors::default(),
+        selectors: Mutex::default(),
         histories: Mutex::default(),
         metrics: Metrics::register(&context.registry),
         options,
@@ -129,7 +129,7 @@ struct Worker {
     pods: Cache<Pod>,
     scales: Scales,
     readings: Readings,
-    selectors: Selectors,
+    selectors: Mutex<Selectors>,
     histories: Mutex<HashMap<Key, StabilizationHistory>>,
     metrics: Metrics,
     options: Options,
@@ -137,6 +137,10 @@ struct Worker {
 }
 
 impl Worker {
+    fn selectors(&self) -> MutexGuard<'_, Selectors> {
+        self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Enqueues new and changed autoscalers at once, others after the sync period. Upstream: `enqueueHPA`, `updateHPA`.
     fn on_autoscaler(&self, event: &CacheEvent<HorizontalPodAutoscaler>, enqueue: &Enqueue) {
         let key = Key::of(&event.object().meta);
@@ -162,11 +166,11 @@ impl Worker {
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let Some(autoscaler) = self.autoscalers.get(&key.namespace, &key.name) else {
             self.histories().remove(key);
-            self.selectors.forget(key);
+            self.selectors().forget(key);
             self.metrics.forget(&key.namespace, &key.name);
             return Ok(Outcome::Settled);
         };
-        let begun = tokio::time::Instant::now();
+        let begun = self.clock.instant();
         let (done, result) = self.pass(key, autoscaler, context).await;
         let of_spec = result.as_ref().err().map(|problem| problem.of_spec);
         self.metrics.passed(done, of_spec, begun.elapsed());
@@ -280,12 +284,13 @@ impl Worker {
         };
         let mut pods: Pods = self.pods.namespace(&key.namespace);
         pods.retain(|pod| selector.matches(&pod.meta.labels));
-        if let Err(ambiguous) = selectors::alone(&self.selectors, key, text, &selector, &pods) {
+        let alone = selectors::alone(&mut self.selectors(), key, text, &selector, &pods);
+        if let Err(ambiguous) = alone {
             return ambiguous;
         }
         let mut each = Vec::new();
         for metric in &observed.autoscaler.spec.metrics {
-            let begun = tokio::time::Instant::now();
+            let begun = self.clock.instant();
             let read = self.readings.read(metric, &key.namespace, &selector).await;
             let proposal = self.propose(metric, read, observed, &pods);
             let before = observed.autoscaler.status.current_replicas;

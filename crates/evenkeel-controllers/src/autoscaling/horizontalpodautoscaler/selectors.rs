@@ -4,24 +4,21 @@
 use super::plan::{Measured, Pods};
 use evenkeel_api::selector::Selector;
 use evenkeel_runtime::plan::Key;
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::BTreeMap;
 
 /// Selectors of all autoscalers, as last observed.
 #[derive(Debug, Default)]
-pub(super) struct Selectors(Mutex<BTreeMap<Key, Selector>>);
+pub(super) struct Selectors(BTreeMap<Key, Selector>);
 
 impl Selectors {
     /// Forgets a deleted autoscaler.
-    pub(super) fn forget(&self, key: &Key) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    pub(super) fn forget(&mut self, key: &Key) {
+        self.0.remove(key);
     }
 
     /// Records the selector, and returns two autoscalers that select one of `pods`, if there are two.
-    fn others(&self, key: &Key, selector: &Selector, pods: &Pods) -> Option<[Key; 2]> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn others(&mut self, key: &Key, selector: &Selector, pods: &Pods) -> Option<[Key; 2]> {
+        let all = &mut self.0;
         all.insert(key.clone(), selector.clone());
         let start = Key::new(&key.namespace, "");
         let near = all.range(start..).take_while(|(other, _)| other.namespace == key.namespace);
@@ -63,7 +60,7 @@ pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
 /// # Errors
 /// The condition for an ambiguous selector. Upstream: `validateAndParseSelector`.
 pub(super) fn alone(
-    selectors: &Selectors,
+    selectors: &mut Selectors,
     key: &Key,
     text: &str,
     selector: &Selector,

@@ -530,13 +530,13 @@ fn without_a_scale_the_status_says_so_and_nothing_else() {
 
 #[test]
 fn two_autoscalers_of_the_same_pods_do_nothing() {
-    let (selectors, pods) = (Selectors::default(), pods(&[Is::Ready]));
+    let (mut selectors, pods) = (Selectors::default(), pods(&[Is::Ready]));
     let web = Selector::from_map(&label("app", "web"));
     let (a, b, far) = (Key::new("ns", "a"), Key::new("ns", "b"), Key::new("other", "a"));
-    assert!(selectors::alone(&selectors, &a, "app=web", &web, &pods).is_ok());
-    assert!(selectors::alone(&selectors, &far, "app=web", &web, &pods).is_ok());
+    assert!(selectors::alone(&mut selectors, &a, "app=web", &web, &pods).is_ok());
+    assert!(selectors::alone(&mut selectors, &far, "app=web", &web, &pods).is_ok());
     let Err(Measured::Unselected { event, error, .. }) =
-        selectors::alone(&selectors, &b, "app=web", &web, &pods)
+        selectors::alone(&mut selectors, &b, "app=web", &web, &pods)
     else {
         panic!("both mean the pod")
     };
@@ -548,11 +548,11 @@ fn two_autoscalers_of_the_same_pods_do_nothing() {
         )
     );
     assert!(
-        selectors::alone(&selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
+        selectors::alone(&mut selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
         "no pods, no quarrel"
     );
     selectors.forget(&a);
-    assert!(selectors::alone(&selectors, &b, "app=web", &web, &pods).is_ok());
+    assert!(selectors::alone(&mut selectors, &b, "app=web", &web, &pods).is_ok());
 }
 
 #[test]

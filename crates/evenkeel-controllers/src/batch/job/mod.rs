@@ -3,6 +3,7 @@
 //! The API server generates the selector and labels (`manualSelector`) and applies defaults: `kinds/jobs.rs` and
 //! `kinds/defaults/apps.rs` in `evenkeel-apiserver`.
 
+mod act;
 mod backoff;
 mod end;
 mod events;
@@ -93,7 +94,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             events::on_pod(&of_pods, event, |key| enqueue.add_after(key, BATCH));
         });
     context.run(builder.planned_with(planner, passes));
-    orphans::start(context, &jobs, &pods);
+    act::start(context, &jobs, &pods);
     Ok(())
 }
 

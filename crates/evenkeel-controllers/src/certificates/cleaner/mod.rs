@@ -2,7 +2,7 @@
 
 mod plan;
 
-use super::{SigningRequest, sweep::Sweep};
+use super::{SigningRequest, act::Sweep};
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use std::time::Duration;
 
@@ -23,9 +23,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         objects: context.env.caches.of::<SigningRequest>(),
         client: context.client(&DESCRIPTOR),
         clock: context.env.clock.clone(),
-        period: ROUND,
         due: plan::due,
     };
-    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, sweep.run());
+    sweep.start(context, &DESCRIPTOR, ROUND);
     Ok(())
 }

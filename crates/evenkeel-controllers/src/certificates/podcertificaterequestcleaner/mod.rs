@@ -3,7 +3,7 @@
 
 mod plan;
 
-use super::sweep::Sweep;
+use super::act::Sweep;
 use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
     needs::Resource,
@@ -33,9 +33,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         objects: context.env.caches.of::<Full<plan::PodRequest>>(),
         client: context.client(&DESCRIPTOR),
         clock: context.env.clock.clone(),
-        period: ROUND,
         due: plan::due,
     };
-    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, sweep.run());
+    sweep.start(context, &DESCRIPTOR, ROUND);
     Ok(())
 }

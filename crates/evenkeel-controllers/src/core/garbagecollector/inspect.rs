@@ -8,11 +8,11 @@ use super::{
 use crate::words;
 use evenkeel_api::{Meta, OwnerReference, time::Timestamp};
 use evenkeel_runtime::{
+    clock::Clock,
     introspect::{ControllerReport, Description, Inspect, ObjectReport, QueueState, Subject},
     queue::Queue,
 };
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// Dependents listed by name.
 const MAX_LISTED_DEPENDENTS: usize = 20;
@@ -54,7 +54,7 @@ impl Inspect for GarbageCollector {
         for (queue, what) in
             [(&self.0.attempt_to_delete, "deleted"), (&self.0.attempt_to_orphan, "orphaned")]
         {
-            if let Some(why) = queued(queue, &uid) {
+            if let Some(why) = queued(queue, &uid, &self.0.env.clock) {
                 description.waits.push(format!("{why} to see whether it has to be {what}"));
             }
         }
@@ -179,10 +179,10 @@ fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
 }
 
 /// Describes the object's position in a queue, if it is queued.
-fn queued(queue: &Queue<Uid>, uid: &Uid) -> Option<String> {
+fn queued(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String> {
     let position = queue.key_status(uid);
     let failures = queue.num_requeues(uid);
-    let now = Instant::now();
+    let now = clock.instant();
     if position.running.is_some() {
         Some("is being looked at".to_owned())
     } else if position.ready.is_some() {

@@ -2,6 +2,9 @@
 //!
 //! It watches the metadata of every deletable resource and keeps the graph of owner references. It decides about one
 //! object at a time, from live reads. Upstream: `pkg/controller/garbagecollector`.
+//!
+//! It has a shell of its own, because its keys are uids of objects of all kinds, two queues feed its workers, and they wait
+//! until the graph is complete.
 
 mod absent_owner_cache;
 mod act;

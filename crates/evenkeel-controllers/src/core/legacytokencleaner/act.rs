@@ -21,7 +21,7 @@ use std::{
 };
 
 /// Period of the passes. Upstream: `syncInterval`.
-const ROUND: Duration = Duration::from_secs(24 * 3600);
+pub(super) const ROUND: Duration = Duration::from_secs(24 * 3600);
 
 /// ConfigMap and key with the date since when the API server tracks the use of tokens.
 const TRACKING: (&str, &str) =
@@ -39,15 +39,10 @@ pub(super) struct Cleaner {
 }
 
 impl Cleaner {
-    /// Runs passes until the future is dropped.
-    pub(super) async fn run(self) {
-        self.secrets.synced().await;
-        self.accounts.synced().await;
-        loop {
-            if let Err(error) = self.round().await {
-                tracing::warn!(error, "Skipping the pass over legacy tokens");
-            }
-            self.clock.sleep(ROUND).await;
+    /// Marks and deletes tokens. After an error, the rest waits for the next pass.
+    pub(super) async fn pass(&self) {
+        if let Err(error) = self.round().await {
+            tracing::warn!(error, "Skipping the pass over legacy tokens");
         }
     }
 

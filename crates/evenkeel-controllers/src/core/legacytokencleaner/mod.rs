@@ -11,6 +11,8 @@ use super::serviceaccounttoken::token_secrets;
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Cleaner;
 use evenkeel_api::views::ServiceAccount;
+use evenkeel_runtime::controller::Periodic;
+use std::sync::Arc;
 
 /// The legacy token cleaner. Upstream: `newLegacyServiceAccountTokenCleanerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -35,6 +37,12 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         clock: context.env.clock.clone(),
         period,
     };
-    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, cleaner.run());
+    let passes = Periodic::new(&context.env, DESCRIPTOR.name);
+    let passes = passes.reads(&cleaner.secrets).reads(&cleaner.accounts);
+    let cleaner = Arc::new(cleaner);
+    passes.every(&context.tasks, act::ROUND, move || {
+        let cleaner = Arc::clone(&cleaner);
+        async move { cleaner.pass().await }
+    });
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Namespace controller: deletes the content of terminating namespaces, then finalizes them. Upstream:
 //! `pkg/controller/namespace`.
 
-mod content;
+mod act;
 mod describe;
 mod plan;
 
@@ -9,8 +9,8 @@ use crate::{
     descriptor::{ControllerContext, Descriptor, StartError},
     options::Periodic,
 };
+use act::Content;
 use bytes::Bytes;
-use content::Content;
 use evenkeel_api::{
     Kind, View,
     time::Timestamp,

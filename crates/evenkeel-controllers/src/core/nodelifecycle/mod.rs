@@ -3,9 +3,9 @@
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 
+mod act;
 mod live;
 mod metrics;
-mod monitor;
 mod options;
 mod plan;
 mod state;
@@ -14,6 +14,7 @@ pub use options::Options;
 
 use super::tainteviction;
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use act::Monitor;
 use evenkeel_api::{
     time::Timestamp,
     views::{Lease, Node, Pod},
@@ -24,7 +25,6 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use monitor::Monitor;
 use plan::{condition_taints, health::Ready};
 use state::MonitorState;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         metrics: metrics::Metrics::new(&context.registry),
         checks_leases: context.gates.enabled("NodeControllerLeaseCircuitBreaker"),
     };
-    context.tasks.spawn_until_cancelled(DESCRIPTOR.name, monitor.run());
+    monitor.start(context);
     if !context.gates.enabled("SeparateTaintEvictionController") {
         (tainteviction::DESCRIPTOR.start)(context)?;
     }
@@ -113,7 +113,7 @@ fn watch_pods(
                 let (Some(pod), Some(ready)) = (pod, ready) else { return Ok(Outcome::Settled) };
                 if ready != Ready::Yes {
                     let Context { env, events, .. } = &context;
-                    monitor::mark_pod(&env.client, events, &env.clock, &pod).await?;
+                    act::mark_pod(&env.client, events, &env.clock, &pod).await?;
                 }
                 Ok::<_, Error>(Outcome::Settled)
             }

@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) zones: Zones,
     /// The resource version that the cache of leases must reach before the health of any node is updated.
     pub(super) lease_cache_behind: Option<u64>,
+    /// When the health of all nodes is checked next.
+    pub(super) next_health_pass: Option<Moment>,
 }
 
 /// State of one node. Upstream: `nodeHealthData`, `knownNodeSet`.
@@ -57,7 +59,7 @@ impl NodeRecord {
 
 impl MonitorState {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, began: Instant::now(), state: Arc::default() }
+        Self { began: clock.instant(), clock, state: Arc::default() }
     }
 
     pub(super) fn now(&self) -> Now {

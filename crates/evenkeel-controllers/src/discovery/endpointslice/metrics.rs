@@ -1,7 +1,7 @@
 //! Metrics of the EndpointSlice controller, with upstream's names.
 
 use super::plan::{self, Decision, Observed};
-use crate::discovery::gauges::SliceGauges;
+use crate::discovery::metrics::{SliceGauges, count_writes};
 use evenkeel_api::Text;
 use evenkeel_runtime::{
     metrics::{self, DEFAULT_SECONDS},
@@ -80,7 +80,7 @@ impl Metrics {
     pub(super) fn passed(&self, observed: &Observed, decision: &Decision, outcomes: &Outcomes) {
         let well = outcomes.first_error().is_none() && !decision.incomplete;
         self.syncs.with_label_values(&[if well { "success" } else { "error" }]).inc();
-        decision.writes.count(outcomes, &self.changes);
+        count_writes(&decision.writes, outcomes, &self.changes);
         let labels = plan::metric_labels(&observed.service);
         for [added, removed, changed] in &decision.counts {
             self.added.observe(*added as f64);

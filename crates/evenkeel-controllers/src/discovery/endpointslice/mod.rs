@@ -15,10 +15,11 @@ mod zones;
 pub use options::Options;
 
 use super::{
+    OwnWrites,
     endpoints::MAX_RETRIES,
     pod,
     selected::{Selected, selects_pods},
-    slice::{ByService, OwnWrites},
+    slice::ByService,
     trigger::{Times, TriggerTimes},
 };
 use crate::descriptor::{ControllerContext, Descriptor, StartError};

@@ -26,8 +26,7 @@ use super::{
 use crate::{
     discovery::{
         address::{self, Family},
-        gauges::ServiceCounts,
-        slice::{self, Content, HEADLESS, MANAGED_BY, SERVICE_NAME, Write, Writes},
+        slice::{self, Content, HEADLESS, MANAGED_BY, SERVICE_NAME, ServiceCounts, Write, Writes},
         trigger::{Times, annotated},
     },
     wire::{self, Kept},

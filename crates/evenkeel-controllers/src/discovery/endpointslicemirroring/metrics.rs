@@ -1,7 +1,7 @@
 //! Metrics of the EndpointSlice mirroring controller, with upstream's names.
 
 use super::plan::Decision;
-use crate::discovery::gauges::SliceGauges;
+use crate::discovery::metrics::{SliceGauges, count_writes};
 use evenkeel_runtime::{
     metrics,
     plan::{Key, Outcomes},
@@ -77,7 +77,7 @@ impl Metrics {
         let Some(counts) = decision.counts else {
             return self.gauges.set(key, None);
         };
-        decision.writes.count(outcomes, &self.changes);
+        count_writes(&decision.writes, outcomes, &self.changes);
         self.added.observe(counts.added as f64);
         self.updated.observe(counts.updated as f64);
         self.removed.observe(counts.removed as f64);

@@ -9,10 +9,7 @@ mod tests;
 
 pub use options::Options;
 
-use super::{
-    endpoints::MAX_RETRIES,
-    slice::{ByService, OwnWrites},
-};
+use super::{OwnWrites, endpoints::MAX_RETRIES, slice::ByService};
 use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     time::Timestamp,

@@ -1,7 +1,7 @@
 //! Disruption controller: computes the disruptions that a PodDisruptionBudget allows, for the eviction API. Upstream:
 //! `pkg/controller/disruption`.
 
-mod owners;
+mod act;
 mod plan;
 mod pod_pass;
 mod status;
@@ -14,6 +14,7 @@ use crate::{
     pods,
     scale::Scales,
 };
+use act::Owners;
 use evenkeel_api::views::{Pod, PodDisruptionBudget};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
@@ -22,7 +23,6 @@ use evenkeel_runtime::{
     plan::{Failure, Key, Plan},
     queue::{Priority, Queue},
 };
-use owners::Owners;
 use plan::Observed;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ fn pod_passes(
 }
 
 /// Moves budgets from the recheck queue to the main queue when the deletion timeout has passed. Upstream:
-/// `recheckQueue`.
+/// `recheckQueue`. It has a loop of its own, because the queue only delays keys that the main queue may back off meanwhile.
 fn recheck_into(context: &ControllerContext, recheck: Queue<Key>, into: Queue<Key>) {
     let stop = context.tasks.token();
     context.tasks.spawn("disruption recheck", async move {

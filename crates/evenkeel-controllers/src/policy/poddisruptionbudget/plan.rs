@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
-//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `asks_owners`, `owners::expected_pods` |
+//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `asks_owners`, `act::expected_pods` |
 //! | `selector`: absent (null) and empty | `mod::observed` |
 //! | `status.currentHealthy` | `healthy` |
 //! | `status.disruptionsAllowed` | `allowed` |
@@ -13,12 +13,10 @@
 //! | stale condition `DisruptionTarget`; `MultiplePodDisruptionBudgets` | `pod_pass::told_since`, `pod_pass::plan` |
 //! | `unhealthyPodEvictionPolicy` and the other rules of evictions | `../../../../evenkeel-apiserver/src/kinds/eviction.rs` |
 
-use super::{
-    owners::ExpectedPods,
-    status::{self, Counts},
-};
+use super::status::{self, Counts};
 use crate::{pods, wire, words};
 use evenkeel_api::{
+    Text,
     int_or_string::{IntOrString, Rounding},
     map::Map,
     time::{SignedDuration, Timestamp},
@@ -28,7 +26,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Note, Plan},
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Time from an admitted eviction to the pod's deletion; after that the eviction counts as failed. Upstream:
 /// `DeletionTimeout`.
@@ -42,6 +40,9 @@ pub(super) struct Observed {
     /// Expected pods of the pods' owners; `None` if the budget needs no owners.
     pub(super) expected_pods: Option<ExpectedPods>,
 }
+
+/// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
+pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
 /// Whether the budget is a percentage, or `maxUnavailable`, of the owners' pods.
 pub(super) fn asks_owners(budget: &PodDisruptionBudget) -> bool {

@@ -1,9 +1,6 @@
 //! Tables and properties of what a budget allows.
 
-use super::{
-    owners::ExpectedPods,
-    plan::{DELETION_TIMEOUT, Expected, Observed, expected, plan},
-};
+use super::plan::{DELETION_TIMEOUT, Expected, ExpectedPods, Observed, expected, plan};
 use crate::fixtures::{T0, at, label, meta, object, pod};
 use evenkeel_api::{
     Meta,

@@ -20,7 +20,10 @@ use evenkeel_runtime::{
     plan::{Key, Note, PatchForm},
 };
 use k8s_openapi::api::resource::v1::ResourceClaimConsumerReference;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Field manager of `resourceClaimStatuses`.
 const MANAGER: &str = "ResourceClaimController";
@@ -47,13 +50,17 @@ pub(super) struct Claims {
     pub(super) templates: Cache<Template>,
     /// Claims by the uid of the owning pod. Upstream: `claimPodOwnerIndex`.
     pub(super) made_for: Index<Claim>,
-    pub(super) gone: Gone,
+    pub(super) gone: Mutex<Gone>,
     pub(super) metrics: Metrics,
     pub(super) admin_access: bool,
     pub(super) prioritized: bool,
 }
 
 impl Claims {
+    pub(super) fn gone(&self) -> MutexGuard<'_, Gone> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Creates the claims of a pod, updates its status, and reserves allocated claims of a scheduled pod. Upstream:
     /// `syncPod`.
     pub(super) async fn pod(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
@@ -230,7 +237,8 @@ impl Claims {
         consumer: &ResourceClaimConsumerReference,
     ) -> Result<bool, Error> {
         let pod = self.pods.get(namespace, &consumer.name);
-        match release::need(consumer, self.gone.has(&consumer.uid), pod.as_deref()) {
+        let gone = self.gone().has(&consumer.uid);
+        match release::need(consumer, gone, pod.as_deref()) {
             Need::Keep => Ok(true),
             Need::Drop => Ok(false),
             Need::Ask => {

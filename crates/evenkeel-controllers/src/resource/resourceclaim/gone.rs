@@ -1,29 +1,22 @@
 //! Cache of deleted pods, which need no live read. Upstream: `deletedObjects`.
 
 use evenkeel_api::Text;
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::{Mutex, PoisonError},
-};
+use std::collections::{HashSet, VecDeque};
 
 /// Capacity of the cache, in pods. Upstream: `maxUIDCacheEntries`.
 const MOST: usize = 500;
 
 /// Uids of the last deleted pods.
 #[derive(Default)]
-pub(super) struct Gone(Mutex<Last>);
-
-#[derive(Default)]
-struct Last {
+pub(super) struct Gone {
     known: HashSet<Text>,
     order: VecDeque<Text>,
 }
 
 impl Gone {
     /// Records a deleted pod.
-    pub(super) fn add(&self, uid: &str) {
-        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Last { known, order } = &mut *guard;
+    pub(super) fn add(&mut self, uid: &str) {
+        let Self { known, order } = self;
         if !known.insert(uid.into()) {
             return;
         }
@@ -37,7 +30,7 @@ impl Gone {
 
     /// Whether the pod is known to be deleted.
     pub(super) fn has(&self, uid: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.contains(uid)
+        self.known.contains(uid)
     }
 }
 
@@ -47,7 +40,7 @@ mod tests {
 
     #[test]
     fn the_last_ones_are_remembered() {
-        let gone = Gone::default();
+        let mut gone = Gone::default();
         for number in 0..=MOST {
             gone.add(&number.to_string());
             gone.add(&number.to_string());

@@ -20,7 +20,7 @@ use evenkeel_runtime::{
     plan::Key,
 };
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A ResourceClaim with all fields, because it is written back whole.
 type Claim = Full<ResourceClaim>;
@@ -77,7 +77,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         claims: claims.clone(),
         templates: templates.clone(),
         made_for,
-        gone: gone::Gone::default(),
+        gone: Mutex::default(),
         admin_access: context.gates.enabled("DRAAdminAccess"),
         prioritized: context.gates.enabled("DRAPrioritizedList"),
     });
@@ -141,7 +141,7 @@ fn of_claims(
             let deleted = matches!(event, CacheEvent::Deleted(_));
             let claims = plan::claims_of(pod);
             if deleted && claims.clone().next().is_some() {
-                told.gone.add(&pod.meta.uid);
+                told.gone().add(&pod.meta.uid);
             }
             if deleted || plan::is_done(pod) {
                 claims.for_each(|name| enqueue.add(Key::new(&pod.meta.namespace, name)));

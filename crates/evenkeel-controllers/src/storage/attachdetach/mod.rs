@@ -18,7 +18,7 @@ use crate::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     Text, storage,
     time::Timestamp,
-    views::{PersistentVolumeClaim, Pod},
+    views::{Node, PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
     cache::{CacheEvent, Index},
@@ -26,10 +26,13 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, PassHandler, Plan, Planned, Planner},
 };
 use metrics::Operations;
-use plan::{AttachedVolume, Memory, Observed};
+use plan::{AttachedVolume, Memory, Observed, ReservedVolumes};
 use prometheus::IntCounterVec;
 use state_of_world::StateOfWorld;
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// The attach-detach controller. Upstream: `newPersistentVolumeAttachDetachControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -44,14 +47,16 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let state_of_world = Arc::new(StateOfWorld::new(&context.env.caches));
     metrics::count(&context.registry, &state_of_world);
+    let node_states = Arc::new(NodeStates::default());
     let operations = Operations::new(&context.registry);
     let clock = context.env.clock.clone();
     let planner = Attachments {
         state_of_world: Arc::clone(&state_of_world),
+        node_states: Arc::clone(&node_states),
         options: context.options.attachdetach,
     };
     let handler = Passes {
-        state_of_world: Arc::clone(&state_of_world),
+        node_states: Arc::clone(&node_states),
         forced: metrics::forced(&context.registry),
     };
     let (users, waiting, bound) =
@@ -63,7 +68,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key(&claim.spec.volume_name);
         }
     });
-    let (claims_of_volume, of_nodes) = (claims.clone(), Arc::clone(&state_of_world));
+    let (claims_of_volume, of_nodes) = (claims.clone(), node_states);
     let builder = context
         .builder_watching(&DESCRIPTOR, &state_of_world.nodes, move |event, enqueue| {
             let node = event.object();
@@ -153,27 +158,68 @@ fn nodes_of_users(
         .collect()
 }
 
+/// What event handlers and passes know of all nodes besides the caches.
+#[derive(Default)]
+struct NodeStates {
+    /// Nodes as last observed, deleted ones with attachments included.
+    last: Mutex<HashMap<Text, Arc<Node>>>,
+    reserved: Mutex<ReservedVolumes>,
+}
+
+impl NodeStates {
+    /// Records a node, for the time after its deletion.
+    fn on_node_event(&self, node: &Arc<Node>) {
+        self.last().insert(node.meta.name.clone(), Arc::clone(node));
+    }
+
+    /// Returns a node as last observed.
+    fn last_node(&self, name: &str) -> Option<Arc<Node>> {
+        self.last().get(name).cloned()
+    }
+
+    /// Forgets a deleted node.
+    fn forget_node(&self, name: &str) {
+        self.last().remove(name);
+    }
+
+    /// Returns the volumes that are reserved for nodes.
+    fn reserved(&self) -> ReservedVolumes {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the reservations of a plan, before it is carried out.
+    fn reserve(&self, observed: &Observed, memory: &Memory, now: Timestamp) {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.note(observed, memory, now);
+    }
+
+    fn last(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 struct Attachments {
     state_of_world: Arc<StateOfWorld>,
+    node_states: Arc<NodeStates>,
     options: Options,
 }
 
-/// Counts forced detaches, and updates the state of world before the plan is carried out.
+/// Counts forced detaches, and records reservations before the plan is carried out.
 struct Passes {
-    state_of_world: Arc<StateOfWorld>,
+    node_states: Arc<NodeStates>,
     forced: IntCounterVec,
 }
 
 impl PassHandler<Attachments> for Passes {
     fn on_planned(&self, observed: &Observed, planned: Planned<'_, Memory>) {
-        self.state_of_world.reserve(observed, planned.memory, planned.at);
+        self.node_states.reserve(observed, planned.memory, planned.at);
         for reason in &planned.memory.forced {
             self.forced.with_label_values(&[*reason]).inc();
         }
     }
 
     fn on_gone(&self, key: &Key) {
-        self.state_of_world.forget_node(&key.name);
+        self.node_states.forget_node(&key.name);
     }
 }
 
@@ -205,9 +251,9 @@ impl Planner for Attachments {
         if node.is_none() && desired.is_empty() && actual.is_empty() {
             return None;
         }
-        let last = if node.is_none() { self.state_of_world.last_node(&key.name) } else { None };
+        let last = if node.is_none() { self.node_states.last_node(&key.name) } else { None };
         let (name, memory) = (Arc::clone(&key.name), memory.clone());
-        let reserved = self.state_of_world.reserved();
+        let reserved = self.node_states.reserved();
         Some(Observed { name, node, last, desired, actual, memory, reserved })
     }
 

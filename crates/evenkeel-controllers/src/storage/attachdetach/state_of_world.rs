@@ -2,18 +2,14 @@
 
 use super::{
     network,
-    plan::{self, DesiredVolume, Memory, Observed, ReservedVolumes},
+    plan::{self, DesiredVolume},
 };
 use evenkeel_api::{
     Text, migrated, placement, storage,
-    time::Timestamp,
     views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
 };
 use evenkeel_runtime::cache::{Cache, Caches, Index};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::Arc;
 
 /// Caches and indexes of the attach-detach controller.
 pub(super) struct StateOfWorld {
@@ -29,9 +25,6 @@ pub(super) struct StateOfWorld {
     reported_attached: Index<Node>,
     on_node: Index<Pod>,
     pub(super) users: Index<Pod>,
-    /// Nodes as last observed, deleted ones with attachments included.
-    last: Mutex<HashMap<Text, Arc<Node>>>,
-    reserved: Mutex<ReservedVolumes>,
 }
 
 impl StateOfWorld {
@@ -57,41 +50,7 @@ impl StateOfWorld {
             nodes,
             pods,
             attachments,
-            last: Mutex::default(),
-            reserved: Mutex::default(),
         }
-    }
-
-    /// Records a node, for the time after its deletion.
-    pub(super) fn on_node_event(&self, node: &Arc<Node>) {
-        self.last().insert(node.meta.name.clone(), Arc::clone(node));
-    }
-
-    /// Returns a node as last observed.
-    pub(super) fn last_node(&self, name: &str) -> Option<Arc<Node>> {
-        self.last().get(name).cloned()
-    }
-
-    /// Forgets a deleted node.
-    pub(super) fn forget_node(&self, name: &str) {
-        if self.nodes.get("", name).is_none() {
-            self.last().remove(name);
-        }
-    }
-
-    /// Returns the volumes that are reserved for nodes.
-    pub(super) fn reserved(&self) -> ReservedVolumes {
-        self.reserved.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Records the reservations of a plan, before it is carried out.
-    pub(super) fn reserve(&self, observed: &Observed, memory: &Memory, now: Timestamp) {
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        reserved.note(observed, memory, now);
-    }
-
-    fn last(&self) -> MutexGuard<'_, HashMap<Text, Arc<Node>>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the desired volumes of a node. Upstream: `DesiredStateOfWorldPopulator`.

@@ -1,6 +1,6 @@
 //! Decisions about nodes, as pure functions of state and time.
 //!
-//! The monitor's pass over all nodes (`monitor::monitor_node_health`; Upstream: `monitorNodeHealth`), every
+//! The monitor's pass over all nodes (`act::monitor_node_health`; Upstream: `monitorNodeHealth`), every
 //! `--node-monitor-period`:
 //!
 //! 1. Update each node's health from its status and lease ([`health::NodeHealth::updated`]). After the grace period,

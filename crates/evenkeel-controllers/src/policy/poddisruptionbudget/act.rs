@@ -1,6 +1,7 @@
 //! Expected pods of owners: by caches for workload kinds, by the scale sub-resource for others. Upstream: `finders`,
 //! `getExpectedScale`.
 
+use super::plan::ExpectedPods;
 use crate::{
     owned::resolve,
     scale::{ScaleError, Scales},
@@ -11,9 +12,6 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::cache::{Cache, Caches};
 use std::{collections::BTreeMap, sync::Arc};
-
-/// Expected pods by the owner's uid, or the error. Upstream: `getExpectedScale`.
-pub(super) type ExpectedPods = Result<BTreeMap<Text, i32>, String>;
 
 /// Caches and scale client for owners.
 #[derive(Clone)]

@@ -1,28 +1,23 @@
-//! Gauges over all Services: desired endpoints, existing slices, and slices under perfect allocation.
+//! Metrics of both EndpointSlice controllers: writes, and gauges over all Services of desired endpoints, existing slices,
+//! and slices under perfect allocation.
 
-use evenkeel_runtime::{metrics, plan::Key};
-use prometheus::{Gauge, Registry};
+use super::slice::{ServiceCounts, Writes};
+use evenkeel_runtime::{
+    metrics,
+    plan::{Key, Outcomes},
+};
+use prometheus::{Gauge, IntCounterVec, Registry};
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Counts of one Service. Upstream: `metrics.EfficiencyInfo`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ServiceCounts {
-    /// Number of endpoints.
-    pub(super) endpoints: usize,
-    /// Number of slices after the reconciliation.
-    pub(super) slices: usize,
-    /// Number of slices if all were full.
-    pub(super) ideal: usize,
-}
-
-impl std::ops::AddAssign for ServiceCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.endpoints += other.endpoints;
-        self.slices += other.slices;
-        self.ideal += other.ideal;
+/// Counts successful writes by operation.
+pub(super) fn count_writes(writes: &Writes, outcomes: &Outcomes, counter: &IntCounterVec) {
+    let of_writes = outcomes.0.iter().skip(writes.events.len());
+    for (operation, outcome) in writes.operations.iter().zip(of_writes) {
+        let counter = counter.with_label_values(&[operation.name()]);
+        counter.inc_by(u64::from(outcome.succeeded));
     }
 }
 

@@ -1,35 +1,41 @@
 //! Periodic pass over all objects of a kind that deletes expired ones.
 
+use crate::descriptor::{ControllerContext, Descriptor};
 use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::{
     cache::Cache,
     client::{Client, DeleteOptions},
     clock::Clock,
+    controller::Periodic,
 };
 use std::{sync::Arc, time::Duration};
 
-/// A pass and its period.
+/// A pass over the objects of a kind.
 pub(super) struct Sweep<V> {
     pub(super) objects: Cache<V>,
     pub(super) client: Client,
     pub(super) clock: Clock,
-    pub(super) period: Duration,
     /// Returns why an object is deleted, if it is.
     pub(super) due: fn(&V, Timestamp) -> Option<&'static str>,
 }
 
 impl<V: View> Sweep<V> {
-    /// Runs passes until the future is dropped.
-    pub(super) async fn run(self) {
-        self.objects.synced().await;
-        loop {
-            let now = self.clock.now();
-            for object in self.objects.list() {
-                if let Some(why) = (self.due)(&object, now) {
-                    self.delete(&object, why).await;
-                }
+    /// Runs a pass in each period.
+    pub(super) fn start(self, context: &ControllerContext, of: &Descriptor, period: Duration) {
+        let passes = Periodic::new(&context.env, of.name).reads(&self.objects);
+        let this = Arc::new(self);
+        passes.every(&context.tasks, period, move || {
+            let this = Arc::clone(&this);
+            async move { this.pass().await }
+        });
+    }
+
+    async fn pass(&self) {
+        let now = self.clock.now();
+        for object in self.objects.list() {
+            if let Some(why) = (self.due)(&object, now) {
+                self.delete(&object, why).await;
             }
-            self.clock.sleep(self.period).await;
         }
     }
 

@@ -2,7 +2,7 @@
 //! `doNoExecuteTaintingPass`.
 
 use super::{
-    Options,
+    DESCRIPTOR, Options,
     live::{self, Live},
     metrics::Metrics,
     plan::{
@@ -13,7 +13,7 @@ use super::{
     },
     state::{MonitorState, NodeRecord, State},
 };
-use crate::wire;
+use crate::{descriptor::ControllerContext, wire};
 use evenkeel_api::{
     Text, View,
     views::{Lease, Node, Pod},
@@ -22,12 +22,12 @@ use evenkeel_runtime::{
     cache::{Cache, Index},
     client::{ApiError, Client, Metadata},
     clock::Clock,
+    controller::Periodic,
     events::EventRecorder,
     plan::{Note, PatchForm, Target},
 };
 use futures::StreamExt;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::time::Instant;
 
 /// Namespace of the leases that kubelets renew. Upstream: `NamespaceNodeLease`.
 const LEASES: &str = "kube-node-lease";
@@ -66,31 +66,40 @@ enum Failed {
 }
 
 impl Monitor {
-    /// Runs passes until the future is dropped.
-    pub(super) async fn run(self) {
-        self.nodes.synced().await;
-        self.leases.synced().await;
-        self.pods.synced().await;
-        loop {
-            self.monitor_node_health().await;
-            let next = self.memory.now().steady + signed(self.options.monitor_period);
-            loop {
-                self.do_no_execute_tainting_pass().await;
-                let now = self.memory.now().steady;
-                let due =
-                    self.memory.lock().zones.next_ready(now).map_or(next, |due| due.min(next));
-                // A node that is already due means that its taint failed: wait before the next attempt.
-                let wait = Duration::try_from(due - now).unwrap_or_default();
-                self.clock.sleep(wait.max(Duration::from_millis(1))).await;
-                if self.memory.now().steady >= next {
-                    break;
-                }
+    /// Runs passes: over the health of all nodes in each period, and over the nodes to taint whenever one is due.
+    pub(super) fn start(self, context: &ControllerContext) {
+        let passes = Periodic::new(&context.env, DESCRIPTOR.name);
+        let passes = passes.reads(&self.nodes).reads(&self.leases).reads(&self.pods);
+        let this = Arc::new(self);
+        passes.start(&context.tasks, move || {
+            let this = Arc::clone(&this);
+            async move { this.pass().await }
+        });
+    }
+
+    /// Runs the passes that are due, and returns the time to the next one.
+    async fn pass(&self) -> Duration {
+        let now = self.memory.now().steady;
+        let next = self.memory.lock().next_health_pass.filter(|next| now < *next);
+        let next = match next {
+            Some(next) => next,
+            None => {
+                self.monitor_node_health().await;
+                let next = self.memory.now().steady + signed(self.options.monitor_period);
+                self.memory.lock().next_health_pass = Some(next);
+                next
             }
-        }
+        };
+        self.do_no_execute_tainting_pass().await;
+        let now = self.memory.now().steady;
+        let due = self.memory.lock().zones.next_ready(now).map_or(next, |due| due.min(next));
+        // A node that is already due means that its taint failed: wait before the next attempt.
+        let wait = Duration::try_from(due - now).unwrap_or_default();
+        wait.max(Duration::from_millis(1))
     }
 
     async fn monitor_node_health(&self) {
-        let began = Instant::now();
+        let began = self.clock.instant();
         {
             let mut state = self.memory.lock();
             if let Some(version) = state.lease_cache_behind {
@@ -179,7 +188,7 @@ impl Monitor {
     }
 
     async fn update_node_health(&self, node: &Node) {
-        let began = Instant::now();
+        let began = self.clock.instant();
         if let Err(error) = self.try_update_node_health(node).await {
             tracing::warn!(node = &*node.meta.name, %error, "Failed to update the health of the node; its pods are not evicted");
         }
