@@ -2,7 +2,7 @@
 
 use evenkeel_api::{
     Text, View, placement,
-    views::{Node, Pod, PodProgram},
+    views::{Node, Pod, PodCommand},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Index},
@@ -12,6 +12,7 @@ use evenkeel_runtime::{
     plan::{Key, Note, PatchForm, Target},
     queue::{Priority, Queue},
 };
+use evenkeel_shell::{Files, Processes, entrypoint_is_shell};
 use std::{
     collections::HashMap,
     net::Ipv4Addr,
@@ -29,7 +30,6 @@ use crate::{
         observe,
         plan::{Decision, NodeWrites, plan},
     },
-    program::{Programs, files::Files, runs_a_shell},
     silence,
     volumes::Volumes,
 };
@@ -62,7 +62,7 @@ struct Remembered {
     uid: Text,
     host_network: bool,
     memory: Memory,
-    programs: Arc<Programs>,
+    processes: Arc<Processes>,
 }
 
 impl Kubelets {
@@ -168,10 +168,10 @@ impl Kubelets {
             return Ok(None);
         }
         let host_ip = self.options.nodes[*node].ip;
-        let Some(programs) = self.programs(key, &pod, host_ip).await? else { return Ok(None) };
+        let Some(processes) = self.processes(key, &pod, host_ip).await? else { return Ok(None) };
         let mut facts =
             observe::facts(&pod, host_ip, &self.options.delays, self.options.everyday_events)
-                .with_programs(&programs, self.files(*node));
+                .with_processes(&processes, self.files(*node));
         facts.mounted = self.volumes.are_there(&pod);
         let memory = self.recall(key, &pod, &mut facts, *node);
         let Decision { mut memory, patch, remove, wake, told, node_writes } =
@@ -197,7 +197,7 @@ impl Kubelets {
         }
         memory.removed |= gone || remove;
         self.keep(*node, node_writes);
-        self.remember(key, &pod, memory, programs);
+        self.remember(key, &pod, memory, processes);
         let now = self.clock.now();
         Ok(wake.map(|time| Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO)))
     }
@@ -261,35 +261,35 @@ impl Kubelets {
         observe::first_sight(pod, facts, ip, self.clock.now())
     }
 
-    /// What the pod's containers execute, asked for when it is first seen; `None` when it turned out to be gone.
-    async fn programs(
+    /// Reads the processes of the pod's containers when the pod is first seen; `None` when the pod is gone.
+    async fn processes(
         &self,
         key: &Key,
         pod: &Pod,
         host_ip: Ipv4Addr,
-    ) -> Result<Option<Arc<Programs>>, ApiError> {
+    ) -> Result<Option<Arc<Processes>>, ApiError> {
         if let Some(known) =
             self.lock().memories.get(key).filter(|known| *known.uid == *pod.meta.uid)
         {
-            return Ok(Some(Arc::clone(&known.programs)));
+            return Ok(Some(Arc::clone(&known.processes)));
         }
         let containers = || pod.spec.init_containers.iter().chain(&*pod.spec.containers);
         let any = containers().any(|container| {
             !container.command.is_empty()
                 || !container.args.is_empty()
-                || runs_a_shell(&container.image)
+                || entrypoint_is_shell(&container.image)
         });
         if !any || matches!(&*pod.status.phase, "Succeeded" | "Failed") {
             return Ok(Some(Arc::default()));
         }
-        match self.client.get::<PodProgram>(&key.namespace, &key.name).await {
-            Ok(program) if program.meta.uid != pod.meta.uid => Ok(None),
-            Ok(program) => {
+        match self.client.get::<PodCommand>(&key.namespace, &key.name).await {
+            Ok(read) if read.meta.uid != pod.meta.uid => Ok(None),
+            Ok(read) => {
                 let image = |name: &str| {
                     containers().find(|container| *container.name == *name).map(|c| &*c.image)
                 };
                 let node = (&*pod.spec.node_name, host_ip);
-                Ok(Some(Arc::new(Programs::read(&program, node, image))))
+                Ok(Some(Arc::new(Processes::read(&read, node, image))))
             }
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -311,9 +311,9 @@ impl Kubelets {
         }
     }
 
-    fn remember(&self, key: &Key, pod: &Pod, memory: Memory, programs: Arc<Programs>) {
+    fn remember(&self, key: &Key, pod: &Pod, memory: Memory, processes: Arc<Processes>) {
         let (uid, host_network) = (pod.meta.uid.clone(), pod.spec.host_network);
-        let remembered = Remembered { uid, host_network, memory, programs };
+        let remembered = Remembered { uid, host_network, memory, processes };
         let mut state = self.lock();
         if let Some(before) = state.memories.insert(key.clone(), remembered)
             && *before.uid != *pod.meta.uid

@@ -63,7 +63,6 @@ mod kubelets;
 mod node;
 mod options;
 mod pod;
-mod program;
 mod run;
 mod silence;
 mod storage;

@@ -15,7 +15,8 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use crate::{
     core::{AssumedPod, BindingFailure},
     framework::{
-        self, Command, Extender, Point, PreBind, PreBindPreFlight, Profile, Status, WaitingPods,
+        self, Command, Extender, ExtensionPoint, PreBind, PreBindPreFlight, Profile, Status,
+        WaitingPods,
     },
     metrics::Metrics,
     pod::PodInfo,
@@ -90,7 +91,7 @@ impl BindingCycle {
 
     fn pre_bind_tasks(&self, assumed: &AssumedPod) -> Vec<PreBindTask<'_>> {
         let mut pre_bind_tasks = Vec::new();
-        for (_, plugin) in self.profile().at(Point::PreBind) {
+        for (_, plugin) in self.profile().at(ExtensionPoint::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
             let began = assumed.sampled.then(Instant::now);
             let answer = plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node);
@@ -143,15 +144,15 @@ impl BindingCycle {
                 self.run_pre_bind_plugins(info, node, pre_bind_tasks, assumed.sampled).await
             }
         };
-        self.ran(Point::PreBind, began, prepared.is_ok());
+        self.ran(ExtensionPoint::PreBind, began, prepared.is_ok());
         prepared.map_err(BindingFailure::Failed)?;
         let began = Instant::now();
         let bound = self.bind_pod(info, node, assumed.sampled).await;
-        self.ran(Point::Bind, began, bound.is_ok());
+        self.ran(ExtensionPoint::Bind, began, bound.is_ok());
         bound.map_err(BindingFailure::Failed)
     }
 
-    fn ran(&self, point: Point, began: Instant, well: bool) {
+    fn ran(&self, point: ExtensionPoint, began: Instant, well: bool) {
         let name = self.profile().name();
         self.metrics.ran(point.as_str(), status(well), name, began.elapsed());
     }
@@ -206,7 +207,7 @@ impl BindingCycle {
                     let done = task.plugin.pre_bind(&self.client, info, node).await;
                     self.plugin_ran(
                         task.name,
-                        Point::PreBind.as_str(),
+                        ExtensionPoint::PreBind.as_str(),
                         began,
                         status(done.is_ok()),
                     );
@@ -239,7 +240,7 @@ impl BindingCycle {
                 answer => return answer.map_err(|error| error.to_string()),
             }
         }
-        for (_, plugin) in self.profile().at(Point::Bind) {
+        for (_, plugin) in self.profile().at(ExtensionPoint::Bind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_bind()) else { continue };
             let began = sampled.then(Instant::now);
             let answer = plugin.bind(&self.client, info, node).await;
@@ -247,7 +248,7 @@ impl BindingCycle {
                 Ok(false) => "Skip",
                 answer => status(answer.is_ok()),
             };
-            self.plugin_ran(name, Point::Bind.as_str(), began, status);
+            self.plugin_ran(name, ExtensionPoint::Bind.as_str(), began, status);
             match answer {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}

@@ -2,7 +2,7 @@
 
 use crate::{
     SchedulerOptions,
-    framework::{Candidate, CycleState, MAX_NODE_SCORE, Point, PreScoreResult, Profile},
+    framework::{Candidate, CycleState, ExtensionPoint, MAX_NODE_SCORE, PreScoreResult, Profile},
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
     run::StandbyScheduler,
@@ -92,7 +92,7 @@ impl Explained {
             self.message = Some(without_post_filter.to_owned());
             return;
         }
-        let plugins: Vec<_> = cycle.profile().at(Point::PostFilter).collect();
+        let plugins: Vec<_> = cycle.profile().at(ExtensionPoint::PostFilter).collect();
         let mut messages = Vec::new();
         for (_, plugin) in plugins {
             let Some(plugin) = plugin.as_post_filter() else { continue };
@@ -266,7 +266,7 @@ fn scored(
         }
     };
     let mut done = Vec::new();
-    for (n, plugin) in profile.at(Point::PreScore) {
+    for (n, plugin) in profile.at(ExtensionPoint::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
         match plugin.pre_score(state, pod, nodes, feasible) {
             PreScoreResult::All => continue,
@@ -275,7 +275,7 @@ fn scored(
         }
         done.push(n);
     }
-    for (n, plugin) in profile.at(Point::Score).filter(|(n, _)| !done.contains(n)) {
+    for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
         let Some(plugin) = plugin.as_score() else { continue };
         let mut own = Vec::with_capacity(feasible.len());
         plugin.score_all(state, pod, feasible, &mut own);

@@ -1,8 +1,9 @@
-//! Drop-in kube-scheduler: scheduling queue, node table, scheduling framework, plugins.
+//! The scheduler as a library: scheduling queue, node table, scheduling framework, plugins.
 //!
 //! [`schedule::schedule`] makes one attempt to find a node. It is a pure function of profile, nodes, pod and seed, and returns
 //! the status of each rejected node. `core` adds a state machine without I/O around it (queue and nodes). [`run`] is the loop
-//! around `core`: it handles cache events, and runs binding cycles concurrently with attempts.
+//! around `core`: it handles cache events, and runs binding cycles concurrently with attempts. The program around it (command
+//! line, configuration file, secure port) is `evenkeel-kube-scheduler`.
 //!
 //! Plugins implement upstream's extension points; see [`framework`] for how to write one:
 //!
@@ -53,7 +54,6 @@ pub mod nodes;
 mod options;
 pub mod plugins;
 pub mod pod;
-pub mod program;
 mod queue;
 pub mod resources;
 mod run;
@@ -64,4 +64,7 @@ pub mod simulate;
 mod status_patcher;
 
 pub use options::{DEFAULT_SCHEDULER, SchedulerOptions};
-pub use run::run;
+pub use run::{StandbyScheduler, run};
+
+/// Upstream's metadata of the scheduler's metrics: name, type, stability level, labels and buckets.
+pub const METRICS_TABLE: &str = include_str!("../data/metrics.tsv");

@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     core::Core,
-    framework::{Point, Profile},
+    framework::{ExtensionPoint, Profile},
     queue::{Counts, EventLabel, Popped},
     schedule::Trace,
 };
@@ -200,8 +200,9 @@ impl Metrics {
             self.plugin_ran(profile.plugin(*plugin).name(), point.as_str(), status, *took);
         }
         let filtered = trace.filtered.iter().enumerate();
-        let filtered =
-            filtered.filter(|(_, n)| **n > 0).map(|(plugin, n)| (Point::Filter, plugin, *n));
+        let filtered = filtered
+            .filter(|(_, n)| **n > 0)
+            .map(|(plugin, n)| (ExtensionPoint::Filter, plugin, *n));
         for (point, plugin, n) in filtered.chain(trace.asked.iter().copied()) {
             let labels = &[profile.plugin(plugin).name(), point.as_str(), profile.name()];
             self.evaluations.with_label_values(labels).inc_by(u64::from(n));

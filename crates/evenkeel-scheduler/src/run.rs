@@ -24,7 +24,7 @@ use crate::{
     bind::{BindingCycle, BindingResult},
     condition::{self, FailureStatus},
     core::{AssumedPod, AttemptOutcome, AttemptResult, BindingFailure, Core, SchedulingFailure},
-    framework::{Command, Handle, ObjectChange, Point, Profile, Watches},
+    framework::{Command, ExtensionPoint, Handle, ObjectChange, Profile, Watches},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
     schedule::View,
@@ -48,7 +48,7 @@ pub async fn run(
 }
 
 /// A scheduler that handles events but makes no attempts yet.
-pub(crate) struct StandbyScheduler {
+pub struct StandbyScheduler {
     scheduler: Scheduler,
     events: Events,
     caches: Caches,
@@ -59,7 +59,7 @@ pub(crate) struct StandbyScheduler {
 
 impl StandbyScheduler {
     /// Requests the caches and connects the plugins.
-    pub(crate) fn new(
+    pub fn new(
         client: Client,
         caches: Caches,
         clock: Clock,
@@ -120,7 +120,7 @@ impl StandbyScheduler {
     }
 
     /// Handles events until `turn` is cancelled: this scheduler becomes the leader.
-    pub(crate) async fn stand_by(mut self, turn: &CancellationToken) -> Self {
+    pub async fn stand_by(mut self, turn: &CancellationToken) -> Self {
         while let Some(Some(event)) = turn.run_until_cancelled(self.events.next()).await {
             self.scheduler.apply(event);
         }
@@ -150,7 +150,7 @@ impl StandbyScheduler {
     }
 
     /// Schedules pods until `shutdown` is cancelled.
-    pub(crate) async fn run(self, shutdown: CancellationToken) {
+    pub async fn run(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
         // Ends background tasks with the scheduler, also when this future is dropped.
         let stop = stop.drop_guard();
@@ -383,7 +383,12 @@ impl Scheduler {
                 let began = Instant::now();
                 self.core.finish_binding(&assumed);
                 let name = self.core.profile(assumed.popped.profile).name();
-                self.metrics.ran(Point::PostBind.as_str(), "Success", name, began.elapsed());
+                self.metrics.ran(
+                    ExtensionPoint::PostBind.as_str(),
+                    "Success",
+                    name,
+                    began.elapsed(),
+                );
             }
             Err(cause) => {
                 if let BindingFailure::Failed(error) = &cause {

@@ -6,7 +6,7 @@ use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-x509", &[]),
@@ -20,11 +20,13 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ),
     ("evenkeel-cloud", &["evenkeel-api", "evenkeel-runtime", "evenkeel-component"]),
     (
-        "evenkeel-scheduler",
-        &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime", "evenkeel-component"],
+        "evenkeel-kube-scheduler",
+        &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-scheduler"],
     ),
+    ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime"]),
     ("evenkeel-apiserver", &["evenkeel-api", "evenkeel-cel", "evenkeel-x509"]),
-    ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-shell", &["evenkeel-api"]),
+    ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime", "evenkeel-shell"]),
     (
         "evenkeel-sim",
         &[
@@ -48,6 +50,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "evenkeel-controller-manager",
             "evenkeel-cloud",
             "evenkeel-scheduler",
+            "evenkeel-kube-scheduler",
             "evenkeel-apiserver",
             "evenkeel-nodes",
         ],

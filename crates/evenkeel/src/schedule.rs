@@ -3,6 +3,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use evenkeel_api::views::Pod;
+use evenkeel_kube_scheduler::Registry;
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, dry_run},
@@ -12,7 +13,6 @@ use evenkeel_runtime::{
 use evenkeel_scheduler::{
     SchedulerOptions,
     explain::{Explained, Looker},
-    program::{self, Registry},
     simulate::{Dump, Workload},
 };
 use serde::Serialize;
@@ -91,7 +91,7 @@ pub async fn simulate(args: &Args) -> Result<String> {
     let mut options = SchedulerOptions::default();
     if let Some(path) = &args.config {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        options.profiles = program::profiles(&text, &Registry::builtin())
+        options.profiles = evenkeel_kube_scheduler::profiles(&text, &Registry::in_tree())
             .with_context(|| path.display().to_string())?;
     }
     let workloads = dump.complete();

@@ -36,7 +36,7 @@ fn commands() -> [Command; 4] {
     [
         Cli::command(),
         evenkeel_controller_manager::options::command_line().command(),
-        evenkeel_scheduler::program::command_line().command(),
+        evenkeel_kube_scheduler::command_line().command(),
         evenkeel_cloud::program::command_line().command(),
     ]
 }

@@ -27,7 +27,7 @@ fn definitions() -> Vec<&'static Facts> {
     let (mut seen, mut all) = (BTreeSet::new(), Vec::new());
     for shape in [
         &Pod::SHAPE,
-        &PodProgram::SHAPE,
+        &PodCommand::SHAPE,
         &Node::SHAPE,
         &ReplicaSet::SHAPE,
         &ReplicationController::SHAPE,

@@ -23,7 +23,7 @@ mod node;
 mod persistent_volume;
 mod persistent_volume_claim;
 mod pod;
-mod program;
+mod pod_command;
 mod replica_set;
 mod replication_controller;
 mod resource_claim;
@@ -100,9 +100,9 @@ pub use pod::{
     PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate, PodSchedulingGroup, PodSpec,
     PodStatus,
 };
-pub use program::{
-    ContainerProgram, EnvVar, EnvVarSource, ExecAction, ExecHandler, ObjectFieldSelector,
-    PodProgram, PodProgramSpec, ProbeHandler, VolumeMount,
+pub use pod_command::{
+    ContainerCommand, EnvVar, EnvVarSource, ExecAction, ExecHandler, ObjectFieldSelector,
+    PodCommand, PodCommandSpec, ProbeHandler, VolumeMount,
 };
 pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
 pub use replication_controller::{

@@ -55,7 +55,7 @@ macro_rules! all_views {
 }
 
 all_views!(both_encodings_say_the_same_and_broken_bytes_never_panic:
-    Pod, PodProgram, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret,
+    Pod, PodCommand, Node, ReplicaSet, ReplicationController, Deployment, Lease, Namespace, ServiceAccount, ConfigMap, Secret,
     Service, PodDisruptionBudget, HorizontalPodAutoscaler, PersistentVolumeClaim, StatefulSet, DaemonSet, ControllerRevision,
     Metadata, ResourceQuota, LimitRange, ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule, ClusterRole, PersistentVolume, StorageClass, CsiDriver,
     CsiNode, CsiStorageCapacity, VolumeAttachment, VolumeAttributesClass);

@@ -3,10 +3,8 @@
 use evenkeel_api::time::Timestamp;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use crate::{
-    behaviour::Script,
-    program::{Program, Programs, files::Files},
-};
+use crate::behaviour::Script;
+use evenkeel_shell::{Files, Process, Processes};
 
 /// A pod as its kubelet sees it.
 #[derive(Debug, Clone)]
@@ -39,10 +37,14 @@ pub(crate) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// With what its containers execute.
-    pub(crate) fn with_programs(mut self, programs: &'a Programs, node_files: Arc<Files>) -> Self {
+    /// Adds the containers' processes.
+    pub(crate) fn with_processes(
+        mut self,
+        processes: &'a Processes,
+        node_files: Arc<Files>,
+    ) -> Self {
         for container in self.inits.iter_mut().chain(&mut self.mains) {
-            container.program = programs.of(container.name);
+            container.process = processes.get(container.name);
         }
         self.node_files = node_files;
         self
@@ -59,8 +61,8 @@ pub(crate) struct Container<'a> {
     /// Its own restart policy, or the pod's.
     pub(crate) restart: Restart,
     pub(crate) script: Script,
-    /// What it executes, where that is known.
-    pub(crate) program: Option<&'a Program>,
+    /// Its process; `None` when its command is not known.
+    pub(crate) process: Option<&'a Process>,
 }
 
 /// When a container runs again after its end.

@@ -3,7 +3,7 @@
 use evenkeel_api::{Text, time::Timestamp};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use crate::program::{Run, files::Files};
+use evenkeel_shell::{Files, Run};
 
 /// Everything remembered of one pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -237,9 +237,4 @@ impl Slot {
             _ => None,
         }
     }
-}
-
-/// `time` that much later; the end of time when that cannot be expressed.
-pub(crate) fn later(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

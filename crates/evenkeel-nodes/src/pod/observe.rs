@@ -13,14 +13,14 @@ use std::{
 
 use super::{
     facts::{Container, Facts, Restart},
-    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, later},
+    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State},
     status,
 };
 use crate::{
     Delays,
     behaviour::{self, PREFIX},
-    program,
 };
+use evenkeel_shell::later;
 
 /// What the kubelet at `host_ip` sees of `pod`.
 pub(crate) fn facts<'a>(
@@ -37,7 +37,7 @@ pub(crate) fn facts<'a>(
         let default = match (init, sidecar) {
             (true, false) => Some(delays.init),
             (true, true) => None,
-            _ if program::only_waits(&spec_of.image) => None,
+            _ if evenkeel_shell::entrypoint_is_pause(&spec_of.image) => None,
             (false, _) => run_time,
         };
         let own = if spec_of.restart_policy.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn facts<'a>(
             sidecar,
             restart: Restart::parse(own),
             script: behaviour::read(&pod.meta.annotations, &spec_of.name, script),
-            program: None,
+            process: None,
         }
     };
     Facts {

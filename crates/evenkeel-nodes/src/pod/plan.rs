@@ -1,17 +1,17 @@
 //! What a kubelet does next with a pod: moves its containers on, and says what to write, what to tell and when to look again.
 
-mod programs;
+mod processes;
 
 use evenkeel_api::time::Timestamp;
 use std::{sync::Arc, time::Duration};
 
-pub(crate) use self::programs::NodeWrites;
+pub(crate) use self::processes::NodeWrites;
 use super::{
     facts::{Container, Facts, Restart},
-    memory::{Ended, Memory, Phase, Slot, State, Stopping, Why, later},
+    memory::{Ended, Memory, Phase, Slot, State, Stopping, Why},
     status,
 };
-use crate::program::files::Files;
+use evenkeel_shell::{Files, later};
 
 /// Upstream's crash-loop back-off (`pkg/kubelet/kubelet.go`): 10 s, doubling, at most 5 min, forgotten after twice that.
 const FIRST_BACKOFF: Duration = Duration::from_secs(10);
@@ -232,7 +232,7 @@ impl Pass<'_> {
     fn begin(&mut self, container: &Container<'_>, slot: &mut Slot) {
         self.memory.sandbox = true;
         slot.state = State::Running { since: self.now };
-        self.begin_program(container, slot);
+        self.begin_run(container, slot);
         if self.facts.everyday_events {
             self.told.push(Told {
                 warning: false,

@@ -2,12 +2,13 @@
 
 use evenkeel_api::time::Timestamp;
 pub(crate) use evenkeel_api::time::seconds;
+use evenkeel_shell::later;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     facts::{Container, Facts},
-    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, Stopping, Why, later},
+    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, Stopping, Why},
 };
 
 pub(crate) const DEADLINE_MESSAGE: &str =

@@ -3,7 +3,7 @@
 use evenkeel_api::{
     Encoding, View,
     time::Timestamp,
-    views::{Pod, PodProgram},
+    views::{Pod, PodCommand},
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -11,14 +11,12 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use super::{
     facts::{Refusal, Refused},
-    memory::{Memory, Phase, later},
+    memory::{Memory, Phase},
     observe,
     plan::{Decision, Told, plan},
 };
-use crate::{
-    Delays,
-    program::{Programs, files::Files},
-};
+use crate::Delays;
+use evenkeel_shell::{Files, Processes, later};
 
 /// A pod with its kubelet, and a model of the API server's part: the status with each patch merged in.
 struct World {
@@ -30,7 +28,7 @@ struct World {
     told: Vec<Told>,
     removed: bool,
     refusal: Option<Refusal>,
-    programs: Programs,
+    processes: Processes,
     node_files: Arc<Files>,
 }
 
@@ -47,9 +45,9 @@ impl World {
         });
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         let (writes, removed) = (0, false);
-        let program = PodProgram::decode(object.to_string().as_bytes(), Encoding::Json).unwrap();
+        let process = PodCommand::decode(object.to_string().as_bytes(), Encoding::Json).unwrap();
         Self {
-            programs: Programs::read(&program, ("node-1", HOST), |_| None),
+            processes: Processes::read(&process, ("node-1", HOST), |_| None),
             node_files: Arc::default(),
             object,
             memory: None,
@@ -67,7 +65,7 @@ impl World {
         let pod = Pod::decode(self.object.to_string().as_bytes(), Encoding::Json).unwrap();
         let delays = Delays { start: Duration::from_secs(1), ..Delays::default() };
         let mut facts = observe::facts(&pod, HOST, &delays, false)
-            .with_programs(&self.programs, Arc::clone(&self.node_files));
+            .with_processes(&self.processes, Arc::clone(&self.node_files));
         facts.refused = self.refusal.clone();
         let memory = match self.memory.take() {
             Some(memory) => memory,

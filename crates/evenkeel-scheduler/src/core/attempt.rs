@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::Core;
 use crate::{
-    framework::{Code, CycleState, PermitResult, Point, Profile, Status, WaitingPod},
+    framework::{Code, CycleState, ExtensionPoint, PermitResult, Profile, Status, WaitingPod},
     pod::PodInfo,
     queue::{PluginSet, Popped},
     schedule::{Cycle, FitError, Outcome, Trace, View, schedule_pod},
@@ -138,11 +138,11 @@ impl Core {
         let profile = &self.profiles[popped.profile];
         let began = Trace::now();
         let reserved = run_reserve_plugins(profile, &mut state, &popped.info, &node, trace);
-        trace.ran(Point::Reserve, began, reserved.as_ref().err().map(|(_, why)| why));
+        trace.ran(ExtensionPoint::Reserve, began, reserved.as_ref().err().map(|(_, why)| why));
         let permitted = reserved.and_then(|()| {
             let began = Trace::now();
             let permitted = run_permit_plugins(profile, &state, &popped.info, &node, trace);
-            trace.ran(Point::Permit, began, permitted.as_ref().err().map(|(_, why)| why));
+            trace.ran(ExtensionPoint::Permit, began, permitted.as_ref().err().map(|(_, why)| why));
             permitted
         });
         let sampled = trace.times_plugins();
@@ -173,7 +173,7 @@ impl Core {
     fn unreserve_and_forget(&mut self, assumed: AssumedPod) -> Popped {
         let AssumedPod { popped, node, mut state, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
-        for (_, plugin) in self.profiles[popped.profile].at(Point::Reserve).rev() {
+        for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::Reserve).rev() {
             if let Some(plugin) = plugin.as_reserve() {
                 plugin.unreserve(&mut state, &popped.info, &node);
             }
@@ -247,7 +247,7 @@ impl Core {
         let AssumedPod { popped, node, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
         self.queue.remove(&popped.uid);
-        for (_, plugin) in self.profiles[popped.profile].at(Point::PostBind) {
+        for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::PostBind) {
             if let Some(plugin) = plugin.as_post_bind() {
                 plugin.post_bind(&popped.info, node);
             }
@@ -305,7 +305,7 @@ async fn run_post_filter_plugins(
     if let Some(without_post_filter) = fit_error.without_post_filter() {
         return (without_post_filter.to_owned(), clear);
     }
-    let plugins: Vec<_> = cycle.profile().at(Point::PostFilter).collect();
+    let plugins: Vec<_> = cycle.profile().at(ExtensionPoint::PostFilter).collect();
     if plugins.is_empty() {
         return (fit_error.to_string(), clear);
     }
@@ -316,7 +316,7 @@ async fn run_post_filter_plugins(
         let asked = cycle.trace_mut().begin();
         let answer = plugin.post_filter(cycle, state, fit_error).await;
         let why = (!answer.done).then(|| Status::unschedulable(""));
-        cycle.trace_mut().took(Point::PostFilter, n, asked, why.as_ref());
+        cycle.trace_mut().took(ExtensionPoint::PostFilter, n, asked, why.as_ref());
         if answer.done {
             // This result replaces those of earlier plugins.
             messages.clear();
@@ -332,7 +332,7 @@ async fn run_post_filter_plugins(
         }
     }
     let why = (!found).then(|| Status::unschedulable(""));
-    cycle.trace_mut().ran(Point::PostFilter, began, why.as_ref());
+    cycle.trace_mut().ran(ExtensionPoint::PostFilter, began, why.as_ref());
     (fit_error.message_with(&messages), nominated)
 }
 
@@ -344,11 +344,11 @@ fn run_reserve_plugins(
     node: &str,
     trace: &mut Trace,
 ) -> Result<(), (usize, Status)> {
-    for (n, plugin) in profile.at(Point::Reserve) {
+    for (n, plugin) in profile.at(ExtensionPoint::Reserve) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_reserve()) else { continue };
         let began = trace.begin();
         let reserved = plugin.reserve(state, pod, node);
-        trace.took(Point::Reserve, n, began, reserved.as_ref().err());
+        trace.took(ExtensionPoint::Reserve, n, began, reserved.as_ref().err());
         reserved.map_err(|why| (n, with_plugin_name(why, "Reserve", name)))?;
     }
     Ok(())
@@ -365,7 +365,7 @@ fn run_permit_plugins(
     trace: &mut Trace,
 ) -> Result<Vec<(&'static str, Duration)>, (usize, Status)> {
     let mut waits = Vec::new();
-    for (n, plugin) in profile.at(Point::Permit) {
+    for (n, plugin) in profile.at(ExtensionPoint::Permit) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_permit()) else { continue };
         let began = trace.begin();
         let permitted = plugin.permit(state, pod, node);
@@ -373,7 +373,7 @@ fn run_permit_plugins(
             PermitResult::Reject(why) => Some(why),
             PermitResult::Allow | PermitResult::Wait(_) => None,
         };
-        trace.took(Point::Permit, n, began, why);
+        trace.took(ExtensionPoint::Permit, n, began, why);
         match permitted {
             PermitResult::Allow => {}
             PermitResult::Reject(why) => return Err((n, with_plugin_name(why, "Permit", name))),

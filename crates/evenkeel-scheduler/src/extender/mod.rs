@@ -2,6 +2,7 @@
 //!
 //! Upstream: `pkg/scheduler/extender.go`
 
+mod config;
 mod hook;
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,8 @@ mod tls;
 mod whole;
 mod wire;
 
-use crate::program::config::ExtenderConfig;
+pub use config::{ExtenderConfig, ExtenderManagedResource, ExtenderTlsConfig, GoDuration};
+
 use evenkeel_api::views::{Container, Pod};
 use evenkeel_runtime::{
     cache::{Cache, Caches},

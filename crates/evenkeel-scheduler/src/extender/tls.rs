@@ -1,7 +1,7 @@
 //! TLS connections to extenders: trusted roots and client certificates.
 
 use super::SetUpError;
-use crate::program::config::{ExtenderConfig, ExtenderTls};
+use crate::extender::{ExtenderConfig, ExtenderTlsConfig};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_runtime::client::transport;
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
@@ -79,7 +79,7 @@ fn connection(config: &ExtenderConfig) -> Result<kube::Client, SetUpError> {
         return Err(address());
     }
     let mut connect = kube::Config::new(url);
-    let none = ExtenderTls::default();
+    let none = ExtenderTlsConfig::default();
     let tls = config.tls_config.as_ref().unwrap_or(&none);
     let authority = authority(tls)?;
     if tls.insecure && authority.is_some() {
@@ -104,7 +104,7 @@ fn given(text: &str) -> Option<String> {
 }
 
 /// Returns the trusted roots; the system's by default.
-fn authority(tls: &ExtenderTls) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
+fn authority(tls: &ExtenderTlsConfig) -> Result<Option<Vec<Vec<u8>>>, SetUpError> {
     let bad = |error: String| SetUpError::Certificate(error);
     let pem = match (tls.ca_data.as_str(), tls.ca_file.as_str()) {
         ("", "") => return Ok(None),

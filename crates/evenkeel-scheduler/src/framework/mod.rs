@@ -17,7 +17,7 @@ pub use event::{ActionType, ClusterEvent, EventResource};
 pub use extender::{
     Candidate, Extender, ExtenderError, ExtenderFiltered, ExtenderScores, MetaVictims,
 };
-pub(crate) use profile::Point;
+pub use profile::ExtensionPoint;
 pub use profile::Profile;
 pub use state::CycleState;
 pub use status::{Code, Reason, Status, StatusResult};

@@ -33,42 +33,54 @@ struct Points {
 }
 
 impl Points {
-    fn at_mut(&mut self, point: Point) -> &mut Vec<usize> {
+    fn at_mut(&mut self, point: ExtensionPoint) -> &mut Vec<usize> {
         match point {
-            Point::QueueSort => &mut self.queue_sort,
-            Point::PreEnqueue => &mut self.pre_enqueue,
-            Point::PreFilter => &mut self.pre_filter,
-            Point::Filter => &mut self.filter,
-            Point::PostFilter => &mut self.post_filter,
-            Point::PreScore => &mut self.pre_score,
-            Point::Score => &mut self.score,
-            Point::Reserve => &mut self.reserve,
-            Point::Permit => &mut self.permit,
-            Point::PreBind => &mut self.pre_bind,
-            Point::Bind => &mut self.bind,
-            Point::PostBind => &mut self.post_bind,
+            ExtensionPoint::QueueSort => &mut self.queue_sort,
+            ExtensionPoint::PreEnqueue => &mut self.pre_enqueue,
+            ExtensionPoint::PreFilter => &mut self.pre_filter,
+            ExtensionPoint::Filter => &mut self.filter,
+            ExtensionPoint::PostFilter => &mut self.post_filter,
+            ExtensionPoint::PreScore => &mut self.pre_score,
+            ExtensionPoint::Score => &mut self.score,
+            ExtensionPoint::Reserve => &mut self.reserve,
+            ExtensionPoint::Permit => &mut self.permit,
+            ExtensionPoint::PreBind => &mut self.pre_bind,
+            ExtensionPoint::Bind => &mut self.bind,
+            ExtensionPoint::PostBind => &mut self.post_bind,
         }
     }
 }
 
 /// An extension point of the scheduling framework.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Point {
+pub enum ExtensionPoint {
+    /// `QueueSortPlugin` of the framework.
     QueueSort,
+    /// `PreEnqueuePlugin` of the framework.
     PreEnqueue,
+    /// `PreFilterPlugin` of the framework.
     PreFilter,
+    /// `FilterPlugin` of the framework.
     Filter,
+    /// `PostFilterPlugin` of the framework.
     PostFilter,
+    /// `PreScorePlugin` of the framework.
     PreScore,
+    /// `ScorePlugin` of the framework.
     Score,
+    /// `ReservePlugin` of the framework.
     Reserve,
+    /// `PermitPlugin` of the framework.
     Permit,
+    /// `PreBindPlugin` of the framework.
     PreBind,
+    /// `BindPlugin` of the framework.
     Bind,
+    /// `PostBindPlugin` of the framework.
     PostBind,
 }
 
-impl Point {
+impl ExtensionPoint {
     /// Returns upstream's name, as metric labels show it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -88,7 +100,7 @@ impl Point {
     }
 
     /// Reports whether a plugin implements the extension point.
-    pub(crate) fn has(self, plugin: &dyn Plugin) -> bool {
+    pub fn has(self, plugin: &dyn Plugin) -> bool {
         match self {
             Self::QueueSort => plugin.as_queue_sort().is_some(),
             Self::PreEnqueue => plugin.as_pre_enqueue().is_some(),
@@ -108,10 +120,10 @@ impl Point {
 
 impl Profile {
     /// Builds a profile from weighted plugins and from the indexes of the plugins at each extension point.
-    pub(crate) fn assembled(
+    pub fn assembled(
         name: &str,
         plugins: Vec<(Arc<dyn Plugin>, i64)>,
-        points: Vec<(Point, Vec<usize>)>,
+        points: Vec<(ExtensionPoint, Vec<usize>)>,
     ) -> Self {
         let mut profile = Self { plugins, ..Self::new(name) };
         for (point, list) in points {
@@ -216,21 +228,24 @@ impl Profile {
     }
 
     /// Returns the plugins of an extension point with their indexes, in order.
-    pub(crate) fn at(&self, point: Point) -> impl DoubleEndedIterator<Item = (usize, &dyn Plugin)> {
+    pub(crate) fn at(
+        &self,
+        point: ExtensionPoint,
+    ) -> impl DoubleEndedIterator<Item = (usize, &dyn Plugin)> {
         let points = &self.points;
         let list = match point {
-            Point::QueueSort => &points.queue_sort,
-            Point::PreEnqueue => &points.pre_enqueue,
-            Point::PreFilter => &points.pre_filter,
-            Point::Filter => &points.filter,
-            Point::PostFilter => &points.post_filter,
-            Point::PreScore => &points.pre_score,
-            Point::Score => &points.score,
-            Point::Reserve => &points.reserve,
-            Point::Permit => &points.permit,
-            Point::PreBind => &points.pre_bind,
-            Point::Bind => &points.bind,
-            Point::PostBind => &points.post_bind,
+            ExtensionPoint::QueueSort => &points.queue_sort,
+            ExtensionPoint::PreEnqueue => &points.pre_enqueue,
+            ExtensionPoint::PreFilter => &points.pre_filter,
+            ExtensionPoint::Filter => &points.filter,
+            ExtensionPoint::PostFilter => &points.post_filter,
+            ExtensionPoint::PreScore => &points.pre_score,
+            ExtensionPoint::Score => &points.score,
+            ExtensionPoint::Reserve => &points.reserve,
+            ExtensionPoint::Permit => &points.permit,
+            ExtensionPoint::PreBind => &points.pre_bind,
+            ExtensionPoint::Bind => &points.bind,
+            ExtensionPoint::PostBind => &points.post_bind,
         };
         list.iter().map(|n| (*n, self.plugin(*n)))
     }

@@ -1,9 +1,9 @@
-//! Plugins of upstream's that a configuration may name and that do nothing here.
+//! Upstream's plugins that a configuration may name and that have no effect here.
 
 use crate::framework::{ClusterEvent, Plugin};
 
-/// The plugins, each with the gate by which upstream has it on by default.
-pub(crate) const INERT: [(&str, &str); 4] = [
+/// Names of the plugins, each with the feature gate that enables it by default upstream.
+pub const INERT: [(&str, &str); 4] = [
     ("DeferredPodScheduling", "InPlacePodVerticalScalingSchedulerPreemption"),
     ("GangScheduling", "GenericWorkload"),
     ("PodGroupPodsCount", "TopologyAwareWorkloadScheduling"),
@@ -13,7 +13,7 @@ pub(crate) const INERT: [(&str, &str); 4] = [
 /// A plugin that takes part in no extension point: pods of a PodGroup are scheduled one by one. It watches nothing, so that
 /// a server without its resources keeps nobody waiting (upstream's scheduler waits for the informer of PodGroups).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Inert(pub(crate) &'static str);
+pub struct Inert(pub &'static str);
 
 impl Plugin for Inert {
     fn name(&self) -> &'static str {

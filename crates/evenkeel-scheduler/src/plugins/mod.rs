@@ -6,7 +6,7 @@ mod default_binder;
 pub mod default_preemption;
 pub mod dynamic_resources;
 mod image_locality;
-pub(crate) mod inert;
+pub mod inert;
 pub mod inter_pod_affinity;
 pub mod node_affinity;
 mod node_declared_features;

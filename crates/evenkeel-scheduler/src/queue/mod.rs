@@ -31,7 +31,9 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    framework::{ActionType, Change, EventResource, Point, Profile, QueueingHint, SortKey},
+    framework::{
+        ActionType, Change, EventResource, ExtensionPoint, Profile, QueueingHint, SortKey,
+    },
     metrics::{Asked, Metrics},
     pod::PodInfo,
 };
@@ -667,17 +669,18 @@ impl SchedulingQueue {
             let answer = asked.pre_enqueue(&entry.info);
             if let Some((metrics, began)) = timed {
                 let status = answer.as_ref().err().map_or("Success", |why| why.code.as_str());
-                let point = Point::PreEnqueue.as_str();
+                let point = ExtensionPoint::PreEnqueue.as_str();
                 metrics.plugin_ran(plugin.name(), point, status, began.elapsed());
             }
             answer.is_err()
         };
         let began = Instant::now();
-        let others = self.profiles[profile].at(Point::PreEnqueue).map(|(n, _)| n);
+        let others = self.profiles[profile].at(ExtensionPoint::PreEnqueue).map(|(n, _)| n);
         let gate = last.into_iter().chain(others.filter(|n| Some(*n) != last)).find(closed);
         if let Some(metrics) = &self.metrics {
             // Upstream sets this label to Success even if a plugin gates the pod.
-            let (point, name) = (Point::PreEnqueue.as_str(), self.profiles[profile].name());
+            let (point, name) =
+                (ExtensionPoint::PreEnqueue.as_str(), self.profiles[profile].name());
             metrics.ran(point, "Success", name, began.elapsed());
         }
         let Some(entry) = self.pods.get_mut(uid) else { return false };

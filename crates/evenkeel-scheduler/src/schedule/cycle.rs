@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{FilterOutcome, FitError, NodeStatus, View, num_feasible_nodes_to_find, trace::Trace};
 use crate::{
     framework::{
-        Code, CycleState, Extender, Filter, Point, PreFilter, PreFilterResult, Profile, Status,
-        StatusResult,
+        Code, CycleState, Extender, ExtensionPoint, Filter, PreFilter, PreFilterResult, Profile,
+        Status, StatusResult,
     },
     metrics::Metrics,
     nodes::{NodeRef, NodeTable, Slot},
@@ -188,7 +188,7 @@ impl<'a> Cycle<'a> {
         for (n, plugin) in &self.filters {
             let began = timed.then(Trace::now);
             let answer = plugin.filter(state, self.pod, node);
-            self.trace.asked(Point::Filter, *n, began, answer.as_ref().err());
+            self.trace.asked(ExtensionPoint::Filter, *n, began, answer.as_ref().err());
             if let Err(mut why) = answer {
                 if why.code == Code::Error {
                     let name = self.profile.plugin(*n).name();
@@ -211,19 +211,21 @@ impl<'a> Cycle<'a> {
         let began = Trace::now();
         let answer = self.pre_filter_each(state);
         let why = answer.as_ref().err().map(|rejected| &rejected.why);
-        self.trace.ran(Point::PreFilter, began, why);
+        self.trace.ran(ExtensionPoint::PreFilter, began, why);
         answer
     }
 
     fn pre_filter_each(&mut self, state: &mut CycleState) -> Result<(), NodeStatus> {
         let (mut skipped, mut hopeful) = (SmallVec::<[usize; 16]>::new(), None);
-        for (n, plugin) in self.profile.at(Point::PreFilter) {
+        for (n, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
             let began = self.trace.times_plugins().then(Trace::now);
             let answer = plugin.pre_filter(state, self.pod, self.nodes);
             match answer {
-                Ok(PreFilterResult::Skip) => self.trace.skipped(Point::PreFilter, n, began),
-                _ => self.trace.asked(Point::PreFilter, n, began, answer.as_ref().err()),
+                Ok(PreFilterResult::Skip) => {
+                    self.trace.skipped(ExtensionPoint::PreFilter, n, began)
+                }
+                _ => self.trace.asked(ExtensionPoint::PreFilter, n, began, answer.as_ref().err()),
             }
             match answer {
                 Ok(PreFilterResult::All) => {}
@@ -248,7 +250,7 @@ impl<'a> Cycle<'a> {
             }
             self.extensions.push(plugin);
         }
-        let filters = self.profile.at(Point::Filter).filter(|(n, _)| !skipped.contains(n));
+        let filters = self.profile.at(ExtensionPoint::Filter).filter(|(n, _)| !skipped.contains(n));
         self.filters = filters.filter_map(|(n, plugin)| Some((n, plugin.as_filter()?))).collect();
         hopeful.map_or(Ok(()), Err)
     }
@@ -342,13 +344,13 @@ impl<'a> Cycle<'a> {
                 break;
             }
         }
-        self.trace.ran(Point::Filter, began, None);
+        self.trace.ran(ExtensionPoint::Filter, began, None);
         found
     }
 
     /// Reports whether anything ranks the nodes; else the first feasible one is enough.
     fn has_choice(&self) -> bool {
-        self.profile.at(Point::Score).next().is_some()
+        self.profile.at(ExtensionPoint::Score).next().is_some()
             || self.extenders.iter().any(|extender| extender.filters() || extender.prioritizes())
     }
 

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::{cycle::Cycle, trace::Trace};
 use crate::{
-    framework::{CycleState, MAX_NODE_SCORE, Point, PreScoreResult},
+    framework::{CycleState, ExtensionPoint, MAX_NODE_SCORE, PreScoreResult},
     nodes::{NodeRef, Slot},
 };
 
@@ -45,16 +45,16 @@ fn prioritize_nodes(
     let (profile, nodes, pod) = (cycle.profile, cycle.nodes(), cycle.pod);
     let (mut done, mut same) = (Vec::new(), 0);
     let began = Trace::now();
-    for (n, plugin) in profile.at(Point::PreScore) {
+    for (n, plugin) in profile.at(ExtensionPoint::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
         let timed = trace.times_plugins().then(Trace::now);
         let answer = plugin.pre_score(state, pod, nodes, feasible);
         match answer {
             PreScoreResult::All => {
-                trace.asked(Point::PreScore, n, timed, None);
+                trace.asked(ExtensionPoint::PreScore, n, timed, None);
                 continue;
             }
-            PreScoreResult::Skip => trace.skipped(Point::PreScore, n, timed),
+            PreScoreResult::Skip => trace.skipped(ExtensionPoint::PreScore, n, timed),
             PreScoreResult::Same(score) => {
                 // Every node has this score.
                 trace.scored(n, feasible.len(), timed);
@@ -63,11 +63,11 @@ fn prioritize_nodes(
         }
         done.push(n);
     }
-    trace.ran(Point::PreScore, began, None);
+    trace.ran(ExtensionPoint::PreScore, began, None);
     let began = Trace::now();
     let mut total = vec![same; feasible.len()];
     let mut own = Vec::with_capacity(feasible.len());
-    for (n, plugin) in profile.at(Point::Score).filter(|(n, _)| !done.contains(n)) {
+    for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
         let Some(plugin) = plugin.as_score() else { continue };
         let timed = trace.times_plugins().then(Trace::now);
         own.clear();
@@ -78,7 +78,7 @@ fn prioritize_nodes(
             *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
         }
     }
-    trace.ran(Point::Score, began, None);
+    trace.ran(ExtensionPoint::Score, began, None);
     total
 }
 

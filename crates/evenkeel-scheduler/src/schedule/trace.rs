@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::prioritize::mix;
 use crate::{
-    framework::{Point, Status},
+    framework::{ExtensionPoint, Status},
     nodes::Slot,
 };
 
@@ -20,13 +20,13 @@ const TIMED_NODES: Slot = 64;
 pub(crate) struct Trace {
     sampled: bool,
     /// Extension point, status and total duration of its plugins.
-    pub(crate) points: SmallVec<[(Point, &'static str, Duration); 6]>,
+    pub(crate) points: SmallVec<[(ExtensionPoint, &'static str, Duration); 6]>,
     /// Extension point, plugin, status and duration of single plugin calls.
-    pub(crate) plugins: Vec<(Point, usize, &'static str, Duration)>,
+    pub(crate) plugins: Vec<(ExtensionPoint, usize, &'static str, Duration)>,
     /// Number of filter calls, by plugin.
     pub(crate) filtered: SmallVec<[u32; 32]>,
     /// Extension point, plugin and number of other plugin calls.
-    pub(crate) asked: SmallVec<[(Point, usize, u32); 32]>,
+    pub(crate) asked: SmallVec<[(ExtensionPoint, usize, u32); 32]>,
 }
 
 impl Trace {
@@ -54,7 +54,7 @@ impl Trace {
     /// Records the duration of a plugin call that is not counted.
     pub(crate) fn took(
         &mut self,
-        point: Point,
+        point: ExtensionPoint,
         plugin: usize,
         began: Option<Instant>,
         why: Option<&Status>,
@@ -70,13 +70,13 @@ impl Trace {
 
     pub(super) fn asked(
         &mut self,
-        point: Point,
+        point: ExtensionPoint,
         plugin: usize,
         began: Option<Instant>,
         why: Option<&Status>,
     ) {
         match (point, self.filtered.get_mut(plugin)) {
-            (Point::Filter, Some(count)) => *count += 1,
+            (ExtensionPoint::Filter, Some(count)) => *count += 1,
             _ => self.asked.push((point, plugin, 1)),
         }
         if let Some(began) = began {
@@ -85,7 +85,7 @@ impl Trace {
     }
 
     /// Records a skipped plugin; as upstream, it is not counted.
-    pub(super) fn skipped(&mut self, point: Point, plugin: usize, began: Option<Instant>) {
+    pub(super) fn skipped(&mut self, point: ExtensionPoint, plugin: usize, began: Option<Instant>) {
         if let Some(began) = began {
             self.plugins.push((point, plugin, "Skip", began.elapsed()));
         }
@@ -93,13 +93,17 @@ impl Trace {
 
     /// Counts a plugin's scores of this many nodes.
     pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Instant>) {
-        self.asked.push((Point::Score, plugin, u32::try_from(n_nodes).unwrap_or(u32::MAX)));
+        self.asked.push((
+            ExtensionPoint::Score,
+            plugin,
+            u32::try_from(n_nodes).unwrap_or(u32::MAX),
+        ));
         if let Some(began) = began {
-            self.plugins.push((Point::Score, plugin, code(None), began.elapsed()));
+            self.plugins.push((ExtensionPoint::Score, plugin, code(None), began.elapsed()));
         }
     }
 
-    pub(crate) fn ran(&mut self, point: Point, began: Instant, why: Option<&Status>) {
+    pub(crate) fn ran(&mut self, point: ExtensionPoint, began: Instant, why: Option<&Status>) {
         self.points.push((point, code(why), began.elapsed()));
     }
 }

@@ -1,6 +1,6 @@
 //! The drop-in kube-scheduler.
 
-use evenkeel_scheduler::program::{self, Registry};
+use evenkeel_kube_scheduler::Registry;
 
 // One for heap profiles takes its place where they are asked for.
 #[cfg(all(target_env = "musl", not(feature = "heap-profile")))]
@@ -8,5 +8,5 @@ use evenkeel_scheduler::program::{self, Registry};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> std::process::ExitCode {
-    program::main(std::env::args().skip(1), &Registry::builtin())
+    evenkeel_kube_scheduler::main(std::env::args().skip(1), &Registry::in_tree())
 }

@@ -8,8 +8,8 @@ use super::{Extender, ExtenderError, FilteredNodes, SetUpError, set_up, wire};
 use crate::{
     SchedulerOptions,
     core::{AttemptResult, Core},
+    extender::{ExtenderConfig, ExtenderManagedResource, GoDuration},
     fixtures::{self, at},
-    program::config::{ExtenderConfig, ManagedResource, Span},
 };
 use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
 use http::{Request, Response};
@@ -111,7 +111,7 @@ async fn what_goes_wrong_is_told() {
         Reply::Never,
     ];
     let (extender, server) =
-        extender(|config| config.http_timeout = Span(300_000_000), replies).await;
+        extender(|config| config.http_timeout = GoDuration(300_000_000), replies).await;
     let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
     let mut told = Vec::new();
     for _ in 0..7 {
@@ -168,7 +168,7 @@ async fn who_leaves_out_all_nodes_without_a_word_rejects_the_pod() {
 
 #[tokio::test]
 async fn pods_are_its_business_by_their_resources() {
-    let managed = ManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
+    let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
     let (extender, _server) = extender(|config| config.managed_resources = vec![managed], []).await;
     let with = |field: &str, resources: Value| {
         let container = json!({"name": "c", "resources": {"limits": resources}});

@@ -6,12 +6,12 @@ use super::{
     set_up, whole,
 };
 use crate::{
+    extender::{ExtenderConfig, ExtenderManagedResource},
     fixtures::{asking, info, merge, node, table},
     framework::{self, CycleState, PostFilter as _, PostFilterResult, Profile},
     nodes::NodeTable,
     plugins::DefaultPreemption,
     pod::PodInfo,
-    program::config::{ExtenderConfig, ManagedResource},
     schedule::{Cycle, Nominator, View, schedule_pod},
 };
 use futures::FutureExt as _;
@@ -203,7 +203,7 @@ async fn each_is_offered_what_the_others_left() {
 
 #[tokio::test]
 async fn only_those_are_asked_whose_business_it_is() {
-    let managed = ManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
+    let managed = ExtenderManagedResource { name: "a.b/c".to_owned(), ignored_by_scheduler: false };
     let (found, sent) = with(|config| config.managed_resources = vec![managed], Reply::Never).await;
     assert_eq!((&*found, sent.len()), (BEST, 0));
     let (found, sent) = with(|config| config.preempt_verb = String::new(), Reply::Never).await;

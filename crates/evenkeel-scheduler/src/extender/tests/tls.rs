@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     extender::tls::LOOK,
-    program::config::{ExtenderConfig, ExtenderTls},
+    extender::{ExtenderConfig, ExtenderTlsConfig},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -108,7 +108,7 @@ async fn ask(
 }
 
 /// `ask` with this much of `tlsConfig`.
-async fn with(server: ServerConfig, https: bool, tls: ExtenderTls) -> Result<bool, String> {
+async fn with(server: ServerConfig, https: bool, tls: ExtenderTlsConfig) -> Result<bool, String> {
     ask(server, |config| {
         config.enable_https = https;
         config.tls_config = Some(tls);
@@ -121,9 +121,12 @@ const HOST: &str = "127.0.0.1";
 #[tokio::test]
 async fn an_extender_is_believed_by_its_authority() {
     let (own, other, files) = (Authority::new(), Authority::new(), Files::new());
-    let by_data = |pem: &str| ExtenderTls { ca_data: data(pem), ..ExtenderTls::default() };
-    let by_file =
-        |pem: &str| ExtenderTls { ca_file: files.write("ca.crt", pem), ..ExtenderTls::default() };
+    let by_data =
+        |pem: &str| ExtenderTlsConfig { ca_data: data(pem), ..ExtenderTlsConfig::default() };
+    let by_file = |pem: &str| ExtenderTlsConfig {
+        ca_file: files.write("ca.crt", pem),
+        ..ExtenderTlsConfig::default()
+    };
     for https in [true, false] {
         assert_eq!(with(own.server(HOST, false), https, by_data(&own.pem)).await, Ok(false));
         assert_eq!(with(own.server(HOST, false), https, by_file(&own.pem)).await, Ok(false));
@@ -133,24 +136,24 @@ async fn an_extender_is_believed_by_its_authority() {
         }
     }
     // What is given as data goes before the file.
-    let both = ExtenderTls { ca_data: data(&own.pem), ..by_file(&other.pem) };
+    let both = ExtenderTlsConfig { ca_data: data(&own.pem), ..by_file(&other.pem) };
     assert_eq!(with(own.server(HOST, false), true, both).await, Ok(false));
 }
 
 #[tokio::test]
 async fn without_an_authority_everybody_is_believed_where_that_is_meant() {
     let own = Authority::new();
-    let none = ExtenderTls::default;
+    let none = ExtenderTlsConfig::default;
     assert_eq!(
         ask(own.server("elsewhere", false), |config| config.enable_https = true).await,
         Ok(false)
     );
     assert_eq!(with(own.server("elsewhere", false), true, none()).await, Ok(false));
-    let insecure = ExtenderTls { insecure: true, ..none() };
+    let insecure = ExtenderTlsConfig { insecure: true, ..none() };
     assert_eq!(with(own.server("elsewhere", false), false, insecure).await, Ok(false));
     // The system's authorities do not know this one.
     assert!(ask(own.server(HOST, false), |_| {}).await.is_err());
-    let contradiction = ExtenderTls { insecure: true, ca_data: data(&own.pem), ..none() };
+    let contradiction = ExtenderTlsConfig { insecure: true, ca_data: data(&own.pem), ..none() };
     let why = with(own.server(HOST, false), true, contradiction).await.unwrap_err();
     assert_eq!(
         why,
@@ -161,10 +164,10 @@ async fn without_an_authority_everybody_is_believed_where_that_is_meant() {
 #[tokio::test]
 async fn an_extender_may_have_another_name() {
     let own = Authority::new();
-    let tls = |name: &str| ExtenderTls {
+    let tls = |name: &str| ExtenderTlsConfig {
         ca_data: data(&own.pem),
         server_name: name.to_owned(),
-        ..ExtenderTls::default()
+        ..ExtenderTlsConfig::default()
     };
     assert_eq!(
         with(own.server("extender.example", false), true, tls("extender.example")).await,
@@ -182,19 +185,23 @@ async fn the_scheduler_comes_with_a_certificate_where_it_has_the_key() {
     let Identity { certificate, key } = own.sign(&["scheduler"]);
     let (cert_file, key_file) =
         (files.write("tls.crt", &certificate), files.write("tls.key", &key));
-    let trusting = || ExtenderTls { ca_data: data(&own.pem), ..ExtenderTls::default() };
+    let trusting = || ExtenderTlsConfig { ca_data: data(&own.pem), ..ExtenderTlsConfig::default() };
     for tls in [
-        ExtenderTls { cert_file: cert_file.clone(), key_file: key_file.clone(), ..trusting() },
-        ExtenderTls { cert_data: data(&certificate), key_data: data(&key), ..trusting() },
-        ExtenderTls { cert_data: data(&certificate), key_file, ..trusting() },
+        ExtenderTlsConfig {
+            cert_file: cert_file.clone(),
+            key_file: key_file.clone(),
+            ..trusting()
+        },
+        ExtenderTlsConfig { cert_data: data(&certificate), key_data: data(&key), ..trusting() },
+        ExtenderTlsConfig { cert_data: data(&certificate), key_file, ..trusting() },
     ] {
         assert_eq!(with(own.server(HOST, true), true, tls).await, Ok(true));
     }
     // Upstream says nothing of a certificate without its key, nor of the other way round.
     for tls in [
         trusting(),
-        ExtenderTls { cert_file: cert_file.clone(), ..trusting() },
-        ExtenderTls { key_data: data(&key), ..trusting() },
+        ExtenderTlsConfig { cert_file: cert_file.clone(), ..trusting() },
+        ExtenderTlsConfig { key_data: data(&key), ..trusting() },
     ] {
         assert_eq!(with(own.server(HOST, false), true, tls.clone()).await, Ok(false));
         let why = with(own.server(HOST, true), true, tls).await.unwrap_err();
@@ -212,7 +219,8 @@ async fn a_certificate_that_is_renewed_is_used() {
     };
     let (cert_file, key_file) = write(&other.sign(&["scheduler"]));
     let mut config = config(format!("https://{}", server.address));
-    let tls = ExtenderTls { ca_data: data(&own.pem), cert_file, key_file, ..Default::default() };
+    let tls =
+        ExtenderTlsConfig { ca_data: data(&own.pem), cert_file, key_file, ..Default::default() };
     config.tls_config = Some(tls);
     let extender = one(config).unwrap();
     let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
@@ -238,20 +246,23 @@ async fn what_cannot_be_used_is_told_before_the_scheduler_starts() {
     let missing = || files.0.path().join("missing").display().to_string();
     let Identity { certificate, .. } = own.sign(&["scheduler"]);
     for (tls, want) in [
-        (ExtenderTls { ca_file: missing(), ..ExtenderTls::default() }, "missing: No such file"),
         (
-            ExtenderTls { ca_data: data("nothing"), ..ExtenderTls::default() },
+            ExtenderTlsConfig { ca_file: missing(), ..ExtenderTlsConfig::default() },
+            "missing: No such file",
+        ),
+        (
+            ExtenderTlsConfig { ca_data: data("nothing"), ..ExtenderTlsConfig::default() },
             "unable to load root certificates",
         ),
         (
-            ExtenderTls { ca_data: "?".to_owned(), ..ExtenderTls::default() },
+            ExtenderTlsConfig { ca_data: "?".to_owned(), ..ExtenderTlsConfig::default() },
             "unable to load root certificates",
         ),
         (
-            ExtenderTls {
+            ExtenderTlsConfig {
                 cert_data: data(&certificate),
                 key_file: missing(),
-                ..ExtenderTls::default()
+                ..ExtenderTlsConfig::default()
             },
             "certificates or credentials for https://",
         ),
@@ -266,7 +277,7 @@ async fn what_cannot_be_used_is_told_before_the_scheduler_starts() {
 async fn an_address_without_tls_is_spoken_to_without() {
     let own = Authority::new();
     let server = Server::start(None, [json!({"NodeNames": ["a"]}).into()]).await;
-    let tls = ExtenderTls { ca_data: data(&own.pem), ..ExtenderTls::default() };
+    let tls = ExtenderTlsConfig { ca_data: data(&own.pem), ..ExtenderTlsConfig::default() };
     let mut config = config(format!("http://{}", server.address));
     (config.enable_https, config.tls_config) = (true, Some(tls));
     let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));

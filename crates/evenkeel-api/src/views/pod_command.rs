@@ -1,0 +1,121 @@
+//! View of a pod with its containers' commands, environment variables and volume mounts, for simulated kubelets.
+
+use super::volume::Volume;
+use crate::Meta;
+use crate::decode::{message, view};
+use crate::map::Unread;
+use crate::text::Text;
+
+message! {
+    /// A pod with its containers' commands.
+    pub struct PodCommand("k8s.io.api.core.v1.Pod") {
+        /// Metadata.
+        meta: Meta = 1 "metadata",
+        /// What should run.
+        spec: PodCommandSpec = 2 "spec",
+    }
+}
+
+view!(PodCommand, "", "v1", "Pod", "pods", true);
+
+message! {
+    /// The specification of a [`PodCommand`].
+    pub struct PodCommandSpec("k8s.io.api.core.v1.PodSpec") {
+        /// Volumes.
+        volumes: Box<[Volume]> = 1 "volumes",
+        /// Containers.
+        containers: Box<[ContainerCommand]> = 2 "containers",
+        /// Run before the containers, in order.
+        init_containers: Box<[ContainerCommand]> = 20 "initContainers",
+    }
+}
+
+message! {
+    /// A container's command, environment and mounts.
+    pub struct ContainerCommand("k8s.io.api.core.v1.Container") {
+        /// Name.
+        name: Text = 1 "name",
+        /// Takes the place of the image's entry point.
+        command: Box<[Text]> = 3 "command",
+        /// Its arguments.
+        args: Box<[Text]> = 4 "args",
+        /// Where it starts; the image's word where empty.
+        working_dir: Text = 5 "workingDir",
+        /// Variables.
+        env: Box<[EnvVar]> = 7 "env",
+        /// Where volumes are found.
+        volume_mounts: Box<[VolumeMount]> = 9 "volumeMounts",
+        /// When it is ready.
+        readiness_probe: Option<Box<ProbeHandler>> = 11 "readinessProbe",
+        /// Whether somebody may type into it.
+        stdin: bool = 16 "stdin",
+        /// Objects whose every entry is a variable.
+        env_from: Box<[Unread]> = 19 "envFrom",
+    }
+}
+
+message! {
+    /// Environment variable of a container: a value, or its source.
+    pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
+        /// Name.
+        name: Text = 1 "name",
+        /// Value.
+        value: Text = 2 "value",
+        /// Where its value comes from instead.
+        value_from: Option<Box<EnvVarSource>> = 3 "valueFrom",
+    }
+}
+
+message! {
+    /// Where a variable's value comes from; a source that is not listed leaves all empty.
+    pub struct EnvVarSource("k8s.io.api.core.v1.EnvVarSource") {
+        /// A field of the pod.
+        field_ref: Option<Box<ObjectFieldSelector>> = 1 "fieldRef",
+    }
+}
+
+message! {
+    /// A field of the pod.
+    pub struct ObjectFieldSelector("k8s.io.api.core.v1.ObjectFieldSelector") {
+        /// Such as `metadata.name`.
+        field_path: Text = 2 "fieldPath",
+    }
+}
+
+message! {
+    /// Where a volume is found in a container.
+    pub struct VolumeMount("k8s.io.api.core.v1.VolumeMount") {
+        /// The volume's name.
+        name: Text = 1 "name",
+        /// Where.
+        mount_path: Text = 3 "mountPath",
+        /// Which part of the volume.
+        sub_path: Text = 4 "subPath",
+        /// Which part of the volume, with variables in it.
+        sub_path_expr: Text = 6 "subPathExpr",
+    }
+}
+
+message! {
+    /// What a probe does.
+    pub struct ProbeHandler("k8s.io.api.core.v1.Probe") {
+        => /// What it does.
+        handler: ExecHandler = 1
+    }
+}
+
+message! {
+    /// What a probe does, where it executes something.
+    pub struct ExecHandler("k8s.io.api.core.v1.ProbeHandler") {
+        /// What it executes.
+        exec: Option<Box<ExecAction>> = 1 "exec",
+    }
+}
+
+message! {
+    /// Something to execute.
+    pub struct ExecAction("k8s.io.api.core.v1.ExecAction") {
+        /// The command and its arguments.
+        command: Box<[Text]> = 1 "command",
+    }
+}

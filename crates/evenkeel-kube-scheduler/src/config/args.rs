@@ -1,0 +1,577 @@
+//! Arguments of the in-tree plugins: upstream's defaults and validation.
+//!
+//! Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`
+
+use super::{GROUP, GoDuration, check::FieldError};
+use evenkeel_api::name;
+use evenkeel_component::features::FeatureGates;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+/// Arguments of an in-tree plugin.
+pub(crate) trait PluginArgs: Serialize + DeserializeOwned + Default {
+    /// Sets the defaults of unset fields.
+    fn set_defaults(&mut self, gates: &FeatureGates);
+    /// Validates the arguments at `path`.
+    fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError>;
+}
+
+/// Sets the defaults of a plugin's arguments; `None` for plugins without known arguments.
+pub(super) fn with_defaults(plugin: &str, given: &Value, gates: &FeatureGates) -> Option<Value> {
+    Some(match plugin {
+        "DefaultPreemption" => defaulted::<DefaultPreemptionArgs>(plugin, given, gates),
+        "DynamicResources" => defaulted::<DynamicResourcesArgs>(plugin, given, gates),
+        "InterPodAffinity" => defaulted::<InterPodAffinityArgs>(plugin, given, gates),
+        "NodeAffinity" => defaulted::<NodeAffinityArgs>(plugin, given, gates),
+        "NodeResourcesBalancedAllocation" => {
+            defaulted::<NodeResourcesBalancedAllocationArgs>(plugin, given, gates)
+        }
+        "NodeResourcesFit" => defaulted::<NodeResourcesFitArgs>(plugin, given, gates),
+        "PodTopologySpread" => defaulted::<PodTopologySpreadArgs>(plugin, given, gates),
+        "VolumeBinding" => defaulted::<VolumeBindingArgs>(plugin, given, gates),
+        _ => return None,
+    })
+}
+
+/// Validates arguments with defaults. The factory of `NodeResourcesFit` validates its own, as upstream's does.
+pub(super) fn checked(
+    plugin: &str,
+    args: &Value,
+    path: &str,
+    gates: &FeatureGates,
+) -> Vec<FieldError> {
+    match plugin {
+        "DefaultPreemption" => typed::<DefaultPreemptionArgs>(args).validate(path, gates),
+        "DynamicResources" => typed::<DynamicResourcesArgs>(args).validate(path, gates),
+        "InterPodAffinity" => typed::<InterPodAffinityArgs>(args).validate(path, gates),
+        "NodeAffinity" => typed::<NodeAffinityArgs>(args).validate(path, gates),
+        "NodeResourcesBalancedAllocation" => {
+            typed::<NodeResourcesBalancedAllocationArgs>(args).validate(path, gates)
+        }
+        "PodTopologySpread" => typed::<PodTopologySpreadArgs>(args).validate(path, gates),
+        "VolumeBinding" => typed::<VolumeBindingArgs>(args).validate(path, gates),
+        _ => Vec::new(),
+    }
+}
+
+/// Converts arguments whose types the reader has checked.
+pub(crate) fn typed<T: PluginArgs>(args: &Value) -> T {
+    serde_json::from_value(args.clone()).unwrap_or_default()
+}
+
+fn defaulted<T: PluginArgs>(plugin: &str, given: &Value, gates: &FeatureGates) -> Value {
+    let mut args: T = if given.is_null() { T::default() } else { typed(given) };
+    args.set_defaults(gates);
+    let mut args = serde_json::to_value(args).unwrap_or_default();
+    args["kind"] = format!("{plugin}Args").into();
+    args["apiVersion"] = GROUP.into();
+    args
+}
+
+/// Arguments of the plugin: upstream's `DefaultPreemptionArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DefaultPreemptionArgs {
+    pub(crate) min_candidate_nodes_percentage: Option<i32>,
+    pub(crate) min_candidate_nodes_absolute: Option<i32>,
+}
+
+impl PluginArgs for DefaultPreemptionArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
+        self.min_candidate_nodes_percentage.get_or_insert(10);
+        self.min_candidate_nodes_absolute.get_or_insert(100);
+    }
+
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
+        let at = |field: &str| format!("{path}.{field}");
+        let (share, least) = ("minCandidateNodesPercentage", "minCandidateNodesAbsolute");
+        let percentage = self.min_candidate_nodes_percentage.unwrap_or_default();
+        let absolute = self.min_candidate_nodes_absolute.unwrap_or_default();
+        let mut errors = Vec::new();
+        if !(0..=100).contains(&percentage) {
+            errors.push(FieldError::value(at(share), percentage, "not in valid range [0, 100]"));
+        }
+        if absolute < 0 {
+            errors.push(FieldError::value(at(least), absolute, "not in valid range [0, inf)"));
+        }
+        if percentage == 0 && absolute == 0 {
+            let rule = "cannot be zero at the same time as";
+            errors.push(FieldError::value(at(share), 0, &format!("{rule} {least}")));
+            errors.push(FieldError::value(at(least), 0, &format!("{rule} {share}")));
+        }
+        errors
+    }
+}
+
+/// Arguments of the plugin: upstream's `DynamicResourcesArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DynamicResourcesArgs {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) filter_timeout: Option<GoDuration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) binding_timeout: Option<GoDuration>,
+}
+
+impl DynamicResourcesArgs {
+    fn gates(gates: &FeatureGates) -> (bool, bool) {
+        let conditions = gates.enabled("DRADeviceBindingConditions")
+            && gates.enabled("DRAResourceClaimDeviceStatus");
+        (gates.enabled("DRASchedulerFilterTimeout"), conditions)
+    }
+}
+
+impl PluginArgs for DynamicResourcesArgs {
+    fn set_defaults(&mut self, gates: &FeatureGates) {
+        let (filter, binding) = Self::gates(gates);
+        if filter {
+            self.filter_timeout.get_or_insert(GoDuration::seconds(10));
+        }
+        if binding {
+            self.binding_timeout.get_or_insert(GoDuration::seconds(600));
+        }
+    }
+
+    fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError> {
+        let (filter, binding) = Self::gates(gates);
+        let text = |span: GoDuration| String::from(span);
+        let mut errors = Vec::new();
+        if let Some(timeout) = self.filter_timeout {
+            let at = format!("{path}.filterTimeout");
+            if !filter {
+                errors.push(FieldError::forbidden(
+                    at,
+                    "DRASchedulingFilterTimeout feature gate is disabled",
+                ));
+            } else if timeout < GoDuration(0) {
+                errors.push(FieldError::value(at, text(timeout), "must be zero or positive"));
+            }
+        }
+        if let Some(timeout) = self.binding_timeout {
+            let at = format!("{path}.bindingTimeout");
+            if !binding {
+                let rule = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled";
+                errors.push(FieldError::forbidden(at, rule));
+            } else if timeout < GoDuration::seconds(1) {
+                errors.push(FieldError::value(at, text(timeout), "must be at least 1 second"));
+            }
+        }
+        errors
+    }
+}
+
+/// Arguments of the plugin: upstream's `InterPodAffinityArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct InterPodAffinityArgs {
+    pub(crate) hard_pod_affinity_weight: Option<i32>,
+    pub(crate) ignore_preferred_terms_of_existing_pods: bool,
+}
+
+impl PluginArgs for InterPodAffinityArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
+        self.hard_pod_affinity_weight.get_or_insert(1);
+    }
+
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
+        let weight = self.hard_pod_affinity_weight.unwrap_or_default();
+        let errors = FieldError::value(
+            format!("{path}.hardPodAffinityWeight"),
+            weight,
+            "not in valid range [0, 100]",
+        );
+        if (0..=100).contains(&weight) { Vec::new() } else { vec![errors] }
+    }
+}
+
+/// Arguments of the plugin: upstream's `NodeAffinityArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeAffinityArgs {
+    /// Of the form of a pod's node affinity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) added_affinity: Option<Value>,
+}
+
+impl PluginArgs for NodeAffinityArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {}
+
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
+        let Some(affinity) = &self.added_affinity else { return Vec::new() };
+        let list = |value: &Value, field: &str| {
+            value.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
+        };
+        let (required, preferred) = (
+            "requiredDuringSchedulingIgnoredDuringExecution",
+            "preferredDuringSchedulingIgnoredDuringExecution",
+        );
+        let mut errors = Vec::new();
+        let mut term = |term: &Value, at: String| {
+            for (n, rule) in list(term, "matchExpressions").iter().enumerate() {
+                errors.extend(requirement(rule, &format!("{at}.matchExpressions[{n}]")));
+            }
+        };
+        let terms = list(affinity.get(required).unwrap_or(&Value::Null), "nodeSelectorTerms");
+        for (n, one) in terms.iter().enumerate() {
+            term(one, format!("{path}.addedAffinity.{required}.nodeSelectorTerms[{n}]"));
+        }
+        for (n, one) in list(affinity, preferred).iter().enumerate() {
+            let preference = one.get("preference").unwrap_or(&Value::Null);
+            term(preference, format!("{path}.addedAffinity.{preferred}[{n}]"));
+        }
+        errors
+    }
+}
+
+/// What is wrong with one requirement of a node selector (`labels.NewRequirement`).
+fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
+    let text = |field: &str| rule.get(field).and_then(Value::as_str).unwrap_or_default();
+    let values =
+        rule.get("values").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let shown = || Value::from(values.to_vec());
+    let at_values = format!("{at}.values");
+    match text("operator") {
+        "In" | "NotIn" if values.is_empty() => Some(FieldError::value(
+            at_values,
+            shown(),
+            "for 'in', 'notin' operators, values set can't be empty",
+        )),
+        "Exists" | "DoesNotExist" if !values.is_empty() => Some(FieldError::value(
+            at_values,
+            shown(),
+            "values set must be empty for exists and does not exist",
+        )),
+        "Gt" | "Lt" if values.len() != 1 => Some(FieldError::value(
+            at_values,
+            shown(),
+            "for 'Gt', 'Lt' operators, exactly one value is required",
+        )),
+        "Gt" | "Lt" if values[0].as_str().is_none_or(|text| text.parse::<i64>().is_err()) => {
+            let rule = "for 'Gt', 'Lt' operators, the value must be an integer";
+            Some(FieldError::value(format!("{at_values}[0]"), values[0].clone(), rule))
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {
+            let key = text("key");
+            let why = name::qualified(key).err().map(|why| why.to_string())?;
+            Some(FieldError::value(format!("{at}.key"), key, &why))
+        }
+        other => {
+            let known = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
+            Some(FieldError::unsupported(format!("{at}.operator"), other, &known))
+        }
+    }
+}
+
+/// A resource and its weight.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ResourceSpec {
+    pub(crate) name: String,
+    pub(crate) weight: i64,
+}
+
+impl ResourceSpec {
+    fn defaults() -> Vec<Self> {
+        ["cpu", "memory"].map(|name| Self { name: name.to_owned(), weight: 1 }).into()
+    }
+
+    /// The default set, or a weight of one for each that has none.
+    fn set_defaults(all: &mut Vec<Self>) {
+        if all.is_empty() {
+            *all = Self::defaults();
+        }
+        for one in all.iter_mut().filter(|one| one.weight == 0) {
+            one.weight = 1;
+        }
+    }
+}
+
+/// Arguments of the plugin: upstream's `NodeResourcesBalancedAllocationArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeResourcesBalancedAllocationArgs {
+    pub(crate) resources: Vec<ResourceSpec>,
+}
+
+impl PluginArgs for NodeResourcesBalancedAllocationArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
+        ResourceSpec::set_defaults(&mut self.resources);
+    }
+
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        for (n, resource) in self.resources.iter().enumerate() {
+            let at = format!("{path}.resources[{n}]");
+            if self.resources[..n].iter().any(|other| other.name == resource.name) {
+                errors.push(FieldError::duplicate(format!("{at}.name"), resource.name.as_str()));
+            }
+            if resource.weight != 1 {
+                errors.push(FieldError::value(
+                    format!("{at}.weight"),
+                    resource.weight,
+                    "must be 1",
+                ));
+            }
+        }
+        errors
+    }
+}
+
+/// A point of a scoring function.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shape {
+    /// How much is used, in a hundred.
+    pub utilization: i32,
+    /// How good that is, up to ten.
+    pub score: i32,
+}
+
+impl Shape {
+    fn check(all: &[Self], path: &str) -> Vec<FieldError> {
+        if all.is_empty() {
+            return vec![FieldError::required(
+                path.to_owned(),
+                "at least one point must be specified",
+            )];
+        }
+        let mut errors = Vec::new();
+        let unsorted = all.windows(2).position(|pair| pair[0].utilization >= pair[1].utilization);
+        if let Some(n) = unsorted.map(|n| n + 1) {
+            let rule = "values must be sorted in increasing order";
+            errors.push(FieldError::value(
+                format!("{path}[{n}].utilization"),
+                all[n].utilization,
+                rule,
+            ));
+        }
+        for (n, point) in all.iter().enumerate() {
+            for (field, value, most) in
+                [("utilization", point.utilization, 100), ("score", point.score, 10)]
+            {
+                if !(0..=most).contains(&value) {
+                    let rule = format!("not in valid range [0, {most}]");
+                    errors.push(FieldError::value(format!("{path}[{n}].{field}"), value, &rule));
+                }
+            }
+        }
+        errors
+    }
+}
+
+/// Arguments of the plugin: upstream's `NodeResourcesFitArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct NodeResourcesFitArgs {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ignored_resources: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) ignored_resource_groups: Vec<String>,
+    pub(crate) scoring_strategy: Option<Strategy>,
+}
+
+/// How free a node is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Strategy {
+    #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
+    pub(crate) kind: String,
+    pub(crate) resources: Vec<ResourceSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) requested_to_capacity_ratio: Option<Ratio>,
+}
+
+/// Arguments of the strategy `RequestedToCapacityRatio`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Ratio {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) shape: Vec<Shape>,
+}
+
+impl PluginArgs for NodeResourcesFitArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
+        let strategy = self.scoring_strategy.get_or_insert_with(|| Strategy {
+            kind: "LeastAllocated".to_owned(),
+            ..Strategy::default()
+        });
+        ResourceSpec::set_defaults(&mut strategy.resources);
+    }
+
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
+        let at = |field: String| if path.is_empty() { field } else { format!("{path}.{field}") };
+        let mut errors = Vec::new();
+        for (n, name) in self.ignored_resources.iter().enumerate() {
+            let why = name::qualified(name).err().map(|why| why.to_string());
+            errors.extend(why.map(|why| {
+                FieldError::value(at(format!("ignoredResources[{n}]")), name.as_str(), &why)
+            }));
+        }
+        for (n, group) in self.ignored_resource_groups.iter().enumerate() {
+            let at = at(format!("ignoredResourceGroups[{n}]"));
+            if group.contains('/') {
+                let rule = "resource group name can't contain '/'";
+                errors.push(FieldError::value(at.clone(), group.as_str(), rule));
+            }
+            let why = name::qualified(group).err().map(|why| why.to_string());
+            errors.extend(why.map(|why| FieldError::value(at, group.as_str(), &why)));
+        }
+        match &self.scoring_strategy {
+            Some(strategy) => errors.extend(strategy.validate(&at("scoringStrategy".to_owned()))),
+            None => errors.push(FieldError::required(
+                at("scoringStrategy".to_owned()),
+                "ScoringStrategy field is required",
+            )),
+        }
+        errors
+    }
+}
+
+impl Strategy {
+    fn validate(&self, path: &str) -> Vec<FieldError> {
+        const RATIO: &str = "RequestedToCapacityRatio";
+        let known = ["LeastAllocated", "MostAllocated", RATIO];
+        let mut errors = Vec::new();
+        if !known.contains(&self.kind.as_str()) {
+            errors.push(FieldError::unsupported(format!("{path}.type"), &self.kind, &known));
+        }
+        for (n, resource) in self.resources.iter().enumerate() {
+            if !(1..=100).contains(&resource.weight) {
+                let rule =
+                    format!("resource weight of {} not in valid range (0, 100]", resource.name);
+                let at = format!("{path}.resources[{n}].weight");
+                errors.push(FieldError::value(at, resource.weight, &rule));
+            }
+        }
+        let at = format!("{path}.requestedToCapacityRatio");
+        match (&self.requested_to_capacity_ratio, self.kind == RATIO) {
+            (None, false) => {}
+            (None, true) => {
+                let rule = "must be specified when type is RequestedToCapacityRatio";
+                errors.push(FieldError::required(at, rule));
+            }
+            (Some(ratio), true) => {
+                errors.extend(Shape::check(&ratio.shape, &format!("{at}.shape")))
+            }
+            (Some(_), false) => {
+                let rule = "must be nil when type is not RequestedToCapacityRatio";
+                errors.push(FieldError::forbidden(at, rule));
+            }
+        }
+        errors
+    }
+}
+
+/// Arguments of the plugin: upstream's `PodTopologySpreadArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PodTopologySpreadArgs {
+    /// Of the form of a pod's constraints.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) default_constraints: Vec<Value>,
+    pub(crate) defaulting_type: String,
+}
+
+impl PluginArgs for PodTopologySpreadArgs {
+    fn set_defaults(&mut self, _: &FeatureGates) {
+        if self.defaulting_type.is_empty() {
+            "System".clone_into(&mut self.defaulting_type);
+        }
+    }
+
+    fn validate(&self, path: &str, _: &FeatureGates) -> Vec<FieldError> {
+        let (kind, at) = (self.defaulting_type.as_str(), format!("{path}.defaultingType"));
+        let mut errors = Vec::new();
+        match kind {
+            "System" if !self.default_constraints.is_empty() => {
+                errors.push(FieldError::value(at, kind, "when .defaultConstraints are not empty"));
+            }
+            "System" | "List" => {}
+            other => errors.push(FieldError::unsupported(at, other, &["System", "List"])),
+        }
+        for (n, constraint) in self.default_constraints.iter().enumerate() {
+            let at = format!("{path}.defaultConstraints[{n}]");
+            errors.extend(constraint_rules(constraint, &at));
+            let id = |one: &Value| [one["topologyKey"].clone(), one["whenUnsatisfiable"].clone()];
+            if self.default_constraints[..n].iter().any(|other| id(other) == id(constraint)) {
+                let [key, when] = id(constraint);
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                errors.push(FieldError::duplicate(
+                    at,
+                    format!("{{{}, {}}}", text(&key), text(&when)),
+                ));
+            }
+        }
+        errors
+    }
+}
+
+fn constraint_rules(constraint: &Value, at: &str) -> Vec<FieldError> {
+    let text = |field: &str| constraint.get(field).and_then(Value::as_str).unwrap_or_default();
+    let mut errors = Vec::new();
+    let skew = constraint.get("maxSkew").and_then(Value::as_i64).unwrap_or_default();
+    if skew <= 0 {
+        errors.push(FieldError::value(
+            format!("{at}.maxSkew"),
+            skew,
+            "not in valid range (0, inf)",
+        ));
+    }
+    let key = text("topologyKey");
+    let at_key = format!("{at}.topologyKey");
+    if key.is_empty() {
+        errors.push(FieldError::required(at_key, "can not be empty"));
+    } else if let Err(why) = name::qualified(key).map_err(|why| why.to_string()) {
+        errors.push(FieldError::value(at_key, key, &why));
+    }
+    let at_when = format!("{at}.whenUnsatisfiable");
+    match text("whenUnsatisfiable") {
+        "" => errors.push(FieldError::required(at_when, "can not be empty")),
+        "DoNotSchedule" | "ScheduleAnyway" => {}
+        other => {
+            let known = ["DoNotSchedule", "ScheduleAnyway"];
+            errors.push(FieldError::unsupported(at_when, other, &known));
+        }
+    }
+    if constraint.get("labelSelector").is_some() {
+        let rule = "constraint must not define a selector, as they deduced for each pod";
+        errors.push(FieldError::forbidden(format!("{at}.labelSelector"), rule));
+    }
+    errors
+}
+
+/// Arguments of the plugin: upstream's `VolumeBindingArgs`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct VolumeBindingArgs {
+    pub(crate) bind_timeout_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) shape: Vec<Shape>,
+}
+
+impl PluginArgs for VolumeBindingArgs {
+    fn set_defaults(&mut self, gates: &FeatureGates) {
+        self.bind_timeout_seconds.get_or_insert(600);
+        if self.shape.is_empty() && gates.enabled("StorageCapacityScoring") {
+            self.shape =
+                vec![Shape { utilization: 0, score: 10 }, Shape { utilization: 100, score: 0 }];
+        }
+    }
+
+    fn validate(&self, path: &str, gates: &FeatureGates) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let timeout = self.bind_timeout_seconds.unwrap_or_default();
+        if timeout < 0 {
+            let rule = "invalid BindTimeoutSeconds, should not be a negative value";
+            errors.push(FieldError::value(format!("{path}.bindTimeoutSeconds"), timeout, rule));
+        }
+        let at = format!("{path}.shape");
+        if gates.enabled("StorageCapacityScoring") {
+            errors.extend(Shape::check(&self.shape, &at));
+        } else if !self.shape.is_empty() {
+            let rule = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
+            errors.push(FieldError::value(at, json!(self.shape), rule));
+        }
+        errors
+    }
+}

@@ -1,0 +1,289 @@
+//! The configuration's rules, upstream's (`pkg/scheduler/apis/config/validation/validation.go`) in its words.
+
+use super::{
+    ExtenderConfig, GROUP, GoDuration, KubeSchedulerConfiguration, KubeSchedulerProfile,
+    LeaderElectionConfiguration, args,
+};
+use evenkeel_api::name;
+use evenkeel_component::features::FeatureGates;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// One field that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {what}")]
+pub struct FieldError {
+    path: String,
+    what: String,
+}
+
+impl FieldError {
+    /// A value that is not allowed.
+    pub(super) fn value(path: String, value: impl Into<Value>, why: &str) -> Self {
+        Self { path, what: format!("FieldError value: {}: {why}", value.into()) }
+    }
+
+    pub(super) fn required(path: String, why: &str) -> Self {
+        let colon = if why.is_empty() { "" } else { ": " };
+        Self { path, what: format!("Required value{colon}{why}") }
+    }
+
+    pub(super) fn forbidden(path: String, why: &str) -> Self {
+        Self { path, what: format!("Forbidden: {why}") }
+    }
+
+    pub(super) fn duplicate(path: String, value: impl Into<Value>) -> Self {
+        Self { path, what: format!("Duplicate value: {}", value.into()) }
+    }
+
+    pub(super) fn unsupported(path: String, value: &str, known: &[&str]) -> Self {
+        let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
+        let what = format!("Unsupported value: {value:?}: supported values: {}", known.join(", "));
+        Self { path, what }
+    }
+}
+
+/// Aggregate errors as upstream puts them together: each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Aggregate(pub(crate) Vec<String>);
+
+impl fmt::Display for Aggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [one] => f.write_str(one),
+            all => write!(f, "[{}]", all.join(", ")),
+        }
+    }
+}
+
+impl std::error::Error for Aggregate {}
+
+impl KubeSchedulerConfiguration {
+    /// Validates a configuration with defaults.
+    ///
+    /// Upstream: `ValidateKubeSchedulerConfiguration`
+    ///
+    /// # Errors
+    /// With all that is not allowed.
+    pub(crate) fn validate(&self, gates: &FeatureGates) -> Result<(), Aggregate> {
+        let errors = self.errors(gates);
+        let mut texts: Vec<String> = Vec::new();
+        for text in errors.iter().map(ToString::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        if texts.is_empty() { Ok(()) } else { Err(Aggregate(texts)) }
+    }
+
+    fn errors(&self, gates: &FeatureGates) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let burst = self.client_connection.burst;
+        if burst < 0 {
+            errors.push(FieldError::value(
+                "clientConnection.burst".to_owned(),
+                burst,
+                "must be non-negative",
+            ));
+        }
+        errors.extend(self.leader_election.errors());
+        let parallelism = self.parallelism.unwrap_or_default();
+        if parallelism <= 0 {
+            let rule = "should be an integer value greater than zero";
+            errors.push(FieldError::value("parallelism".to_owned(), parallelism, rule));
+        }
+        errors.extend(profiles(&self.profiles, gates));
+        errors.extend(percentage("percentageOfNodesToScore", self.percentage_of_nodes_to_score));
+        let initial = self.pod_initial_backoff_seconds.unwrap_or_default();
+        let most = self.pod_max_backoff_seconds.unwrap_or_default();
+        if initial <= 0 {
+            let rule = "must be greater than 0";
+            errors.push(FieldError::value("podInitialBackoffSeconds".to_owned(), initial, rule));
+        }
+        if most < initial {
+            let rule = "must be greater than or equal to PodInitialBackoffSeconds";
+            errors.push(FieldError::value("podMaxBackoffSeconds".to_owned(), most, rule));
+        }
+        errors.extend(extenders(&self.extenders));
+        errors
+    }
+}
+
+impl LeaderElectionConfiguration {
+    fn errors(&self) -> Vec<FieldError> {
+        if self.leader_elect == Some(false) {
+            return Vec::new();
+        }
+        let at = |field: &str| format!("leaderElection.{field}");
+        let text = |span: GoDuration| String::from(span);
+        let mut errors = Vec::new();
+        for (field, span) in [
+            ("leaseDuration", self.lease_duration),
+            ("renewDeadline", self.renew_deadline),
+            ("retryPeriod", self.retry_period),
+        ] {
+            if span <= GoDuration(0) {
+                errors.push(FieldError::value(at(field), text(span), "must be greater than zero"));
+            }
+        }
+        if self.lease_duration <= self.renew_deadline {
+            // Upstream shows the other value.
+            let shown = text(self.renew_deadline);
+            let rule = "must be greater than `RenewDeadline`";
+            errors.push(FieldError::value(at("leaseDuration"), shown, rule));
+        }
+        for (field, value) in [
+            ("resourceLock", &self.resource_lock),
+            ("resourceNamespace", &self.resource_namespace),
+            ("resourceName", &self.resource_name),
+        ] {
+            if value.is_empty() {
+                errors.push(FieldError::required(at(field), ""));
+            }
+        }
+        if self.resource_lock != "leases" {
+            let rule = "resourceLock value must be \"leases\"";
+            errors.push(FieldError::value(at("resourceLock"), self.resource_lock.as_str(), rule));
+        }
+        errors
+    }
+}
+
+fn percentage(path: &str, share: Option<i32>) -> Option<FieldError> {
+    let share = share.filter(|share| !(0..=100).contains(share))?;
+    Some(FieldError::value(path.to_owned(), share, "not in valid range [0-100]"))
+}
+
+/// Plugins that there once were.
+const RETIRED: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
+
+fn retired(path: String, name: &str) -> Option<FieldError> {
+    let rule =
+        format!("was invalid in version \"v1\" (KubeSchedulerConfiguration is version {GROUP:?})");
+    RETIRED.contains(&name).then(|| FieldError::value(path, name, &rule))
+}
+
+fn profiles(all: &[KubeSchedulerProfile], gates: &FeatureGates) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (n, profile) in all.iter().enumerate() {
+        let path = format!("profiles[{n}]");
+        let name = profile.scheduler_name.as_deref().unwrap_or_default();
+        if name.is_empty() {
+            errors.push(FieldError::required(format!("{path}.schedulerName"), ""));
+        }
+        let share = profile.percentage_of_nodes_to_score;
+        errors.extend(percentage(&format!("{path}.percentageOfNodesToScore"), share));
+        errors.extend(plugin_sets(profile, &path));
+        errors.extend(plugin_configs(profile, &path, gates));
+        if all[..n].iter().any(|other| other.scheduler_name == profile.scheduler_name) {
+            // What upstream shows is the path's own form, which is none.
+            errors.push(FieldError::duplicate(format!("{path}.schedulerName"), json!({})));
+        }
+    }
+    errors.extend(queue_sorts(all));
+    errors
+}
+
+fn plugin_sets(profile: &KubeSchedulerProfile, path: &str) -> Vec<FieldError> {
+    let sets = profile.plugins.iter().flat_map(|plugins| &plugins.0);
+    let checked = sets.filter(|(point, _)| {
+        !matches!(point.as_str(), "multiPoint" | "placementGenerate" | "placementScore")
+    });
+    let enabled = checked.flat_map(|(point, set)| {
+        set.enabled.iter().enumerate().filter_map(move |(n, plugin)| {
+            retired(format!("{path}.plugins.{point}.enabled[{n}]"), &plugin.name)
+        })
+    });
+    enabled.collect()
+}
+
+fn plugin_configs(
+    profile: &KubeSchedulerProfile,
+    path: &str,
+    gates: &FeatureGates,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (n, config) in profile.plugin_config.iter().enumerate() {
+        let (at, name) = (format!("{path}.pluginConfig[{n}]"), config.name.as_str());
+        if profile.plugin_config[..n].iter().any(|other| other.name == name) {
+            errors.push(FieldError::duplicate(at.clone(), name));
+        }
+        match retired(at.clone(), name) {
+            Some(retired) => errors.push(retired),
+            None => errors.extend(args::checked(name, &config.args, &format!("{at}.args"), gates)),
+        }
+    }
+    errors
+}
+
+/// One queue, hence one order.
+fn queue_sorts(all: &[KubeSchedulerProfile]) -> Vec<FieldError> {
+    let set = |profile: &KubeSchedulerProfile| {
+        profile.plugins.as_ref().map(|plugins| plugins.of("queueSort").clone()).unwrap_or_default()
+    };
+    let Some(first) = all.first() else {
+        return vec![FieldError::required("profiles".to_owned(), "")];
+    };
+    let mut errors = Vec::new();
+    let canon = set(first);
+    if canon.enabled.len() > 1 {
+        let at = "profiles[0].plugins.queueSort.Enabled".to_owned();
+        errors.push(FieldError::value(
+            at,
+            canon.enabled.len(),
+            "only one queue sort plugin can be enabled",
+        ));
+    }
+    for (n, profile) in all.iter().enumerate().skip(1) {
+        let own = set(profile);
+        if own != canon {
+            let at = format!("profiles[{n}].plugins.queueSort");
+            errors.push(FieldError::value(at, json!(own), "must be the same for all profiles"));
+        }
+    }
+    errors
+}
+
+fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
+    let (mut errors, mut managed) = (Vec::new(), Vec::new());
+    for (n, extender) in all.iter().enumerate() {
+        if !extender.prioritize_verb.is_empty() && extender.weight <= 0 {
+            let rule = "must have a positive weight applied to it";
+            errors.push(FieldError::value(format!("extenders[{n}].weight"), extender.weight, rule));
+        }
+        for (m, resource) in extender.managed_resources.iter().enumerate() {
+            let (at, name) =
+                (format!("extenders[{n}].managedResources[{m}].name"), &*resource.name);
+            if let Err(why) = name::qualified(name) {
+                errors.push(FieldError::value(at.clone(), name, &why.to_string()));
+            } else if !extended(name) {
+                let rule = "is an invalid extended resource name";
+                errors.push(FieldError::value(at.clone(), name, rule));
+            }
+            if managed.contains(&name) {
+                errors.push(FieldError::value(
+                    at,
+                    name,
+                    "duplicate extender managed resource name",
+                ));
+            }
+            managed.push(name);
+        }
+    }
+    let binders = all.iter().filter(|extender| !extender.bind_verb.is_empty()).count();
+    if binders > 1 {
+        let found = format!("found {binders} extenders implementing bind");
+        errors.push(FieldError::value(
+            "extenders".to_owned(),
+            found,
+            "only one extender can implement bind",
+        ));
+    }
+    errors
+}
+
+/// Whether a resource is none of Kubernetes' own (`IsExtendedResourceName`).
+fn extended(name: &str) -> bool {
+    let own = !name.contains('/') || name.contains("kubernetes.io/");
+    !own && !name.starts_with("requests.") && name::qualified(&format!("requests.{name}")).is_ok()
+}

@@ -1,0 +1,108 @@
+//! The configuration's text, read as strictly as upstream reads it.
+
+use super::{GROUP, KubeSchedulerConfiguration, schema};
+use serde_json::{Value, json};
+
+/// Why a text is no configuration, in upstream's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ReadError(String);
+
+const KIND: &str = "KubeSchedulerConfiguration";
+
+/// Reads YAML or JSON. Arguments of plugins that come with Evenkeel are read as well; those of others are left as they are.
+///
+/// # Errors
+/// When a field is not known or has a value of another type, or when the text is something else.
+pub(super) fn read(text: &str) -> Result<KubeSchedulerConfiguration, ReadError> {
+    let strict = |error: String| ReadError(format!("strict decoding error: {error}"));
+    let mut tree: Value =
+        serde_saphyr::from_str(text).map_err(|error| strict(format!("yaml: {error}")))?;
+    expect(&tree, GROUP, KIND).map_err(ReadError)?;
+    let unknown = schema::shape(&mut tree, KIND).map_err(ReadError)?;
+    let nested = arguments(&mut tree)?;
+    let errors: Vec<String> =
+        unknown.iter().map(|path| unknown_field(path)).chain(nested).collect();
+    if !errors.is_empty() {
+        return Err(strict(errors.join(", ")));
+    }
+    serde_json::from_value(tree).map_err(|error| ReadError(error.to_string()))
+}
+
+fn unknown_field(path: &str) -> String {
+    format!("unknown field {path:?}")
+}
+
+/// What it says it is.
+fn expect(tree: &Value, version: &str, kind: &str) -> Result<(), String> {
+    let text = |field: &str| tree.get(field).and_then(Value::as_str).unwrap_or_default();
+    match (text("apiVersion"), text("kind")) {
+        (_, "") => Err(format!("Object 'Kind' is missing in '{tree}'")),
+        ("", _) => Err(format!("Object 'apiVersion' is missing in '{tree}'")),
+        (given, found) if given == version && found == kind => Ok(()),
+        (given, found) => Err(not_registered(found, given)),
+    }
+}
+
+fn not_registered(kind: &str, version: &str) -> String {
+    format!("no kind {kind:?} is registered for version {version:?}")
+}
+
+/// Reads the arguments of the plugins whose arguments are known; returns which fields are not.
+fn arguments(tree: &mut Value) -> Result<Vec<String>, ReadError> {
+    let mut unknown = Vec::new();
+    let none = &mut Vec::new();
+    let profiles = tree.get_mut("profiles").and_then(Value::as_array_mut).unwrap_or(none);
+    for (n, profile) in profiles.iter_mut().enumerate() {
+        let Some(configs) = profile.get_mut("pluginConfig").and_then(Value::as_array_mut) else {
+            continue;
+        };
+        for (m, config) in configs.iter_mut().enumerate() {
+            let place = format!("decoding .profiles[{n}].pluginConfig[{m}]");
+            let read = plugin_arguments(config);
+            match read.map_err(|error| ReadError(format!("{place}: {error}")))? {
+                None => {}
+                Some(fields) => unknown.push(format!("{place}: strict decoding error: {fields}")),
+            }
+        }
+    }
+    Ok(unknown)
+}
+
+fn plugin_arguments(config: &mut Value) -> Result<Option<String>, String> {
+    let name = config.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = format!("{name}Args");
+    if !schema::has(&kind) {
+        return Ok(None);
+    }
+    let args = &mut config["args"];
+    if args.is_null() {
+        *args = json!({});
+    }
+    let place = format!("decoding args for plugin {name}");
+    let text = |field: &str, otherwise: &str| {
+        args.get(field)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+            .unwrap_or(otherwise)
+            .to_owned()
+    };
+    let (found, version) = (text("kind", &kind), text("apiVersion", GROUP));
+    if version != GROUP || !schema::has(&found) {
+        return Err(format!("{place}: {}", not_registered(&found, &version)));
+    }
+    if found != kind {
+        let (group, _) = GROUP.split_once('/').unwrap_or((GROUP, ""));
+        return Err(format!(
+            "args for plugin {name} were not of type {kind}.{group}, got {found}.{group}"
+        ));
+    }
+    let unknown = schema::shape(args, &kind).map_err(|error| format!("{place}: {error}"))?;
+    args["kind"] = kind.into();
+    args["apiVersion"] = GROUP.into();
+    if unknown.is_empty() {
+        return Ok(None);
+    }
+    let fields: Vec<String> = unknown.iter().map(|path| unknown_field(path)).collect();
+    Ok(Some(format!("{place}: strict decoding error: {}", fields.join(", "))))
+}

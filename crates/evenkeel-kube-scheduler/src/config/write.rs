@@ -1,0 +1,108 @@
+//! The configuration as `/configz` and `--write-config-to` show it.
+
+use super::KubeSchedulerConfiguration;
+use serde::Serializer;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+impl KubeSchedulerConfiguration {
+    /// Converts to the JSON that `/configz` shows.
+    pub(crate) fn to_json(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Returns a copy without the arguments of plugins that are not enabled.
+    pub(crate) fn with_used_args(&self) -> Self {
+        let mut used = self.clone();
+        for profile in &mut used.profiles {
+            let sets = profile.plugins.iter().flat_map(|plugins| plugins.0.values());
+            let named: Vec<&str> =
+                sets.flat_map(|set| &set.enabled).map(|plugin| &*plugin.name).collect();
+            profile.plugin_config.retain(|config| named.contains(&&*config.name));
+            profile.plugin_config.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        used
+    }
+
+    /// Writes YAML as upstream does: sorted keys, list items at the indentation of their key.
+    pub(crate) fn to_yaml(&self) -> String {
+        let mut text = String::new();
+        lines(&mut text, &self.to_json(), 0, false);
+        text
+    }
+}
+
+/// Writes a map's or a list's lines. `started` says that the first one has its indentation already.
+fn lines(text: &mut String, value: &Value, indent: usize, started: bool) {
+    let mut first = started;
+    let mut begin = |text: &mut String| {
+        if !std::mem::take(&mut first) {
+            text.push_str(&" ".repeat(indent));
+        }
+    };
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                begin(text);
+                text.push_str(&scalar(&Value::from(key.as_str())));
+                text.push(':');
+                nested(text, value, if value.is_array() { indent } else { indent + 2 });
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                begin(text);
+                text.push_str("- ");
+                match item {
+                    Value::Object(map) if !map.is_empty() => lines(text, item, indent + 2, true),
+                    Value::Array(list) if !list.is_empty() => lines(text, item, indent + 2, true),
+                    plain => {
+                        text.push_str(&scalar(plain));
+                        text.push('\n');
+                    }
+                }
+            }
+        }
+        plain => {
+            text.push_str(&scalar(plain));
+            text.push('\n');
+        }
+    }
+}
+
+fn nested(text: &mut String, value: &Value, indent: usize) {
+    let empty = match value {
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => true,
+    };
+    if empty {
+        // The tree is finite, and so is a string.
+        let _ = writeln!(text, " {}", scalar(value));
+    } else {
+        text.push('\n');
+        lines(text, value, indent, false);
+    }
+}
+
+/// A value in a line. Text is quoted where YAML would take it for something else.
+fn scalar(value: &Value) -> String {
+    let Value::String(word) = value else { return value.to_string() };
+    let plain = !word.is_empty()
+        && !word.starts_with(|c: char| "!&*-?|>@`'\"%#,[]{}:= ".contains(c))
+        && !word.ends_with([' ', ':'])
+        && !word.contains(": ")
+        && !word.contains(" #")
+        && !word.chars().any(char::is_control)
+        && serde_saphyr::from_str::<Value>(word).is_ok_and(|read| read == *value)
+        && !matches!(word.to_ascii_lowercase().as_str(), "y" | "n" | "yes" | "no" | "on" | "off");
+    if plain { word.clone() } else { value.to_string() }
+}
+
+/// A whole number is written without a fraction, and others as short as single precision lets them be.
+pub(super) fn float<S: Serializer>(number: &f32, to: S) -> Result<S::Ok, S::Error> {
+    if number.fract() == 0.0 && number.abs() < 1e15 {
+        return to.serialize_i64(*number as i64);
+    }
+    to.serialize_f64(number.to_string().parse().unwrap_or(f64::from(*number)))
+}

@@ -1,0 +1,308 @@
+//! Drop-in `kube-scheduler`: command line, configuration file, secure port, leader election, around the library
+//! `evenkeel-scheduler`.
+//!
+//! A scheduler with plugins of your own (upstream: `app.NewSchedulerCommand(app.WithPlugin(…))`):
+//!
+//! ```no_run
+//! use evenkeel_kube_scheduler::Registry;
+//! use evenkeel_scheduler::framework::Plugin;
+//! use std::{process::ExitCode, sync::Arc};
+//!
+//! #[derive(Default, serde::Deserialize)]
+//! struct Weekdays {
+//!     closed: Vec<String>,
+//! }
+//! impl Plugin for Weekdays {
+//!     fn name(&self) -> &'static str {
+//!         "Weekdays"
+//!     }
+//! }
+//!
+//! fn main() -> ExitCode {
+//!     // Its arguments come from `pluginConfig` of the profile that names it.
+//!     let plugins = Registry::in_tree().with("Weekdays", |context| Ok(Arc::new(context.parse::<Weekdays>()?)));
+//!     evenkeel_kube_scheduler::main(std::env::args().skip(1), &plugins)
+//! }
+//! ```
+
+pub mod config;
+mod options;
+mod plugins;
+mod profiles;
+mod registry;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+pub use registry::{PluginContext, PluginResult, Registry};
+
+use anyhow::{Context as _, Result, bail};
+use config::KubeSchedulerConfiguration;
+use evenkeel_component::{
+    command_line::{self, CommandLine},
+    features::{self, FeatureGates, Versions},
+    flags::About,
+    logging::{self, Log},
+    options::TlsOptions,
+    process::{Parts, Process},
+    serving::{Checks, leader_election},
+    worker::Worker,
+};
+use evenkeel_runtime::{
+    cache::Caches,
+    client::Client,
+    clock::Clock,
+    health::Health,
+    leaderelection,
+    manager::{Manager, RunnableGroup},
+    tasks::Tasks,
+};
+use evenkeel_scheduler::{
+    METRICS_TABLE, SchedulerOptions, StandbyScheduler, extender,
+    framework::{Extender, Profile},
+};
+use options::{Options, flags, leader_options};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Name of the program, of its lease, and the first part of its user agents.
+const NAME: &str = "kube-scheduler";
+
+/// Time that tasks have to stop.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
+/// Runs the program with these arguments (without its name) and returns its exit code.
+pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> ExitCode {
+    let given = match command_line().read(arguments) {
+        Ok(given) => given,
+        Err(code) => return code,
+    };
+    let options = match Options::check(given) {
+        Ok(options) => options,
+        Err(problems) => return command_line::refused(problems),
+    };
+    let log = logging::start(&options.logging);
+    command_line::run(&log, Worker::Eager, async {
+        command_line::tell(&options.given, &options.warnings, &log);
+        let config = options.configuration()?;
+        let profiles = profiles::build(&config, plugins, &options.gates)?;
+        if log_or_write_config(&options, &config, &log)? {
+            return Ok(ExitCode::SUCCESS);
+        }
+        run(&options, &config, profiles, &log).await
+    })
+}
+
+/// Returns the program's command line: its flags and help.
+pub fn command_line() -> CommandLine {
+    let mut more = BTreeMap::from(Versions::options());
+    more.insert("feature-gates", format!("Options are:\n{}", features::options()));
+    more.insert("tls-cipher-suites", TlsOptions::options());
+    let what = "Finds a node for each pod that waits for one: the scheduler of Kubernetes v1.37, in the place of upstream's.";
+    CommandLine { flags: flags(), about: About { name: NAME, what, more } }
+}
+
+/// Builds the profiles of a configuration's text with the default feature gates.
+///
+/// Upstream: `profile.NewMap`
+///
+/// # Errors
+/// If the configuration is invalid.
+pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
+    let gates = FeatureGates::default();
+    let config = KubeSchedulerConfiguration::parse(text, &gates)?;
+    config.validate(&gates)?;
+    profiles::build(&config, plugins, &gates)
+}
+
+/// Logs the configuration at verbosity 2 and writes it for `--write-config-to`; returns whether the program is done.
+///
+/// Upstream: `LogOrWriteConfig`
+fn log_or_write_config(
+    options: &Options,
+    config: &KubeSchedulerConfiguration,
+    log: &Log,
+) -> Result<bool> {
+    if options.write_to.is_none() && log.verbosity() < 2 {
+        return Ok(false);
+    }
+    let text = config.with_used_args().to_yaml();
+    if log.verbosity() >= 2 {
+        tracing::info!(config = text, "Using component config");
+    }
+    let Some(path) = &options.write_to else { return Ok(false) };
+    std::fs::write(path, text).with_context(|| format!("--write-config-to: {path}"))?;
+    tracing::info!(file = path, "Wrote configuration");
+    Ok(true)
+}
+
+async fn run(
+    options: &Options,
+    config: &KubeSchedulerConfiguration,
+    profiles: Vec<Profile>,
+    log: &Log,
+) -> Result<ExitCode> {
+    let leader = leader_options(&config.leader_election);
+    let coordinated = options.gates.enabled("CoordinatedLeaderElection");
+    let election = leader.elect.then(|| leader.election()).transpose()?;
+    // The pages are served before the caches exist.
+    let (synced_caches, leader_caches) = (Arc::new(OnceLock::new()), Arc::new(OnceLock::new()));
+    let process = Process::open(Parts {
+        name: NAME,
+        given: &options.given,
+        log,
+        client: &options.client(config),
+        gates: &options.gates,
+        election: election.map(|election| leaderelection::Config { coordinated, ..election }),
+        serving: &options.serving,
+        metrics: &options.metrics,
+        catalog: METRICS_TABLE,
+        configz: json!({ "componentconfig": config.to_json() }),
+        profiling: config.enable_profiling.unwrap_or_default(),
+        grace: SHUTDOWN_GRACE,
+        own: Some(Box::new(|manager, stopping, routes| {
+            let checks = checks(manager, stopping, Arc::clone(&synced_caches));
+            (resources::add_to(routes, Arc::clone(&leader_caches)), checks)
+        })),
+    })
+    .await?;
+    let env = process.manager.env().clone();
+    let late = config.delay_cache_until_active && leader.elect;
+    let caches = if late { caches(&process) } else { env.caches.clone() };
+    let client = env.client.with_user_agent("scheduler");
+    // All other pods wait during a call of an extender, so that the calls' reads are not rate limited.
+    let reads = process.connection.unlimited().with_user_agent("extenders");
+    let extenders =
+        extender::set_up(&config.extenders, &reads, &caches).context("couldn't build extenders")?;
+    let extenders = extenders.into_iter().map(|one| one as Arc<dyn Extender>).collect();
+    let scheduling = Scheduling {
+        client,
+        caches: caches.clone(),
+        clock: env.clock,
+        registry: process.registry.clone(),
+        options: scheduler_options(options, config, profiles, extenders, &process),
+    };
+    if late {
+        process.manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
+            let tasks = Tasks::under(running.token());
+            let prepared = scheduling.prepare();
+            caches.start(&tasks);
+            synced_caches.get_or_init(|| caches.clone());
+            leader_caches.get_or_init(|| caches);
+            prepared.run(running.token()).await;
+            tasks.join().await;
+            Ok(())
+        });
+    } else {
+        synced_caches.get_or_init(|| caches.clone());
+        stand_by(&process.manager, scheduling.prepare(), move || drop(leader_caches.set(caches)));
+    }
+    process.run().await?;
+    // As upstream: only a scheduler with leader election may end without an error.
+    if leader.elect { Ok(ExitCode::SUCCESS) } else { bail!("finished without leader elect") }
+}
+
+/// Runs a scheduler that handles events while it stands by, and continues from there when it becomes the leader.
+fn stand_by(manager: &Manager, prepared: StandbyScheduler, lead: impl FnOnce() + Send + 'static) {
+    let (turn, (sender, receiver)) = (CancellationToken::new(), oneshot::channel());
+    let wait = turn.clone();
+    manager.add(RunnableGroup::Others, "scheduler stands by", |running| async move {
+        let stood = running.token().run_until_cancelled_owned(prepared.stand_by(&wait)).await;
+        // The receiver is gone when the program ends.
+        if let Some(prepared) = stood {
+            drop(sender.send(prepared));
+        }
+        Ok(())
+    });
+    manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
+        turn.cancel();
+        // The sender is gone when the program ends.
+        if let Ok(prepared) = receiver.await {
+            lead();
+            prepared.run(running.token()).await;
+        }
+        Ok(())
+    });
+}
+
+/// Returns caches that only the leader fills (`delayCacheUntilActive`).
+fn caches(process: &Process) -> Caches {
+    let client = process.connection.client((1.0, 1)).with_user_agent("shared-informers");
+    Caches::new(client, process.clock.clone(), &process.registry)
+}
+
+/// Returns the health checks; `/livez` has none.
+///
+/// Upstream: `newHealthEndpointsAndMetricsHandler`
+fn checks(
+    manager: &Manager,
+    stopping: &CancellationToken,
+    synced_caches: Arc<OnceLock<Caches>>,
+) -> Checks {
+    let (healthz, livez, readyz) = (Health::new(), Health::new(), Health::new());
+    leader_election(manager, &healthz);
+    leader_election(manager, &readyz);
+    let stopping = stopping.clone();
+    readyz.add("shutdown", move || match stopping.is_cancelled() {
+        true => Err("process is shutting down".to_owned()),
+        false => Ok(()),
+    });
+    readyz.add("sched-handler-sync", move || match synced_caches.get() {
+        Some(caches) if caches.has_synced() => Ok(()),
+        _ => Err("handlers are not fully synchronized".to_owned()),
+    });
+    Checks { healthz, livez, readyz }
+}
+
+fn scheduler_options(
+    options: &Options,
+    config: &KubeSchedulerConfiguration,
+    profiles: Vec<Profile>,
+    extenders: Vec<Arc<dyn Extender>>,
+    process: &Process,
+) -> SchedulerOptions {
+    let seconds = |seconds: Option<i64>| {
+        Duration::from_secs(seconds.and_then(|n| u64::try_from(n).ok()).unwrap_or_default())
+    };
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = profiles.first().map_or(evenkeel_scheduler::DEFAULT_SCHEDULER, Profile::name);
+    SchedulerOptions {
+        pod_initial_backoff: seconds(config.pod_initial_backoff_seconds),
+        pod_max_backoff: seconds(config.pod_max_backoff_seconds),
+        pop_from_backoff_q: options.gates.enabled("SchedulerPopFromBackoffQ"),
+        nominated_node_name_for_expectation: options
+            .gates
+            .enabled("NominatedNodeNameForExpectation"),
+        pod_max_in_unschedulable_pods: options.pod_max_in_unschedulable_pods,
+        parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
+        // A new seed for each start, so that two schedulers break ties differently.
+        seed: (process.clock.draw(&"ties") * u64::MAX as f64) as u64,
+        instance: format!("{name}-{}", host.trim()),
+        profiles,
+        extenders,
+        ..SchedulerOptions::default()
+    }
+}
+
+/// Dependencies of a scheduler.
+struct Scheduling {
+    client: Client,
+    caches: Caches,
+    clock: Clock,
+    registry: prometheus::Registry,
+    options: SchedulerOptions,
+}
+
+impl Scheduling {
+    fn prepare(self) -> StandbyScheduler {
+        let Self { client, caches, clock, registry, options } = self;
+        StandbyScheduler::new(client, caches, clock, &registry, &options)
+    }
+}

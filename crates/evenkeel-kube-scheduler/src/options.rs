@@ -1,0 +1,203 @@
+//! Options of the program, from its flags.
+
+use crate::config::{GoDuration, KubeSchedulerConfiguration, LeaderElectionConfiguration};
+use anyhow::{Context as _, Result};
+use evenkeel_component::{
+    command_line,
+    features::FeatureGates,
+    flags::{Flags, Given, Problems, Reader},
+    options::{ClientOptions, LeaderOptions, LoggingOptions, MetricsOptions, ServingOptions},
+};
+use evenkeel_scheduler::plugins::inert::INERT;
+use std::{sync::Arc, time::Duration};
+
+/// Returns the flags of upstream's kube-scheduler v1.37.
+pub(super) fn flags() -> Flags {
+    let words = include_str!("../data/words.tsv");
+    Flags::from_table(include_str!("../data/flags.tsv"), words)
+}
+
+/// Checked options. The configuration is read later, after the log has started.
+///
+/// Upstream: `Options` (cmd/kube-scheduler/app/options)
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    /// `--config`.
+    file: Option<String>,
+    pub(super) write_to: Option<String>,
+    /// The default configuration, changed by the flags that apply without a file.
+    default_configuration: KubeSchedulerConfiguration,
+    /// Leader election flags that are set.
+    leader: Vec<(&'static str, LeaderElectionConfiguration)>,
+    pub(super) master: Option<String>,
+    pub(super) logging: LoggingOptions,
+    pub(super) metrics: MetricsOptions,
+    pub(super) serving: ServingOptions,
+    pub(super) pod_max_in_unschedulable_pods: Duration,
+    pub(super) gates: Arc<FeatureGates>,
+    pub(super) given: Given,
+    /// Warnings to log at start.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Options {
+    /// Validates the flags.
+    ///
+    /// # Errors
+    /// Lists every invalid flag.
+    pub(super) fn check(given: Given) -> Result<Self, Problems> {
+        let read = Reader::new(given);
+        let (gates, mut warnings) = FeatureGates::resolve(
+            &read.list("emulated-version"),
+            &read.list("min-compatibility-version"),
+            &read.map("feature-gates"),
+        )
+        .settle(&read);
+        warnings.extend(inert_plugin_warnings(&gates));
+        let serving = ServingOptions::check(&read, &gates);
+        warnings.extend(serving.warnings());
+        let options = Self {
+            file: read.path("config"),
+            write_to: read.path("write-config-to"),
+            default_configuration: default_configuration(&read, &gates),
+            leader: leader(&read),
+            master: read.path("master"),
+            logging: LoggingOptions::check(&read, &gates),
+            metrics: MetricsOptions::check(&read),
+            serving,
+            pod_max_in_unschedulable_pods: read.duration("pod-max-in-unschedulable-pods-duration"),
+            gates,
+            given: read.given().clone(),
+            warnings,
+        };
+        let unread = read.unread();
+        read.done()?;
+        let mut options = options;
+        options.warnings.extend(command_line::warnings(&options.given, &unread));
+        options.warnings.extend(options.ignored_flags());
+        Ok(options)
+    }
+
+    /// Warns of flags that have no effect beside `--config`.
+    fn ignored_flags(&self) -> Vec<String> {
+        let with_file = |flag: &&str| self.file.is_some() && DEPRECATED.contains(flag);
+        let given = self.given.names().filter(with_file);
+        given.map(|flag| format!("--{flag} is not used beside --config")).collect()
+    }
+
+    /// Returns the validated configuration from file and flags.
+    ///
+    /// Upstream: `ApplyTo`
+    ///
+    /// # Errors
+    /// If the file is unreadable or the configuration is invalid.
+    pub(super) fn configuration(&self) -> Result<KubeSchedulerConfiguration> {
+        let mut config = match &self.file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| format!("open {path}"))?;
+                KubeSchedulerConfiguration::parse(&text, &self.gates)?
+            }
+            None => self.default_configuration.clone(),
+        };
+        for (flag, given) in &self.leader {
+            override_leader_election(&mut config.leader_election, flag, given);
+        }
+        config.validate(&self.gates)?;
+        config.ignore_extender_resources();
+        Ok(config)
+    }
+
+    /// Returns the options of the connection to the API server.
+    pub(super) fn client(&self, config: &KubeSchedulerConfiguration) -> ClientOptions {
+        let connection = &config.client_connection;
+        ClientOptions {
+            kubeconfig: Some(connection.kubeconfig.clone()).filter(|path| !path.is_empty()),
+            master: self.master.clone(),
+            qps: connection.qps,
+            burst: u32::try_from(connection.burst).unwrap_or_default(),
+            json: ClientOptions::asks_for_json(
+                &connection.accept_content_types,
+                &connection.content_type,
+            ),
+            own_credentials: false,
+        }
+    }
+}
+
+/// Returns the leader election options of a configuration.
+pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderOptions {
+    LeaderOptions {
+        elect: election.leader_elect.unwrap_or(true),
+        lease_duration: election.lease_duration.duration(),
+        renew_deadline: election.renew_deadline.duration(),
+        retry_period: election.retry_period.duration(),
+        name: election.resource_name.clone(),
+        namespace: election.resource_namespace.clone(),
+    }
+}
+
+/// Flags that apply only without `--config`, which has fields for them.
+///
+/// Upstream: `DeprecatedOptions`
+const DEPRECATED: [&str; 6] = [
+    "profiling",
+    "contention-profiling",
+    "kubeconfig",
+    "kube-api-content-type",
+    "kube-api-qps",
+    "kube-api-burst",
+];
+
+/// Warns of plugins that enabled feature gates turn on and that have no effect here.
+fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
+    let on = INERT.iter().filter(|(_, gate)| gates.enabled(gate));
+    on.map(|(plugin, gate)| {
+        format!("feature gate {gate} is accepted, but the plugin {plugin} has no effect here")
+    })
+}
+
+/// Returns the default configuration changed by flags. It reads every one of these flags, so that none counts as unused.
+fn default_configuration(read: &Reader, gates: &FeatureGates) -> KubeSchedulerConfiguration {
+    let mut config = KubeSchedulerConfiguration::defaults(gates);
+    config.enable_profiling = Some(read.bool("profiling"));
+    config.enable_contention_profiling = Some(read.bool("contention-profiling"));
+    let client = &mut config.client_connection;
+    client.kubeconfig = read.text("kubeconfig");
+    client.content_type = read.text("kube-api-content-type");
+    client.qps = read.float("kube-api-qps") as f32;
+    client.burst = i32::try_from(read.int("kube-api-burst")).unwrap_or_default();
+    config
+}
+
+fn leader(read: &Reader) -> Vec<(&'static str, LeaderElectionConfiguration)> {
+    let span =
+        |flag: &str| GoDuration(i64::try_from(read.duration(flag).as_nanos()).unwrap_or(i64::MAX));
+    let all = LeaderElectionConfiguration {
+        leader_elect: Some(read.bool("leader-elect")),
+        lease_duration: span("leader-elect-lease-duration"),
+        renew_deadline: span("leader-elect-renew-deadline"),
+        retry_period: span("leader-elect-retry-period"),
+        resource_lock: read.text("leader-elect-resource-lock"),
+        resource_name: read.text("leader-elect-resource-name"),
+        resource_namespace: read.text("leader-elect-resource-namespace"),
+    };
+    let given = read.given().names().filter(|name| name.starts_with("leader-elect"));
+    given.map(|name| (name, all.clone())).collect()
+}
+
+/// Overrides one field of the configuration's leader election by its flag.
+fn override_leader_election(
+    to: &mut LeaderElectionConfiguration,
+    flag: &str,
+    given: &LeaderElectionConfiguration,
+) {
+    match flag {
+        "leader-elect" => to.leader_elect = given.leader_elect,
+        "leader-elect-lease-duration" => to.lease_duration = given.lease_duration,
+        "leader-elect-renew-deadline" => to.renew_deadline = given.renew_deadline,
+        "leader-elect-retry-period" => to.retry_period = given.retry_period,
+        "leader-elect-resource-lock" => to.resource_lock.clone_from(&given.resource_lock),
+        "leader-elect-resource-name" => to.resource_name.clone_from(&given.resource_name),
+        _ => to.resource_namespace.clone_from(&given.resource_namespace),
+    }
+}

@@ -1,0 +1,180 @@
+//! Factories of the in-tree plugins.
+//!
+//! Upstream: `NewInTreeRegistry`
+
+use crate::{
+    config::{
+        Aggregate, DefaultPreemptionArgs, DynamicResourcesArgs, GoDuration, InterPodAffinityArgs,
+        NodeAffinityArgs, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs,
+        PluginArgs as _, PodTopologySpreadArgs, ResourceSpec, VolumeBindingArgs,
+    },
+    registry::{PluginContext, PluginResult},
+};
+use evenkeel_api::{Encoding, View as _, views::Pod};
+use evenkeel_scheduler::plugins::{
+    BalancedAllocation, DefaultBinder, DefaultPreemption, DynamicResources, ImageLocality,
+    InterPodAffinity, NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit,
+    NodeUnschedulable, NodeVolumeLimits, PodTopologySpread, PrioritySort, SchedulingGates,
+    TaintToleration, VolumeBinding, VolumeRestrictions, VolumeZone, balanced_allocation,
+    default_preemption, dynamic_resources, inter_pod_affinity, node_affinity,
+    node_resources_fit::{self, ResourceWeight, Strategy},
+    pod_topology_spread::{self, DefaultConstraint, DefaultingType, WhenUnsatisfiable},
+    shape::Shape,
+    volume_binding,
+};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+/// Makes an in-tree plugin.
+pub(super) type PluginFactory = fn(&PluginContext<'_>) -> PluginResult;
+
+/// Names of the in-tree plugins with their factories.
+pub(super) const ALL: &[(&str, PluginFactory)] = &[
+    ("DefaultBinder", |_| Ok(Arc::new(DefaultBinder))),
+    ("DefaultPreemption", default_preemption),
+    ("DynamicResources", dynamic_resources),
+    ("ImageLocality", |_| Ok(Arc::new(ImageLocality))),
+    ("InterPodAffinity", inter_pod_affinity_factory),
+    ("NodeAffinity", node_affinity_factory),
+    ("NodeDeclaredFeatures", |_| Ok(Arc::new(NodeDeclaredFeatures))),
+    ("NodeName", |_| Ok(Arc::new(NodeName))),
+    ("NodePorts", |_| Ok(Arc::new(NodePorts))),
+    ("NodeResourcesBalancedAllocation", balanced),
+    ("NodeResourcesFit", fit),
+    ("NodeUnschedulable", |_| Ok(Arc::new(NodeUnschedulable))),
+    ("NodeVolumeLimits", |context| {
+        let asks_for_drivers = context.gates.enabled("VolumeLimitScaling");
+        Ok(Arc::new(NodeVolumeLimits::new(asks_for_drivers)))
+    }),
+    ("PodTopologySpread", spread),
+    ("PrioritySort", |_| Ok(Arc::new(PrioritySort))),
+    ("SchedulingGates", |_| Ok(Arc::new(SchedulingGates))),
+    ("TaintToleration", |_| Ok(Arc::new(TaintToleration))),
+    ("VolumeBinding", volume_binding),
+    ("VolumeRestrictions", |_| Ok(Arc::new(VolumeRestrictions::default()))),
+    ("VolumeZone", |_| Ok(Arc::new(VolumeZone::default()))),
+];
+
+/// Feature gate of extended resources that devices provide.
+const EXTENDED_RESOURCES: &str = "DRAExtendedResource";
+
+/// Upstream validates these arguments only when it makes the plugin.
+fn fit(context: &PluginContext<'_>) -> PluginResult {
+    let args: NodeResourcesFitArgs = context.args();
+    let errors = args.validate("", context.gates);
+    if !errors.is_empty() {
+        return Err(Aggregate(errors.iter().map(ToString::to_string).collect()).into());
+    }
+    let strategy = args.scoring_strategy.unwrap_or_default();
+    let points = strategy.requested_to_capacity_ratio.unwrap_or_default().shape;
+    let points: Vec<(i64, i64)> =
+        points.iter().map(|point| (point.utilization.into(), point.score.into())).collect();
+    let boxed = |names: Vec<String>| names.into_iter().map(String::into_boxed_str).collect();
+    Ok(Arc::new(NodeResourcesFit::new(node_resources_fit::Args {
+        ignored_resources: boxed(args.ignored_resources),
+        ignored_resource_groups: boxed(args.ignored_resource_groups),
+        strategy: match &*strategy.kind {
+            "MostAllocated" => Strategy::MostAllocated,
+            "RequestedToCapacityRatio" => Strategy::RequestedToCapacityRatio(Shape::new(&points)),
+            _ => Strategy::LeastAllocated,
+        },
+        resources: weights(strategy.resources),
+        extended_resources: context.gates.enabled(EXTENDED_RESOURCES),
+    })))
+}
+
+fn balanced(context: &PluginContext<'_>) -> PluginResult {
+    let args: NodeResourcesBalancedAllocationArgs = context.args();
+    let args = balanced_allocation::Args { resources: weights(args.resources) };
+    Ok(Arc::new(BalancedAllocation::new(&args)))
+}
+
+fn weights(resources: Vec<ResourceSpec>) -> Vec<ResourceWeight> {
+    let weight = |one: ResourceSpec| ResourceWeight { name: one.name.into(), weight: one.weight };
+    resources.into_iter().map(weight).collect()
+}
+
+fn default_preemption(context: &PluginContext<'_>) -> PluginResult {
+    let args: DefaultPreemptionArgs = context.args();
+    let defaults = default_preemption::Args::default();
+    let number = |given: Option<i32>, default| {
+        given.and_then(|n| usize::try_from(n).ok()).unwrap_or(default)
+    };
+    Ok(Arc::new(DefaultPreemption::new(default_preemption::Args {
+        min_candidate_nodes_percentage: number(
+            args.min_candidate_nodes_percentage,
+            defaults.min_candidate_nodes_percentage,
+        ),
+        min_candidate_nodes_absolute: number(
+            args.min_candidate_nodes_absolute,
+            defaults.min_candidate_nodes_absolute,
+        ),
+    })))
+}
+
+fn inter_pod_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
+    let InterPodAffinityArgs { hard_pod_affinity_weight, ignore_preferred_terms_of_existing_pods } =
+        context.args();
+    let default = inter_pod_affinity::Args::default();
+    Ok(Arc::new(InterPodAffinity::new(inter_pod_affinity::Args {
+        hard_pod_affinity_weight: hard_pod_affinity_weight
+            .unwrap_or(default.hard_pod_affinity_weight),
+        ignore_preferred_terms_of_existing_pods,
+    })))
+}
+
+fn node_affinity_factory(context: &PluginContext<'_>) -> PluginResult {
+    let args: NodeAffinityArgs = context.args();
+    let Some(added) = args.added_affinity else { return Ok(Arc::new(NodeAffinity::default())) };
+    // The affinity is written as a pod's.
+    let pod = json!({ "spec": { "affinity": { "nodeAffinity": added } } });
+    let mut pod = Pod::decode(pod.to_string().as_bytes(), Encoding::Json)?;
+    let added = pod.spec.affinity.take().and_then(|affinity| affinity.node_affinity);
+    let args = node_affinity::Args { added_affinity: added.map(|added| *added) };
+    Ok(Arc::new(NodeAffinity::new(args)))
+}
+
+fn spread(context: &PluginContext<'_>) -> PluginResult {
+    let args: PodTopologySpreadArgs = context.args();
+    let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
+    let constraint = |one: &Value| DefaultConstraint {
+        max_skew: one["maxSkew"].as_i64().and_then(|skew| skew.try_into().ok()).unwrap_or(1),
+        topology_key: text(one, "topologyKey").into(),
+        when_unsatisfiable: match &*text(one, "whenUnsatisfiable") {
+            "DoNotSchedule" => WhenUnsatisfiable::DoNotSchedule,
+            _ => WhenUnsatisfiable::ScheduleAnyway,
+        },
+    };
+    let defaulting_type = match &*args.defaulting_type {
+        "List" => DefaultingType::List,
+        _ => DefaultingType::System,
+    };
+    Ok(Arc::new(PodTopologySpread::new(pod_topology_spread::Args {
+        default_constraints: args.default_constraints.iter().map(constraint).collect(),
+        defaulting_type,
+        match_label_keys: context.gates.enabled("MatchLabelKeysInPodTopologySpread"),
+    })))
+}
+
+fn dynamic_resources(context: &PluginContext<'_>) -> PluginResult {
+    let DynamicResourcesArgs { filter_timeout, binding_timeout } = context.args();
+    let default = dynamic_resources::Args::default();
+    Ok(Arc::new(DynamicResources::new(dynamic_resources::Args {
+        // Without one there is no limit.
+        filter_timeout: filter_timeout.unwrap_or_default().duration(),
+        binding_timeout: binding_timeout.map_or(default.binding_timeout, GoDuration::duration),
+        extended_resources: context.gates.enabled(EXTENDED_RESOURCES),
+    })))
+}
+
+fn volume_binding(context: &PluginContext<'_>) -> PluginResult {
+    let args: VolumeBindingArgs = context.args();
+    let seconds = args.bind_timeout_seconds.unwrap_or_default();
+    let points: Vec<(i64, i64)> =
+        args.shape.iter().map(|point| (point.utilization.into(), point.score.into())).collect();
+    let args = volume_binding::Args {
+        bind_timeout: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+        shape: (!points.is_empty()).then(|| Shape::new(&points)),
+    };
+    Ok(Arc::new(VolumeBinding::new(args)))
+}

@@ -1,0 +1,182 @@
+//! Builds profiles from their configuration: expands `multiPoint`, and reports errors in upstream's words.
+//!
+//! Upstream: `NewFramework` (pkg/scheduler/framework/runtime/framework.go)
+
+use crate::{
+    config::{KubeSchedulerConfiguration, KubeSchedulerProfile, PluginRef, Plugins},
+    registry::{PluginContext, Registry},
+};
+use anyhow::{Context as _, Result, anyhow, bail};
+use evenkeel_component::features::FeatureGates;
+use evenkeel_scheduler::framework::{ExtensionPoint, Plugin, Profile};
+use serde_json::Value;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Extension points in upstream's order: name in the configuration, upstream's type, the point here if it is implemented.
+///
+/// Upstream: `getExtensionPoints`
+const POINTS: [(&str, &str, Option<ExtensionPoint>); 15] = [
+    ("preFilter", "PreFilterPlugin", Some(ExtensionPoint::PreFilter)),
+    ("filter", "FilterPlugin", Some(ExtensionPoint::Filter)),
+    ("postFilter", "PostFilterPlugin", Some(ExtensionPoint::PostFilter)),
+    ("reserve", "ReservePlugin", Some(ExtensionPoint::Reserve)),
+    ("preScore", "PreScorePlugin", Some(ExtensionPoint::PreScore)),
+    ("score", "ScorePlugin", Some(ExtensionPoint::Score)),
+    ("preBind", "PreBindPlugin", Some(ExtensionPoint::PreBind)),
+    ("bind", "BindPlugin", Some(ExtensionPoint::Bind)),
+    ("postBind", "PostBindPlugin", Some(ExtensionPoint::PostBind)),
+    ("permit", "PermitPlugin", Some(ExtensionPoint::Permit)),
+    ("preEnqueue", "PreEnqueuePlugin", Some(ExtensionPoint::PreEnqueue)),
+    ("queueSort", "QueueSortPlugin", Some(ExtensionPoint::QueueSort)),
+    ("placementGenerate", "PlacementGeneratePlugin", None),
+    ("placementScore", "PlacementScorePlugin", None),
+    ("podGroupPostFilter", "PodGroupPostFilterPlugin", None),
+];
+
+/// Builds the profiles of a validated configuration.
+///
+/// # Errors
+/// If a plugin is unknown, cannot be made, or does not implement an extension point that enables it.
+pub(super) fn build(
+    config: &KubeSchedulerConfiguration,
+    registry: &Registry,
+    gates: &FeatureGates,
+) -> Result<Vec<Profile>> {
+    let share = config.percentage_of_nodes_to_score.unwrap_or_default();
+    let profile = |own: &KubeSchedulerProfile| {
+        let name = own.scheduler_name.as_deref().unwrap_or_default();
+        let share = own.percentage_of_nodes_to_score.unwrap_or(share);
+        let profile = ProfileBuilder::new(own, registry, gates)
+            .and_then(|building| building.profile(name))
+            .with_context(|| format!("creating profile for scheduler name {name}"))?;
+        Ok(profile.percentage_of_nodes_to_score(u32::try_from(share).unwrap_or_default()))
+    };
+    config.profiles.iter().map(profile).collect::<Result<_>>().context("initializing profiles")
+}
+
+/// The plugins of a profile, before they are assigned to extension points.
+struct ProfileBuilder<'a> {
+    lists: &'a Plugins,
+    made: BTreeMap<&'a str, Arc<dyn Plugin>>,
+}
+
+impl<'a> ProfileBuilder<'a> {
+    fn new(
+        own: &'a KubeSchedulerProfile,
+        registry: &Registry,
+        gates: &FeatureGates,
+    ) -> Result<Self> {
+        let lists = own.plugins.as_ref().context("plugins required")?;
+        let mut made = BTreeMap::new();
+        for name in lists.0.values().flat_map(|set| &set.enabled).map(|plugin| &*plugin.name) {
+            if made.contains_key(name) {
+                continue;
+            }
+            let config = own.plugin_config.iter().find(|config| config.name == name);
+            let args = config.map_or(&Value::Null, |config| &config.args);
+            // `check_list` and `expand` report unknown plugins with the extension point that names them.
+            let Some(plugin) = registry.make(name, &PluginContext { args, gates }) else {
+                continue;
+            };
+            let plugin = plugin.map_err(|error| anyhow!(error));
+            made.insert(name, plugin.with_context(|| format!("initializing plugin {name:?}"))?);
+        }
+        Ok(Self { lists, made })
+    }
+
+    fn profile(&self, name: &str) -> Result<Profile> {
+        for point in POINTS {
+            self.check_list(point)?;
+        }
+        let mut expanded = Vec::new();
+        for (field, kind, point) in POINTS {
+            expanded.push((field, point, self.expand(field, kind, point)?));
+        }
+        let at = |wanted: &str| {
+            let found = expanded.iter().find(|(field, ..)| *field == wanted);
+            found.map_or(0, |(_, _, list)| list.len())
+        };
+        let of = format!("profile with scheduler name {name:?}");
+        match at("queueSort") {
+            1 => {}
+            n => bail!("only one queue sort plugin required for {of}, but got {n}"),
+        }
+        if at("bind") == 0 {
+            bail!("at least one bind plugin is needed for {of}");
+        }
+        let order: Vec<&str> = self.made.keys().copied().collect();
+        let plugins = order.iter().map(|name| (Arc::clone(&self.made[name]), self.weight(name)));
+        let index = |name: &&str| order.iter().position(|known| known == name);
+        let points = expanded.iter().filter_map(|(_, point, list)| {
+            Some(((*point)?, list.iter().filter_map(index).collect()))
+        });
+        Ok(Profile::assembled(name, plugins.collect(), points.collect()))
+    }
+
+    /// Returns the weight from the `score` list, else from `multiPoint`, else 1.
+    ///
+    /// Upstream: `getScoreWeights`
+    fn weight(&self, name: &str) -> i64 {
+        let [score, all] = ["score", "multiPoint"].map(|point| &self.lists.of(point).enabled);
+        let said = score.iter().chain(all).find(|plugin| plugin.name == name);
+        said.map(|plugin| i64::from(plugin.weight)).filter(|weight| *weight != 0).unwrap_or(1)
+    }
+
+    fn exists(&self, name: &str) -> bool {
+        self.made.contains_key(name)
+    }
+
+    /// Reports whether a plugin implements an extension point.
+    fn implements(&self, name: &str, point: Option<ExtensionPoint>) -> bool {
+        point.zip(self.made.get(name)).is_some_and(|(point, plugin)| point.has(&**plugin))
+    }
+
+    fn check_list(&self, (field, kind, point): (&str, &str, Option<ExtensionPoint>)) -> Result<()> {
+        let enabled = &self.lists.of(field).enabled;
+        for (n, PluginRef { name, .. }) in enabled.iter().enumerate() {
+            if !self.exists(name) {
+                bail!("{kind} {name:?} does not exist");
+            }
+            if !self.implements(name, point) {
+                bail!("plugin {name:?} does not extend {kind} plugin");
+            }
+            if enabled[..n].iter().any(|other| other.name == *name) {
+                bail!("plugin {name:?} already registered as {kind:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the plugins of an extension point in order: overridden plugins of `multiPoint`, the other plugins of
+    /// `multiPoint`, then the plugins that only this point's list names.
+    ///
+    /// Upstream: `expandMultiPointPlugins`
+    fn expand(&self, field: &str, kind: &str, point: Option<ExtensionPoint>) -> Result<Vec<&str>> {
+        let own = self.lists.of(field);
+        let named: Vec<&str> = own.enabled.iter().map(|plugin| &*plugin.name).collect();
+        let off = |name: &str| own.disabled.iter().any(|plugin| plugin.name == name);
+        let all = &self.lists.of("multiPoint").enabled;
+        if off("*") || all.is_empty() {
+            return Ok(named);
+        }
+        let (mut overridden, mut expanded) = (Vec::new(), Vec::new());
+        for PluginRef { name, .. } in all {
+            if !self.exists(name) {
+                bail!("{kind} {name:?} does not exist");
+            }
+            if !self.implements(name, point) || off(name) {
+                continue;
+            }
+            if named.contains(&name.as_str()) {
+                overridden.push(name.as_str());
+            } else if expanded.contains(&name.as_str()) {
+                bail!("plugin {name:?} already registered as {kind:?}");
+            } else {
+                expanded.push(name.as_str());
+            }
+        }
+        let (first, last): (Vec<&str>, Vec<&str>) =
+            named.into_iter().partition(|name| overridden.contains(name));
+        Ok(first.into_iter().chain(expanded).chain(last).collect())
+    }
+}

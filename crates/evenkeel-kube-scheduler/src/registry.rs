@@ -1,0 +1,86 @@
+//! Registry of plugins: their names in the configuration and their factories.
+//!
+//! Upstream: `Registry` (pkg/scheduler/framework/runtime/registry.go)
+
+use crate::config::{PluginArgs, typed};
+use crate::plugins;
+use evenkeel_component::features::FeatureGates;
+use evenkeel_scheduler::framework::Plugin;
+use evenkeel_scheduler::plugins::inert::{INERT, Inert};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::{collections::BTreeMap, error::Error, sync::Arc};
+
+/// Input of a plugin factory.
+pub struct PluginContext<'a> {
+    /// Arguments from `pluginConfig`; null if there are none.
+    pub args: &'a Value,
+    /// The program's feature gates.
+    pub gates: &'a FeatureGates,
+}
+
+impl PluginContext<'_> {
+    /// Parses the arguments of an out-of-tree plugin; its default if there are none.
+    ///
+    /// Upstream: `DecodeInto`
+    ///
+    /// # Errors
+    /// If the arguments have another form.
+    pub fn parse<T: DeserializeOwned + Default>(&self) -> Result<T, serde_json::Error> {
+        if self.args.is_null() { Ok(T::default()) } else { T::deserialize(self.args) }
+    }
+
+    /// Returns the arguments of an in-tree plugin with their defaults.
+    pub(crate) fn args<T: PluginArgs>(&self) -> T {
+        let mut args: T = typed(self.args);
+        args.set_defaults(self.gates);
+        args
+    }
+}
+
+/// Result of a plugin factory.
+pub type PluginResult = Result<Arc<dyn Plugin>, Box<dyn Error + Send + Sync>>;
+
+/// Makes a plugin from its arguments.
+///
+/// Upstream: `PluginFactory`
+type PluginFactory = Box<dyn Fn(&PluginContext<'_>) -> PluginResult + Send + Sync>;
+
+/// Plugin factories by the name that a configuration uses.
+pub struct Registry(BTreeMap<String, PluginFactory>);
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::in_tree()
+    }
+}
+
+impl Registry {
+    /// Returns the registry of the in-tree plugins.
+    ///
+    /// Upstream: `NewInTreeRegistry`
+    pub fn in_tree() -> Self {
+        let inert = INERT.iter().fold(Self(BTreeMap::new()), |registry, (name, _)| {
+            registry.with(name, |_| Ok(Arc::new(Inert(name))))
+        });
+        plugins::ALL.iter().fold(inert, |registry, (name, make)| registry.with(name, make))
+    }
+
+    /// Registers a factory; replaces one of the same name.
+    ///
+    /// Upstream: `WithPlugin`
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &str,
+        make: impl Fn(&PluginContext<'_>) -> PluginResult + Send + Sync + 'static,
+    ) -> Self {
+        self.0.insert(name.to_owned(), Box::new(make));
+        self
+    }
+
+    /// Makes a plugin; `None` if the name is unknown.
+    pub(crate) fn make(&self, name: &str, context: &PluginContext<'_>) -> Option<PluginResult> {
+        self.0.get(name).map(|make| make(context))
+    }
+}

@@ -1,0 +1,110 @@
+//! `/metrics/resources`: requests and limits of pods, a series for each pod and resource (KEP-1748).
+//!
+//! Upstream: `podResourceCollector`
+
+use bytes::Bytes;
+use evenkeel_api::{quota, requests::Amounts, views::Pod};
+use evenkeel_runtime::{
+    cache::Caches,
+    metrics::{answer, gauges},
+    serve::Routes,
+};
+use http::{HeaderMap, Response};
+use prometheus::{GaugeVec, Registry};
+use std::sync::{Arc, OnceLock};
+
+const LABELS: [&str; 7] = ["namespace", "pod", "node", "scheduler", "priority", "resource", "unit"];
+
+/// Adds the page. It is empty until this process leads and has `caches`.
+pub(super) fn add_to(routes: Routes, caches: Arc<OnceLock<Caches>>) -> Routes {
+    routes.get("/metrics/resources", move |request| match caches.get() {
+        Some(caches) => page(&caches.of::<Pod>().list(), request.headers()),
+        None => Response::new(Bytes::new()),
+    })
+}
+
+fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
+    let registry = Registry::new();
+    let [requests, limits] = [
+        ("kube_pod_resource_request", "[STABLE] What pods ask for of each resource."),
+        ("kube_pod_resource_limit", "[STABLE] What pods may use of each resource."),
+    ]
+    .map(|(name, help)| gauges(&registry, name, help, &LABELS));
+    for pod in pods.iter().filter(|pod| !is_terminal(pod)) {
+        set(&requests, pod, &evenkeel_api::requests::of_pod(pod, &[]));
+        set(&limits, pod, &quota::limits(pod));
+    }
+    answer(headers, &registry.gather())
+}
+
+/// Reports whether a pod has a node and has ended. A pod without node may still get one.
+fn is_terminal(pod: &Pod) -> bool {
+    !pod.spec.node_name.is_empty() && matches!(&*pod.status.phase, "Succeeded" | "Failed")
+}
+
+fn set(series: &GaugeVec, pod: &Pod, amounts: &Amounts<'_>) {
+    let priority = pod.spec.priority.map(|priority| priority.to_string()).unwrap_or_default();
+    for (resource, amount) in amounts.iter().filter(|(_, amount)| !amount.is_zero()) {
+        let labels = [
+            &*pod.meta.namespace,
+            &*pod.meta.name,
+            &*pod.spec.node_name,
+            &*pod.spec.scheduler_name,
+            &*priority,
+            resource,
+            unit(resource),
+        ];
+        series.with_label_values(&labels).set(amount.as_f64());
+    }
+}
+
+fn unit(resource: &str) -> &'static str {
+    match resource {
+        "cpu" => "cores",
+        "memory" | "storage" | "ephemeral-storage" => "bytes",
+        name if name.starts_with("hugepages-") => "bytes",
+        name if name.starts_with("attachable-volumes-") => "integer",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::{Encoding, View};
+    use serde_json::json;
+
+    fn pod(name: &str, mut object: serde_json::Value) -> Arc<Pod> {
+        object["metadata"] = json!({"name": name, "namespace": "shop"});
+        Arc::new(Pod::decode(object.to_string().as_bytes(), Encoding::Json).unwrap())
+    }
+
+    #[test]
+    fn a_series_for_each_amount_that_is_not_zero() {
+        let container = json!({"name": "c", "resources": {
+            "requests": {"cpu": "250m", "memory": "1Ki", "a.b/c": "2", "hugepages-2Mi": "0"},
+            "limits": {"cpu": "1"},
+        }});
+        let spec = json!({"containers": [container], "priority": 7, "schedulerName": "s"});
+        let waits = pod("waits", json!({"spec": spec}));
+        let ended = json!({"spec": {"nodeName": "n", "containers": [container]}, "status": {"phase": "Failed"}});
+        let pods = [waits, pod("ended", ended)];
+        let text = String::from_utf8(page(&pods, &HeaderMap::new()).into_body().to_vec()).unwrap();
+        let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let line = |what: &str, resource: &str, unit: &str, value: &str| {
+            format!(
+                "kube_pod_resource_{what}{{namespace=\"shop\",node=\"\",pod=\"waits\",priority=\"7\",\
+                 resource=\"{resource}\",scheduler=\"s\",unit=\"{unit}\"}} {value}"
+            )
+        };
+        assert_eq!(
+            series,
+            [
+                line("limit", "cpu", "cores", "1"),
+                line("request", "a.b/c", "", "2"),
+                line("request", "cpu", "cores", "0.25"),
+                line("request", "memory", "bytes", "1024"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! What the program takes and refuses, and what it makes of it.
+
+use super::{NAME, Options, Registry, config::KubeSchedulerConfiguration, flags, profiles};
+use evenkeel_component::{features::FeatureGates, flags::Asked};
+use serde_json::Value;
+
+fn options(arguments: &[&str]) -> Result<Options, String> {
+    let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+    match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
+        Asked::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        other => panic!("not to run: {other:?}"),
+    }
+}
+
+#[test]
+fn defaults_are_upstreams() {
+    let options = options(&["--kubeconfig=sched.kc"]).unwrap();
+    assert_eq!(options.serving.port, 10259);
+    assert_eq!(options.warnings, Vec::<String>::new());
+    let config = options.configuration().unwrap();
+    let recorded: Value = serde_json::from_str(include_str!("../data/configz.json")).unwrap();
+    assert_eq!(config.to_json(), recorded["componentconfig"]);
+    for flag in flags().iter() {
+        assert!(!flag.words.is_empty(), "--{} has words", flag.name);
+    }
+    let profiles = profiles::build(&config, &Registry::in_tree(), &options.gates).unwrap();
+    assert_eq!(profiles.len(), 1);
+}
+
+#[test]
+fn flags_count_as_upstream_has_them() {
+    let alone =
+        options(&["--kube-api-qps=7", "--profiling=false", "--leader-elect=false"]).unwrap();
+    let config = alone.configuration().unwrap();
+    assert_eq!((config.client_connection.qps, config.enable_profiling), (7.0, Some(false)));
+    assert!(!alone.client(&config).json);
+    let json = options(&["--kube-api-content-type=application/json"]).unwrap();
+    assert!(json.client(&json.configuration().unwrap()).json);
+    assert_eq!(config.leader_election.leader_elect, Some(false));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+        clientConnection: {qps: 0.5, acceptContentTypes: application/json}\nleaderElection: {leaseDuration: 1m}\n";
+    std::fs::write(&path, text).unwrap();
+    let config = format!("--config={}", path.display());
+    let both =
+        options(&[&config, "--kube-api-qps=7", "--leader-elect-resource-name=mine"]).unwrap();
+    assert_eq!(both.warnings, ["--kube-api-qps is not used beside --config"]);
+    assert!(both.client(&both.configuration().unwrap()).json);
+    let shown = both.configuration().unwrap().to_json();
+    assert_eq!(shown["clientConnection"]["qps"], 0.5);
+    assert_eq!(shown["leaderElection"]["leaseDuration"], "1m0s");
+    assert_eq!(shown["leaderElection"]["resourceName"], "mine");
+    let error = options(&["--config=/nope"]).unwrap().configuration().unwrap_err();
+    assert!(format!("{error:#}").contains("/nope"));
+}
+
+/// Upstream's words on what it refuses, but for what differs by the order of a map in memory.
+#[test]
+fn what_is_wrong_is_refused_in_upstreams_words() {
+    let gates = options(&[]).unwrap().gates;
+    for line in include_str!("../data/recorded-refusals.tsv").lines() {
+        let (text, wanted) = line.split_once('\t').unwrap();
+        let text = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{text}\n"
+        );
+        let found = KubeSchedulerConfiguration::parse(&text, &gates)
+            .map_err(|error| error.to_string())
+            .and_then(|config| {
+                config.validate(&gates).map_err(|error| error.to_string())?;
+                profiles::build(&config, &Registry::in_tree(), &gates)
+                    .map_err(|error| format!("{error:#}"))
+            });
+        assert_eq!(found.err().as_deref().unwrap_or("nothing"), wanted, "{text}");
+    }
+}
+
+/// Makes the profiles that the program would start with.
+fn started(arguments: &[&str]) -> Result<Options, String> {
+    let options = options(arguments)?;
+    let config = options.configuration().map_err(|error| format!("{error:#}"))?;
+    let built = profiles::build(&config, &Registry::in_tree(), &options.gates);
+    built.map_err(|error| format!("{error:#}"))?;
+    Ok(options)
+}
+
+#[test]
+fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
+    let names: Vec<&str> = FeatureGates::default().iter().map(|(name, ..)| name).collect();
+    assert!(names.len() > 200, "{}", names.len());
+    let each = names.iter().flat_map(|name| [format!("{name}=true"), format!("{name}=false")]);
+    let several = [
+        "AllAlpha=true,AllBeta=true",
+        "AllBeta=true,AllAlpha=false",
+        "AllAlpha=true,GenericWorkload=true,CompositePodGroup=false",
+        "AllBeta=true,SchedulerAsyncPreemption=false",
+    ];
+    let mut refused = Vec::new();
+    for gates in each.chain(several.map(str::to_owned)) {
+        let pairs: Vec<_> = gates.split(',').map(|pair| (String::new(), pair.to_owned())).collect();
+        let allowed = FeatureGates::resolve(&[], &[], &pairs).problems;
+        match started(&[&format!("--feature-gates={gates}")]) {
+            Ok(_) => assert_eq!(allowed, [""; 0], "{gates}"),
+            Err(error) => {
+                let same = allowed.iter().all(|why| error.contains(why));
+                assert!(same && !allowed.is_empty(), "{gates}: {error}");
+                refused.push(gates);
+            }
+        }
+    }
+    for fine in ["AllBeta=true", "AllBeta=false", "AllAlpha=false", "AllAlpha=true,AllBeta=true"] {
+        assert!(!refused.iter().any(|gates| gates == fine), "{fine}");
+    }
+}
+
+#[test]
+fn plugins_that_do_nothing_here_are_told_of() {
+    let gates = "--feature-gates=AllAlpha=true,AllBeta=true";
+    let mut told = started(&[gates]).unwrap().warnings;
+    told.retain(|warning| warning.contains("plugin"));
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert_eq!(
+        told[1],
+        "feature gate GenericWorkload is accepted, but the plugin GangScheduling has no effect here"
+    );
+    assert_eq!(started(&[]).unwrap().warnings, Vec::<String>::new());
+    // A configuration may name them whatever gates there are, as upstream's registry has them.
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+        profiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n";
+    let gates = FeatureGates::default();
+    let config = KubeSchedulerConfiguration::parse(text, &gates).unwrap();
+    assert_eq!(profiles::build(&config, &Registry::in_tree(), &gates).unwrap().len(), 1);
+}

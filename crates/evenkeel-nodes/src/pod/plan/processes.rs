@@ -1,0 +1,188 @@
+//! Runs of containers whose command the shell interpreter understands, and the files that they share.
+
+use evenkeel_api::time::Timestamp;
+use evenkeel_shell::{Process, Run, RunContext, Scope, Write, later};
+use std::{sync::Arc, time::Duration};
+
+use super::Pass;
+use crate::pod::{
+    facts::Container,
+    memory::{Doing, Slot},
+};
+
+/// Files on the node that a run writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeWrites {
+    /// The run.
+    pub(crate) by: Arc<str>,
+    pub(crate) start: Timestamp,
+    /// All writes of the run; they replace those recorded before.
+    pub(crate) writes: Vec<Write>,
+}
+
+impl Pass<'_> {
+    /// The outcome of the run that began at `since`, computed again when files that it reads have changed.
+    fn known(
+        &mut self,
+        container: &Container<'_>,
+        slot: &mut Slot,
+        since: Timestamp,
+    ) -> Option<Arc<Run>> {
+        let process = container.process?;
+        let now = (self.memory.files.changes(), self.node_files.changes());
+        match &slot.doing {
+            Doing::Unknown => return None,
+            Doing::Known(run, then) if *then == now || !run.reads_shared_files => {
+                return Some(Arc::clone(run));
+            }
+            _ => {}
+        }
+        let by = self.run_of(container, slot);
+        match process.run(&self.run_context(since, slot.signal, &by)) {
+            Err(_not_understood) => {
+                slot.doing = Doing::Unknown;
+                None
+            }
+            Ok(run) => {
+                let run = Arc::new(run);
+                self.record_writes(&by, since, &run.writes, None);
+                let now = (self.memory.files.changes(), self.node_files.changes());
+                slot.doing = Doing::Known(Arc::clone(&run), now);
+                Some(run)
+            }
+        }
+    }
+
+    fn run_of(&self, container: &Container<'_>, slot: &Slot) -> Arc<str> {
+        format!("{}/{}/{}", self.facts.uid, container.name, slot.restarts).into()
+    }
+
+    fn run_context<'p>(
+        &'p self,
+        start: Timestamp,
+        signal: Option<Timestamp>,
+        run: &'p str,
+    ) -> RunContext<'p> {
+        let after =
+            |at: Timestamp| Duration::try_from(at.duration_since(start)).unwrap_or_default();
+        RunContext {
+            start,
+            signal: signal.map(after),
+            run,
+            pod: &self.memory.files,
+            node: &self.node_files,
+            address: self.memory.ip,
+        }
+    }
+
+    /// Records the writes of a run up to `end`.
+    fn record_writes(
+        &mut self,
+        by: &Arc<str>,
+        start: Timestamp,
+        writes: &[Write],
+        end: Option<Timestamp>,
+    ) {
+        let done = |write: &&Write| end.is_none_or(|end| later(start, write.after) <= end);
+        let of_node = |write: &&Write| write.path.scope == Scope::Node;
+        let (node, pod): (Vec<&Write>, Vec<&Write>) = writes.iter().filter(done).partition(of_node);
+        if writes.iter().any(|write| !of_node(&write)) {
+            Arc::make_mut(&mut self.memory.files).replace(by, start, &pod);
+        }
+        if writes.iter().any(|write| of_node(&write)) {
+            Arc::make_mut(&mut self.node_files).replace(by, start, &node);
+            let writes = node.into_iter().cloned().collect();
+            self.node_writes.push(NodeWrites { by: Arc::clone(by), start, writes });
+        }
+    }
+
+    /// Prepares a new run of a container.
+    pub(super) fn begin_run(&mut self, container: &Container<'_>, slot: &mut Slot) {
+        (slot.doing, slot.signal, slot.unready) = (Doing::Unasked, None, false);
+        if container.process.is_some() {
+            let running = self.memory.slots().filter_map(Slot::running).min();
+            let oldest = running.map_or(self.now, |since| since.min(self.now));
+            Arc::make_mut(&mut self.memory.files).clear(container.name, oldest);
+        }
+    }
+
+    /// When and with which code the run that began at `since` ends by itself. Annotations win over its command, and its
+    /// command over what pods do by default.
+    pub(super) fn ends(
+        &mut self,
+        container: &Container<'_>,
+        slot: &mut Slot,
+        since: Timestamp,
+    ) -> Option<(Timestamp, i32)> {
+        let script = &container.script;
+        if !script.may_end(slot.restarts) {
+            return None;
+        }
+        let run = if script.set.run_time { None } else { self.known(container, slot, since) };
+        let (lasts, status) = match run {
+            Some(run) => {
+                (run.lasts?, if script.set.exit_code { script.exit_code } else { run.exit_code })
+            }
+            None => (script.run_time?, script.exit_code),
+        };
+        Some((later(since, lasts), status))
+    }
+
+    /// When and with which code it ends when it is asked to stop at `asked`; no time when it does not heed that.
+    pub(super) fn stops(
+        &mut self,
+        container: &Container<'_>,
+        slot: &mut Slot,
+        since: Timestamp,
+        asked: Timestamp,
+    ) -> (Option<Timestamp>, i32) {
+        let script = &container.script;
+        if script.set.termination_time || script.set.run_time {
+            return (Some(later(asked, script.termination_time)), 0);
+        }
+        if slot.signal != Some(asked) {
+            slot.signal = Some(asked);
+            if matches!(slot.doing, Doing::Known(..)) {
+                slot.doing = Doing::Unasked;
+            }
+        }
+        match self.known(container, slot, since) {
+            Some(run) => (run.lasts.map(|lasts| later(since, lasts)), run.exit_code),
+            None => (Some(later(asked, script.termination_time)), 0),
+        }
+    }
+
+    /// Drops the writes that a run would have made after now, when it was killed.
+    pub(super) fn cut(&mut self, container: &Container<'_>, slot: &Slot, since: Timestamp) {
+        if let Doing::Known(run, _) = &slot.doing {
+            let by = self.run_of(container, slot);
+            self.record_writes(&by, since, &run.writes, Some(self.now));
+        }
+    }
+
+    /// Runs the readiness probes that execute a command, and wakes when a file changes that they may read.
+    pub(super) fn probe(&mut self) {
+        for (init, n) in self.numbers() {
+            let (container, slot) = self.at(init, n);
+            let asked = container.process.filter(|process| {
+                process.has_readiness_probe()
+                    && slot.running().is_some()
+                    && !container.script.set.readiness
+            });
+            let unready = asked.is_some_and(|process| self.readiness_fails(process));
+            let changes = [&self.memory.files, &self.node_files];
+            let next =
+                changes.into_iter().filter_map(|files| files.next_change(self.now, "")).min();
+            if let (Some(next), true) = (next, asked.is_some()) {
+                self.wake_at(next);
+            }
+            let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
+            slot.unready = unready;
+        }
+    }
+
+    fn readiness_fails(&self, process: &Process) -> bool {
+        let run = format!("{}/probe", self.facts.uid);
+        process.readiness(&self.run_context(self.now, None, &run)) == Some(false)
+    }
+}

@@ -1,0 +1,128 @@
+//! Configuration of extenders as `KubeSchedulerConfiguration` has it.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Configuration of an extender.
+///
+/// Upstream: `Extender` (k8s.io/kube-scheduler/config/v1)
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtenderConfig {
+    /// URL to which the verbs are appended.
+    pub url_prefix: String,
+    /// Verb of the filter call; without a verb the scheduler does not make the call.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub filter_verb: String,
+    /// Verb of the preempt call.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub preempt_verb: String,
+    /// Verb of the prioritize call.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub prioritize_verb: String,
+    /// Factor of its scores.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub weight: i64,
+    /// Verb of the bind call.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub bind_verb: String,
+    /// Whether the scheduler calls it over HTTPS.
+    #[serde(rename = "enableHTTPS", skip_serializing_if = "std::ops::Not::not")]
+    pub enable_https: bool,
+    /// TLS settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_config: Option<ExtenderTlsConfig>,
+    /// Timeout of a call; 0 stands for 5 s.
+    #[serde(rename = "httpTimeout")]
+    pub http_timeout: GoDuration,
+    /// Whether it caches nodes, so that calls send node names only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub node_cache_capable: bool,
+    /// The extender is called for pods that request one of these resources; for all pods if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub managed_resources: Vec<ExtenderManagedResource>,
+    /// Whether scheduling continues when the extender fails.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignorable: bool,
+}
+
+/// TLS settings of an extender. Data (base64) takes precedence over files.
+///
+/// Upstream: `ExtenderTLSConfig`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtenderTlsConfig {
+    /// Whether the server's certificate is not verified.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+    /// Name that the server's certificate must have; default: the host.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
+    /// Path of the client certificate.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cert_file: String,
+    /// Path of the client certificate's key.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key_file: String,
+    /// Path of the root certificates.
+    #[serde(rename = "caFile", skip_serializing_if = "String::is_empty")]
+    pub ca_file: String,
+    /// Client certificate in base64.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub cert_data: String,
+    /// Key in base64.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub key_data: String,
+    /// Root certificates in base64.
+    #[serde(rename = "caData", skip_serializing_if = "String::is_empty")]
+    pub ca_data: String,
+}
+
+/// A resource that an extender manages.
+///
+/// Upstream: `ExtenderManagedResource`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExtenderManagedResource {
+    /// Name of the resource.
+    pub name: String,
+    /// Whether the scheduler itself ignores the resource.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ignored_by_scheduler: bool,
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+/// A duration in nanoseconds, in Go's notation; may be negative before validation.
+///
+/// Upstream: `metav1.Duration`
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GoDuration(pub i64);
+
+impl GoDuration {
+    /// Converts from seconds.
+    pub const fn seconds(seconds: i64) -> Self {
+        Self(seconds * 1_000_000_000)
+    }
+
+    /// Converts to a duration; negative values become zero.
+    pub fn duration(self) -> Duration {
+        Duration::from_nanos(u64::try_from(self.0).unwrap_or_default())
+    }
+}
+
+impl TryFrom<String> for GoDuration {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        evenkeel_api::duration::nanoseconds(&text).map(Self)
+    }
+}
+
+impl From<GoDuration> for String {
+    fn from(span: GoDuration) -> Self {
+        evenkeel_api::duration::write(span.0)
+    }
+}

@@ -1,0 +1,351 @@
+//! `$((…))`: whole numbers, as the shell reckons with them.
+
+use crate::parse::is_name;
+
+/// So deep may parentheses and operators nest.
+const MAX_DEPTH: u32 = 40;
+
+/// What the expression may ask and change.
+pub(crate) trait Variables {
+    /// The variable's value, empty when it has none; an error when that is not known.
+    fn get(&mut self, name: &str) -> Result<String, String>;
+    fn set(&mut self, name: &str, value: i64);
+}
+
+/// The value of an expression in which every `$` is replaced already.
+pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
+    let mut reader = Reader { text, at: 0, depth: 0, variables, dry: 0 };
+    if text.trim().is_empty() {
+        return Ok(0);
+    }
+    let value = reader.assignment()?;
+    reader.blanks();
+    if reader.at < text.len() { reader.wrong() } else { Ok(value) }
+}
+
+struct Reader<'r> {
+    text: &'r str,
+    at: usize,
+    depth: u32,
+    variables: &'r mut dyn Variables,
+    /// Above zero in what is read but not done: the other branch, what `&&` leaves out.
+    dry: u32,
+}
+
+/// Operators with two sides, those that bind loosest first.
+const LEVELS: [&[&str]; 10] = [
+    &["||"],
+    &["&&"],
+    &["|"],
+    &["^"],
+    &["&"],
+    &["==", "!="],
+    &["<=", ">=", "<", ">"],
+    &["<<", ">>"],
+    &["+", "-"],
+    &["*", "/", "%"],
+];
+
+impl<'r> Reader<'r> {
+    fn wrong<T>(&self) -> Result<T, String> {
+        Err(format!("arithmetic {:?} is not understood", self.text))
+    }
+
+    fn blanks(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        self.blanks();
+        let found = self.text[self.at..].starts_with(token);
+        self.at += if found { token.len() } else { 0 };
+        found
+    }
+
+    fn deeper(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<i64, String>,
+    ) -> Result<i64, String> {
+        self.depth += 1;
+        let value = if self.depth > MAX_DEPTH { self.wrong() } else { read(self) };
+        self.depth -= 1;
+        value
+    }
+
+    /// `NAME = …`, `NAME += …` and so on; else a choice.
+    fn assignment(&mut self) -> Result<i64, String> {
+        self.blanks();
+        let from = self.at;
+        let name = self.name();
+        if let Some(name) = name {
+            self.blanks();
+            let rest = &self.text[self.at..];
+            let operator = ["+", "-", "*", "/", "%", ""].into_iter().find(|operator| {
+                let after = rest.strip_prefix(operator).unwrap_or("x");
+                after.starts_with('=') && !after.starts_with("==")
+            });
+            if let Some(operator) = operator {
+                self.at += operator.len() + 1;
+                let value = self.deeper(Self::assignment)?;
+                let value = if operator.is_empty() {
+                    value
+                } else {
+                    let before = self.value_of(name)?;
+                    self.reckon(operator, before, value)?
+                };
+                return Ok(self.store(name, value));
+            }
+        }
+        self.at = from;
+        self.choice()
+    }
+
+    fn choice(&mut self) -> Result<i64, String> {
+        let condition = self.two_sided(0)?;
+        if !self.eat("?") {
+            return Ok(condition);
+        }
+        let yes = self.done_if(condition != 0, Self::assignment)?;
+        if !self.eat(":") {
+            return self.wrong();
+        }
+        let no = self.done_if(condition == 0, Self::assignment)?;
+        Ok(if condition != 0 { yes } else { no })
+    }
+
+    fn done_if(
+        &mut self,
+        done: bool,
+        read: impl FnOnce(&mut Self) -> Result<i64, String>,
+    ) -> Result<i64, String> {
+        self.dry += u32::from(!done);
+        let value = self.deeper(read);
+        self.dry -= u32::from(!done);
+        value
+    }
+
+    fn two_sided(&mut self, level: usize) -> Result<i64, String> {
+        let Some(operators) = LEVELS.get(level) else { return self.one_sided() };
+        let mut left = self.two_sided(level + 1)?;
+        while let Some(operator) = self.operator(operators) {
+            let decided = match operator {
+                "||" => left != 0,
+                "&&" => left == 0,
+                _ => false,
+            };
+            let right = self.done_if(!decided, |reader| reader.two_sided(level + 1))?;
+            left = self.reckon(operator, left, right)?;
+        }
+        Ok(left)
+    }
+
+    fn operator(&mut self, operators: &[&'static str]) -> Option<&'static str> {
+        self.blanks();
+        let rest = &self.text[self.at..];
+        let found = operators.iter().copied().find(|operator| rest.starts_with(operator))?;
+        // What would be another operator, or the end of an assignment, is not this one.
+        let longer = match found {
+            "|" | "&" | "<" | ">" => rest[1..].starts_with(found),
+            "*" => rest[1..].starts_with('*'),
+            _ => false,
+        };
+        let after = &rest[found.len()..];
+        let assigns = !matches!(found, "==" | "!=" | "<=" | ">=")
+            && after.starts_with('=')
+            && !after.starts_with("==");
+        if longer || assigns {
+            return None;
+        }
+        self.at += found.len();
+        Some(found)
+    }
+
+    fn reckon(&self, operator: &str, left: i64, right: i64) -> Result<i64, String> {
+        if right == 0 && matches!(operator, "/" | "%") {
+            return if self.dry > 0 { Ok(0) } else { Err("division by zero".into()) };
+        }
+        let shift = u32::try_from(right & 63).unwrap_or(0);
+        Ok(match operator {
+            "||" => i64::from(left != 0 || right != 0),
+            "&&" => i64::from(left != 0 && right != 0),
+            "|" => left | right,
+            "^" => left ^ right,
+            "&" => left & right,
+            "==" => i64::from(left == right),
+            "!=" => i64::from(left != right),
+            "<=" => i64::from(left <= right),
+            ">=" => i64::from(left >= right),
+            "<" => i64::from(left < right),
+            ">" => i64::from(left > right),
+            "<<" => left.wrapping_shl(shift),
+            ">>" => left.wrapping_shr(shift),
+            "+" => left.wrapping_add(right),
+            "-" => left.wrapping_sub(right),
+            "*" => left.wrapping_mul(right),
+            "/" => left.wrapping_div(right),
+            "%" => left.wrapping_rem(right),
+            _ => return self.wrong(),
+        })
+    }
+
+    fn one_sided(&mut self) -> Result<i64, String> {
+        self.blanks();
+        for (sign, step) in [("++", 1), ("--", -1)] {
+            if self.eat(sign) {
+                self.blanks();
+                let Some(name) = self.name() else { return self.wrong() };
+                let value = self.value_of(name)?.wrapping_add(step);
+                return Ok(self.store(name, value));
+            }
+        }
+        if self.eat("-") {
+            return self.deeper(Self::one_sided).map(i64::wrapping_neg);
+        }
+        if self.eat("+") {
+            return self.deeper(Self::one_sided);
+        }
+        if self.eat("!") {
+            return self.deeper(Self::one_sided).map(|value| i64::from(value == 0));
+        }
+        if self.eat("~") {
+            return self.deeper(Self::one_sided).map(|value| !value);
+        }
+        self.operand()
+    }
+
+    fn operand(&mut self) -> Result<i64, String> {
+        if self.eat("(") {
+            let value = self.deeper(Self::assignment)?;
+            return if self.eat(")") { Ok(value) } else { self.wrong() };
+        }
+        if let Some(name) = self.name() {
+            let value = self.value_of(name)?;
+            for (sign, step) in [("++", 1), ("--", -1)] {
+                if self.text[self.at..].starts_with(sign) {
+                    self.at += sign.len();
+                    self.store(name, value.wrapping_add(step));
+                }
+            }
+            return Ok(value);
+        }
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        self.at += end;
+        number(&rest[..end]).map_or_else(|| self.wrong(), Ok)
+    }
+
+    fn name(&mut self) -> Option<&'r str> {
+        let rest = &self.text[self.at..];
+        let end = rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let name = &rest[..end];
+        if !is_name(name) {
+            return None;
+        }
+        self.at += end;
+        Some(name)
+    }
+
+    fn value_of(&mut self, name: &str) -> Result<i64, String> {
+        let text = self.variables.get(name)?;
+        match text.trim() {
+            "" => Ok(0),
+            text => number(text.strip_prefix('-').unwrap_or(text))
+                .map(|value| if text.starts_with('-') { value.wrapping_neg() } else { value })
+                .ok_or_else(|| format!("variable {name} is no number")),
+        }
+    }
+
+    fn store(&mut self, name: &str, value: i64) -> i64 {
+        if self.dry == 0 {
+            self.variables.set(name, value);
+        }
+        value
+    }
+}
+
+/// Decimal, octal after `0`, hexadecimal after `0x`.
+fn number(text: &str) -> Option<i64> {
+    if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        return i64::from_str_radix(digits, 16).ok();
+    }
+    let octal = text.len() > 1 && text.starts_with('0');
+    let digits = text.bytes().all(|c| c.is_ascii_digit());
+    digits.then(|| i64::from_str_radix(text, if octal { 8 } else { 10 }).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    struct Map(BTreeMap<String, i64>);
+
+    impl Variables for Map {
+        fn get(&mut self, name: &str) -> Result<String, String> {
+            Ok(self.0.get(name).map_or_else(String::new, i64::to_string))
+        }
+
+        fn set(&mut self, name: &str, value: i64) {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+
+    #[test]
+    fn expressions_are_worth_what_a_shell_says() {
+        for (text, want) in [
+            ("", Some(0)),
+            ("1 + 2 * 3", Some(7)),
+            ("(1+2)*3", Some(9)),
+            ("7/2 - 7%2", Some(2)),
+            ("-7/2", Some(-3)),
+            ("0x1f + 010", Some(39)),
+            ("1 << 4 | 1", Some(17)),
+            ("3 > 2 && 2 >= 2", Some(1)),
+            ("1 == 2 || 0", Some(0)),
+            ("1 ? 2 : 3", Some(2)),
+            ("0 ? 1/0 : 4", Some(4)),
+            ("!5 + ~0", Some(-1)),
+            ("x = 5, 1", None),
+            ("x + 1", Some(1)),
+            ("x += 3", Some(3)),
+            ("- - 2", Some(2)),
+            ("2 - -2", Some(4)),
+            ("5 & 6 ^ 1", Some(5)),
+            ("1/0", None),
+            ("1 +", None),
+            ("08", None),
+            ("2 ** 3", None),
+            ("9223372036854775807 + 1", Some(i64::MIN)),
+        ] {
+            assert_eq!(evaluate(text, &mut Map::default()).ok(), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn variables_change_where_the_expression_says_so() {
+        let mut map = Map::default();
+        for (text, value, x) in [
+            ("x = 2", 2, 2),
+            ("x++ + 1", 3, 3),
+            ("--x * 2", 4, 2),
+            ("0 && (x = 9)", 0, 2),
+            ("x -= 5", -3, -3),
+        ] {
+            assert_eq!(evaluate(text, &mut map), Ok(value), "{text}");
+            assert_eq!(map.0["x"], x, "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn any_text_is_worth_something_or_refused(text in "[-+*/%()<>=&|^!~?: x0-9]{0,60}", any in ".{0,30}") {
+            let _ = evaluate(&text, &mut Map::default());
+            let _ = evaluate(&any, &mut Map::default());
+            let _ = evaluate(&"(".repeat(100_000), &mut Map::default());
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What the shell itself knows to do: its own state, and how commands are started.
+
+use crate::{
+    expand,
+    interpreter::{Interpreter, Job},
+    parse::is_name,
+    shell::{Flow, Halt, Shell, Variable, unknown},
+};
+
+/// Folders in which a command is what its name says.
+const PATH: [&str; 6] = ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/busybox"];
+
+impl Interpreter<'_> {
+    /// Does what a command says. The words are at least one.
+    pub(crate) fn execute(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        self.step()?;
+        let name = match words[0].rsplit_once('/') {
+            Some((folder, name)) if PATH.contains(&folder) => name,
+            Some(_) => return unknown(format!("command {}", words[0])),
+            None => &words[0],
+        };
+        let arguments = &words[1..];
+        let last = std::mem::replace(&mut shell.status, 0);
+        match name {
+            ":" | "true" => Ok(()),
+            "false" => failed(shell),
+            "exit" => Err(Halt::Exit(status(last, arguments))),
+            "return" if shell.calls > 0 => {
+                shell.status = status(last, arguments);
+                Err(Halt::Return)
+            }
+            "break" | "continue" if shell.loops > 0 => {
+                let most = shell.loops;
+                let n = arguments.first().map_or(Ok(1), |n| n.parse::<u32>());
+                let n = n.map_or(most, |n| n.clamp(1, most));
+                Err(if name == "break" { Halt::Break(n) } else { Halt::Continue(n) })
+            }
+            "cd" => self.change_folder(shell, arguments),
+            "eval" => self.text(shell, &arguments.join(" ")),
+            "exec" => self.become_another(shell, arguments),
+            "export" | "local" | "readonly" | "declare" | "typeset" => {
+                self.declare(shell, name, arguments)
+            }
+            "set" => set(shell, arguments),
+            "shift" => {
+                let n = arguments.first().map_or(Ok(1), |n| n.parse::<usize>());
+                match n {
+                    Ok(n) if n <= shell.positional.len() => {
+                        shell.positional.drain(..n);
+                        Ok(())
+                    }
+                    _ => failed(shell),
+                }
+            }
+            "trap" => trap(shell, arguments),
+            "unset" => {
+                for name in arguments.iter().filter(|name| !name.starts_with('-')) {
+                    shell.variables.remove(name);
+                    shell.functions.remove(&**name);
+                }
+                Ok(())
+            }
+            "wait" => self.wait_for(shell, arguments),
+            "kill" => self.kill(shell, arguments),
+            "test" => self.test(shell, arguments),
+            "[" => match arguments.split_last() {
+                Some((last, words)) if last == "]" => self.test(shell, words),
+                _ => unknown("a bracket that is not closed"),
+            },
+            "sh" | "bash" | "ash" | "dash" => self.start_shell(shell, name, arguments),
+            _ => self.tool(shell, name, arguments),
+        }
+    }
+
+    /// A shell in a process of its own.
+    fn start_shell(&mut self, shell: &mut Shell, name: &str, arguments: &[String]) -> Flow {
+        let exported = shell.variables.iter().filter(|(_, variable)| variable.exported);
+        let exported = exported.map(|(name, variable)| (name.clone(), variable.clone())).collect();
+        let mut child = Shell::new(&shell.folder, exported);
+        child.now = shell.now;
+        (child.output, child.errors) = (shell.output, shell.errors);
+        child.input = std::sync::Arc::clone(&shell.input);
+        self.depth += 1;
+        let flow = self.awaited(shell, child, |interpreter, child| {
+            interpreter.run_shell(child, name, arguments)
+        });
+        self.depth -= 1;
+        flow
+    }
+
+    /// What a shell does with its command line.
+    pub(crate) fn run_shell(
+        &mut self,
+        shell: &mut Shell,
+        name: &str,
+        arguments: &[String],
+    ) -> Flow {
+        if self.depth > 50 {
+            return unknown("shells in shells too deep");
+        }
+        shell.bash = name == "bash";
+        name.clone_into(&mut shell.name);
+        let read = shell.options(arguments)?;
+        let (options, rest) = arguments.split_at(read);
+        let script = options.iter().any(|word| word.starts_with('-') && word.contains('c'));
+        match rest {
+            [text, others @ ..] if script => {
+                if let [name, positional @ ..] = others {
+                    name.clone_into(&mut shell.name);
+                    shell.positional = positional.to_vec();
+                }
+                self.text(shell, text)
+            }
+            [] if !script => {
+                let text = std::mem::take(&mut shell.input);
+                self.text(shell, &text)
+            }
+            _ => unknown("a script in a file"),
+        }
+    }
+
+    fn change_folder(&mut self, shell: &mut Shell, arguments: &[String]) -> Flow {
+        let [path] = arguments else { return unknown("the home folder") };
+        if !self.is_folder(shell, path)? {
+            return failed(shell);
+        }
+        shell.folder = super::files::normal(&shell.folder, path);
+        Ok(())
+    }
+
+    fn become_another(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        if words.is_empty() || words[0].starts_with('-') {
+            return unknown("exec without a command");
+        }
+        shell.traps.clear();
+        self.execute(shell, words)?;
+        Err(Halt::Exit(shell.status))
+    }
+
+    fn declare(&mut self, shell: &mut Shell, how: &str, words: &[String]) -> Flow {
+        for word in words {
+            if word.starts_with('-') {
+                return unknown(format!("{how} {word}"));
+            }
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (word.as_str(), None),
+            };
+            if !is_name(name) {
+                return unknown(format!("the name {name}"));
+            }
+            if how != "export" && how != "readonly" && shell.calls > 0 {
+                shell.locals.push((name.to_owned(), shell.variables.get(name).cloned()));
+                shell.variables.remove(name);
+            }
+            if let Some(value) = value {
+                shell.set(name, value);
+            }
+            if how == "export" {
+                let none = Variable { value: Some(String::new()), exported: true };
+                shell.variables.entry(name.to_owned()).or_insert(none).exported = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for(&mut self, shell: &mut Shell, arguments: &[String]) -> Flow {
+        if arguments.is_empty() {
+            let all: Vec<usize> = (0..self.jobs.len()).collect();
+            return self.wait(shell, &all);
+        }
+        let jobs: Option<Vec<usize>> = arguments.iter().map(|pid| expand::job(pid)).collect();
+        let Some(jobs) = jobs.filter(|jobs| jobs.iter().all(|job| *job < self.jobs.len())) else {
+            shell.status = 127;
+            return Ok(());
+        };
+        self.wait(shell, &jobs)?;
+        if let (0, Some(Job { status, .. })) =
+            (shell.status, jobs.last().and_then(|job| self.jobs.get(*job)))
+        {
+            shell.status = *status;
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, shell: &mut Shell, arguments: &[String]) -> Flow {
+        let (signal, pids) = match arguments {
+            [how, signal, pids @ ..] if how == "-s" => (&**signal, pids),
+            [signal, pids @ ..] if signal.starts_with('-') => (&signal[1..], pids),
+            pids => ("TERM", pids),
+        };
+        let code = match signal.strip_prefix("SIG").unwrap_or(signal) {
+            "0" => 0,
+            "HUP" | "1" => 1,
+            "INT" | "2" => 2,
+            "QUIT" | "3" => 3,
+            "KILL" | "9" => 9,
+            "TERM" | "15" => 15,
+            other => return unknown(format!("signal {other}")),
+        };
+        for pid in pids {
+            let job = expand::job(pid).and_then(|job| self.jobs.get_mut(job));
+            let Some(job) = job else { return unknown(format!("killing {pid}")) };
+            if job.end.is_some_and(|end| end <= shell.now) {
+                shell.status = 1;
+            } else if code != 0 {
+                *job = Job { end: Some(shell.now), status: 128 + code };
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn failed(shell: &mut Shell) -> Flow {
+    shell.status = 1;
+    Ok(())
+}
+
+/// The status that `exit` and `return` name, else the last one.
+fn status(last: i32, arguments: &[String]) -> i32 {
+    let Some(text) = arguments.first() else { return last };
+    let status = text.trim().parse::<i64>();
+    status.map_or(2, |status| i32::from(u8::try_from(status & 0xff).unwrap_or(0)))
+}
+
+fn set(shell: &mut Shell, words: &[String]) -> Flow {
+    let read = shell.options(words)?;
+    let rest = &words[read..];
+    match rest {
+        [] => Ok(()),
+        [dashes, positional @ ..] if dashes == "--" => {
+            shell.positional = positional.to_vec();
+            Ok(())
+        }
+        positional => {
+            shell.positional = positional.to_vec();
+            Ok(())
+        }
+    }
+}
+
+fn trap(shell: &mut Shell, words: &[String]) -> Flow {
+    let words = if words.first().is_some_and(|word| word == "--") { &words[1..] } else { words };
+    let [action, signals @ ..] = words else { return unknown("which traps there are") };
+    if action.starts_with('-') && action.len() > 1 {
+        return unknown(format!("trap {action}"));
+    }
+    for signal in signals {
+        let upper = signal.to_ascii_uppercase();
+        let name = match upper.strip_prefix("SIG").unwrap_or(&upper) {
+            "0" | "EXIT" => "EXIT",
+            "15" | "TERM" => "TERM",
+            "1" | "HUP" => "HUP",
+            "2" | "INT" => "INT",
+            "3" | "QUIT" => "QUIT",
+            "USR1" | "USR2" | "ALRM" | "PIPE" | "CHLD" | "WINCH" => continue,
+            other => return unknown(format!("trap for {other}")),
+        };
+        if action == "-" {
+            shell.traps.remove(name);
+        } else {
+            shell.traps.insert(name.into(), action.clone());
+        }
+    }
+    Ok(())
+}

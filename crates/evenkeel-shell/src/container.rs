@@ -1,0 +1,223 @@
+//! Reads the processes of a pod's containers from its spec: arguments, environment variables, volume mounts.
+
+use evenkeel_api::{
+    Text,
+    views::{ContainerCommand, EnvVar, PodCommand, Volume},
+};
+use std::{collections::BTreeMap, net::Ipv4Addr};
+
+use crate::{
+    Process,
+    files::{FilePath, Mounts, Scope, normal},
+    shell::Variable,
+};
+
+/// Images whose entry point is a shell: without a command they end at once.
+const SHELLS: [&str; 5] = ["alpine", "bash", "busybox", "debian", "ubuntu"];
+
+/// Whether the image's entry point is a shell.
+pub fn entrypoint_is_shell(image: &str) -> bool {
+    SHELLS.contains(&name_of(image))
+}
+
+/// Whether the image's entry point is `pause`, which waits for SIGTERM.
+pub fn entrypoint_is_pause(image: &str) -> bool {
+    name_of(image) == "pause"
+}
+
+fn name_of(image: &str) -> &str {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    name.split(['@', ':']).next().unwrap_or(name)
+}
+
+/// The processes of a pod, by container.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Processes(BTreeMap<Text, Process>);
+
+impl Processes {
+    /// Reads a pod on the node with this name and address. `image` returns a container's image.
+    pub fn read<'i>(
+        pod: &PodCommand,
+        node: (&str, Ipv4Addr),
+        image: impl Fn(&str) -> Option<&'i str>,
+    ) -> Self {
+        let containers = pod.spec.init_containers.iter().chain(&*pod.spec.containers);
+        let processes = containers.filter_map(|container| {
+            let image = image(&container.name).unwrap_or_default();
+            Some((container.name.clone(), process(pod, container, image, node)?))
+        });
+        Self(processes.collect())
+    }
+
+    /// The process of a container; `None` when it is not known what it executes.
+    pub fn get(&self, container: &str) -> Option<&Process> {
+        self.0.get(container)
+    }
+}
+
+fn process(
+    pod: &PodCommand,
+    container: &ContainerCommand,
+    image: &str,
+    node: (&str, Ipv4Addr),
+) -> Option<Process> {
+    let mut variables = BTreeMap::new();
+    for (name, value) in [
+        ("HOME", "/root"),
+        ("HOSTNAME", &*pod.meta.name),
+        ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+    ] {
+        let value = Some(value.to_owned());
+        variables.insert(name.to_owned(), Variable { value, exported: true });
+    }
+    let mut addresses = Vec::new();
+    for variable in &container.env {
+        let field = field_path(variable);
+        addresses.retain(|name| *name != *variable.name);
+        if matches!(field, Some("status.podIP" | "status.podIPs")) {
+            addresses.push(variable.name.to_string());
+        }
+        let value = match &variable.value_from {
+            None => Some(expand(&variable.value, &variables)?),
+            Some(_) => field.and_then(|path| field_value(pod, path, node)),
+        };
+        variables.insert(variable.name.to_string(), Variable { value, exported: true });
+    }
+    let mut words = Vec::new();
+    for word in container.command.iter().chain(&*container.args) {
+        words.push(expand(word, &variables)?);
+    }
+    if words.is_empty() && entrypoint_is_shell(image) {
+        words.push("sh".into());
+    }
+    // A shell with an open standard input waits for it.
+    if words.is_empty() || container.stdin && words.len() == 1 {
+        return None;
+    }
+    let mounts = container.volume_mounts.iter().filter_map(|mount| {
+        let volume = pod.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
+        let mut path = volume_root(volume);
+        if !mount.sub_path_expr.is_empty() {
+            match expand(&mount.sub_path_expr, &variables) {
+                Some(sub_path) => path.path = normal(&path.path, &sub_path).into(),
+                None => path.scope = Scope::UnknownVolume(volume.name.clone()),
+            }
+        } else if !mount.sub_path.is_empty() {
+            path.path = format!("{}{}", path.path, normal("", &mount.sub_path)).into();
+        }
+        Some((normal("", &mount.mount_path).into(), path))
+    });
+    let probe = container.readiness_probe.as_ref().and_then(|probe| probe.handler.exec.as_ref());
+    Some(Process {
+        container: container.name.clone(),
+        readiness_probe: probe.map(|exec| exec.command.iter().map(ToString::to_string).collect()),
+        mounts: Mounts::new(mounts.collect()),
+        working_dir: normal("", &container.working_dir),
+        env_from: !container.env_from.is_empty(),
+        arguments: words,
+        variables,
+        address_variables: addresses,
+    })
+}
+
+fn field_path(variable: &EnvVar) -> Option<&str> {
+    Some(&variable.value_from.as_ref()?.field_ref.as_ref()?.field_path)
+}
+
+/// The value of a `fieldRef`; `None` when it is not known before the pod runs.
+fn field_value(pod: &PodCommand, path: &str, node: (&str, Ipv4Addr)) -> Option<String> {
+    let entry = |map: &evenkeel_api::StrMap, path: &str| {
+        let key = path.strip_prefix("['")?.strip_suffix("']")?;
+        Some(map.get(key).unwrap_or_default().to_owned())
+    };
+    match path {
+        "metadata.name" => Some(pod.meta.name.to_string()),
+        "metadata.namespace" => Some(pod.meta.namespace.to_string()),
+        "metadata.uid" => Some(pod.meta.uid.to_string()),
+        "spec.nodeName" => Some(node.0.to_owned()),
+        "status.hostIP" | "status.hostIPs" => Some(node.1.to_string()),
+        path => {
+            let (map, key) = if let Some(key) = path.strip_prefix("metadata.labels") {
+                (&pod.meta.labels, key)
+            } else {
+                (&pod.meta.annotations, path.strip_prefix("metadata.annotations")?)
+            };
+            entry(map, key)
+        }
+    }
+}
+
+/// The root folder of a volume.
+fn volume_root(volume: &Volume) -> FilePath {
+    let source = &volume.source;
+    if let Some(host) = &source.host_path {
+        return FilePath { scope: Scope::Node, path: normal("", &host.path).into() };
+    }
+    let name = volume.name.clone();
+    let scope =
+        if source.empty_dir.is_some() { Scope::Volume(name) } else { Scope::UnknownVolume(name) };
+    FilePath { scope, path: "".into() }
+}
+
+/// Replaces `$(NAME)` in `text`, as a kubelet does for commands, arguments and variables: unknown names stay, `$$` is a
+/// dollar sign. `None` when a value is needed that is not known.
+///
+/// Upstream: `Expand` (k8s.io/kubernetes/third_party/forked/golang/expansion).
+fn expand(text: &str, variables: &BTreeMap<String, Variable>) -> Option<String> {
+    let (mut all, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('$') {
+        all.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            all.push('$');
+            rest = after;
+            continue;
+        }
+        let name = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        match name.and_then(|(name, after)| Some((variables.get(name)?, after))) {
+            Some((variable, after)) => {
+                all.push_str(variable.value.as_deref()?);
+                rest = after;
+            }
+            None => all.push('$'),
+        }
+    }
+    all.push_str(rest);
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_words_are_replaced_as_a_kubelet_does() {
+        let known = Variable { value: Some("x".into()), exported: true };
+        let secret = Variable { value: None, exported: true };
+        let variables = [("A".to_owned(), known), ("S".to_owned(), secret)].into();
+        for (text, want) in [
+            ("a$(A)b", Some("axb")),
+            ("$$(A) $(B) $A ${A} $", Some("$(A) $(B) $A ${A} $")),
+            ("$(expr 1 + 2)", Some("$(expr 1 + 2)")),
+            ("$(S)", None),
+        ] {
+            assert_eq!(expand(text, &variables).as_deref(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn images_of_shells_are_known_by_name() {
+        for (image, want) in [
+            ("busybox", true),
+            ("registry.k8s.io/e2e-test-images/busybox:1.37.0-1", true),
+            ("alpine@sha256:00", true),
+            ("localhost:5000/nginx", false),
+            ("my-busybox", false),
+        ] {
+            assert_eq!(entrypoint_is_shell(image), want, "{image}");
+        }
+        assert!(
+            entrypoint_is_pause("registry.k8s.io/pause:3.10") && !entrypoint_is_pause("paused")
+        );
+    }
+}

@@ -1,0 +1,221 @@
+//! Files as a running script finds and leaves them.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use crate::{
+    files::{Content, FilePath, Scope, Write, normal},
+    interpreter::{Interpreter, MAX_LENGTH},
+    shell::{Halt, Shell, unknown},
+};
+
+/// So often a script may write; one that goes on is taken to go on for ever.
+const MAX_WRITES: usize = 100;
+/// Folders that every image fills as it likes: nothing can be said of what is not known to be there.
+const IMAGE_FOLDERS: [&str; 17] = [
+    "/app", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/opt", "/proc",
+    "/root", "/sbin", "/srv", "/sys", "/usr", "/var",
+];
+/// Folders that every image has, with nothing in them.
+const EMPTY_FOLDERS: [&str; 8] =
+    ["", "/tmp", "/var/tmp", "/var/run", "/run", "/dev/shm", "/mnt", "/var/log"];
+/// Files that can be written though their folder is not known.
+const TERMINATION_LOG: &str = "/dev/termination-log";
+
+impl Interpreter<'_> {
+    fn resolve(&self, shell: &Shell, path: &str) -> (String, FilePath) {
+        let path = normal(&shell.folder, path);
+        let place = self.mounts.resolve(self.container, &path);
+        if place.scope != Scope::Container(self.container.into()) {
+            self.reads_shared_files.set(true);
+        }
+        (path, place)
+    }
+
+    /// What stands there now; the outer `None` where nobody ever wrote anything.
+    fn content_at(&self, shell: &Shell, place: &FilePath) -> Option<Option<Content>> {
+        let own =
+            self.writes.iter().filter(|write| write.path == *place && write.after <= shell.now);
+        // Of writes at the same time the last one counts.
+        let own = own.fold(None::<&Write>, |best, write| {
+            best.filter(|best| best.after > write.after).or(Some(write))
+        });
+        let others = self.context.content_at(place, self.time(shell));
+        match (own, others) {
+            (Some(own), Some((at, content)))
+                if at > crate::later(self.context.start, own.after) =>
+            {
+                Some(content.cloned())
+            }
+            (Some(own), _) => Some(own.content.clone()),
+            (None, others) => others.map(|(_, content)| content.cloned()),
+        }
+    }
+
+    /// What a file holds; `None` when it is not there, or is a folder.
+    pub(crate) fn read(&self, shell: &Shell, path: &str) -> Result<Option<Arc<str>>, Halt> {
+        if matches!(path, "/dev/null") {
+            return Ok(Some("".into()));
+        }
+        if matches!(path, "/dev/stdin" | "-") {
+            return Ok(Some(Arc::clone(&shell.input)));
+        }
+        let (path, place) = self.resolve(shell, path);
+        match self.content_at(shell, &place) {
+            Some(Some(Content::File(text))) => Ok(Some(text)),
+            Some(_) => Ok(None),
+            None => self.known_absent(&path, &place).map(|()| None),
+        }
+    }
+
+    /// Nobody wrote it here: whether that means that it is not there.
+    fn known_absent(&self, path: &str, place: &FilePath) -> Result<(), Halt> {
+        let filled = IMAGE_FOLDERS.iter().any(|folder| within(path, folder))
+            && !EMPTY_FOLDERS[1..].iter().any(|folder| within(path, folder))
+            && path != TERMINATION_LOG;
+        match &place.scope {
+            Scope::UnknownVolume(volume) => unknown(format!("what is in volume {volume}")),
+            Scope::Container(_) if filled => unknown(format!("whether the image has {path}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is a folder.
+    pub(crate) fn is_folder(&self, shell: &Shell, path: &str) -> Result<bool, Halt> {
+        let (path, place) = self.resolve(shell, path);
+        if EMPTY_FOLDERS.contains(&&*path)
+            || IMAGE_FOLDERS.contains(&&*path)
+            || self.mounts.leads_to(&path)
+        {
+            return Ok(true);
+        }
+        match self.content_at(shell, &place) {
+            Some(Some(content)) => Ok(content == Content::Folder),
+            Some(None) => Ok(false),
+            None => self.known_absent(&path, &place).map(|()| false),
+        }
+    }
+
+    pub(crate) fn exists(&self, shell: &Shell, path: &str) -> Result<bool, Halt> {
+        Ok(self.read(shell, path)?.is_some() || self.is_folder(shell, path)?)
+    }
+
+    /// Writes a file; whether that could be done.
+    pub(crate) fn write(&mut self, shell: &Shell, path: &str, text: String) -> Result<bool, Halt> {
+        if path == "/dev/null" {
+            return Ok(true);
+        }
+        if text.len() > MAX_LENGTH {
+            return Err(Halt::StepLimit);
+        }
+        let parent = normal(&shell.folder, &format!("{path}/.."));
+        if normal(&shell.folder, path) != TERMINATION_LOG
+            && (!self.is_folder(shell, &format!("/{parent}"))? || self.is_folder(shell, path)?)
+        {
+            return Ok(false);
+        }
+        self.change(shell, path, Some(Content::File(text.into())))?;
+        Ok(true)
+    }
+
+    pub(crate) fn change(
+        &mut self,
+        shell: &Shell,
+        path: &str,
+        content: Option<Content>,
+    ) -> Result<(), Halt> {
+        let (_, place) = self.resolve(shell, path);
+        if self.content_at(shell, &place) == Some(content.clone()) {
+            return Ok(());
+        }
+        // What is written twice at the same time was never anything else.
+        self.writes.retain(|write| write.path != place || write.after != shell.now);
+        if self.writes.len() >= MAX_WRITES {
+            return Err(Halt::StepLimit);
+        }
+        self.writes.push(Write { after: shell.now, path: place, content });
+        Ok(())
+    }
+
+    /// Makes a folder and, where `parents`, those around it; whether that could be done.
+    pub(crate) fn make_folder(
+        &mut self,
+        shell: &Shell,
+        path: &str,
+        parents: bool,
+    ) -> Result<bool, Halt> {
+        let path = normal(&shell.folder, path);
+        if !parents && self.exists(shell, &format!("/{path}"))? {
+            return Ok(false);
+        }
+        for (end, _) in path.match_indices('/').skip(1).chain([(path.len(), "")]) {
+            let folder = &path[..end];
+            if self.is_folder(shell, &format!("/{folder}"))? {
+                continue;
+            }
+            let file = self.read(shell, &format!("/{folder}"))?.is_some();
+            if file || (end < path.len() && !parents) {
+                return Ok(false);
+            }
+            self.change(shell, &format!("/{folder}"), Some(Content::Folder))?;
+        }
+        Ok(true)
+    }
+
+    /// The names in a folder, in order.
+    pub(crate) fn names(&self, shell: &Shell, path: &str) -> Result<BTreeSet<String>, Halt> {
+        let (path, place) = self.resolve(shell, path);
+        if IMAGE_FOLDERS.contains(&&*path)
+            || path.is_empty()
+            || matches!(place.scope, Scope::UnknownVolume(_))
+        {
+            return unknown(format!("what is in {path}/"));
+        }
+        let below = self.below(&place);
+        let here =
+            below.iter().filter(|place| matches!(self.content_at(shell, place), Some(Some(_))));
+        let rest = here.map(|found| found.path[place.path.len() + 1..].to_owned());
+        Ok(rest.map(|rest| rest.split('/').next().unwrap_or_default().to_owned()).collect())
+    }
+
+    fn below(&self, folder: &FilePath) -> BTreeSet<FilePath> {
+        let own = self.writes.iter().map(|write| &write.path).filter(|place| {
+            place.scope == folder.scope
+                && place.path.strip_prefix(&*folder.path).is_some_and(|rest| rest.starts_with('/'))
+        });
+        own.chain(self.context.below(folder)).cloned().collect()
+    }
+
+    /// Takes away a file, or a folder with all that is in it.
+    pub(crate) fn remove(&mut self, shell: &Shell, path: &str) -> Result<(), Halt> {
+        let (full, place) = self.resolve(shell, path);
+        if self.mounts.leads_to(&full)
+            || EMPTY_FOLDERS.contains(&&*full)
+            || IMAGE_FOLDERS.contains(&&*full)
+        {
+            return unknown(format!("removing {path}"));
+        }
+        for below in self.below(&place) {
+            let path = format!("{full}{}", &below.path[place.path.len()..]);
+            self.change(shell, &path, None)?;
+        }
+        self.change(shell, &full, None)
+    }
+
+    /// Seconds as `sleep` and `timeout` read them.
+    pub(crate) fn duration(text: &str) -> Option<Duration> {
+        let (number, unit) = match text.char_indices().last()? {
+            (at, 's') => (&text[..at], 1.0),
+            (at, 'm') => (&text[..at], 60.0),
+            (at, 'h') => (&text[..at], 3600.0),
+            (at, 'd') => (&text[..at], 86_400.0),
+            _ => (text, 1.0),
+        };
+        let digits = number.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+        let seconds: f64 = number.parse().ok().filter(|_| digits)?;
+        Duration::try_from_secs_f64(seconds * unit).ok()
+    }
+}
+
+fn within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

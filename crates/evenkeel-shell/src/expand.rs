@@ -1,0 +1,277 @@
+//! From words to what they stand for: variables, `$(…)`, `$((…))`, quotes, splitting.
+
+use rand::Rng;
+
+use crate::{
+    arithmetic::{self, Variables},
+    interpreter::{Interpreter, MAX_LENGTH},
+    pattern::Pattern,
+    shell::{Flow, Halt, Shell, Variable, unknown},
+    syntax::{Modifier, Part, Piece, Word},
+};
+
+impl Interpreter<'_> {
+    /// What words become: each none, one, or several.
+    pub(crate) fn fields(
+        &mut self,
+        shell: &mut Shell,
+        words: &[Word],
+    ) -> Result<Vec<String>, Halt> {
+        let mut fields = Vec::new();
+        for word in words {
+            match word.plain().filter(|_| shell.bash).and_then(range) {
+                Some(range) => fields.extend(range),
+                None => self.split(shell, word, &mut fields)?,
+            }
+        }
+        Ok(fields)
+    }
+
+    fn split(&mut self, shell: &mut Shell, word: &Word, fields: &mut Vec<String>) -> Flow {
+        let mut current: Option<String> = None;
+        for (n, piece) in word.0.iter().enumerate() {
+            if let (true, Part::Variable { name, with: Modifier::Itself }) =
+                (piece.quoted, &piece.part)
+                && &**name == "@"
+            {
+                // Each a field of its own; the first and last join what is beside them.
+                for (n, value) in shell.positional.clone().into_iter().enumerate() {
+                    if n > 0 {
+                        fields.extend(current.take());
+                    }
+                    current.get_or_insert_default().push_str(&value);
+                }
+                continue;
+            }
+            let value = self.piece(shell, piece)?;
+            if piece.quoted {
+                // The empty text that stands for the quotes of "$@" alone makes no field.
+                let only_quotes = value.is_empty()
+                    && matches!(word.0.get(n + 1),
+                    Some(Piece { part: Part::Variable { name, .. }, .. }) if &**name == "@");
+                if !only_quotes {
+                    current.get_or_insert_default().push_str(&value);
+                }
+                continue;
+            }
+            if globs(&value) {
+                return unknown("names of files by pattern");
+            }
+            if let Part::Text(_) = piece.part {
+                if current.is_none() && value.starts_with('~') {
+                    return unknown("home folders");
+                }
+                current.get_or_insert_default().push_str(&value);
+                continue;
+            }
+            let blank = |c: char| matches!(c, ' ' | '\t' | '\n');
+            for (n, part) in value.split(blank).enumerate() {
+                if n > 0 {
+                    fields.extend(current.take());
+                }
+                if !part.is_empty() {
+                    current.get_or_insert_default().push_str(part);
+                }
+            }
+        }
+        fields.extend(current);
+        Ok(())
+    }
+
+    /// What a word becomes where it is not split.
+    pub(crate) fn string(&mut self, shell: &mut Shell, word: &Word) -> Result<String, Halt> {
+        let mut all = String::new();
+        for piece in &word.0 {
+            all.push_str(&self.piece(shell, piece)?);
+            if all.len() > MAX_LENGTH {
+                return unknown("a value that is too long");
+            }
+        }
+        Ok(all)
+    }
+
+    pub(crate) fn pattern(&mut self, shell: &mut Shell, word: &Word) -> Result<Pattern, Halt> {
+        let mut pattern = Pattern::default();
+        for piece in &word.0 {
+            let text = self.piece(shell, piece)?;
+            pattern.push(&text, piece.quoted);
+        }
+        Ok(pattern)
+    }
+
+    fn piece(&mut self, shell: &mut Shell, piece: &Piece) -> Result<String, Halt> {
+        self.step()?;
+        match &piece.part {
+            Part::Text(text) => Ok(text.clone()),
+            Part::Variable { name, with } => self.variable(shell, name, with),
+            Part::Output(list) => {
+                self.output_of(shell, |interpreter, child| interpreter.list(child, list))
+            }
+            Part::Arithmetic(word) => {
+                let text = self.string(shell, word)?;
+                arithmetic::evaluate(&text, &mut Reckoning { interpreter: self, shell })
+                    .map(|value| value.to_string())
+                    .or_else(unknown)
+            }
+        }
+    }
+
+    /// What something prints, without the line ends at its end.
+    pub(crate) fn output_of(
+        &mut self,
+        shell: &mut Shell,
+        run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
+    ) -> Result<String, Halt> {
+        let mut child = shell.fork();
+        let gathered = self.outputs.len();
+        self.outputs.push(String::new());
+        child.output = Some(gathered);
+        // bash does not hand `set -e` down to there.
+        child.errexit &= !shell.bash;
+        let (end, status) = self.child(child, run)?;
+        shell.now = end.ok_or(Halt::Forever)?;
+        self.inner_status = Some(status);
+        let text = self.outputs.drain(gathered..).next().unwrap_or_default();
+        Ok(text.trim_end_matches('\n').to_owned())
+    }
+
+    fn variable(&mut self, shell: &mut Shell, name: &str, with: &Modifier) -> Result<String, Halt> {
+        let value = self.value(shell, name)?;
+        match with {
+            Modifier::Itself | Modifier::Length | Modifier::Remove { .. }
+                if value.is_none() && shell.nounset && !matches!(name, "@" | "*") =>
+            {
+                Err(Halt::Exit(if shell.bash { 127 } else { 2 }))
+            }
+            Modifier::Itself => Ok(value.unwrap_or_default()),
+            Modifier::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
+            Modifier::Default { how, colon, word } => {
+                let present = value.as_ref().is_some_and(|value| !(*colon && value.is_empty()));
+                match (how, present) {
+                    ('+', true) => self.string(shell, word),
+                    ('+', false) => Ok(String::new()),
+                    (_, true) => Ok(value.unwrap_or_default()),
+                    ('?', false) => Err(Halt::Exit(if shell.bash { 127 } else { 2 })),
+                    (how, false) => {
+                        let value = self.string(shell, word)?;
+                        if *how == '=' {
+                            shell.set(name, value.clone());
+                        }
+                        Ok(value)
+                    }
+                }
+            }
+            Modifier::Remove { suffix, longest, pattern } => {
+                let pattern = self.pattern(shell, pattern)?;
+                let text: Vec<char> = value.unwrap_or_default().chars().collect();
+                Ok(without(&text, &pattern, *suffix, *longest))
+            }
+        }
+    }
+
+    /// The value of a variable or of what is called like one; `None` where it has none.
+    pub(crate) fn value(&mut self, shell: &Shell, name: &str) -> Result<Option<String>, Halt> {
+        Ok(Some(match name {
+            "?" => shell.status.to_string(),
+            "$" => "1".into(),
+            "#" => shell.positional.len().to_string(),
+            "@" | "*" => shell.positional.join(" "),
+            "0" => shell.name.clone(),
+            "!" => return Ok(shell.last_job.map(pid)),
+            "-" => return unknown("the options as a value"),
+            "RANDOM" => {
+                self.draws += 1;
+                self.random.random_range(0..32768).to_string()
+            }
+            "SECONDS" | "EPOCHSECONDS" if shell.bash => {
+                self.draws += 1;
+                let since = if name == "SECONDS" { self.context.start.as_second() } else { 0 };
+                (self.time(shell).as_second() - since).to_string()
+            }
+            "PWD" if shell.folder.is_empty() => "/".into(),
+            "PWD" => shell.folder.clone(),
+            digits if digits.bytes().all(|c| c.is_ascii_digit()) => {
+                let n: usize = digits.parse().unwrap_or(usize::MAX);
+                return Ok(n.checked_sub(1).and_then(|n| shell.positional.get(n)).cloned());
+            }
+            name => match shell.variables.get(name) {
+                Some(Variable { value: Some(value), .. }) => value.clone(),
+                Some(Variable { value: None, .. }) => {
+                    return unknown(format!("the value of {name}"));
+                }
+                None if self.open || of_service(name) => {
+                    return unknown(format!("whether {name} has a value"));
+                }
+                None => return Ok(None),
+            },
+        }))
+    }
+}
+
+/// Variables in arithmetic.
+struct Reckoning<'r, 'a> {
+    interpreter: &'r mut Interpreter<'a>,
+    shell: &'r mut Shell,
+}
+
+impl Variables for Reckoning<'_, '_> {
+    fn get(&mut self, name: &str) -> Result<String, String> {
+        match self.interpreter.value(self.shell, name) {
+            Ok(value) => Ok(value.unwrap_or_default()),
+            Err(Halt::Unknown(why)) => Err(why),
+            Err(_) => Err(format!("variable {name} has no value")),
+        }
+    }
+
+    fn set(&mut self, name: &str, value: i64) {
+        self.shell.set(name, value.to_string());
+    }
+}
+
+/// The process number of one started with `&`.
+pub(crate) fn pid(job: usize) -> String {
+    (job + 7).to_string()
+}
+
+/// The one started with `&` that has this process number.
+pub(crate) fn job(pid: &str) -> Option<usize> {
+    pid.parse::<usize>().ok()?.checked_sub(7)
+}
+
+/// Whether a kubelet sets the variable for a Service.
+fn of_service(name: &str) -> bool {
+    name.ends_with("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.ends_with("_PORT")
+}
+
+/// Whether the shell would look for files of that name.
+fn globs(text: &str) -> bool {
+    text.contains(['*', '?']) || text.find('[').is_some_and(|at| text[at..].contains(']'))
+}
+
+/// `{1..5}`, which bash takes for five words.
+fn range(text: &str) -> Option<Vec<String>> {
+    let (from, to) = text.strip_prefix('{')?.strip_suffix('}')?.split_once("..")?;
+    let (from, to): (i32, i32) = (from.parse().ok()?, to.parse().ok()?);
+    if from.abs_diff(to) > 10_000 {
+        return None;
+    }
+    let count = |n: i32| n.to_string();
+    Some(if from <= to {
+        (from..=to).map(count).collect()
+    } else {
+        (to..=from).rev().map(count).collect()
+    })
+}
+
+fn without(text: &[char], pattern: &Pattern, suffix: bool, longest: bool) -> String {
+    // Values are short; a long one is not worth trying at every length.
+    let limit = text.len().min(1024);
+    let cut = |length: usize| {
+        if suffix { &text[text.len() - length..] } else { &text[..length] }
+    };
+    let mut lengths: Box<dyn Iterator<Item = usize>> =
+        if longest { Box::new((0..=limit).rev()) } else { Box::new(0..=limit) };
+    let length = lengths.find(|length| pattern.fits(cut(*length))).unwrap_or(0);
+    let rest = if suffix { &text[..text.len() - length] } else { &text[length..] };
+    rest.iter().collect()
+}

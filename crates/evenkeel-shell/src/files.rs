@@ -1,0 +1,273 @@
+//! Files of simulated containers: their content, since when, and the run that wrote it. Writes to come of a run whose
+//! outcome is known already are among them.
+
+use evenkeel_api::{Text, time::Timestamp};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use crate::later;
+
+/// Files kept of a pod or a node; more are not written.
+const MAX_FILES: usize = 4096;
+
+/// The volume or root file system that a file belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// The container's root file system, new after each restart.
+    Container(Text),
+    /// A volume that begins empty with the pod.
+    Volume(Text),
+    /// A volume whose content is not known here, such as a ConfigMap's.
+    UnknownVolume(Text),
+    /// The node's file system.
+    Node,
+}
+
+/// The path of a file or folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FilePath {
+    /// What the path is relative to.
+    pub scope: Scope,
+    /// Absolute within the scope, without `.` and `..`; empty for its root.
+    pub path: Text,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A file with its text.
+    File(Arc<str>),
+    /// A folder.
+    Folder,
+}
+
+/// A change that a run makes to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// When, counted from the run's start.
+    pub after: Duration,
+    /// The file or folder.
+    pub path: FilePath,
+    /// What stands there from then on; `None` removes it.
+    pub content: Option<Content>,
+}
+
+/// Files with their past versions, and the future ones that are known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files {
+    paths: BTreeMap<FilePath, Vec<Version>>,
+    /// Grows with each change.
+    changes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Version {
+    at: Timestamp,
+    content: Option<Content>,
+    /// The run that wrote it.
+    by: Arc<str>,
+}
+
+impl Files {
+    /// A count that grows with each change.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The content of `path` at `time` and since when, without the writes of the run `except`; `None` where nothing was
+    /// ever written.
+    pub fn at(
+        &self,
+        path: &FilePath,
+        time: Timestamp,
+        except: &str,
+    ) -> Option<(Timestamp, Option<&Content>)> {
+        let versions = self.paths.get(path)?;
+        let found = versions.iter().rev().find(|v| v.at <= time && *v.by != *except)?;
+        Some((found.at, found.content.as_ref()))
+    }
+
+    /// Paths in the same scope below `folder`.
+    pub fn below<'f>(&'f self, folder: &'f FilePath) -> impl Iterator<Item = &'f FilePath> + 'f {
+        let paths = self.paths.range(folder.clone()..).map(|(path, _)| path);
+        paths
+            .take_while(|path| path.scope == folder.scope && path.path.starts_with(&*folder.path))
+            .filter(|path| path.path[folder.path.len()..].starts_with('/'))
+    }
+
+    /// When a file changes next after `time`, by another run than `except`.
+    pub fn next_change(&self, time: Timestamp, except: &str) -> Option<Timestamp> {
+        let versions = self.paths.values().flatten();
+        versions.filter(|v| v.at > time && *v.by != *except).map(|v| v.at).min()
+    }
+
+    /// Records the writes of the run `by`, which began at `start`, in place of those recorded of it before.
+    pub fn replace(&mut self, by: &Arc<str>, start: Timestamp, writes: &[&Write]) {
+        let before = self.of(by);
+        let now: Vec<_> = writes
+            .iter()
+            .map(|write| (write.path.clone(), later(start, write.after), write.content.clone()))
+            .collect();
+        let mut sorted = now.clone();
+        sorted.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        if before == sorted {
+            return;
+        }
+        self.changes += 1;
+        self.paths.retain(|_, versions| {
+            versions.retain(|version| *version.by != **by);
+            !versions.is_empty()
+        });
+        for (path, at, content) in now {
+            if self.paths.len() >= MAX_FILES && !self.paths.contains_key(&path) {
+                continue;
+            }
+            let versions = self.paths.entry(path).or_default();
+            let position = versions.partition_point(|version| version.at <= at);
+            versions.insert(position, Version { at, content, by: Arc::clone(by) });
+        }
+    }
+
+    fn of(&self, by: &str) -> Vec<(FilePath, Timestamp, Option<Content>)> {
+        let all = self.paths.iter().flat_map(|(path, versions)| {
+            versions
+                .iter()
+                .filter(|version| *version.by == *by)
+                .map(|version| (path.clone(), version.at, version.content.clone()))
+        });
+        all.collect()
+    }
+
+    /// Forgets the root file system of `container`, and versions that were replaced before `time`.
+    pub fn clear(&mut self, container: &str, time: Timestamp) {
+        self.paths.retain(|path, versions| {
+            let last = versions.iter().rposition(|version| version.at <= time);
+            versions.drain(..last.unwrap_or(0));
+            let gone = matches!(&**versions, [only] if only.content.is_none() && only.at <= time);
+            !gone && !matches!(&path.scope, Scope::Container(of) if **of == *container)
+        });
+    }
+}
+
+/// The volume mounts of a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Mounts(Vec<(Text, FilePath)>);
+
+impl Mounts {
+    /// Sorts the longest mount path first, so that the first match is the right one.
+    pub(crate) fn new(mut mounts: Vec<(Text, FilePath)>) -> Self {
+        mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        Self(mounts)
+    }
+
+    /// Resolves the normal `path` of `container` through the mounts.
+    pub(crate) fn resolve(&self, container: &str, path: &str) -> FilePath {
+        for (mount, root) in &self.0 {
+            if let Some(rest) = path.strip_prefix(&**mount)
+                && (rest.is_empty() || rest.starts_with('/'))
+            {
+                let path = format!("{}{rest}", root.path).into();
+                return FilePath { scope: root.scope.clone(), path };
+            }
+        }
+        FilePath { scope: Scope::Container(container.into()), path: path.into() }
+    }
+
+    /// Whether something is mounted at `path` or below.
+    pub(crate) fn leads_to(&self, path: &str) -> bool {
+        self.0.iter().any(|(mount, _)| {
+            mount.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+}
+
+/// An absolute path without `.`, `..` and needless slashes; empty for the root.
+pub(crate) fn normal(folder: &str, path: &str) -> String {
+    let all = if path.starts_with('/') { path.to_owned() } else { format!("{folder}/{path}") };
+    let mut parts: Vec<&str> = Vec::new();
+    for part in all.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.iter().flat_map(|part| ["/", part]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(path: &str) -> FilePath {
+        FilePath { scope: Scope::Volume("data".into()), path: path.into() }
+    }
+
+    fn write(after: u64, path: &str, text: Option<&str>) -> Write {
+        let content = text.map(|text| Content::File(text.into()));
+        Write { after: Duration::from_secs(after), path: place(path), content }
+    }
+
+    fn text(files: &Files, path: &str, seconds: i64, but: &str) -> Option<String> {
+        match files.at(&place(path), at(seconds), but)? {
+            (_, Some(Content::File(text))) => Some(text.to_string()),
+            _ => None,
+        }
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn a_file_has_a_past_and_a_future_and_a_run_replaces_what_it_wrote() {
+        let mut files = Files::default();
+        let (one, two): (Arc<str>, Arc<str>) = ("one".into(), "two".into());
+        files.replace(&one, at(100), &[&write(0, "/a", Some("x")), &write(10, "/a", None)]);
+        files.replace(&two, at(105), &[&write(0, "/a", Some("y"))]);
+        assert_eq!(text(&files, "/a", 99, ""), None);
+        assert_eq!(text(&files, "/a", 104, "").as_deref(), Some("x"));
+        assert_eq!(text(&files, "/a", 107, "").as_deref(), Some("y"));
+        assert_eq!(text(&files, "/a", 107, "two").as_deref(), Some("x"));
+        assert_eq!(text(&files, "/a", 111, ""), None);
+        assert_eq!(files.next_change(at(100), "two"), Some(at(110)));
+        let changes = files.changes();
+        files.replace(&two, at(105), &[&write(0, "/a", Some("y"))]);
+        assert_eq!(files.changes(), changes, "nothing new is no change");
+        files.replace(&one, at(100), &[&write(0, "/a", Some("x"))]);
+        assert_eq!(text(&files, "/a", 111, "").as_deref(), Some("y"));
+    }
+
+    #[test]
+    fn what_was_replaced_is_forgotten_and_so_is_a_containers_own() {
+        let mut files = Files::default();
+        let by: Arc<str> = "one".into();
+        let own = FilePath { scope: Scope::Container("c".into()), path: "/tmp/x".into() };
+        let own = Write { after: Duration::ZERO, path: own, content: Some(Content::Folder) };
+        let writes =
+            [write(0, "/a", Some("x")), write(5, "/a", Some("y")), write(6, "/b/c", None), own];
+        files.replace(&by, at(0), &writes.each_ref());
+        files.clear("c", at(7));
+        assert_eq!(text(&files, "/a", 4, ""), None);
+        assert_eq!(text(&files, "/a", 7, "").as_deref(), Some("y"));
+        assert_eq!(files.paths.len(), 1);
+    }
+
+    #[test]
+    fn the_longest_mount_wins_and_paths_are_made_normal() {
+        let node = FilePath { scope: Scope::Node, path: "/var/x".into() };
+        let mounts = Mounts::new(vec![("/data".into(), place("")), ("/data/node".into(), node)]);
+        for (path, want) in [
+            ("/data/a", place("/a")),
+            ("/data", place("")),
+            ("/data/node/./a", FilePath { scope: Scope::Node, path: "/var/x/a".into() }),
+            (
+                "/database",
+                FilePath { scope: Scope::Container("c".into()), path: "/database".into() },
+            ),
+            ("../a//b/../c", FilePath { scope: Scope::Container("c".into()), path: "/a/c".into() }),
+        ] {
+            assert_eq!(mounts.resolve("c", &normal("/tmp", path)), want, "{path}");
+        }
+        assert!(mounts.leads_to("/data") && mounts.leads_to("") && !mounts.leads_to("/dat"));
+    }
+}

@@ -1,0 +1,607 @@
+//! Runs a script in its own time: nothing is executed, sleeping only adds up, and work is bounded.
+
+use evenkeel_api::time::Timestamp;
+use rand::{SeedableRng, rngs::StdRng};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::later;
+use crate::{
+    RunContext,
+    files::{Mounts, Write},
+    parse,
+    shell::{Flow, Halt, Shell, Variable, unknown},
+    syntax::{
+        Command, CommandKind, Connector, Item, List, Pipeline, Redirect, RedirectTarget, Word,
+    },
+};
+
+/// So many commands and expansions are looked at.
+const MAX_STEPS: u32 = 20_000;
+/// So much longer a handler may be looked at when the script itself took all.
+const TRAP_STEPS: u32 = 1_000;
+/// So deep may commands, functions and shells in shells nest.
+const MAX_DEPTH: u32 = 100;
+const MAX_CALLS: u32 = 30;
+/// Longer outputs, values and files are not kept.
+pub(crate) const MAX_LENGTH: usize = 64 * 1024;
+
+/// One started with `&`.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    /// `None` when it never ends.
+    pub(crate) end: Option<Duration>,
+    pub(crate) status: i32,
+}
+
+/// Everything that shells of one container share.
+pub(crate) struct Interpreter<'a> {
+    pub(crate) context: &'a RunContext<'a>,
+    pub(crate) container: &'a str,
+    pub(crate) mounts: &'a Mounts,
+    /// Whether there are variables that are not known by name.
+    pub(crate) open: bool,
+    steps: u32,
+    pub(crate) depth: u32,
+    /// When the container is asked to stop, until it noticed.
+    pub(crate) signal: Option<Duration>,
+    /// What was written so far, in no order.
+    pub(crate) writes: Vec<Write>,
+    /// What streams lead to: the container's log, then what is gathered for something else.
+    pub(crate) outputs: Vec<String>,
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) random: StdRng,
+    /// How often something was asked for that is never twice the same.
+    pub(crate) draws: u32,
+    /// Whether it read what others may write.
+    pub(crate) reads_shared_files: std::cell::Cell<bool>,
+    /// What the last `$(…)` ended with.
+    pub(crate) inner_status: Option<i32>,
+}
+
+impl<'a> Interpreter<'a> {
+    pub(crate) fn new(
+        context: &'a RunContext<'a>,
+        container: &'a str,
+        mounts: &'a Mounts,
+        open: bool,
+    ) -> Self {
+        let mut seed = DefaultHasher::new();
+        context.run.hash(&mut seed);
+        Self {
+            context,
+            container,
+            mounts,
+            open,
+            steps: 0,
+            depth: 0,
+            signal: context.signal,
+            writes: Vec::new(),
+            outputs: vec![String::new()],
+            jobs: Vec::new(),
+            random: StdRng::seed_from_u64(seed.finish()),
+            draws: 0,
+            reads_shared_files: std::cell::Cell::new(false),
+            inner_status: None,
+        }
+    }
+
+    pub(crate) fn step(&mut self) -> Flow {
+        self.steps += 1;
+        if self.steps > MAX_STEPS { Err(Halt::StepLimit) } else { Ok(()) }
+    }
+
+    /// The time of day that it is for `shell`.
+    pub(crate) fn time(&self, shell: &Shell) -> Timestamp {
+        later(self.context.start, shell.now)
+    }
+
+    /// Runs the container's first process to its end: how long it takes (`None`: for ever) and its status.
+    pub(crate) fn main(
+        &mut self,
+        shell: &mut Shell,
+        run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
+    ) -> Result<(Option<Duration>, i32), String> {
+        let mut halt = run(self, shell);
+        if halt == Err(Halt::StepLimit) {
+            self.steps = MAX_STEPS - TRAP_STEPS;
+            halt = match (self.signal.take(), shell.handler().map(str::to_owned)) {
+                (Some(signal), Some(handler)) => {
+                    shell.now = shell.now.max(signal);
+                    // If the handler returns, the script runs on.
+                    self.text(shell, &handler).and(Err(Halt::Forever))
+                }
+                _ => Err(Halt::Forever),
+            };
+        }
+        self.end(shell, halt)
+    }
+
+    /// What is left to do when a shell ends.
+    fn end(&mut self, shell: &mut Shell, halt: Flow) -> Result<(Option<Duration>, i32), String> {
+        let halt = match halt {
+            Ok(()) | Err(Halt::Exit(_)) => {
+                if let Err(Halt::Exit(status)) = halt {
+                    shell.status = status;
+                }
+                match shell.traps.remove("EXIT").filter(|action| !action.is_empty()) {
+                    Some(action) => {
+                        let status = shell.status;
+                        let ended = self.text(shell, &action);
+                        shell.status = status;
+                        ended
+                    }
+                    None => Ok(()),
+                }
+            }
+            halt => halt,
+        };
+        match halt {
+            Err(Halt::Exit(status)) => Ok((Some(shell.now), status)),
+            Err(Halt::Forever | Halt::StepLimit) => Ok((None, 0)),
+            Err(Halt::Unknown(why)) => Err(why),
+            _ => Ok((Some(shell.now), shell.status)),
+        }
+    }
+
+    /// Runs something in a process of its own, which `shell` waits for or not: when it ends and its status.
+    pub(crate) fn child(
+        &mut self,
+        mut child: Shell,
+        run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
+    ) -> Result<(Option<Duration>, i32), Halt> {
+        let halt = run(self, &mut child);
+        if halt == Err(Halt::StepLimit) {
+            return Err(Halt::StepLimit);
+        }
+        self.end(&mut child, halt).map_err(Halt::Unknown)
+    }
+
+    /// As [`Interpreter::child`], and waits.
+    pub(crate) fn awaited(
+        &mut self,
+        shell: &mut Shell,
+        child: Shell,
+        run: impl FnOnce(&mut Self, &mut Shell) -> Flow,
+    ) -> Flow {
+        let (end, status) = self.child(child, run)?;
+        shell.now = end.ok_or(Halt::Forever)?;
+        shell.status = status;
+        Ok(())
+    }
+
+    /// Runs a script that is given as text.
+    pub(crate) fn text(&mut self, shell: &mut Shell, text: &str) -> Flow {
+        let list = parse::script(text).map_err(Halt::Unknown)?;
+        self.list(shell, &list)
+    }
+
+    pub(crate) fn list(&mut self, shell: &mut Shell, list: &List) -> Flow {
+        list.iter().try_for_each(|item| self.item(shell, item))
+    }
+
+    fn item(&mut self, shell: &mut Shell, item: &Item) -> Flow {
+        if !item.background {
+            return self.chain(shell, item);
+        }
+        let (end, status) =
+            self.child(shell.fork(), |interpreter, child| interpreter.chain(child, item))?;
+        self.jobs.push(Job { end, status });
+        shell.last_job = Some(self.jobs.len() - 1);
+        shell.status = 0;
+        Ok(())
+    }
+
+    fn chain(&mut self, shell: &mut Shell, item: &Item) -> Flow {
+        let all = item.rest.len();
+        self.pipeline(shell, &item.first, all > 0)?;
+        for (n, (join, pipeline)) in item.rest.iter().enumerate() {
+            if (*join == Connector::And) == (shell.status == 0) {
+                self.pipeline(shell, pipeline, n + 1 < all)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self, shell: &mut Shell, pipeline: &Pipeline, condition: bool) -> Flow {
+        let exempt = condition || pipeline.negated;
+        shell.conditions += u32::from(exempt);
+        let flow = match &*pipeline.stages {
+            [only] => self.command(shell, only),
+            stages => self.stages(shell, stages),
+        };
+        shell.conditions -= u32::from(exempt);
+        flow?;
+        if pipeline.negated {
+            shell.status = i32::from(shell.status == 0);
+        } else if shell.errexit && !exempt && shell.conditions == 0 && shell.status != 0 {
+            return Err(Halt::Exit(shell.status));
+        }
+        self.signals(shell)
+    }
+
+    fn stages(&mut self, shell: &mut Shell, stages: &[Command]) -> Flow {
+        let (mut input, mut end) = (Arc::clone(&shell.input), Some(shell.now));
+        let mut failed = 0;
+        for (n, stage) in stages.iter().enumerate() {
+            let mut child = shell.fork();
+            child.input = input;
+            let gathered = self.outputs.len();
+            if n + 1 < stages.len() {
+                self.outputs.push(String::new());
+                child.output = Some(gathered);
+            }
+            let ended = self.child(child, |interpreter, child| interpreter.command(child, stage));
+            input = self.outputs.drain(gathered..).next().unwrap_or_default().into();
+            let (ended, status) = ended?;
+            end = end.zip(ended).map(|(end, ended)| end.max(ended));
+            shell.status = status;
+            failed = if status != 0 { status } else { failed };
+        }
+        shell.now = end.ok_or(Halt::Forever)?;
+        if shell.pipefail {
+            shell.status = failed;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, shell: &mut Shell, command: &Command) -> Flow {
+        self.step()?;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return unknown("nested too deeply");
+        }
+        let flow = if command.redirects.is_empty() {
+            self.command_kind(shell, &command.kind)
+        } else {
+            self.redirected(shell, &command.kind, &command.redirects)
+        };
+        self.depth -= 1;
+        flow
+    }
+
+    fn redirected(
+        &mut self,
+        shell: &mut Shell,
+        kind: &CommandKind,
+        redirects: &[Redirect],
+    ) -> Flow {
+        if let CommandKind::Simple { words, .. } = kind
+            && matches!(&**words, [only] if only.plain() == Some("exec"))
+        {
+            return unknown("streams of the shell itself");
+        }
+        let before = (shell.output, shell.errors, Arc::clone(&shell.input));
+        let first = self.outputs.len();
+        let mut files = Vec::new();
+        let opened = self.open(shell, redirects, &mut files);
+        let flow = match opened {
+            Ok(true) => self.command_kind(shell, kind),
+            Ok(false) => {
+                shell.status = 1;
+                Ok(())
+            }
+            Err(halt) => Err(halt),
+        };
+        (shell.output, shell.errors, shell.input) = before;
+        for (stream, path, text) in files {
+            let all = text + &self.outputs[stream];
+            self.write(shell, &path, all)?;
+        }
+        self.outputs.truncate(first);
+        flow
+    }
+
+    /// Leads streams elsewhere; whether that could be done. `files` gets what is to be written in the end.
+    fn open(
+        &mut self,
+        shell: &mut Shell,
+        redirects: &[Redirect],
+        files: &mut Vec<(usize, String, String)>,
+    ) -> Result<bool, Halt> {
+        for redirect in redirects {
+            match (&redirect.to, redirect.fd) {
+                (RedirectTarget::Text(word), 0) => shell.input = self.string(shell, word)?.into(),
+                (RedirectTarget::Read(word), 0) => {
+                    let path = self.string(shell, word)?;
+                    match self.read(shell, &path)? {
+                        Some(text) => shell.input = text,
+                        None => return Ok(false),
+                    }
+                }
+                (RedirectTarget::Same(1), 2) => shell.errors = shell.output,
+                (RedirectTarget::Same(2), 1) => shell.output = shell.errors,
+                (RedirectTarget::Write(word) | RedirectTarget::Append(word), fd @ (1 | 2)) => {
+                    let path = self.string(shell, word)?;
+                    let append = matches!(redirect.to, RedirectTarget::Append(_));
+                    let stream = match &*path {
+                        "/dev/null" => None,
+                        "/dev/stdout" | "/proc/self/fd/1" => shell.output,
+                        "/dev/stderr" | "/proc/self/fd/2" => shell.errors,
+                        "/proc/1/fd/1" | "/proc/1/fd/2" => Some(0),
+                        _ => {
+                            let before = if append { self.read(shell, &path)? } else { None };
+                            let before = before.as_deref().unwrap_or_default().to_owned();
+                            if !self.write(shell, &path, before.clone())? {
+                                return Ok(false);
+                            }
+                            self.outputs.push(String::new());
+                            files.push((self.outputs.len() - 1, path, before));
+                            Some(self.outputs.len() - 1)
+                        }
+                    };
+                    *(if fd == 1 { &mut shell.output } else { &mut shell.errors }) = stream;
+                }
+                _ => return unknown("a stream that is not understood"),
+            }
+        }
+        Ok(true)
+    }
+
+    fn command_kind(&mut self, shell: &mut Shell, kind: &CommandKind) -> Flow {
+        match kind {
+            CommandKind::Simple { set, words } => self.simple(shell, set, words),
+            CommandKind::Group(list) => self.list(shell, list),
+            CommandKind::Subshell(list) => {
+                let child = shell.fork();
+                self.awaited(shell, child, |interpreter, child| interpreter.list(child, list))
+            }
+            CommandKind::If { branches, otherwise } => {
+                for (condition, then) in branches {
+                    self.condition(shell, condition)?;
+                    if shell.status == 0 {
+                        return self.list(shell, then);
+                    }
+                }
+                shell.status = 0;
+                self.list(shell, otherwise)
+            }
+            CommandKind::Loop { until, condition, body } => {
+                self.repeat(shell, *until, condition, body)
+            }
+            CommandKind::For { name, over, body } => self.each(shell, name, over.as_deref(), body),
+            CommandKind::Case { of, arms } => {
+                let text: Vec<char> = self.string(shell, of)?.chars().collect();
+                shell.status = 0;
+                for (patterns, list) in arms {
+                    for pattern in patterns {
+                        if self.pattern(shell, pattern)?.fits(&text) {
+                            return self.list(shell, list);
+                        }
+                    }
+                }
+                Ok(())
+            }
+            CommandKind::Function { name, body } => {
+                shell.functions.insert(name.clone(), Arc::clone(body));
+                shell.status = 0;
+                Ok(())
+            }
+            CommandKind::Test(words) => self.double_brackets(shell, words),
+        }
+    }
+
+    fn condition(&mut self, shell: &mut Shell, condition: &List) -> Flow {
+        shell.conditions += 1;
+        let flow = self.list(shell, condition);
+        shell.conditions -= 1;
+        flow
+    }
+
+    /// Commands with assignments before them, assignments alone, or nothing but redirections.
+    fn simple(
+        &mut self,
+        shell: &mut Shell,
+        set: &[crate::syntax::Assignment],
+        words: &[Word],
+    ) -> Flow {
+        self.inner_status = None;
+        let words = self.fields(shell, words)?;
+        let mut before: Vec<(String, Option<Variable>)> = Vec::new();
+        for assignment in set {
+            let mut value = self.string(shell, &assignment.value)?;
+            let name = &*assignment.name;
+            if matches!(name, "IFS" | "PATH" | "RANDOM") && words.is_empty() {
+                return unknown(format!("changing {name}"));
+            }
+            if assignment.append {
+                value = self.value(shell, name)?.unwrap_or_default() + &value;
+            }
+            let old = shell.variables.get(name).cloned();
+            shell.set(name, value);
+            if let (false, Some(variable)) = (words.is_empty(), shell.variables.get_mut(name)) {
+                variable.exported = true;
+                before.push((name.to_owned(), old));
+            }
+        }
+        if words.is_empty() {
+            shell.status = self.inner_status.unwrap_or(0);
+            return Ok(());
+        }
+        let flow = self.invoke(shell, &words);
+        for (name, old) in before.into_iter().rev() {
+            restore(shell, name, old);
+        }
+        flow
+    }
+
+    /// A function, or a command.
+    fn invoke(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        let Some(body) = shell.functions.get(&*words[0]).cloned() else {
+            return self.execute(shell, words);
+        };
+        if shell.calls >= MAX_CALLS {
+            return unknown("functions call each other too deeply");
+        }
+        let positional = std::mem::replace(&mut shell.positional, words[1..].to_vec());
+        let (locals, loops) = (std::mem::take(&mut shell.locals), std::mem::take(&mut shell.loops));
+        shell.calls += 1;
+        let flow = self.command(shell, &body);
+        shell.calls -= 1;
+        shell.positional = positional;
+        shell.loops = loops;
+        for (name, old) in std::mem::replace(&mut shell.locals, locals).into_iter().rev() {
+            restore(shell, name, old);
+        }
+        match flow {
+            Err(Halt::Return) => Ok(()),
+            flow => flow,
+        }
+    }
+
+    fn each(&mut self, shell: &mut Shell, name: &str, over: Option<&[Word]>, body: &List) -> Flow {
+        let values = match over {
+            Some(words) => self.fields(shell, words)?,
+            None => shell.positional.clone(),
+        };
+        shell.status = 0;
+        for value in values {
+            self.step()?;
+            shell.set(name, value);
+            if !self.body(shell, body)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Once through a loop's body; whether the loop goes on.
+    fn body(&mut self, shell: &mut Shell, body: &List) -> Result<bool, Halt> {
+        shell.loops += 1;
+        let flow = self.list(shell, body);
+        shell.loops -= 1;
+        match flow {
+            Ok(()) | Err(Halt::Continue(0..=1)) => Ok(true),
+            Err(Halt::Break(0..=1)) => Ok(false),
+            Err(Halt::Break(n)) => Err(Halt::Break(n - 1)),
+            Err(Halt::Continue(n)) => Err(Halt::Continue(n - 1)),
+            Err(halt) => Err(halt),
+        }
+    }
+
+    fn repeat(&mut self, shell: &mut Shell, until: bool, condition: &List, body: &List) -> Flow {
+        let mut before: Option<(Duration, Round)> = None;
+        let mut status = 0;
+        loop {
+            self.step()?;
+            let round = self.round(shell);
+            if let Some((began, last)) = before.take().filter(|(_, last)| *last == round) {
+                self.skip(shell, began)?;
+                before = Some((shell.now, last));
+            } else {
+                before = Some((shell.now, round));
+            }
+            self.condition(shell, condition)?;
+            if (shell.status == 0) == until {
+                break;
+            }
+            let goes_on = self.body(shell, body)?;
+            status = shell.status;
+            if !goes_on {
+                status = 0;
+                break;
+            }
+        }
+        shell.status = status;
+        Ok(())
+    }
+
+    /// All that a round of a loop may depend on, but for the time and what others write.
+    fn round(&self, shell: &Shell) -> Round {
+        let mut state = DefaultHasher::new();
+        for (name, variable) in &shell.variables {
+            (name, &variable.value).hash(&mut state);
+        }
+        (&shell.positional, &shell.folder, &shell.input, shell.status).hash(&mut state);
+        self.jobs.len().hash(&mut state);
+        let counts = (self.writes.len(), self.draws, shell.traps.len(), shell.functions.len());
+        (state.finish(), counts)
+    }
+
+    /// The last round of a loop, which began at `began`, changed nothing: so will all others, until something from
+    /// outside comes. Passes over whole rounds up to then.
+    fn skip(&mut self, shell: &mut Shell, began: Duration) -> Flow {
+        let Some(next) = self.next_change(shell, began) else { return Err(Halt::Forever) };
+        if next <= shell.now {
+            return Ok(()); // something came meanwhile: the next round may differ
+        }
+        let period = shell.now.saturating_sub(began);
+        let left = next.saturating_sub(shell.now);
+        if period.is_zero() {
+            shell.now = next;
+        } else {
+            let rounds = left.as_nanos() / period.as_nanos();
+            let whole = period.as_nanos().saturating_mul(rounds);
+            shell.now += Duration::from_nanos(u64::try_from(whole).unwrap_or(u64::MAX));
+        }
+        self.signals(shell)
+    }
+
+    /// When something comes from outside next after `began`: the signal, if it is heeded, or a change of files.
+    fn next_change(&self, shell: &Shell, began: Duration) -> Option<Duration> {
+        let signal = self.signal.filter(|_| shell.handler().is_some());
+        let ends = self.jobs.iter().filter_map(|job| job.end);
+        let writes = self.writes.iter().map(|write| write.after);
+        let own = ends.chain(writes).filter(|at| *at > began).min();
+        let others = self.context.next_change(later(self.context.start, began)).map(|time| {
+            Duration::try_from(time.duration_since(self.context.start)).unwrap_or_default()
+        });
+        [signal, own, others].into_iter().flatten().min()
+    }
+
+    /// Runs the handler if the signal has come by now.
+    pub(crate) fn signals(&mut self, shell: &mut Shell) -> Flow {
+        if !shell.main || self.signal.is_none_or(|signal| signal > shell.now) {
+            return Ok(());
+        }
+        self.signal = None;
+        let Some(handler) = shell.handler().map(str::to_owned) else { return Ok(()) };
+        let status = shell.status;
+        self.text(shell, &handler)?;
+        shell.status = status;
+        Ok(())
+    }
+
+    /// Waits for those that were started with `&`, or until a signal comes that is heeded.
+    pub(crate) fn wait(&mut self, shell: &mut Shell, jobs: &[usize]) -> Flow {
+        let mut ends =
+            jobs.iter().map(|job| self.jobs.get(*job).map_or(Some(shell.now), |job| job.end));
+        let end = ends.try_fold(shell.now, |all, end| end.map(|end| all.max(end)));
+        if let Some(signal) = self.signal.filter(|_| shell.handler().is_some())
+            && end.is_none_or(|end| signal < end)
+        {
+            shell.now = shell.now.max(signal);
+            self.signals(shell)?;
+            shell.status = 143;
+            return Ok(());
+        }
+        shell.now = end.ok_or(Halt::Forever)?;
+        Ok(())
+    }
+
+    /// Prints to a stream.
+    pub(crate) fn print(&mut self, stream: Stream, text: &str) -> Flow {
+        let Some(output) = stream.and_then(|stream| self.outputs.get_mut(stream)) else {
+            return Ok(());
+        };
+        if output.len() + text.len() <= MAX_LENGTH {
+            output.push_str(text);
+        } else if stream != Some(0) {
+            return unknown("more output than is kept");
+        }
+        Ok(())
+    }
+}
+
+type Round = (u64, (usize, u32, usize, usize));
+type Stream = super::shell::Stream;
+
+fn restore(shell: &mut Shell, name: String, old: Option<Variable>) {
+    match old {
+        Some(old) => drop(shell.variables.insert(name, old)),
+        None => drop(shell.variables.remove(&name)),
+    }
+}

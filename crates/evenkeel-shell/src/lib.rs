@@ -1,0 +1,178 @@
+//! Interprets what a simulated container executes: how long it runs, its exit code, how it handles SIGTERM, which files it
+//! writes and what it prints. Nothing is executed; the interpreter follows the shell's language in simulated time.
+//!
+//! A run is a pure function of the process's arguments, its environment variables, the files it finds and its start time;
+//! the run's name seeds random draws. [`Files`] knows the content of a file at every moment, past and to come, so that a
+//! process that waits for another's file is simply run again when files change. The parser is our own because it must stand
+//! any text: the available parsers recurse without a bound or take exponential time on nested parentheses.
+
+mod arithmetic;
+mod builtins;
+mod conditions;
+mod container;
+mod disk;
+mod expand;
+mod files;
+mod interpreter;
+mod parse;
+mod pattern;
+mod shell;
+mod syntax;
+mod tools;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use evenkeel_api::{Text, time::Timestamp};
+use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
+
+pub use container::{Processes, entrypoint_is_pause, entrypoint_is_shell};
+pub use files::{Content, FilePath, Files, Scope, Write};
+
+use self::{
+    files::Mounts,
+    interpreter::Interpreter,
+    shell::{Shell, Variable},
+};
+
+/// The process of a container, as in the OCI runtime specification: arguments, environment, working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    container: Text,
+    arguments: Vec<String>,
+    /// The arguments of its readiness probe's exec action.
+    readiness_probe: Option<Vec<String>>,
+    variables: BTreeMap<String, Variable>,
+    /// Variables whose value is the pod's address.
+    address_variables: Vec<String>,
+    /// Whether `envFrom` adds variables whose names are unknown.
+    env_from: bool,
+    mounts: Mounts,
+    working_dir: String,
+}
+
+/// The input of a run beside its process.
+#[derive(Debug, Clone, Copy)]
+pub struct RunContext<'a> {
+    /// When the run begins.
+    pub start: Timestamp,
+    /// When the container receives SIGTERM, counted from `start`.
+    pub signal: Option<Duration>,
+    /// The run's name: its own writes carry it in [`Files`], and it seeds random draws.
+    pub run: &'a str,
+    /// Files of the pod.
+    pub pod: &'a Files,
+    /// Files of the node.
+    pub node: &'a Files,
+    /// The pod's address.
+    pub address: Ipv4Addr,
+}
+
+/// The outcome of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// From its start to its end; `None` when it runs until it is killed.
+    pub lasts: Option<Duration>,
+    /// Exit code when it ends by itself.
+    pub exit_code: i32,
+    /// Changes it makes to files.
+    pub writes: Vec<Write>,
+    /// Whether the outcome depends on files that other runs may write.
+    pub reads_shared_files: bool,
+    /// Its standard output and standard error.
+    #[cfg(test)]
+    pub(crate) output: String,
+}
+
+impl Process {
+    /// Runs the process; an error says which part of it is not understood.
+    pub fn run(&self, context: &RunContext<'_>) -> Result<Run, String> {
+        self.interpret(&self.arguments, context)
+    }
+
+    /// Whether the readiness probe succeeds at `context.start`; `None` without one that is understood.
+    pub fn readiness(&self, context: &RunContext<'_>) -> Option<bool> {
+        let run = self.interpret(self.readiness_probe.as_deref()?, context).ok()?;
+        Some(run.lasts.is_some() && run.exit_code == 0)
+    }
+
+    /// Whether the container has a readiness probe that executes a command.
+    pub fn has_readiness_probe(&self) -> bool {
+        self.readiness_probe.is_some()
+    }
+
+    fn interpret(&self, arguments: &[String], context: &RunContext<'_>) -> Result<Run, String> {
+        let mut interpreter =
+            Interpreter::new(context, &self.container, &self.mounts, self.env_from);
+        let mut shell = Shell::new(&self.working_dir, self.variables_at(context.address));
+        let first = arguments.first().map_or("", String::as_str);
+        let name = first.rsplit('/').next().unwrap_or(first);
+        let (lasts, exit_code) = interpreter.main(&mut shell, |interpreter, shell| match name {
+            "sh" | "bash" | "ash" | "dash" => {
+                // SIGTERM goes to the container's first process; only shells handle it here.
+                shell.main = true;
+                interpreter.run_shell(shell, name, &arguments[1..])
+            }
+            "" => shell::unknown("nothing to execute"),
+            "pause" | "agnhost" if arguments.last().is_some_and(|word| word.ends_with("pause")) => {
+                shell.now = context.signal.ok_or(shell::Halt::Forever)?;
+                Ok(())
+            }
+            _ => interpreter.execute(shell, arguments),
+        })?;
+        let reads_shared_files = interpreter.reads_shared_files.get();
+        let mut writes = interpreter.writes;
+        // Background jobs end with the first process.
+        writes.retain(|write| lasts.is_none_or(|lasts| write.after <= lasts));
+        Ok(Run {
+            lasts,
+            exit_code,
+            writes,
+            reads_shared_files,
+            #[cfg(test)]
+            output: interpreter.outputs.swap_remove(0),
+        })
+    }
+
+    fn variables_at(&self, address: Ipv4Addr) -> BTreeMap<String, Variable> {
+        let mut variables = self.variables.clone();
+        for name in &self.address_variables {
+            let value = Some(address.to_string());
+            variables.insert(name.clone(), Variable { value, exported: true });
+        }
+        variables
+    }
+}
+
+impl<'a> RunContext<'a> {
+    fn files(&self, path: &FilePath) -> &'a Files {
+        if path.scope == Scope::Node { self.node } else { self.pod }
+    }
+
+    /// What other runs left at `path` by `time`, and since when.
+    fn content_at(
+        &self,
+        path: &FilePath,
+        time: Timestamp,
+    ) -> Option<(Timestamp, Option<&'a Content>)> {
+        self.files(path).at(path, time, self.run)
+    }
+
+    fn next_change(&self, time: Timestamp) -> Option<Timestamp> {
+        let pod = self.pod.next_change(time, self.run);
+        pod.into_iter().chain(self.node.next_change(time, self.run)).min()
+    }
+
+    fn below<'p>(&self, folder: &'p FilePath) -> impl Iterator<Item = &'p FilePath> + 'p
+    where
+        'a: 'p,
+    {
+        self.files(folder).below(folder)
+    }
+}
+
+/// `time` plus `by`; the latest time there is when the sum cannot be expressed.
+pub fn later(time: Timestamp, by: Duration) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,477 @@
+//! Reads a shell script: commands. What is not understood is refused, with a word on why.
+
+use std::sync::Arc;
+
+use crate::syntax::{
+    Assignment, Command, CommandKind, Connector, Item, List, Pipeline, Redirect, RedirectTarget,
+    Word,
+};
+
+/// A longer script is refused.
+const MAX_LENGTH: usize = 64 * 1024;
+/// So deep may commands, quotes and expansions nest.
+const MAX_DEPTH: usize = 64;
+
+/// Why a text is not understood.
+pub(crate) type Refused = String;
+
+const RESERVED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
+
+/// Reads a script.
+pub(crate) fn script(text: &str) -> Result<List, Refused> {
+    Parser::new(text, 0)?.whole()
+}
+
+/// A text being read. Everything that has a meaning is ASCII, so positions between such are boundaries of characters.
+pub(crate) struct Parser<'t> {
+    pub(crate) text: &'t str,
+    pub(crate) at: usize,
+    pub(crate) depth: usize,
+    /// Where a line ends that has here-documents, and where the text goes on after them.
+    here: Option<(usize, usize)>,
+}
+
+impl<'t> Parser<'t> {
+    pub(crate) fn new(text: &'t str, depth: usize) -> Result<Self, Refused> {
+        if text.len() > MAX_LENGTH {
+            return Err("the script is too long".into());
+        }
+        let parser = Self { text, at: 0, depth, here: None };
+        if depth > MAX_DEPTH { Err("nested too deeply".into()) } else { Ok(parser) }
+    }
+
+    pub(crate) fn whole(&mut self) -> Result<List, Refused> {
+        let list = self.list()?;
+        if self.at < self.text.len() {
+            return self.refuse("it does not fit there");
+        }
+        Ok(list)
+    }
+
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    pub(crate) fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    pub(crate) fn eat(&mut self, token: &str) -> bool {
+        let found = self.rest().starts_with(token);
+        if found {
+            self.at += token.len();
+        }
+        found
+    }
+
+    pub(crate) fn refuse<T>(&self, why: &str) -> Result<T, Refused> {
+        let near: String = self.rest().chars().take(20).collect();
+        Err(format!("at {near:?}: {why}"))
+    }
+
+    /// Reads something nested.
+    pub(crate) fn deeper<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return self.refuse("nested too deeply");
+        }
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    /// Blanks, joined lines and comments.
+    fn blanks(&mut self) {
+        loop {
+            match self.peek() {
+                Some(b' ' | b'\t' | b'\r') => self.at += 1,
+                Some(b'\\') if self.rest().starts_with("\\\n") => self.at += 2,
+                Some(b'#') => self.at += self.rest().find('\n').unwrap_or(self.rest().len()),
+                _ => return,
+            }
+        }
+    }
+
+    /// Blanks and ends of lines.
+    fn lines(&mut self) {
+        self.blanks();
+        while self.newline() {
+            self.blanks();
+        }
+    }
+
+    fn newline(&mut self) -> bool {
+        if self.peek() != Some(b'\n') {
+            return false;
+        }
+        self.at = match self.here.take() {
+            Some((end, next)) if end == self.at => next,
+            _ => self.at + 1,
+        };
+        true
+    }
+
+    /// The unquoted word that stands here, as far as it can be a reserved one or a name.
+    fn ahead(&self) -> &'t str {
+        let rest = self.rest();
+        let end = rest.find(|c: char| " \t\r\n;&|<>()\"'$`\\".contains(c)).unwrap_or(rest.len());
+        &rest[..end]
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), Refused> {
+        self.lines();
+        if self.ahead() == word {
+            self.at += word.len();
+            return Ok(());
+        }
+        self.refuse(&format!("{word:?} was to follow"))
+    }
+
+    /// Commands up to the end, a closing parenthesis, `;;` or a word that closes something.
+    pub(crate) fn list(&mut self) -> Result<List, Refused> {
+        self.deeper(|parser| {
+            let mut list = Vec::new();
+            loop {
+                parser.lines();
+                let over = matches!(parser.peek(), None | Some(b')'))
+                    || parser.rest().starts_with(";;")
+                    || RESERVED.contains(&parser.ahead());
+                if over {
+                    return Ok(list);
+                }
+                list.push(parser.item()?);
+            }
+        })
+    }
+
+    fn item(&mut self) -> Result<Item, Refused> {
+        let first = self.pipeline()?;
+        let mut rest = Vec::new();
+        loop {
+            self.blanks();
+            let join = if self.eat("&&") {
+                Connector::And
+            } else if self.eat("||") {
+                Connector::Or
+            } else {
+                break;
+            };
+            self.lines();
+            rest.push((join, self.pipeline()?));
+        }
+        let background = self.peek() == Some(b'&');
+        match self.peek() {
+            Some(b'&') => self.at += 1,
+            Some(b';') if !self.rest().starts_with(";;") => self.at += 1,
+            Some(b';' | b')' | b'\n') | None => {}
+            Some(_) => return self.refuse("it does not fit there"),
+        }
+        Ok(Item { first, rest, background })
+    }
+
+    fn pipeline(&mut self) -> Result<Pipeline, Refused> {
+        let mut negated = false;
+        while self.ahead() == "!" {
+            self.at += 1;
+            self.blanks();
+            negated = !negated;
+        }
+        let mut stages = vec![self.command()?];
+        loop {
+            self.blanks();
+            if self.rest().starts_with("||") || !self.eat("|") {
+                return Ok(Pipeline { negated, stages });
+            }
+            if self.peek() == Some(b'&') {
+                return self.refuse("\"|&\" is not understood");
+            }
+            self.lines();
+            stages.push(self.command()?);
+        }
+    }
+
+    fn command(&mut self) -> Result<Command, Refused> {
+        let kind = self.deeper(|parser| match parser.ahead() {
+            "if" => parser.condition(),
+            "while" => parser.repeat(false),
+            "until" => parser.repeat(true),
+            "for" => parser.each(),
+            "case" => parser.case(),
+            "{" => {
+                parser.at += 1;
+                let list = parser.list()?;
+                parser.expect("}")?;
+                Ok(CommandKind::Group(list))
+            }
+            "[[" => parser.test(),
+            "function" | "select" | "coproc" | "time" => parser.refuse("it is not understood"),
+            "" if parser.rest().starts_with("((") => parser.refuse("it is not understood"),
+            "" if parser.eat("(") => {
+                let list = parser.list()?;
+                if !parser.eat(")") {
+                    return parser.refuse("\")\" was to follow");
+                }
+                Ok(CommandKind::Subshell(list))
+            }
+            name => parser.function_or_none(name),
+        })?;
+        if matches!(kind, CommandKind::Function { .. }) {
+            return Ok(Command { kind, redirects: Vec::new() });
+        }
+        let (mut set, mut words, mut redirects) = (Vec::new(), Vec::new(), Vec::new());
+        let simple = matches!(&kind, CommandKind::Simple { .. });
+        loop {
+            self.blanks();
+            if let Some(redirect) = self.redirect()? {
+                redirects.push(redirect);
+            } else if matches!(self.peek(), None | Some(b'\n' | b';' | b'&' | b'|' | b')')) {
+                break;
+            } else if !simple || self.peek() == Some(b'(') {
+                return self.refuse("it does not fit there");
+            } else if let Some(assignment) = self.assignment(words.is_empty())? {
+                set.push(assignment);
+            } else {
+                words.push(self.word()?);
+            }
+        }
+        if simple && set.is_empty() && words.is_empty() && redirects.is_empty() {
+            return self.refuse("a command was to follow");
+        }
+        let kind = if simple { CommandKind::Simple { set, words } } else { kind };
+        Ok(Command { kind, redirects })
+    }
+
+    /// `name() command`, or an empty simple command when there is no such.
+    fn function_or_none(&mut self, name: &str) -> Result<CommandKind, Refused> {
+        let none = Ok(CommandKind::Simple { set: Vec::new(), words: Vec::new() });
+        let after = self.text[self.at + name.len()..].trim_start_matches([' ', '\t']);
+        if !is_name(name) || !after.starts_with('(') {
+            return none;
+        }
+        self.at += name.len();
+        self.blanks();
+        self.at += 1;
+        self.blanks();
+        if !self.eat(")") {
+            return self.refuse("\")\" was to follow");
+        }
+        self.lines();
+        let body = Arc::new(self.command()?);
+        Ok(CommandKind::Function { name: name.into(), body })
+    }
+
+    fn condition(&mut self) -> Result<CommandKind, Refused> {
+        self.at += "if".len();
+        let mut branches = Vec::new();
+        loop {
+            let condition = self.list()?;
+            self.expect("then")?;
+            branches.push((condition, self.list()?));
+            self.lines();
+            match self.ahead() {
+                "elif" => self.at += "elif".len(),
+                "else" => {
+                    self.at += "else".len();
+                    let otherwise = self.list()?;
+                    self.expect("fi")?;
+                    return Ok(CommandKind::If { branches, otherwise });
+                }
+                _ => {
+                    self.expect("fi")?;
+                    return Ok(CommandKind::If { branches, otherwise: Vec::new() });
+                }
+            }
+        }
+    }
+
+    fn repeat(&mut self, until: bool) -> Result<CommandKind, Refused> {
+        self.at += "while".len(); // as long as "until"
+        let condition = self.list()?;
+        Ok(CommandKind::Loop { until, condition, body: self.body()? })
+    }
+
+    fn body(&mut self) -> Result<List, Refused> {
+        self.expect("do")?;
+        let body = self.list()?;
+        self.expect("done")?;
+        Ok(body)
+    }
+
+    fn each(&mut self) -> Result<CommandKind, Refused> {
+        self.at += "for".len();
+        self.blanks();
+        let name = self.ahead();
+        if !is_name(name) {
+            return self.refuse("a name was to follow");
+        }
+        self.at += name.len();
+        self.lines();
+        let mut over = None;
+        if self.ahead() == "in" {
+            self.at += "in".len();
+            let mut words = Vec::new();
+            self.blanks();
+            while !matches!(
+                self.peek(),
+                None | Some(b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>')
+            ) {
+                words.push(self.word()?);
+                self.blanks();
+            }
+            over = Some(words);
+        }
+        self.blanks();
+        self.eat(";");
+        Ok(CommandKind::For { name: name.into(), over, body: self.body()? })
+    }
+
+    fn case(&mut self) -> Result<CommandKind, Refused> {
+        self.at += "case".len();
+        self.blanks();
+        let of = self.word()?;
+        self.expect("in")?;
+        let mut arms = Vec::new();
+        loop {
+            self.lines();
+            if self.ahead() == "esac" {
+                self.at += "esac".len();
+                return Ok(CommandKind::Case { of, arms });
+            }
+            self.eat("(");
+            let mut patterns = Vec::new();
+            loop {
+                self.blanks();
+                patterns.push(self.word()?);
+                self.blanks();
+                if !self.eat("|") {
+                    break;
+                }
+            }
+            if !self.eat(")") {
+                return self.refuse("\")\" was to follow");
+            }
+            arms.push((patterns, self.list()?));
+            self.lines();
+            if !self.eat(";;") && self.ahead() != "esac" {
+                return self.refuse("\";;\" was to follow");
+            }
+        }
+    }
+
+    /// `[[ … ]]`: words, with what would be operators elsewhere as words of their own.
+    fn test(&mut self) -> Result<CommandKind, Refused> {
+        self.at += 2;
+        let mut words = Vec::new();
+        loop {
+            self.lines();
+            if self.ahead() == "]]" {
+                self.at += 2;
+                return Ok(CommandKind::Test(words));
+            }
+            let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().find(|op| self.eat(op));
+            match operator {
+                Some(operator) => words.push(Word::text(operator)),
+                None => words.push(self.word()?),
+            }
+        }
+    }
+
+    fn assignment(&mut self, first: bool) -> Result<Option<Assignment>, Refused> {
+        let rest = self.rest();
+        let end = rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        let append = after.starts_with("+=");
+        if !first || !is_name(name) || !(append || after.starts_with('=')) {
+            return Ok(None);
+        }
+        self.at += name.len() + 1 + usize::from(append);
+        if self.peek() == Some(b'(') {
+            return self.refuse("lists as values are not understood");
+        }
+        let value = match self.peek() {
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'&' | b'|' | b')') => {
+                Word::default()
+            }
+            Some(_) => self.word()?,
+        };
+        Ok(Some(Assignment { name: name.into(), append, value }))
+    }
+
+    fn redirect(&mut self) -> Result<Option<Redirect>, Refused> {
+        let rest = self.rest();
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (fd, after) = rest.split_at(digits);
+        if after.starts_with("&>") && digits == 0 {
+            return self.refuse("\"&>\" is not understood");
+        }
+        if !after.starts_with(['<', '>']) || digits > 1 {
+            return Ok(None);
+        }
+        let reads = after.starts_with('<');
+        let fd = fd.parse().unwrap_or(u32::from(!reads));
+        self.at += digits;
+        let operator = ["<<<", "<<-", "<<", "<&", "<>", "<(", ">>", ">&", ">|", ">(", "<", ">"]
+            .into_iter()
+            .find(|operator| self.eat(operator))
+            .unwrap_or_default();
+        self.blanks();
+        let to = match operator {
+            ">" | ">|" => RedirectTarget::Write(self.word()?),
+            ">>" => RedirectTarget::Append(self.word()?),
+            "<" => RedirectTarget::Read(self.word()?),
+            "<<" | "<<-" => RedirectTarget::Text(self.here_document(operator == "<<-")?),
+            "<<<" => {
+                let mut word = self.word()?;
+                word.0.extend(Word::text("\n").quoted().0);
+                RedirectTarget::Text(word)
+            }
+            ">&" | "<&" => {
+                let word = self.word()?;
+                match word.plain().and_then(|text| text.parse().ok()) {
+                    Some(fd) => RedirectTarget::Same(fd),
+                    None => return self.refuse("that is no stream that is understood"),
+                }
+            }
+            _ => return self.refuse("it is not understood"),
+        };
+        Ok(Some(Redirect { fd, to }))
+    }
+
+    /// The lines after this one, up to the delimiter that stands here.
+    fn here_document(&mut self, without_tabs: bool) -> Result<Word, Refused> {
+        let delimiter = self.word()?;
+        let quoted = delimiter.0.iter().any(|piece| piece.quoted);
+        let Some(delimiter) = delimiter.literal() else {
+            return self.refuse("that cannot end a text");
+        };
+        let line_end = self.rest().find('\n').map(|n| self.at + n);
+        let (end, start) = match (self.here, line_end) {
+            (Some(here), _) => here,
+            (None, Some(end)) => (end, end + 1),
+            (None, None) => return self.refuse("its text is missing"),
+        };
+        let (mut body, mut at) = (String::new(), start);
+        for line in self.text[start.min(self.text.len())..].split_inclusive('\n') {
+            at += line.len();
+            let line = if without_tabs { line.trim_start_matches('\t') } else { line };
+            if line.trim_end_matches('\n') == delimiter {
+                self.here = Some((end, at));
+                if quoted {
+                    return Ok(Word::text(&body).quoted());
+                }
+                return Parser::new(&body, self.depth + 1)?.here_text();
+            }
+            body.push_str(line);
+        }
+        self.refuse("its text does not end")
+    }
+}
+
+/// Whether a variable or a function can be called so.
+pub(crate) fn is_name(text: &str) -> bool {
+    text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
+        && text.chars().all(|c| c == '_' || c.is_ascii_alphanumeric())
+}

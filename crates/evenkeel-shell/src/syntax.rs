@@ -1,0 +1,150 @@
+//! The shell's language as it is understood here.
+
+use evenkeel_api::Text;
+use std::sync::Arc;
+
+/// Commands one after the other.
+pub(crate) type List = Vec<Item>;
+
+/// Pipelines joined by `&&` and `||`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) first: Pipeline,
+    pub(crate) rest: Vec<(Connector, Pipeline)>,
+    /// Ends in `&`.
+    pub(crate) background: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Connector {
+    And,
+    Or,
+}
+
+/// Commands joined by `|`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pipeline {
+    /// Begins with `!`.
+    pub(crate) negated: bool,
+    pub(crate) stages: Vec<Command>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Command {
+    pub(crate) kind: CommandKind,
+    pub(crate) redirects: Vec<Redirect>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CommandKind {
+    Simple {
+        set: Vec<Assignment>,
+        words: Vec<Word>,
+    },
+    Group(List),
+    Subshell(List),
+    If {
+        branches: Vec<(List, List)>,
+        otherwise: List,
+    },
+    Loop {
+        until: bool,
+        condition: List,
+        body: List,
+    },
+    For {
+        name: Text,
+        over: Option<Vec<Word>>,
+        body: List,
+    },
+    Case {
+        of: Word,
+        arms: Vec<(Vec<Word>, List)>,
+    },
+    Function {
+        name: Text,
+        body: Arc<Command>,
+    },
+    /// The words between `[[` and `]]`.
+    Test(Vec<Word>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    pub(crate) name: Text,
+    /// Whether the operator is `+=`.
+    pub(crate) append: bool,
+    pub(crate) value: Word,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) fd: u32,
+    pub(crate) to: RedirectTarget,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RedirectTarget {
+    Write(Word),
+    Append(Word),
+    Read(Word),
+    /// A here-document, or the word after `<<<`.
+    Text(Word),
+    /// Where that other one leads.
+    Same(u32),
+}
+
+/// What becomes no word, one, or several.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Word(pub(crate) Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Stands in quotes: it is neither split nor a pattern.
+    pub(crate) quoted: bool,
+    pub(crate) part: Part,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    Text(String),
+    /// `$NAME`, `${NAME}` and what may follow the name.
+    Variable {
+        name: Text,
+        with: Modifier,
+    },
+    /// `$(…)`.
+    Output(List),
+    /// `$((…))`.
+    Arithmetic(Word),
+}
+
+/// What `${NAME…}` makes of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Modifier {
+    Itself,
+    /// `${#NAME}`.
+    Length,
+    /// `-`, `=`, `?` or `+` and a word; an empty value counts as none after a colon.
+    Default {
+        how: char,
+        colon: bool,
+        word: Word,
+    },
+    /// `#`, `##`, `%` or `%%` and a pattern.
+    Remove {
+        suffix: bool,
+        longest: bool,
+        pattern: Word,
+    },
+}
+
+impl Word {
+    /// The word, if it is nothing but unquoted text.
+    pub(crate) fn plain(&self) -> Option<&str> {
+        match &*self.0 {
+            [Piece { quoted: false, part: Part::Text(text) }] => Some(text),
+            _ => None,
+        }
+    }
+}

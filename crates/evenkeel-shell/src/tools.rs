@@ -1,0 +1,453 @@
+//! The commands that scripts of Jobs and probes are made of, as far as their outcome is known without executing them.
+
+use std::time::Duration;
+
+use crate::{
+    builtins::failed,
+    interpreter::Interpreter,
+    shell::{Flow, Halt, Shell, unknown},
+};
+
+impl Interpreter<'_> {
+    pub(crate) fn tool(&mut self, shell: &mut Shell, name: &str, words: &[String]) -> Flow {
+        match name {
+            "sleep" => sleep(shell, words),
+            "echo" => self.echo(shell, words),
+            "printf" => self.printf(shell, words),
+            "cat" => self.cat(shell, words),
+            "tee" => self.tee(shell, words),
+            "touch" => {
+                for path in plain(words, "acm")? {
+                    if self.exists(shell, path)? {
+                        continue;
+                    }
+                    if !self.write(shell, path, String::new())? {
+                        shell.status = 1;
+                    }
+                }
+                Ok(())
+            }
+            "mkdir" => {
+                let parents = has(words, 'p');
+                for path in plain(words, "pv")? {
+                    if !self.make_folder(shell, path, parents)? {
+                        shell.status = 1;
+                    }
+                }
+                Ok(())
+            }
+            "rm" => self.rm(shell, words),
+            "cp" | "mv" => self.copy(shell, name == "mv", words),
+            "ls" => self.ls(shell, words),
+            "chmod" | "chown" => {
+                for path in plain(words, "Rvf")?.iter().skip(1) {
+                    if !self.exists(shell, path)? {
+                        shell.status = 1;
+                    }
+                }
+                Ok(())
+            }
+            "sync" | "umask" | "ulimit" => Ok(()),
+            "expr" => self.expr(shell, words),
+            "seq" => self.seq(shell, words),
+            "date" => self.date(shell, words),
+            "hostname" if words.is_empty() => {
+                let name = self.value(shell, "HOSTNAME")?.unwrap_or_default();
+                self.print(shell.output, &(name + "\n"))
+            }
+            "pwd" => {
+                let folder = if shell.folder.is_empty() { "/" } else { &shell.folder };
+                self.print(shell.output, &format!("{folder}\n"))
+            }
+            "basename" | "dirname" => self.part_of_path(shell, name, words),
+            "env" if words.is_empty() => self.printenv(shell, words),
+            "printenv" => self.printenv(shell, words),
+            "head" | "tail" => self.part_of_file(shell, name == "tail", words),
+            "wc" => self.count(shell, words),
+            "timeout" => self.timeout(shell, words),
+            _ => unknown(format!("command {name}")),
+        }
+    }
+
+    fn echo(&mut self, shell: &Shell, words: &[String]) -> Flow {
+        let flag = |word: &&String| matches!(&***word, "-n" | "-e" | "-en" | "-ne");
+        let flags: Vec<&String> = words.iter().take_while(flag).collect();
+        let text = words[flags.len()..].join(" ");
+        let text = if flags.iter().any(|flag| flag.contains('e')) { escapes(&text) } else { text };
+        let end = if flags.iter().any(|flag| flag.contains('n')) { "" } else { "\n" };
+        self.print(shell.output, &(text + end))
+    }
+
+    fn printf(&mut self, shell: &Shell, words: &[String]) -> Flow {
+        let [format, values @ ..] = words else { return unknown("printf without a format") };
+        let (format, mut values) = (escapes(format), values.iter());
+        loop {
+            let before = values.len();
+            let mut text = String::new();
+            let mut chars = format.chars();
+            while let Some(c) = chars.next() {
+                if c != '%' {
+                    text.push(c);
+                    continue;
+                }
+                match chars.next() {
+                    Some('%') => text.push('%'),
+                    Some('s') => text.push_str(values.next().map_or("", |value| value)),
+                    Some('b') => text.push_str(&escapes(values.next().map_or("", |value| value))),
+                    Some('d' | 'i') => {
+                        let value = values.next().map_or("0", |value| value);
+                        let Ok(value) = value.parse::<i64>() else {
+                            return unknown("a number in printf");
+                        };
+                        text.push_str(&value.to_string());
+                    }
+                    _ => return unknown(format!("printf {format:?}")),
+                }
+            }
+            self.step()?;
+            self.print(shell.output, &text)?;
+            if values.len() == 0 || values.len() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    fn cat(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        let paths = plain(words, "u")?;
+        if paths.is_empty() {
+            let input = std::sync::Arc::clone(&shell.input);
+            return self.print(shell.output, &input);
+        }
+        for path in paths {
+            match self.read(shell, path)? {
+                Some(text) => self.print(shell.output, &text)?,
+                None => {
+                    shell.status = 1;
+                    let what = format!("cat: can't open '{path}': No such file or directory\n");
+                    self.print(shell.errors, &what)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tee(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        let input = std::sync::Arc::clone(&shell.input);
+        for path in plain(words, "a")? {
+            let before = if has(words, 'a') { self.read(shell, path)? } else { None };
+            let all = before.as_deref().unwrap_or_default().to_owned() + &input;
+            if !self.write(shell, path, all)? {
+                shell.status = 1;
+            }
+        }
+        self.print(shell.output, &input)
+    }
+
+    fn rm(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        let (force, folders) = (has(words, 'f'), has(words, 'r') || has(words, 'R'));
+        for path in plain(words, "rRfv")? {
+            let folder = self.is_folder(shell, path)?;
+            let there = folder || self.read(shell, path)?.is_some();
+            if there && (folders || !folder) {
+                self.remove(shell, path)?;
+            } else if there || !force {
+                shell.status = 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, shell: &mut Shell, moves: bool, words: &[String]) -> Flow {
+        let paths = plain(words, "fpa")?;
+        let [from, to] = &*paths else { return unknown("copying several files") };
+        if self.is_folder(shell, from)? {
+            return unknown("copying folders");
+        }
+        let Some(text) = self.read(shell, from)? else { return failed(shell) };
+        let name = from.rsplit('/').next().unwrap_or(from);
+        let to = if self.is_folder(shell, to)? { format!("{to}/{name}") } else { (*to).clone() };
+        if !self.write(shell, &to, text.to_string())? {
+            return failed(shell);
+        }
+        if moves { self.remove(shell, from) } else { Ok(()) }
+    }
+
+    fn ls(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        let paths = plain(words, "1aA")?;
+        let here = ".".to_owned();
+        for path in if paths.is_empty() { vec![&here] } else { paths } {
+            if self.read(shell, path)?.is_some() {
+                self.print(shell.output, &format!("{path}\n"))?;
+            } else if self.is_folder(shell, path)? {
+                for name in self.names(shell, path)? {
+                    self.print(shell.output, &format!("{name}\n"))?;
+                }
+            } else {
+                shell.status = 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn expr(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        if words.is_empty() || words.len() > 40 {
+            return unknown("expr of so many words");
+        }
+        let mut at = 0;
+        let value = value_of(words, &mut at, 0)?;
+        if at < words.len() {
+            return unknown("expr that is not understood");
+        }
+        shell.status = i32::from(value.is_empty() || value == "0");
+        self.print(shell.output, &(value + "\n"))
+    }
+
+    fn seq(&mut self, shell: &Shell, words: &[String]) -> Flow {
+        let numbers: Option<Vec<i64>> = words.iter().map(|word| word.parse().ok()).collect();
+        let (first, step, last) = match numbers.as_deref() {
+            Some([last]) => (1, 1, *last),
+            Some([first, last]) => (*first, 1, *last),
+            Some([first, step, last]) if *step != 0 => (*first, *step, *last),
+            _ => return unknown("seq that is not understood"),
+        };
+        let mut next = first;
+        while if step > 0 { next <= last } else { next >= last } {
+            self.step()?;
+            self.print(shell.output, &format!("{next}\n"))?;
+            let Some(after) = next.checked_add(step) else { return Ok(()) };
+            next = after;
+        }
+        Ok(())
+    }
+
+    fn date(&mut self, shell: &Shell, words: &[String]) -> Flow {
+        self.draws += 1;
+        let words: Vec<&String> = words.iter().filter(|word| *word != "-u").collect();
+        let format = match &*words {
+            [] => "%a %b %e %H:%M:%S UTC %Y",
+            [format] if format.starts_with('+') => &format[1..],
+            _ => return unknown("date that is not understood"),
+        };
+        let text = jiff::fmt::strtime::format(format, self.time(shell));
+        match text {
+            Ok(text) => self.print(shell.output, &(text + "\n")),
+            Err(_) => unknown("a form of date that is not understood"),
+        }
+    }
+
+    fn part_of_path(&mut self, shell: &Shell, what: &str, words: &[String]) -> Flow {
+        let [path, suffix @ ..] = words else { return unknown("a path was to follow") };
+        let path = path.trim_end_matches('/');
+        let (folder, name) = path.rsplit_once('/').unwrap_or((".", path));
+        let part = match suffix {
+            _ if what == "dirname" => {
+                if folder.is_empty() {
+                    "/"
+                } else {
+                    folder
+                }
+            }
+            [suffix] => name.strip_suffix(&**suffix).unwrap_or(name),
+            _ => name,
+        };
+        self.print(shell.output, &format!("{part}\n"))
+    }
+
+    fn printenv(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        match words {
+            [name] => match shell.variables.get(name).filter(|variable| variable.exported) {
+                Some(_) => {
+                    let value = self.value(shell, name)?.unwrap_or_default();
+                    self.print(shell.output, &(value + "\n"))
+                }
+                None if self.open => unknown(format!("whether {name} has a value")),
+                None => failed(shell),
+            },
+            _ => {
+                let names = shell.variables.iter().filter(|(_, variable)| variable.exported);
+                let names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
+                for name in names {
+                    let value = self.value(shell, &name)?.unwrap_or_default();
+                    self.print(shell.output, &format!("{name}={value}\n"))?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn part_of_file(&mut self, shell: &mut Shell, end: bool, words: &[String]) -> Flow {
+        if end && words.iter().any(|word| matches!(&**word, "-f" | "-F")) {
+            return Err(Halt::Forever);
+        }
+        let (count, paths) = match words {
+            [n, count, paths @ ..] if n == "-n" => (count.parse().ok(), paths),
+            [count, paths @ ..] if count.starts_with('-') => {
+                (count.trim_start_matches("-n").trim_start_matches('-').parse().ok(), paths)
+            }
+            paths => (Some(10_usize), paths),
+        };
+        let Some(count) = count else { return unknown("how many lines") };
+        let text = match paths {
+            [] => Some(std::sync::Arc::clone(&shell.input)),
+            [path] => self.read(shell, path)?,
+            _ => return unknown("parts of several files"),
+        };
+        let Some(text) = text else { return failed(shell) };
+        let lines = text.split_inclusive('\n');
+        let skipped = if end { lines.clone().count().saturating_sub(count) } else { 0 };
+        let part: String = lines.skip(skipped).take(count).collect();
+        self.print(shell.output, &part)
+    }
+
+    fn count(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        let text = match words {
+            [_] => std::sync::Arc::clone(&shell.input),
+            _ => return unknown("counting that is not understood"),
+        };
+        let count = match &*words[0] {
+            "-l" => text.matches('\n').count(),
+            "-w" => text.split_whitespace().count(),
+            "-c" => text.len(),
+            _ => return unknown("counting that is not understood"),
+        };
+        self.print(shell.output, &format!("{count}\n"))
+    }
+
+    fn timeout(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
+        let [limit, words @ ..] = words else { return unknown("timeout without a limit") };
+        let (Some(limit), false) = (Self::duration(limit), words.is_empty()) else {
+            return unknown("timeout with options");
+        };
+        let until = shell.now.saturating_add(limit);
+        let (writes, child) = (self.writes.len(), shell.fork());
+        let (end, status) =
+            self.child(child, |interpreter, child| interpreter.execute(child, words))?;
+        match end.filter(|end| *end <= until) {
+            Some(end) => (shell.now, shell.status) = (end, status),
+            None => {
+                let mut n = 0;
+                self.writes.retain(|write| {
+                    n += 1;
+                    n <= writes || write.after <= until
+                });
+                // busybox says 143, coreutils (which come with bash) 124.
+                (shell.now, shell.status) = (until, if shell.bash { 124 } else { 143 });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sleep(shell: &mut Shell, words: &[String]) -> Flow {
+    if words.iter().any(|word| matches!(&**word, "infinity" | "inf")) {
+        return Err(Halt::Forever);
+    }
+    let all =
+        words.iter().map(|word| Interpreter::duration(word)).collect::<Option<Vec<Duration>>>();
+    match all.filter(|all| !all.is_empty()) {
+        Some(all) => {
+            let all = all.into_iter().fold(Duration::ZERO, Duration::saturating_add);
+            shell.now = shell.now.saturating_add(all);
+            Ok(())
+        }
+        None => failed(shell),
+    }
+}
+
+/// The arguments that are no options; only options of these letters are understood.
+fn plain<'w>(words: &'w [String], letters: &str) -> Result<Vec<&'w String>, Halt> {
+    let mut paths = Vec::new();
+    for (n, word) in words.iter().enumerate() {
+        if word == "--" {
+            paths.extend(&words[n + 1..]);
+            break;
+        }
+        if !word.starts_with('-') || word == "-" {
+            paths.push(word);
+        } else if word[1..].chars().any(|letter| !letters.contains(letter)) {
+            return unknown(format!("option {word}"));
+        }
+    }
+    Ok(paths)
+}
+
+fn has(words: &[String], letter: char) -> bool {
+    let options = words.iter().take_while(|word| *word != "--");
+    options.into_iter().any(|word| word.starts_with('-') && word.contains(letter))
+}
+
+/// Backslashes as `echo -e` and `printf` read them.
+fn escapes(text: &str) -> String {
+    let (mut all, mut chars) = (String::new(), text.chars());
+    while let Some(c) = chars.next() {
+        match (c, if c == '\\' { chars.next() } else { None }) {
+            ('\\', Some('n')) => all.push('\n'),
+            ('\\', Some('t')) => all.push('\t'),
+            ('\\', Some('r')) => all.push('\r'),
+            ('\\', Some('\\')) => all.push('\\'),
+            ('\\', Some(other)) => all.extend(['\\', other]),
+            (c, _) => all.push(c),
+        }
+    }
+    all
+}
+
+/// Operators of `expr`, those that bind loosest first.
+const LEVELS: [&[&str]; 5] =
+    [&["|"], &["&"], &["=", "==", "!=", "<", "<=", ">", ">="], &["+", "-"], &["*", "/", "%"]];
+
+fn value_of(words: &[String], at: &mut usize, level: usize) -> Result<String, Halt> {
+    let Some(operators) = LEVELS.get(level) else { return operand(words, at) };
+    let mut left = value_of(words, at, level + 1)?;
+    while let Some(operator) = words.get(*at).filter(|word| operators.contains(&&***word)) {
+        *at += 1;
+        let right = value_of(words, at, level + 1)?;
+        left = reckon(&left, operator, right)?;
+    }
+    Ok(left)
+}
+
+fn operand(words: &[String], at: &mut usize) -> Result<String, Halt> {
+    let Some(word) = words.get(*at) else { return unknown("expr that is not understood") };
+    *at += 1;
+    if word != "(" {
+        let known = !matches!(&**word, "length" | "substr" | "index" | "match" | ":" | ")");
+        return if known { Ok(word.clone()) } else { unknown("expr on texts") };
+    }
+    let value = value_of(words, at, 0)?;
+    if words.get(*at).is_none_or(|word| word != ")") {
+        return unknown("expr that is not understood");
+    }
+    *at += 1;
+    Ok(value)
+}
+
+fn reckon(left: &str, operator: &str, right: String) -> Result<String, Halt> {
+    let nothing = |text: &str| text.is_empty() || text == "0";
+    let numbers = left.parse::<i64>().ok().zip(right.parse::<i64>().ok());
+    let order = numbers.map_or_else(|| (*left).cmp(&*right), |(a, b)| a.cmp(&b));
+    let truth = match operator {
+        "|" => return Ok(if nothing(left) { right } else { left.to_owned() }),
+        "&" => {
+            return Ok(if nothing(left) || nothing(&right) { "0".into() } else { left.to_owned() });
+        }
+        "=" | "==" => order.is_eq(),
+        "!=" => order.is_ne(),
+        "<" => order.is_lt(),
+        "<=" => order.is_le(),
+        ">" => order.is_gt(),
+        ">=" => order.is_ge(),
+        _ => {
+            let value = numbers.and_then(|(a, b)| match operator {
+                "+" => a.checked_add(b),
+                "-" => a.checked_sub(b),
+                "*" => a.checked_mul(b),
+                "/" => a.checked_div(b),
+                _ => a.checked_rem(b),
+            });
+            return value
+                .map_or_else(|| unknown("expr on what is no number"), |n| Ok(n.to_string()));
+        }
+    };
+    Ok(i32::from(truth).to_string())
+}
