@@ -9,7 +9,7 @@ pub const FALSE: &str = "False";
 /// Status `Unknown` of a condition.
 pub const UNKNOWN: &str = "Unknown";
 
-/// What all kinds' conditions have in common.
+/// Common fields of conditions of all kinds.
 pub trait Condition {
     /// What it is about.
     fn type_(&self) -> &str;

@@ -1,7 +1,7 @@
 //! The forms that names, labels and other strings may take, with upstream's messages (apimachinery: util/validation).
-//! Each function returns what is wrong; an empty list means the string is fine.
+//! Each function returns the broken rules; an empty list means that the string is valid.
 
-/// What is wrong with a string; nothing where it is fine.
+/// Broken rules of a string; empty if it is valid.
 pub type Messages = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";

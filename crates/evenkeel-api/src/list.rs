@@ -10,7 +10,7 @@ use crate::text::Text;
 use crate::{DecodeError, Encoding, View};
 
 message! {
-    /// What a list says of itself.
+    /// Metadata of a list.
     pub struct ListMeta("k8s.io.apimachinery.pkg.apis.meta.v1.ListMeta") {
         /// The version at which it was true.
         resource_version: Text = 2 "resourceVersion",

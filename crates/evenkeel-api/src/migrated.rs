@@ -1,4 +1,4 @@
-//! Volumes that were built in and whose work CSI drivers do by now: which driver, and what it calls them.
+//! CSI migration: the drivers that replace in-tree volume plugins, and their names of migrated volumes.
 //!
 //! Upstream: `k8s.io/csi-translation-lib`.
 
@@ -68,7 +68,7 @@ pub fn is_on_node(plugin: &str, node: Option<&CsiNode>) -> bool {
         .is_some_and(|plugins| plugins.split(',').any(|one| one == plugin))
 }
 
-/// What the driver calls a volume that was built in; `None` where that cannot be told.
+/// Returns the CSI driver's handle of an in-tree volume; `None` if it cannot be derived.
 pub fn handle_of_volume(volume: &PersistentVolume) -> Option<String> {
     let source = &volume.spec.source;
     if let Some(disk) = &source.gce_persistent_disk {
@@ -94,7 +94,7 @@ pub fn driver_and_handle(volume: &PersistentVolume) -> Option<(Text, Text)> {
     Some((driver.into(), handle_of_volume(volume)?.into()))
 }
 
-/// What the driver calls a volume that was built in and that a pod names itself.
+/// Returns the CSI driver's handle of an inline in-tree volume of a pod.
 pub fn handle_of_inline(source: &VolumeSource) -> Option<String> {
     if let Some(disk) = &source.gce_persistent_disk {
         return gce_handle(disk, "");

@@ -1,4 +1,4 @@
-//! Whether a node is one that a pod asks for, and bears.
+//! Matching of pods and nodes: node selectors, node affinity, taints and tolerations.
 //!
 //! Upstream: `k8s.io/component-helpers/scheduling/corev1`.
 
@@ -13,7 +13,7 @@ pub fn node_key(pod: &Pod, key: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Whether the node has what `spec.nodeSelector` and the required affinity ask for.
+/// Whether the node matches `spec.nodeSelector` and the required node affinity.
 pub fn required(spec: &PodSpec, node: &Node) -> bool {
     let labels = &node.meta.labels;
     if !spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {

@@ -1,4 +1,4 @@
-//! What a pod asks of its node, summed over its containers as kubelet and scheduler do
+//! Resource requests of a pod, summed over its containers as kubelet and scheduler do
 //! (`k8s.io/component-helpers/resource`).
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 /// Resource names and amounts, each name once, in no particular order.
 pub type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
-/// What containers are taken to ask for that do not say; for scores only.
+/// Assumed requests of containers without any; for scores only.
 pub type Defaults = [(&'static str, Quantity)];
 
 /// The requests of a whole pod: the containers' sum, or what the init containers need at their peak if that is more
@@ -58,7 +58,7 @@ pub fn sets_pod_level(pod: &Pod) -> bool {
         .is_some_and(|whole| whole.requests.iter().any(|(name, _)| pod_level(name)))
 }
 
-/// Whether its status has a say in what a pod asks for.
+/// Whether the status takes part in the requests of a pod.
 pub fn depends_on_status(pod: &Pod) -> bool {
     let status = &pod.status;
     let mut containers = status.container_statuses.iter().chain(&*status.init_container_statuses);
@@ -67,7 +67,7 @@ pub fn depends_on_status(pod: &Pod) -> bool {
         || is_infeasible(pod)
 }
 
-/// Whether a resize was asked for that its node can never fulfil.
+/// Whether an in-place resize is infeasible on the pod's node.
 fn is_infeasible(pod: &Pod) -> bool {
     let pending = pod.status.conditions.iter().find(|one| &*one.type_ == "PodResizePending");
     pending.is_some_and(|pending| &*pending.reason == "Infeasible")
@@ -145,7 +145,7 @@ pub fn aggregate<'a>(
     total
 }
 
-/// Puts what is set for the pod as a whole in the place of the containers' figures.
+/// Replaces the containers' sums by the pod-level resources.
 pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: Amounts<'a>) {
     for (name, amount) in whole.into_iter().filter(|(name, _)| pod_level(name)) {
         total.retain(|(own, _)| *own != name);
@@ -153,7 +153,7 @@ pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: Amounts<'a>)
     }
 }
 
-/// With `defaults` for what is not there.
+/// Returns the amounts with `defaults` for missing ones.
 fn filled<'a>(mut amounts: Amounts<'a>, defaults: &Defaults) -> Amounts<'a> {
     for (name, amount) in defaults {
         if !amounts.iter().any(|(own, _)| own == name) {
@@ -183,7 +183,7 @@ pub(crate) fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
     }
 }
 
-/// Makes each amount at least what `least` has.
+/// Raises each amount to at least that of `least`.
 pub(crate) fn raise<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) {
     for (name, amount) in least {
         match to.iter_mut().find(|(own, _)| own == name) {

@@ -16,7 +16,7 @@ pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// On a volume: who made it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
-/// On a claim or a volume: the driver that took over from what was built in.
+/// Annotation of a claim or volume: the CSI driver to which it is migrated.
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
 /// On a claim: the node that the scheduler chose for the first pod that uses it.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
@@ -33,7 +33,7 @@ const DEFAULT_CLASS: [&str; 2] = [
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
-/// What was built in, and who has taken over; sorted.
+/// In-tree plugins and the CSI drivers that replace them, sorted.
 const DRIVERS: [(&str, &str); 7] = [
     ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
     ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
@@ -50,7 +50,7 @@ pub fn driver_of(plugin: &str) -> Option<&'static str> {
     Some(DRIVERS[at].1)
 }
 
-/// The claim's class, empty for none. An old annotation goes before the field.
+/// Returns the claim's class, empty for none. The deprecated annotation takes precedence over the field.
 pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     let field = || claim.spec.storage_class_name.as_deref().unwrap_or_default();
     claim.meta.annotations.get(BETA_CLASS).unwrap_or_else(field)
@@ -90,7 +90,7 @@ pub fn is_for_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) ->
     })
 }
 
-/// How much the claim asks for.
+/// Returns the requested size of the claim.
 pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     claim.spec.resources.requests.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
@@ -106,7 +106,7 @@ pub fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVolume) ->
     block(&claim.spec.volume_mode) != block(&volume.spec.volume_mode)
 }
 
-/// Whether the volume can be mounted in each way that the claim asks for.
+/// Whether the volume has all access modes that the claim requests.
 pub fn has_access_modes(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }
@@ -216,7 +216,7 @@ pub fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
     })
 }
 
-/// A claim's key in the indexes of what refers to claims: `namespace/name`.
+/// Key of a claim in indexes: `namespace/name`.
 pub fn claim_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
@@ -228,7 +228,7 @@ pub fn claim_keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
     }
 }
 
-/// What a volume that is the claim's says of it: its `spec.claimRef`.
+/// Returns the `spec.claimRef` of a volume that is bound to the claim.
 pub fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
     json!({
         "apiVersion": "v1",
@@ -240,10 +240,10 @@ pub fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
     })
 }
 
-/// What the name that nodes have for a driver's volume begins with.
+/// Prefix of a CSI volume's unique name on nodes.
 const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
 
-/// What nodes call the volume, as in `status.volumesAttached`; `None` for one that is not a driver's.
+/// Returns the volume's unique name, as in `status.volumesAttached`; `None` if it is no CSI volume.
 pub fn attached_name(volume: &PersistentVolume) -> Option<String> {
     let (driver, handle) = migrated::driver_and_handle(volume)?;
     Some(format!("{ATTACHED_OF_CSI}{driver}^{handle}"))

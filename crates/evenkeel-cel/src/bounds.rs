@@ -1,4 +1,4 @@
-//! What an expression may be before anybody parses it: how long, and how deep.
+//! Bounds of an expression before it is parsed: length and depth.
 //!
 //! Parser, checker and evaluation recurse once or more for each operator of a chain such as `a.b.c` or `1 + 1 + 1`, and the
 //! parser's own bound counts brackets only.

@@ -172,7 +172,7 @@ fn overflow() -> String {
     "integer overflow".to_owned()
 }
 
-/// What is not there is none; other errors stay errors.
+/// Maps a missing key or field to `none`; other errors stay errors.
 fn optional(found: Outcome<'_>) -> Outcome<'_> {
     match found {
         Ok(value) => Ok(Val::some(value)),

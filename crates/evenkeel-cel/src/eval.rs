@@ -11,13 +11,13 @@ use cel::parser::Expression;
 
 use super::value::Val;
 
-/// What one step costs, and what making a list, a map or an object does.
+/// Costs of one step and of creating a list, map or object.
 const STEP: u64 = 1;
 const LIST: u64 = 10;
 const MAP: u64 = 30;
 const STRUCT: u64 = 40;
 
-/// Why there is no value.
+/// Error of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The expression failed.

@@ -29,9 +29,9 @@ use names::escape;
 pub use names::{named, unescape};
 pub use value::{Schema, Url, Val};
 
-/// What one expression may cost (upstream: `apis/cel.PerCallLimit`).
+/// Cost limit of one expression (upstream: `apis/cel.PerCallLimit`).
 pub const PER_CALL: u64 = 1_000_000;
-/// What all expressions about one object may cost together (upstream: `RuntimeCELCostBudget`).
+/// Cost budget of all expressions about one object (upstream: `RuntimeCELCostBudget`).
 pub const BUDGET: u64 = 10_000_000;
 
 /// An expression, read.
@@ -44,7 +44,7 @@ impl Program {
     /// Reads an expression.
     ///
     /// # Errors
-    /// What is wrong with its syntax.
+    /// Syntax error of the expression.
     pub fn parse(source: &str) -> Result<Self, String> {
         bounds::check(source).map_err(|error| format!("compilation failed: {error}"))?;
         // The parser looks ahead by recursion: in debug builds, some brackets take all of a worker's stack.
@@ -72,7 +72,7 @@ impl Program {
     /// Evaluates it. What it cost is taken from `budget`, which ends the evaluation when it is used up.
     ///
     /// # Errors
-    /// Why there is no value.
+    /// Error of an evaluation.
     pub fn run<'a>(&'a self, scope: &Scope<'a>, budget: &mut u64) -> Result<Val<'a>, Failure> {
         eval::run(&self.expression, scope, budget)
     }

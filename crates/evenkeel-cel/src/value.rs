@@ -50,7 +50,7 @@ pub enum Val<'a> {
     Map(Rc<Vec<(Val<'a>, Val<'a>)>>),
     /// A map that was made, with what every other key has.
     MapOr(Rc<Vec<(Val<'a>, Val<'a>)>>, Rc<Val<'a>>),
-    /// What may be absent.
+    /// An optional value.
     Optional(Option<Rc<Val<'a>>>),
     /// A moment.
     Time(Timestamp),
@@ -145,7 +145,7 @@ impl<'a> Val<'a> {
         Self::List(Rc::new(items))
     }
 
-    /// What may be absent and is not.
+    /// An optional value that is present.
     pub fn some(value: Self) -> Self {
         Self::Optional(Some(Rc::new(value)))
     }
@@ -219,7 +219,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// What it costs to walk over a value once.
+    /// Returns the cost of traversing a value once.
     pub fn weight(&self) -> u64 {
         match self {
             Self::Str(text) => text.len() as u64,

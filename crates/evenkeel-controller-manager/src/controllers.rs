@@ -140,11 +140,11 @@ impl Controllers for KubeControllers {
     }
 }
 
-/// The controllers with what they are started with.
+/// Prepared controllers, with their context.
 pub(crate) struct ReadyControllers {
     chosen: Vec<Descriptor>,
     context: ControllerContext,
-    /// Finds out what the server has.
+    /// Discovers the server's resources.
     client: Client,
 }
 
@@ -170,7 +170,7 @@ impl Ready for ReadyControllers {
     }
 }
 
-/// What the server has. Where that cannot be found out it counts as everything: controllers wait for what is missing.
+/// Resources of the server. If discovery fails, all count as present: controllers wait for missing ones.
 async fn discover(client: &Client) -> Resources {
     match client.api_resources().await {
         Ok(found) => Resources::discovered(&found),

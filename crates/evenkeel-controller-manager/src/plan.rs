@@ -1,4 +1,4 @@
-//! `--plan`: what a manager would write to a cluster now, without writing it: no lease, no event, no object.
+//! `--plan`: prints what a manager would write to a cluster now, without writing a lease, event or object.
 //!
 //! Every controller that is asked for runs over a connection that only reads, until none has anything left to do. For
 //! who is about to put this program in the place of another, and wants to see first.
@@ -24,7 +24,7 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 /// How long caches and controllers may take.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// The exit code when there is something to write.
+/// Exit code if there are planned writes.
 const SOMETHING: u8 = 2;
 /// Nothing has been asked of the server for so long: nobody is at anything.
 const QUIET: Duration = Duration::from_secs(2);
@@ -37,21 +37,21 @@ const HOPELESS: u32 = 3;
 /// How long tasks may take to end.
 const STOP: Duration = Duration::from_secs(5);
 
-/// What would be written.
+/// Planned writes.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {
     /// The writes, in the order in which controllers came to them.
     pub writes: Vec<DryRunWrite>,
-    /// Events that would be told besides.
+    /// Number of events that would be recorded.
     pub events: usize,
     /// The controllers that were asked.
     pub controllers: Vec<String>,
-    /// What could not be seen or did not come to an end, in words.
+    /// Caches and controllers that did not become idle, in words.
     pub unfinished: Vec<String>,
 }
 
-/// What is run, and how.
+/// Settings of the preview.
 pub struct Asked<'a> {
     /// Controllers that plan.
     pub chosen: &'a [Descriptor],
@@ -108,7 +108,7 @@ pub async fn preview(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Res
     })
 }
 
-/// Waits until nobody has anything to do; what is left when patience ends.
+/// Waits until all controllers are idle; returns what is left at the timeout.
 async fn until_quiet(
     introspection: &Introspection,
     recorded: &RecordedWrites,
@@ -134,7 +134,7 @@ async fn until_quiet(
     }
 }
 
-/// Who is at work, or soon will be.
+/// Controllers that are busy, or will be soon.
 fn busy(introspection: &Introspection, now: Timestamp) -> Vec<String> {
     let mut busy = Vec::new();
     for report in introspection.all().iter().map(|inspect| inspect.report()) {
@@ -155,7 +155,7 @@ fn busy(introspection: &Introspection, now: Timestamp) -> Vec<String> {
     busy
 }
 
-/// Who failed at something.
+/// Controllers with failures.
 fn failing(introspection: &Introspection) -> Vec<String> {
     let reports = introspection.all().into_iter().map(|inspect| inspect.report());
     let failed = reports.filter(|report| report.queue.backing_off > 0);

@@ -20,7 +20,7 @@ use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "kube-controller-manager";
 
-/// What upstream's program says of its metrics.
+/// Table of upstream's metrics and their stability levels.
 const METRICS: &str = include_str!("../data/metrics.tsv");
 
 /// How often it is told which controllers have not ended, where they have all the time they want.
@@ -112,7 +112,7 @@ fn grace(timeout: Duration) -> Duration {
     if timeout.is_zero() { FOR_EVER } else { timeout }
 }
 
-/// The election that `options` ask for.
+/// Returns the configuration of leader election.
 fn election(options: &Options) -> Result<leaderelection::Config> {
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
     Ok(leaderelection::Config { coordinated, ..options.leader.election()? })

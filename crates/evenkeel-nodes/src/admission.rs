@@ -4,7 +4,7 @@ use evenkeel_api::{quantity::Quantity, requests, views::Pod};
 
 use crate::pod::facts::{Refusal, Refused};
 
-/// Why the node refuses `pod`, beside `others` that are on it (those that ended do not count).
+/// Returns the reason if the node cannot admit `pod` beside its `others` (ended ones do not count).
 pub(crate) fn refuse<'a>(
     pod: &Pod,
     others: impl Iterator<Item = &'a Pod> + Clone,

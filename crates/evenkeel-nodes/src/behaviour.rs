@@ -98,7 +98,7 @@ pub(crate) fn exists(image: &str) -> bool {
     name.split_once(':').is_none_or(|(_, tag)| !NO_SUCH_TAGS.contains(&tag))
 }
 
-/// Reads the annotations for the container called `name`; what cannot be understood stays as in `script` (see [`complaints`]).
+/// Reads the annotations for the container called `name`; what cannot be understood stays as in `script` (see [`annotation_errors`]).
 pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Script {
     for (key, value) in simulated(annotations) {
         if let Some(value) = value_for(value, name) {
@@ -109,7 +109,7 @@ pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Scri
 }
 
 /// What is wrong with the annotations, one sentence each, for an event on the pod.
-pub(crate) fn complaints(annotations: &StrMap, containers: &[&str]) -> Vec<String> {
+pub(crate) fn annotation_errors(annotations: &StrMap, containers: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in simulated(annotations) {
         if !KEYS.contains(&key) {
@@ -306,14 +306,14 @@ mod tests {
         ];
         assert_eq!(script(&bad, "web"), defaults(&Delays::default(), None));
         let annotations: StrMap = bad.iter().map(|(k, v)| (format!("{PREFIX}{k}"), *v)).collect();
-        let found = complaints(&annotations, &["web"]);
+        let found = annotation_errors(&annotations, &["web"]);
         assert_eq!(found.len(), 4, "{found:?}");
         assert!(
             found.iter().any(|text| text.contains("run-time") && text.contains("soon")),
             "{found:?}"
         );
         let annotations: StrMap = [(format!("{PREFIX}run-time"), "other=1s")].into_iter().collect();
-        assert!(complaints(&annotations, &["web"])[0].contains("\"other\""));
+        assert!(annotation_errors(&annotations, &["web"])[0].contains("\"other\""));
     }
 
     proptest! {
@@ -322,7 +322,7 @@ mod tests {
         fn any_text_is_read_or_refused(key in "[a-z-]{0,12}", value in ".{0,20}") {
             let annotations: StrMap = [(format!("{PREFIX}{key}"), value)].into_iter().collect();
             read(&annotations, "web", defaults(&Delays::default(), None));
-            complaints(&annotations, &["web"]);
+            annotation_errors(&annotations, &["web"]);
         }
     }
 }

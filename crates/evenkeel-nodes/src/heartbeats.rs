@@ -1,4 +1,4 @@
-//! The shell around nodes: registers them, renews their leases, reports their status.
+//! Node heartbeats of simulated kubelets: registers nodes, renews their leases, reports their status.
 
 use evenkeel_api::{
     Kind, Text, View,
@@ -17,9 +17,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{NodeOptions, NodesOptions, node, silence};
+use crate::{NodeOptions, NodesOptions, node, partition};
 
-/// All simulated kubelets, as far as their nodes go.
+/// Heartbeats of all simulated nodes of the process.
 pub(crate) struct Heartbeats {
     client: Client,
     clock: Clock,
@@ -31,12 +31,12 @@ pub(crate) struct Heartbeats {
     state: Mutex<Vec<State>>,
 }
 
-/// What is remembered of one node.
+/// State of one node's heartbeats.
 #[derive(Debug, Clone, Default)]
 struct State {
     /// When its status was last reported; `None` before it is registered.
     reported: Option<Timestamp>,
-    /// Its lease is known to exist.
+    /// Whether its lease is known to exist.
     leased: bool,
 }
 
@@ -60,41 +60,41 @@ impl Heartbeats {
         let weak = Arc::downgrade(&heartbeats);
         nodes.subscribe(move |event| {
             if let (Some(heartbeats), CacheEvent::Updated { new, .. }) = (weak.upgrade(), event) {
-                heartbeats.seen(new, silence::brings_back(event).is_some());
+                heartbeats.seen(new, partition::reconnected_node(event).is_some());
             }
         });
         heartbeats
     }
 
-    /// Looks after a node at once that a controller thinks is not ready, and after one that is back.
+    /// Enqueues a node at once that a controller marked as not ready, or whose partition has ended.
     fn seen(&self, node: &Node, is_back: bool) {
         let Some(n) = self.names.get(&node.meta.name) else { return };
-        if is_back || !is_ready(node) && !silence::is_silent(node) {
+        if is_back || !is_ready(node) && !partition::is_partitioned(node) {
             self.queue.add(*n, Priority::NORMAL);
         }
     }
 
-    /// Whether somebody else made the node not ready, which is then to be contradicted.
-    fn doubted(&self, options: &NodeOptions) -> bool {
+    /// Whether another writer made the node not ready, so that its status has to be reported again.
+    fn was_marked_not_ready(&self, options: &NodeOptions) -> bool {
         self.nodes.get("", &options.name).is_some_and(|node| !is_ready(&node))
     }
 
-    /// Registers every node; heartbeats follow.
+    /// Enqueues every node for its registration; heartbeats follow.
     pub(crate) fn begin(&self) {
         for n in 0..self.options.nodes.len() {
             self.queue.add(n, Priority::NORMAL);
         }
     }
 
-    /// Works on nodes until the queue is shut down.
+    /// Sends heartbeats until the queue is shut down.
     pub(crate) async fn work(&self) {
         while let Some(n) = self.queue.next().await {
-            match self.beat(n).await {
+            match self.sync_node_status(n).await {
                 Ok(()) => {
                     self.queue.forget(&n);
                     self.queue.add_after(n, self.options.lease_renewal);
                 }
-                // Gone: as a real kubelet, a simulated one does not register again.
+                // The Node was deleted: like a real kubelet, a simulated one does not register again.
                 Err(error) if error.is_not_found() => {
                     tracing::warn!(
                         node = self.options.nodes[n].name,
@@ -110,20 +110,21 @@ impl Heartbeats {
         }
     }
 
-    async fn beat(&self, n: usize) -> Result<(), ApiError> {
+    /// Upstream: `syncNodeStatus`
+    async fn sync_node_status(&self, n: usize) -> Result<(), ApiError> {
         let options = &self.options.nodes[n];
-        if silence::silences(&self.nodes, &options.name) {
+        if partition::is_node_partitioned(&self.nodes, &options.name) {
             return Ok(());
         }
         let mut state = self.lock()[n].clone();
         let now = self.clock.now();
         match state.reported {
             None => {
-                self.register(options, now).await?;
+                self.register_with_api_server(options, now).await?;
                 state.reported = Some(now);
                 self.lock()[n] = state.clone();
             }
-            Some(_) if self.doubted(options) => {
+            Some(_) if self.was_marked_not_ready(options) => {
                 self.patch_node(options, node::status_patch(options, now, now)).await?;
                 state.reported = Some(now);
             }
@@ -133,18 +134,23 @@ impl Heartbeats {
             }
             Some(_) => {}
         }
-        state.leased = self.renew(options, state.leased).await?;
+        state.leased = self.renew_lease(options, state.leased).await?;
         self.lock()[n] = state;
         Ok(())
     }
 
-    async fn register(&self, options: &NodeOptions, now: Timestamp) -> Result<(), ApiError> {
+    /// Upstream: `registerWithAPIServer`
+    async fn register_with_api_server(
+        &self,
+        options: &NodeOptions,
+        now: Timestamp,
+    ) -> Result<(), ApiError> {
         let body = node::object(options, now).to_string();
         match self.client.create::<Metadata>(&Node::kind(), "", body.into()).await {
             Err(error) if error.is_already_exists() => {}
             other => return other.map(drop),
         }
-        // It was here before: labels and status are ours, the rest is left alone.
+        // The Node exists already: labels and status are updated, the rest is left alone.
         let labels =
             serde_json::json!({ "metadata": { "labels": node::labels(options) } }).to_string();
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
@@ -165,8 +171,8 @@ impl Heartbeats {
             .map(drop)
     }
 
-    /// Renews the lease, or makes it.
-    async fn renew(&self, options: &NodeOptions, leased: bool) -> Result<bool, ApiError> {
+    /// Renews the lease, or creates it.
+    async fn renew_lease(&self, options: &NodeOptions, leased: bool) -> Result<bool, ApiError> {
         let (kind, namespace, duration): (Kind, _, _) =
             (Lease::kind(), node::LEASE_NAMESPACE, self.options.lease_duration);
         let now = self.clock.now();
@@ -192,7 +198,7 @@ impl Heartbeats {
                     .await;
                 renewed.map(|_| true)
             }
-            // The namespace is made by the API server a moment after its start; a later beat makes the lease.
+            // The API server creates the namespace shortly after its start; a later heartbeat creates the lease.
             Err(error) if error.is_not_found() => Ok(false),
             other => other.map(|_| true),
         }

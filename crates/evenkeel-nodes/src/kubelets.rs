@@ -23,18 +23,17 @@ use std::{
 use crate::{
     NodesOptions,
     addresses::Addresses,
-    admission,
+    admission, partition,
     pod::{
         facts::Facts,
         memory::Memory,
         observe,
         plan::{Decision, NodeWrites, plan},
     },
-    silence,
     volumes::Volumes,
 };
 
-/// All simulated kubelets, as far as pods go.
+/// Pod workers of all simulated kubelets of the process.
 pub(crate) struct Kubelets {
     client: Client,
     clock: Clock,
@@ -42,7 +41,7 @@ pub(crate) struct Kubelets {
     options: NodesOptions,
     /// Which of `options.nodes` has this name.
     nodes: HashMap<Text, usize>,
-    /// The nodes as the API server has them.
+    /// Cache of Node objects.
     objects: Cache<Node>,
     pods: Cache<Pod>,
     by_node: Index<Pod>,
@@ -54,7 +53,7 @@ pub(crate) struct Kubelets {
 struct State {
     memories: HashMap<Key, Remembered>,
     addresses: Addresses,
-    /// What pods left on each of the nodes.
+    /// Files that pods wrote to the node, by node.
     files: HashMap<usize, Arc<Files>>,
 }
 
@@ -122,7 +121,8 @@ impl Kubelets {
         });
         let kubelets = Arc::downgrade(self);
         self.objects.subscribe(move |event| {
-            if let (Some(kubelets), Some(node)) = (kubelets.upgrade(), silence::brings_back(event))
+            if let (Some(kubelets), Some(node)) =
+                (kubelets.upgrade(), partition::reconnected_node(event))
             {
                 for pod in kubelets.by_node.get(&node.meta.name) {
                     kubelets.queue.add(key(&pod), Priority::NORMAL);
@@ -138,10 +138,10 @@ impl Kubelets {
         });
     }
 
-    /// Works on pods until the queue is shut down.
+    /// Syncs pods until the queue is shut down.
     pub(crate) async fn work(&self) {
         while let Some(key) = self.queue.next().await {
-            match self.look_at(&key).await {
+            match self.sync_pod(&key).await {
                 Ok(wake) => {
                     self.queue.forget(&key);
                     if let Some(wait) = wake {
@@ -157,14 +157,16 @@ impl Kubelets {
         }
     }
 
-    /// One look at one pod; how long until the next even if nothing changes.
-    async fn look_at(&self, key: &Key) -> Result<Option<Duration>, ApiError> {
+    /// Syncs one pod; returns when to sync it again even if nothing changes.
+    ///
+    /// Upstream: `SyncPod`
+    async fn sync_pod(&self, key: &Key) -> Result<Option<Duration>, ApiError> {
         let Some(pod) = self.pods.get(&key.namespace, &key.name) else {
             self.forget(key);
             return Ok(None);
         };
         let Some(node) = self.nodes.get(&pod.spec.node_name) else { return Ok(None) };
-        if silence::silences(&self.objects, &pod.spec.node_name) {
+        if partition::is_node_partitioned(&self.objects, &pod.spec.node_name) {
             return Ok(None);
         }
         let host_ip = self.options.nodes[*node].ip;
@@ -231,7 +233,7 @@ impl Kubelets {
         }
     }
 
-    /// The memory of this pod, or a first impression of it, in which case the node also decides whether it takes it.
+    /// Returns the memory of this pod. A new pod gets one that is recovered from its status, and passes admission first.
     fn recall(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
         let State { memories, addresses, .. } = &mut *state;
@@ -258,7 +260,7 @@ impl Kubelets {
                 &self.options.nodes[node].capacity,
             );
         }
-        observe::first_sight(pod, facts, ip, self.clock.now())
+        observe::recover_memory(pod, facts, ip, self.clock.now())
     }
 
     /// Reads the processes of the pod's containers when the pod is first seen; `None` when the pod is gone.

@@ -58,16 +58,16 @@ mod addresses;
 mod admission;
 mod behaviour;
 mod heartbeats;
-mod in_use;
 mod kubelets;
 mod node;
 mod options;
+mod partition;
 mod pod;
 mod run;
-mod silence;
 mod storage;
 mod usage;
 mod volumes;
+mod volumes_in_use;
 
 pub use behaviour::PREFIX;
 pub use options::{Delays, NodeOptions, NodesOptions};

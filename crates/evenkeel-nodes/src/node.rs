@@ -1,4 +1,4 @@
-//! What a kubelet writes about its node: the Node object, its status, its lease.
+//! Objects that a kubelet writes about its node: Node, status, Lease.
 
 use evenkeel_api::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{NodeOptions, pod::status::seconds};
 
-/// Version that the nodes say they run.
+/// Reported version of the kubelets.
 const KUBELET_VERSION: &str = "v1.37.1";
 
 /// Type, reason, message and status of the conditions of a healthy node.
@@ -22,7 +22,7 @@ const CONDITIONS: [(&str, &str, &str, &str); 4] = [
     ("Ready", "KubeletReady", "kubelet is posting ready status", "True"),
 ];
 
-/// The whole Node, for registration.
+/// Returns the Node object to register.
 pub(crate) fn object(node: &NodeOptions, now: Timestamp) -> Value {
     let mut metadata = Map::new();
     metadata.insert("name".into(), node.name.as_str().into());
@@ -42,7 +42,7 @@ pub(crate) fn object(node: &NodeOptions, now: Timestamp) -> Value {
     json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status(node, now, now) })
 }
 
-/// `metadata.labels`.
+/// Returns the labels of a node: well-known ones and those of its options.
 pub(crate) fn labels(node: &NodeOptions) -> Value {
     let arch = "amd64";
     let own = [
@@ -63,7 +63,7 @@ pub(crate) fn status_patch(node: &NodeOptions, ready_since: Timestamp, now: Time
     json!({ "status": status(node, ready_since, now) }).to_string()
 }
 
-/// The patch with nothing but fresh heartbeats.
+/// The patch that only updates the heartbeats of the conditions.
 pub(crate) fn heartbeat_patch(now: Timestamp) -> String {
     let beats =
         CONDITIONS.map(|(kind, ..)| json!({ "type": kind, "lastHeartbeatTime": seconds(now) }));
@@ -121,7 +121,7 @@ pub(crate) fn lease(node: &str, uid: &str, duration: Duration, now: Timestamp) -
     })
 }
 
-/// The patch that renews it, whoever made it.
+/// The patch that renews a lease.
 pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String {
     json!({ "spec": {
         "holderIdentity": node,
@@ -131,7 +131,7 @@ pub(crate) fn renewal(node: &str, duration: Duration, now: Timestamp) -> String 
     .to_string()
 }
 
-/// Where nodes' leases live.
+/// Namespace of the nodes' leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// A time as `metav1.MicroTime` is written.

@@ -6,7 +6,7 @@ use std::{net::Ipv4Addr, time::Duration};
 /// The simulated nodes of one process.
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
-    /// The nodes.
+    /// Simulated nodes of the process.
     pub nodes: Vec<NodeOptions>,
     /// How long things take on every node, unless a pod's annotations say otherwise.
     pub delays: Delays,
@@ -48,7 +48,7 @@ impl Default for NodesOptions {
 pub struct NodeOptions {
     /// Name, also its host name.
     pub name: String,
-    /// Internal address.
+    /// Address of type `InternalIP`.
     pub ip: Ipv4Addr,
     /// `status.capacity` and `status.allocatable`: resource names and quantities, such as `cpu` and `8`.
     pub capacity: Vec<(String, String)>,

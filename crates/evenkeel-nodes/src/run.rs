@@ -7,7 +7,9 @@ use evenkeel_runtime::{
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-use crate::{NodesOptions, heartbeats::Heartbeats, in_use, kubelets::Kubelets, storage::Storage};
+use crate::{
+    NodesOptions, heartbeats::Heartbeats, kubelets::Kubelets, storage::Storage, volumes_in_use,
+};
 
 /// So many nodes are registered or renewed at a time.
 const NODE_WORKERS: usize = 16;
@@ -29,7 +31,7 @@ pub async fn run(
     let heartbeats =
         Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
     let workers = options.workers.max(1);
-    in_use::start(&client, &caches, &options, &tasks);
+    volumes_in_use::start(&client, &caches, &options, &tasks);
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);
     }

@@ -1,4 +1,4 @@
-//! What simulated nodes and pods use, as `metrics.k8s.io` has it.
+//! Resource usage of simulated nodes and pods, for `metrics.k8s.io`.
 
 use evenkeel_api::{
     Meta,
@@ -15,16 +15,16 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::behaviour::{CPU, CPU_LOAD, MEMORY, amount};
 
-/// Figures are of so much time.
+/// Reported window of a measurement.
 const WINDOW: &str = "15s";
 
-/// What a container uses that requests nothing.
+/// Usage of a container without requests.
 const IDLE: Used = Used { millicores: 1, bytes: 8 << 20 };
 
-/// What a node uses for itself.
+/// Usage of a node besides its pods.
 const OVERHEAD: Used = Used { millicores: 50, bytes: 256 << 20 };
 
-/// So much CPU and memory.
+/// Usage of CPU and memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Used {
     millicores: i64,
@@ -47,7 +47,7 @@ impl Used {
     }
 }
 
-/// Makes the objects of `metrics.k8s.io`: `NodeMetrics` and `PodMetrics` of what the caches show.
+/// Computes `NodeMetrics` and `PodMetrics` from the caches.
 #[derive(Clone)]
 pub struct Usage {
     pods: Cache<Pod>,
@@ -56,12 +56,12 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of the nodes and pods in `caches`, which are filled by their owner.
+    /// Usage of the nodes and pods in `caches`, which the caller starts.
     pub fn new(caches: &Caches, clock: Clock) -> Self {
         Self { pods: caches.of(), nodes: caches.of(), clock }
     }
 
-    /// What each node uses: its pods, and something for itself.
+    /// Returns the usage of each node: its pods, and an overhead.
     pub fn of_nodes(&self) -> Vec<Value> {
         let (pods, now) = (self.pods.list(), self.clock.now());
         let shares = shares(&pods);
@@ -81,7 +81,7 @@ impl Usage {
         self.nodes.list().iter().map(metrics).collect()
     }
 
-    /// What each pod of a namespace (of all, where that is empty) uses, if it runs.
+    /// Returns the usage of each running pod of a namespace; of all namespaces if it is empty.
     pub fn of_pods(&self, namespace: &str) -> Vec<Value> {
         let all =
             if namespace.is_empty() { self.pods.list() } else { self.pods.namespace(namespace) };
@@ -98,7 +98,7 @@ impl Usage {
     }
 }
 
-/// An object's name and labels, and when it was measured.
+/// The common fields of a measurement: metadata, time and window.
 fn of(meta: &Meta, now: Timestamp) -> Value {
     let mut metadata = json!({"name": &*meta.name, "creationTimestamp": seconds(now)});
     if !meta.namespace.is_empty() {
@@ -115,7 +115,7 @@ fn runs(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && !pod.meta.deleting()
 }
 
-/// How many running pods each owner has, by its uid.
+/// Counts the running pods of each owner by its uid.
 type Shares<'a> = HashMap<&'a str, i64>;
 
 fn shares(pods: &[Arc<Pod>]) -> Shares<'_> {
@@ -126,7 +126,7 @@ fn shares(pods: &[Arc<Pod>]) -> Shares<'_> {
     shares
 }
 
-/// What each running container of a pod uses; none where the pod does not run.
+/// Returns the usage of each running container of a pod; nothing if the pod does not run.
 fn containers<'a>(
     pod: &'a Pod,
     shares: &'a Shares<'a>,
@@ -142,7 +142,7 @@ fn containers<'a>(
     all.filter(works).map(move |one| (&*one.name, used(pod, one, share.unwrap_or(1))))
 }
 
-/// What a container uses: what annotations say, or half of what it requests. A load is shared by `share` pods.
+/// Returns the usage of a container: the one in annotations, or half of its requests. A load is divided by `share` pods.
 fn used(pod: &Pod, container: &Container, share: i64) -> Used {
     let told = |key| amount(&pod.meta.annotations, key, &container.name);
     let requested = |resource| container.resources.requests.get(resource).copied();

@@ -7,7 +7,7 @@ use evenkeel_api::{
 use evenkeel_runtime::cache::{Cache, CacheEvent, Caches, Index};
 use std::sync::Arc;
 
-/// What kubelets look at before they mount.
+/// Objects that decide whether volumes can be mounted.
 pub(crate) struct Volumes {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,
@@ -31,7 +31,7 @@ impl Volumes {
         }
     }
 
-    /// Calls `wake` with each pod whose volumes may have come.
+    /// Calls `wake` with each pod whose volumes may have become mountable.
     pub(crate) fn listen(&self, wake: impl Fn(&Pod) + Clone + Send + Sync + 'static) {
         let (users, woken) = (self.users.clone(), wake.clone());
         self.claims.subscribe(move |event| {
@@ -53,7 +53,7 @@ impl Volumes {
         });
     }
 
-    /// Whether all claims of the pod are bound, and their volumes attached where their drivers want that.
+    /// Whether all claims of the pod are bound, and their volumes attached if their drivers require it.
     pub(crate) fn are_there(&self, pod: &Pod) -> bool {
         let mut claims = storage::claims_of(pod).peekable();
         if claims.peek().is_none() {
@@ -78,7 +78,7 @@ impl Volumes {
             })
     }
 
-    /// What nodes call the claim's volume, if its driver attaches.
+    /// Name of the claim's volume in `status.volumesAttached`, if its driver attaches volumes.
     fn attached_name(&self, claim: &PersistentVolumeClaim) -> Option<String> {
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let csi = volume.spec.source.csi.as_deref()?;
@@ -86,7 +86,7 @@ impl Volumes {
         (driver.spec.attach_required != Some(false)).then(|| storage::attached_name(&volume))?
     }
 
-    /// What nodes call the pod's volumes that drivers attach.
+    /// Names of the pod's attachable volumes, as in `status.volumesInUse`.
     pub(crate) fn attachable(&self, pod: &Pod) -> Vec<String> {
         let claims = storage::claims_of(pod).filter_map(|used| {
             let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;

@@ -1,4 +1,4 @@
-//! What goes wrong in a run: values in a list.
+//! Faults of a run, as a list of values.
 
 use crate::Part;
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// What goes wrong at one write.
+/// A fault of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// The part dies before the write is on its way, and starts anew.
@@ -28,10 +28,10 @@ pub enum What {
     Cut,
 }
 
-/// Something that goes wrong once.
+/// A fault that happens once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Whose write it happens to.
+    /// The part whose write it hits.
     pub part: Part,
     /// At which of the part's writes, leases and events aside; the first is 1.
     pub at: u64,
@@ -39,10 +39,10 @@ pub struct Fault {
     pub what: What,
 }
 
-/// Everything that goes wrong. The default is: nothing.
+/// All faults of a run; none by default.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
-    /// What happens at single writes.
+    /// Faults of single writes.
     pub at_writes: Vec<Fault>,
     /// Watch events reach the controllers and the scheduler up to so much late, each watch by its own measure but in order; that is
     /// settled when the watch begins.

@@ -47,6 +47,6 @@ pub enum Part {
     Nodes,
     /// Who asks for things: the test itself.
     User,
-    /// Who only looks on.
+    /// Client of an observer, which only reads.
     Observer,
 }

@@ -1,4 +1,4 @@
-//! What the simulated nodes tell of what they use, as their server has it.
+//! Resource usage of simulated nodes, served as `metrics.k8s.io`.
 
 use evenkeel_apiserver::{ComputedApi, ComputedResource, Server, Source};
 use evenkeel_nodes::Usage;

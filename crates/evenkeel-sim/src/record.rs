@@ -1,4 +1,4 @@
-//! What was written, by whom, and what came of it.
+//! Record of writes: writer, request and outcome.
 
 use crate::Part;
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What came of a write.
+/// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It is under way.
@@ -41,7 +41,7 @@ pub struct Write {
     pub target: Box<str>,
     /// Body of the request.
     pub body: Bytes,
-    /// What came of it.
+    /// Outcome of the write.
     pub outcome: Outcome,
 }
 

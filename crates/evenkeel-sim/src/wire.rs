@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 type BoxError = Box<dyn Error + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What the wires of all parts share.
+/// Shared state of all wires.
 pub(crate) struct Exchange {
     pub(crate) server: Server,
     pub(crate) clock: Clock,

@@ -90,7 +90,7 @@ pub fn simulate<T>(options: Options, test: impl AsyncFnOnce(&mut World) -> T) ->
     })
 }
 
-/// The control plane, and whoever tests it.
+/// Simulated control plane of a test.
 pub struct World {
     options: Options,
     exchange: Arc<Exchange>,
@@ -141,7 +141,7 @@ impl World {
         world
     }
 
-    /// What was written so far.
+    /// Writes so far.
     pub fn log(&self) -> &Log {
         &self.exchange.log
     }

@@ -7,7 +7,7 @@ use rustls::{
 };
 use x509_parser::{certificate::X509Certificate, extensions::ExtendedKeyUsage};
 
-/// What the peer's certificate is shown for.
+/// Purpose of the peer's certificate: server or client authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Usage {
     /// By a server.

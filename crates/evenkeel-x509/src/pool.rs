@@ -24,7 +24,7 @@ pub enum PoolError {
     Verifier(VerifierBuilderError),
 }
 
-/// Trusted root certificates: whoever they signed is believed, and so is who shows one of them and has its key.
+/// Pool of trusted root certificates. A peer is trusted with a certificate that they signed, or with one of them.
 #[doc(alias = "RootCertStore")]
 #[derive(Debug, Clone)]
 pub struct CertPool {
@@ -71,7 +71,7 @@ impl CertPool {
         Ok(())
     }
 
-    /// Whether there is no certificate.
+    /// Whether the pool is empty.
     pub fn is_empty(&self) -> bool {
         self.ders.is_empty()
     }

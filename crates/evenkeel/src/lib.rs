@@ -1,4 +1,4 @@
-//! Evenkeel's parts put together: what `evenkeel up` runs beside an API server, for programs and tests.
+//! Plane: controllers, scheduler and simulated nodes beside an API server, for `evenkeel up` and tests.
 
 pub mod explain;
 pub mod metrics_api;

@@ -19,11 +19,11 @@ struct Cli {
 enum Command {
     /// Start a control plane: API server, controllers, scheduler and simulated nodes.
     Up(up::Args),
-    /// Say what the controllers see of an object, what they would do next, and what they wait for.
+    /// Print what each controller observes of an object, its next action, and what it waits for.
     Explain(evenkeel::explain::Args),
-    /// Print what the controllers would write to a cluster now, without writing it. Exit code 2 if there is something.
+    /// Print what the controllers would write to a cluster now, without writing. Exit code 2 if there are planned writes.
     Plan(ask::PlanArgs),
-    /// Say where pods would go, and why not elsewhere, from what was written down of a cluster.
+    /// Simulate scheduling: print the node of each pod, and why the other nodes are unsuitable.
     Schedule(evenkeel::schedule::Args),
     /// Print a completion script for a shell.
     Completion(shell::CompletionArgs),

@@ -21,7 +21,7 @@ const RESOURCES: &[ComputedResource] = &[
     },
 ];
 
-/// Serves what the plane's nodes and pods use, if it has nodes.
+/// Serves `metrics.k8s.io` for the plane's simulated nodes, if it has any.
 ///
 /// # Errors
 /// When the server cannot note that it has one more API.

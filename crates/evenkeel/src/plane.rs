@@ -21,15 +21,15 @@ use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
-/// How long parts that are told to stop may take.
+/// How long stopping may take.
 const STOP: Duration = Duration::from_secs(5);
 
-/// What to run.
+/// Controllers, scheduler and nodes to run.
 #[derive(Debug, Clone)]
 pub struct PlaneOptions {
     /// Descriptors of the controllers to run.
     pub controllers: Vec<Descriptor>,
-    /// What they are told.
+    /// Options of the controllers.
     pub controller_options: Options,
     /// The scheduler, if any.
     pub scheduler: Option<SchedulerOptions>,
@@ -169,12 +169,12 @@ impl Plane {
         Ok(Self { caches, introspection, registry, usage, parts })
     }
 
-    /// What the parts read.
+    /// Shared caches of the parts.
     pub fn caches(&self) -> &Caches {
         &self.caches
     }
 
-    /// What the controllers see, would do and wait for.
+    /// Introspection of the controllers.
     pub fn introspection(&self) -> &Introspection {
         &self.introspection
     }

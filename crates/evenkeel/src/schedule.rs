@@ -35,7 +35,7 @@ const SHOWN: usize = 8;
 /// Flags of `evenkeel schedule`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Only say where pods would go. Required: this command never writes to a cluster.
+    /// Only simulate. Required: this command never writes to a cluster.
     #[arg(long, required = true)]
     pub simulate: bool,
 
@@ -44,15 +44,15 @@ pub struct Args {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// Only this pod or workload, as NAMESPACE/NAME; all that wait for a node unless given.
+    /// Only this pod or workload, as NAMESPACE/NAME; default: all that have no node.
     #[arg(long, value_name = "NAMESPACE/NAME")]
     pub pod: Option<String>,
 
-    /// So many pods like each: how many would there be room for?
+    /// Number of copies of each pod, to find how many fit.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub copies: usize,
 
-    /// Configuration of the scheduler (KubeSchedulerConfiguration); upstream's defaults unless given.
+    /// Configuration of the scheduler (KubeSchedulerConfiguration); default: upstream's defaults.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -68,13 +68,13 @@ struct Placed {
     kind: &'static str,
     /// Namespace and name of the pod or the workload.
     pod: String,
-    /// How many were to find a node.
+    /// Number of pods to schedule.
     wanted: usize,
-    /// How many did, each of those taken once.
+    /// Number of pods that found a node.
     copies: usize,
-    /// By node, in the order in which they were taken.
+    /// Chosen nodes with their numbers of pods, in the order of their first pods.
     nodes: Vec<String>,
-    /// What there was to say of the first that found none, or else of the first.
+    /// Explanation of the first pod without a node, or else of the first pod.
     explained: Explained,
 }
 
@@ -121,7 +121,7 @@ pub async fn simulate(args: &Args) -> Result<String> {
     Ok(placed.iter().map(Placed::text).collect())
 }
 
-/// What has been placed so far.
+/// Pods that have been placed so far.
 struct Simulation<'a> {
     /// By the uids of their pods.
     workloads: HashMap<&'a str, &'a Workload>,
@@ -142,7 +142,7 @@ impl<'a> Simulation<'a> {
         self.workloads.get(&*pod.meta.uid).copied()
     }
 
-    /// Places a pod as often as it is asked for.
+    /// Schedules the requested number of copies of a pod.
     fn place(&mut self, looker: &mut Looker, pod: &Arc<Pod>) -> Result<()> {
         let of = self.workload(pod);
         let first = of.and_then(|of| of.pods.first());
@@ -184,7 +184,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// The nodes of a pod's copies, and what there is to say of the first that found none, or else of the first.
+    /// Returns the nodes of a pod's copies, and the explanation of the first without a node, or else of the first.
     fn copies_of(
         &self,
         looker: &mut Looker,

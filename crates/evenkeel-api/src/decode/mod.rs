@@ -46,7 +46,7 @@ pub(crate) struct Facts {
 
 /// How one field's type is read, from both encodings.
 pub(crate) trait Field: Sized {
-    /// What upstream calls it.
+    /// Upstream's name of the message.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "definitions are held against the facts by tests")

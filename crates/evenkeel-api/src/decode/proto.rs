@@ -95,12 +95,12 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// Bytes that have not been decoded.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Takes what has not been read.
+    /// Takes the bytes that have not been decoded.
     pub(crate) fn take_rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

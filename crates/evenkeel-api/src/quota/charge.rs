@@ -1,4 +1,4 @@
-//! Whether an object may be made or changed, and what its quotas are charged for it.
+//! Quota admission: whether a write is within its quotas, and the usage charged for it.
 //!
 //! Upstream: `CheckRequest` of `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
@@ -34,7 +34,7 @@ pub enum Refusal {
         /// What of which containers.
         unsaid: String,
     },
-    /// Nobody has counted yet what is used.
+    /// The quota controller has not written the usage yet.
     #[error("status unknown for quota: {quota}, resources: {names}")]
     Uncounted {
         /// The quota's name.
@@ -98,7 +98,7 @@ fn concerns(quota: &ResourceQuota, request: &Request<'_>, item: &Item<'_>) -> bo
     limited(quota, request).next().is_some() && item.is_within(&quota.spec)
 }
 
-/// What the quota limits of such objects.
+/// Resources of such objects that the quota limits.
 fn limited<'q>(
     quota: &'q ResourceQuota,
     request: &Request<'q>,

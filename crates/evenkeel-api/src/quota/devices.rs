@@ -1,4 +1,4 @@
-//! What claims to devices count (KEP-4381, KEP-5004).
+//! Quota usage of ResourceClaims (KEP-4381, KEP-5004).
 
 use super::{Usage, pods};
 use crate::text::Text;
@@ -10,7 +10,7 @@ use crate::{
 use std::collections::BTreeMap;
 
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
-/// The most devices that one claim can get, which is what a claim to all of them counts.
+/// Most devices of one claim, which a claim for all devices counts.
 const MOST: i64 = 32;
 const FOR_EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 

@@ -1,4 +1,4 @@
-//! What counts against a ResourceQuota, and how much: shared by whoever counts what there is and whoever admits more.
+//! Quota evaluation: usage of objects, shared by the quota controller and by admission.
 //!
 //! Upstream: `pkg/quota/v1/evaluator/core` and `k8s.io/apiserver/pkg/quota/v1`.
 
@@ -40,7 +40,7 @@ const IGNORED: [(&str, &str); 10] = [
 /// Kinds that were counted by their plain names before there was `count/`.
 const ALIASES: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
-/// A kind of object, as quotas name what they count of it.
+/// Evaluator of one kind of object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracked {
     sort: Sort,
@@ -96,7 +96,7 @@ impl Tracked {
         &self.count
     }
 
-    /// Whether objects of this kind count towards what a quota calls `name`.
+    /// Whether objects of this kind count towards the quota resource `name`.
     pub fn tracks(&self, name: &str, classes: &Classes) -> bool {
         name == &*self.count
             || self.alias == Some(name)
@@ -109,7 +109,7 @@ impl Tracked {
             }
     }
 
-    /// What one object counts that is measured by number alone.
+    /// Usage of one object that is only counted.
     fn one(&self) -> Usage {
         let one = Quantity::from_units(1);
         [&*self.count].into_iter().chain(self.alias).map(|name| (name, one)).collect()
@@ -132,7 +132,7 @@ pub enum Item<'a> {
 }
 
 impl Item<'_> {
-    /// What the object counts, by the names that quotas have for it.
+    /// Usage of the object, by quota resource.
     pub fn usage(&self, tracked: &Tracked, classes: &Classes, now: Timestamp) -> Usage {
         let mut usage = tracked.one();
         match self {
@@ -147,7 +147,7 @@ impl Item<'_> {
         usage
     }
 
-    /// Whether a quota of this spec looks at the object: it is in all of its scopes.
+    /// Whether a quota with this spec counts the object: it matches all of its scopes.
     pub fn is_within(&self, spec: &ResourceQuotaSpec) -> bool {
         scope::all(spec).all(|requirement| scope::holds(&requirement, self))
     }

@@ -1,4 +1,4 @@
-//! What Services and claims to volumes count.
+//! Quota usage of Services and PersistentVolumeClaims.
 
 use super::Usage;
 use crate::{

@@ -1,4 +1,4 @@
-//! What pods count.
+//! Quota usage of pods.
 
 use super::Usage;
 use crate::{
@@ -161,7 +161,7 @@ pub fn limits(pod: &Pod) -> Amounts<'_> {
     total
 }
 
-/// Whether the pod may be starved: nobody asked for cpu or memory for it.
+/// Whether the pod is best-effort: without requests and limits of CPU and memory.
 pub(super) fn is_best_effort(pod: &Pod) -> bool {
     if !pod.status.qos_class.is_empty() {
         return &*pod.status.qos_class == "BestEffort";

@@ -1,4 +1,4 @@
-//! Scopes: which objects a quota looks at.
+//! Quota scopes.
 
 use super::{Item, objects, pods};
 use crate::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
@@ -19,7 +19,7 @@ pub(super) fn all(
     plain.chain(selected.map(Cow::Borrowed))
 }
 
-/// Whether the object is in the scope. What is neither a pod nor a claim to a volume is in none.
+/// Whether the object matches the scope. Only pods and PersistentVolumeClaims match any.
 pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item<'_>) -> bool {
     match (item, &*requirement.scope_name) {
         (Item::Pod(pod), "Terminating") => pods::is_terminating(pod),

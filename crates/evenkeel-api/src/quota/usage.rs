@@ -1,4 +1,4 @@
-//! Amounts by name, and what is done with them.
+//! Resource lists: amounts by name, and their arithmetic.
 
 use crate::text::Text;
 use crate::{map::Map, quantity::Quantity};
@@ -45,7 +45,7 @@ impl Usage {
         self.0.iter().map(|(name, amount)| (name.clone(), amount.times(number))).collect()
     }
 
-    /// What is here beyond `less`: never less than nothing.
+    /// Subtracts `less`; no amount becomes negative.
     #[must_use]
     pub fn beyond(&self, less: &Self) -> Self {
         let rest = |name: &str, amount: Quantity| {

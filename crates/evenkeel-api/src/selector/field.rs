@@ -9,7 +9,7 @@ use super::SelectorError;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector(Box<[FieldTerm]>);
 
-/// What one field must be.
+/// Requirement on one field.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldTerm {
     /// Path of the field.
@@ -34,7 +34,7 @@ impl FieldSelector {
             .map(Self)
     }
 
-    /// What must hold; none selects everything.
+    /// Requirements; an empty list selects everything.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.0
     }
@@ -44,7 +44,7 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
-    /// Whether an object is selected whose fields are found by `get`; a field that is not there is empty.
+    /// Whether the selector matches an object whose fields `get` returns; a missing field is empty.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> &'a str) -> bool {
         self.0.iter().all(|term| (get(&term.field) == &*term.value) == term.equal)
     }

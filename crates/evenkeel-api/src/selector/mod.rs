@@ -25,7 +25,7 @@ enum State {
     /// There is no selector, which selects nothing.
     #[default]
     Nothing,
-    /// All of these must hold; none selects everything. What came from `matchLabels` is in front, by key.
+    /// Requirements; an empty list selects everything. Those of `matchLabels` come first, by key.
     All(Box<[Requirement]>),
     /// The object's selector makes no sense, which selects nothing.
     Invalid(Box<str>),
@@ -44,12 +44,12 @@ impl SelectorError {
 }
 
 impl Selector {
-    /// Selects nothing; what an absent selector is.
+    /// Selects nothing, as an absent selector.
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// Selects everything; what an empty selector is.
+    /// Selects everything, as an empty selector.
     pub fn everything() -> Self {
         Self(State::All(Box::default()))
     }
@@ -95,7 +95,7 @@ impl Selector {
         }
     }
 
-    /// What must hold; empty when it selects everything or nothing.
+    /// Requirements; empty when it selects everything or nothing.
     pub fn requirements(&self) -> &[Requirement] {
         match &self.0 {
             State::All(requirements) => requirements,

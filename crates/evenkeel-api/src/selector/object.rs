@@ -26,7 +26,7 @@ message! {
         key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         operator: Text = 2 "operator",
-        /// With what it is compared.
+        /// The value that it is compared with.
         values: Box<[Text]> = 3 "values",
     }
 }

@@ -29,7 +29,7 @@ pub enum Operator {
     LessThan,
 }
 
-/// What a label must be.
+/// Requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Requirement {
     pub(super) key: Text,

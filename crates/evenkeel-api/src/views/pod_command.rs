@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Source of a variable's value; a source that is not read leaves all fields empty.
+    /// Where a variable's value comes from; a source that is not listed leaves all empty.
     pub struct EnvVarSource("k8s.io.api.core.v1.EnvVarSource") {
         /// A field of the pod.
         field_ref: Option<Box<ObjectFieldSelector>> = 1 "fieldRef",
@@ -75,7 +75,7 @@ message! {
 }
 
 message! {
-    /// Path of a field of the pod, for the downward API.
+    /// A field of the pod.
     pub struct ObjectFieldSelector("k8s.io.api.core.v1.ObjectFieldSelector") {
         /// Such as `metadata.name`.
         field_path: Text = 2 "fieldPath",
@@ -83,7 +83,7 @@ message! {
 }
 
 message! {
-    /// Path in a container at which a volume is mounted.
+    /// Where a volume is found in a container.
     pub struct VolumeMount("k8s.io.api.core.v1.VolumeMount") {
         /// The volume's name.
         name: Text = 1 "name",

@@ -13,10 +13,10 @@ use super::value::Val;
 pub(super) use quantity::semver;
 pub(super) use time::{duration_text, parse_duration};
 
-/// What a function answers.
+/// Result of a function.
 pub(super) type Outcome<'a> = Result<Val<'a>, String>;
 
-/// A call without a target (or with a namespace for one); `None` where there is no such function.
+/// Calls a global function (perhaps in a namespace); `None` if it does not exist.
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     convert::global(name, args)
         .or_else(|| lists::global(name, args))
@@ -26,7 +26,7 @@ pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
         .or_else(|| strings::global(name, args))
 }
 
-/// A call on a target, which comes first; `None` where there is no such function.
+/// Calls a method on the target, the first argument; `None` if it does not exist.
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     if let [Val::Optional(inner), rest @ ..] = args {
         return optional(name, inner.as_deref(), rest);

@@ -40,7 +40,7 @@ impl Controllers for CloudControllers {
     }
 }
 
-/// The controllers with what they are started with.
+/// Prepared controllers, with their context.
 pub(super) struct ReadyControllers {
     chosen: Vec<Descriptor>,
     context: CloudContext,

@@ -45,13 +45,13 @@ use std::{
 /// Name of the program, of its lease, and the first part of its user agents.
 const NAME: &str = "cloud-controller-manager";
 
-/// What upstream's programs say of their metrics.
+/// Table of upstream's metrics and their stability levels.
 const METRICS: &str = include_str!("../../data/metrics.tsv");
 
-/// How long what runs may take to stop.
+/// How long stopping may take.
 const STOP: Duration = Duration::from_secs(10);
 
-/// How often it is told which controllers have not ended yet.
+/// How often the log names the controllers that have not ended.
 const REMINDER: Duration = Duration::from_secs(3);
 
 /// Runs the program with these arguments (without its name), and says how it ended.

@@ -25,13 +25,13 @@ pub(super) fn flags() -> Flags {
 pub(super) struct Options {
     pub(super) client: ClientOptions,
     pub(super) leader: LeaderOptions,
-    /// Which controllers move to this program; `None` where there is no leader migration.
+    /// Leader migration to this program; `None` if it is disabled.
     pub(super) migration: Option<Migration>,
     pub(super) logging: LoggingOptions,
     pub(super) serving: ServingOptions,
     /// The controllers that `--controllers` asks for.
     pub(super) chosen: Vec<Descriptor>,
-    /// What they are told.
+    /// Options of the controllers.
     pub(super) cloud: CloudOptions,
     /// Value of `--cloud-provider`.
     pub(super) provider: String,
@@ -41,12 +41,12 @@ pub(super) struct Options {
     pub(super) profiling: bool,
     pub(super) gates: Arc<FeatureGates>,
     pub(super) given: Given,
-    /// What to tell the user when the log has started.
+    /// Warnings to log at the start.
     pub(super) warnings: Vec<String>,
 }
 
 impl Options {
-    /// Checks what was given.
+    /// Reads and validates the flags.
     ///
     /// # Errors
     /// With all that is not allowed.

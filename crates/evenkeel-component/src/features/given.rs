@@ -3,7 +3,7 @@
 use super::{
     FeatureGates, Stage, Versions,
     generic::is_generic,
-    table::{GATES, Gate},
+    table::{FeatureGate, GATES},
 };
 use crate::flags::Reader;
 use std::{collections::BTreeMap, sync::Arc};
@@ -118,11 +118,11 @@ impl Resolved {
             }
         }
         if self.problems.len() == before {
-            self.check_needs();
+            self.check_dependencies();
         }
     }
 
-    fn set_one(&mut self, name: &'static str, gate: &Gate, on: bool) {
+    fn set_one(&mut self, name: &'static str, gate: &FeatureGate, on: bool) {
         let Versions { emulated, min_compatibility } = self.gates.versions;
         let cannot = format!("cannot set feature gate {name} to {on}, feature is");
         let Some(spec) = gate.at(self.gates.versions) else {
@@ -173,10 +173,14 @@ impl Resolved {
         }
     }
 
-    fn check_needs(&mut self) {
+    fn check_dependencies(&mut self) {
         for (name, gate) in GATES.iter().filter(|(name, _)| self.gates.enabled(name)) {
-            let off: Vec<&str> =
-                gate.needs.iter().copied().filter(|need| !self.gates.enabled(need)).collect();
+            let off: Vec<&str> = gate
+                .dependencies
+                .iter()
+                .copied()
+                .filter(|need| !self.gates.enabled(need))
+                .collect();
             if !off.is_empty() {
                 self.problems.push(format!(
                     "{name} is enabled, but depends on features that are disabled: [{}]",

@@ -12,7 +12,7 @@ pub use version::{BINARY, Version, Versions};
 
 use prometheus::{Opts, Registry};
 use std::collections::BTreeMap;
-use table::{GATES, Spec};
+use table::{FeatureSpec, GATES};
 
 /// Enabled features of a program; shared as an `Arc`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl FeatureGates {
         registry.register(Box::new(gauge))
     }
 
-    fn spec(&self, gate: &str) -> Option<&'static Spec> {
+    fn spec(&self, gate: &str) -> Option<&'static FeatureSpec> {
         GATES.get(gate)?.at(self.versions)
     }
 }

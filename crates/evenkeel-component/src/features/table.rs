@@ -46,7 +46,7 @@ impl Stage {
 
 /// What holds of a gate from one version on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Spec {
+pub(super) struct FeatureSpec {
     pub(super) from: Version,
     pub(super) stage: Stage,
     pub(super) default: bool,
@@ -55,7 +55,7 @@ pub(super) struct Spec {
     pub(super) min_compatibility: Option<Version>,
 }
 
-impl Spec {
+impl FeatureSpec {
     /// As the help text shows it; `None` for one that there is no use in setting.
     pub(super) fn option(&self, name: &str) -> Option<String> {
         let settable = matches!(self.stage, Stage::Alpha | Stage::Beta);
@@ -67,16 +67,16 @@ impl Spec {
 
 /// One feature gate: name, stages by version, dependencies.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
-    /// Oldest first.
-    specs: Vec<Spec>,
+pub(super) struct FeatureGate {
+    /// Specs by version, oldest first (upstream's `VersionedSpecs`).
+    specs: Vec<FeatureSpec>,
     /// Gates that must be on for it to be on.
-    pub(super) needs: Vec<&'static str>,
+    pub(super) dependencies: Vec<&'static str>,
 }
 
-impl Gate {
-    /// What holds of it at these versions; `None` where it is not there yet.
-    pub(super) fn at(&self, versions: Versions) -> Option<&Spec> {
+impl FeatureGate {
+    /// Returns the spec that applies at these versions; `None` if the gate does not exist yet.
+    pub(super) fn at(&self, versions: Versions) -> Option<&FeatureSpec> {
         self.specs.iter().rev().find(|spec| {
             spec.from <= versions.emulated
                 && spec.min_compatibility.is_none_or(|least| versions.min_compatibility >= least)
@@ -85,22 +85,22 @@ impl Gate {
 }
 
 /// All gates by name.
-pub(super) static GATES: LazyLock<BTreeMap<&'static str, Gate>> = LazyLock::new(|| {
-    let mut gates: BTreeMap<&str, Gate> = BTreeMap::new();
+pub(super) static GATES: LazyLock<BTreeMap<&'static str, FeatureGate>> = LazyLock::new(|| {
+    let mut gates: BTreeMap<&str, FeatureGate> = BTreeMap::new();
     for line in TABLE.lines().skip(1) {
         let mut cells = line.split('\t');
         let mut next = || cells.next().unwrap_or_default();
         let (name, from, stage, default, locked) = (next(), next(), next(), next(), next());
         let (least, needs) = (next(), next());
         let gate = gates.entry(name).or_default();
-        gate.specs.extend(Version::parse(from).map(|from| Spec {
+        gate.specs.extend(Version::parse(from).map(|from| FeatureSpec {
             from,
             stage: Stage::read(stage),
             default: default == "true",
             locked: locked == "true",
             min_compatibility: Version::parse(least),
         }));
-        gate.needs = needs.split(',').filter(|need| !need.is_empty()).collect();
+        gate.dependencies = needs.split(',').filter(|need| !need.is_empty()).collect();
     }
     gates
 });

@@ -57,12 +57,12 @@ impl Exposition {
             .get("/metrics/slis", move |request| slis.answer_slis(request.headers()))
     }
 
-    /// Answers `/metrics`.
+    /// Returns the response of `/metrics`.
     pub fn answer(&self, headers: &HeaderMap) -> Response<Bytes> {
         answer(headers, &self.families())
     }
 
-    /// Answers `/metrics/slis`.
+    /// Returns the response of `/metrics/slis`.
     pub fn answer_slis(&self, headers: &HeaderMap) -> Response<Bytes> {
         answer(headers, &self.policy.described(self.slis.gather()))
     }

@@ -1,11 +1,11 @@
-//! `--controllers`: which there are, and which of them are asked for.
+//! `--controllers`: known and enabled controllers.
 
 use evenkeel_component::flags::Reader;
 
-/// All controllers of upstream's program: what may be named in `--controllers`, though not all are here.
+/// All controllers of upstream's program, which `--controllers` may name though not all are implemented.
 const UPSTREAM: &str = include_str!("../../data/controllers.tsv");
 
-/// What is known of a controller of upstream's, here or not.
+/// A controller of upstream's program, implemented or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     /// Name of the controller, as in `--controllers`.
@@ -30,7 +30,7 @@ pub fn known() -> Vec<Known> {
     UPSTREAM.lines().skip(1).map(read).collect()
 }
 
-/// What `--controllers` asks for.
+/// Controllers that `--controllers` enables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// Each item with its controller's present name: `*`, `name` or `-name`, in the order given.
@@ -77,7 +77,7 @@ impl Choice {
         known.into_iter().filter(asked).map(|(name, _)| name).collect()
     }
 
-    /// What the help text says of `--controllers`: which there are.
+    /// Returns the help text's list of controllers.
     pub(super) fn options() -> String {
         let known = known();
         let names = |on: Option<bool>| {

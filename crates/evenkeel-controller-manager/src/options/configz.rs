@@ -10,7 +10,7 @@ const RECORDED: &str = include_str!("../../data/configz.json");
 const PLACES: &str = include_str!("../../data/configz.tsv");
 const GROUP: &str = "kubecontrollermanager.config.k8s.io";
 
-/// What `/configz` shows: `KubeControllerManagerConfiguration` under its group's name.
+/// Returns the content of `/configz`: `KubeControllerManagerConfiguration` under its group's name.
 pub fn configz(options: &Options) -> Value {
     // The recorded text is part of the program; a test reads it.
     let mut config: Value = serde_json::from_str(RECORDED).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the controller manager's flags mean to it.
+//! Options of the kube-controller-manager.
 
 mod about;
 mod choice;
@@ -39,36 +39,36 @@ pub struct Options {
     pub choice: Choice,
     /// Each controller's own.
     pub controllers: controllers::Options,
-    /// Which features are on.
+    /// Feature gates of the program.
     pub gates: Arc<FeatureGates>,
     /// Options of leader election.
     pub leader: LeaderOptions,
-    /// Which controllers move to another program or from one; `None` where there is no leader migration.
+    /// Leader migration; `None` if it is disabled.
     pub(crate) migration: Option<Migration>,
     /// Options of the log.
     pub logging: LoggingOptions,
     /// Options of metrics: hidden and disabled ones, allowed labels.
     pub metrics: MetricsOptions,
-    /// Whether to tell what would be written, and no more.
+    /// Whether to print the planned writes and exit (`--plan`).
     pub plan: bool,
     /// Whether profiles are served.
     pub profiling: bool,
     /// PEM file that `kube-root-ca.crt` is made from; the client's own CA when empty.
     pub root_ca: Option<String>,
-    /// What is served.
+    /// Options of the secure port.
     pub serving: ServingOptions,
     /// How long controllers may take to stop.
     pub shutdown_timeout: Duration,
     /// Upper bound of the pauses between the starts of controllers.
     pub start_interval: Duration,
-    /// What to tell the user when the log has started.
+    /// Warnings to log at the start.
     pub warnings: Vec<String>,
-    /// What was given, for whoever asks.
+    /// The parsed command line, for `/flagz`.
     pub(crate) given: Given,
 }
 
 impl Options {
-    /// Checks what was given.
+    /// Reads and validates the flags.
     ///
     /// # Errors
     /// With all that is not allowed.

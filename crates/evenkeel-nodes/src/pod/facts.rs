@@ -1,4 +1,4 @@
-//! What the decision about a pod may look at.
+//! Observed facts of a pod, the input of its plan.
 
 use evenkeel_api::time::Timestamp;
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
@@ -6,33 +6,33 @@ use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 use crate::behaviour::Script;
 use evenkeel_shell::{Files, Process, Processes};
 
-/// A pod as its kubelet sees it.
+/// A pod as its kubelet observes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) uid: &'a str,
     pub(crate) generation: i64,
-    /// When its grace is over, once deletion was asked for.
+    /// When its grace period ends, once it was deleted.
     pub(crate) deletion: Option<Timestamp>,
-    /// `activeDeadlineSeconds`.
+    /// Longest run time of the pod, `activeDeadlineSeconds`.
     pub(crate) deadline: Option<Duration>,
-    /// `terminationGracePeriodSeconds`.
+    /// Grace period of the pod, `terminationGracePeriodSeconds`.
     pub(crate) grace: Duration,
     pub(crate) host_ip: Ipv4Addr,
     pub(crate) inits: Vec<Container<'a>>,
     pub(crate) mains: Vec<Container<'a>>,
     /// Readiness gates, each with the status of its condition, `None` where there is no such condition.
     pub(crate) gates: Vec<(&'a str, Option<&'a str>)>,
-    /// Whether its volumes can be mounted: containers start only then.
+    /// Whether its volumes can be mounted; containers start only then.
     pub(crate) mounted: bool,
-    /// Set when the node refuses the pod.
+    /// Set if the node does not admit the pod.
     pub(crate) refused: Option<Refusal>,
-    /// What is wrong with its annotations, and a hash of them.
-    pub(crate) complaints: (u64, Vec<String>),
-    /// Whether to tell of creations, starts and ends.
+    /// Errors in its annotations, and a hash of them.
+    pub(crate) annotation_errors: (u64, Vec<String>),
+    /// Whether to record events of creations, starts and ends.
     pub(crate) everyday_events: bool,
-    /// What pods left on the node.
+    /// Files that pods wrote to the node.
     pub(crate) node_files: Arc<Files>,
 }
 
@@ -51,21 +51,21 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// A container as its kubelet sees it.
+/// A container as its kubelet observes it.
 #[derive(Debug, Clone)]
 pub(crate) struct Container<'a> {
     pub(crate) name: &'a str,
     pub(crate) image: &'a str,
-    /// An init container that keeps running beside the others.
+    /// Whether it is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
-    /// Its own restart policy, or the pod's.
+    /// Restart policy of the container, or else of the pod.
     pub(crate) restart: Restart,
     pub(crate) script: Script,
     /// Its process; `None` when its command is not known.
     pub(crate) process: Option<&'a Process>,
 }
 
-/// When a container runs again after its end.
+/// Restart policy of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
     Always,
@@ -91,14 +91,14 @@ impl Restart {
     }
 }
 
-/// Why a node does not take a pod (`status.reason` and `status.message`).
+/// Why a node does not admit a pod (`status.reason` and `status.message`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: Refused,
     pub(crate) message: String,
 }
 
-/// What was not to be had.
+/// The resource that is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     Pods,
@@ -111,7 +111,7 @@ pub(crate) enum Refused {
 }
 
 impl Refused {
-    /// As upstream has it in status and event.
+    /// Upstream's reason in status and event.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pods => "OutOfpods",

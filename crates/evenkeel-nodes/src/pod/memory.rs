@@ -1,16 +1,16 @@
-//! What a kubelet remembers of a pod between two looks at it: how each container stands and what was last written.
+//! Memory of a pod between two syncs: the state of each container, and the status that was last written.
 
 use evenkeel_api::{Text, time::Timestamp};
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use evenkeel_shell::{Files, Run};
 
-/// Everything remembered of one pod.
+/// Memory of one pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Memory {
-    /// When the kubelet first saw it.
+    /// When the kubelet first observed it (`status.startTime`).
     pub(crate) start: Timestamp,
-    /// Its address; the node's for a pod on the host's network.
+    /// IP address of the pod; the node's for `hostNetwork`.
     pub(crate) ip: Ipv4Addr,
     /// Whether sandbox and network are up.
     pub(crate) sandbox: bool,
@@ -20,17 +20,17 @@ pub(crate) struct Memory {
     pub(crate) mains: Box<[Slot]>,
     /// Files of its containers and volumes.
     pub(crate) files: Arc<Files>,
-    /// Set once the containers are being stopped.
+    /// Set while the containers are being stopped.
     pub(crate) stopping: Option<Stopping>,
-    /// What the API server has.
+    /// Status that the API server has.
     pub(crate) written: Written,
-    /// Hash of the annotations last complained about, 0 for none.
-    pub(crate) complained: u64,
-    /// Whether the node did not take it; then nothing but that is ever written.
+    /// Hash of the annotation errors that were last reported, 0 for none.
+    pub(crate) reported_annotation_errors: u64,
+    /// Whether the node did not admit it; then no other status is ever written.
     pub(crate) refused: bool,
-    /// Whether the final deletion was sent and answered.
+    /// Whether the final deletion (grace period 0) succeeded.
     pub(crate) removed: bool,
-    /// Version of the object that the last write gave.
+    /// resourceVersion that the last write returned.
     pub(crate) version: u64,
 }
 
@@ -38,85 +38,85 @@ pub(crate) struct Memory {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopping {
     pub(crate) since: Timestamp,
-    pub(crate) why: Why,
+    pub(crate) why: StopReason,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// Somebody deleted the pod.
+pub(crate) enum StopReason {
+    /// The pod was deleted.
     Deleted,
     /// It ran longer than `activeDeadlineSeconds`.
     Deadline,
-    /// Its work is over: every main container, or an init container for good.
+    /// All main containers have completed, or an init container failed permanently.
     Finished,
 }
 
-/// One container.
+/// State of one container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) state: State,
-    /// The run before this one.
+    /// End of the previous run (`lastState`).
     pub(crate) last: Option<Ended>,
     pub(crate) restarts: u32,
-    /// How long the next restart must wait after the end of the last run, and when that was decided.
+    /// Crash-loop backoff after the end of the last run, and when it was decided.
     pub(crate) backoff: Option<(Duration, Timestamp)>,
-    /// What its command does in this run.
-    pub(crate) doing: Doing,
-    /// When this run was asked to stop.
+    /// Outcome of its command in this run.
+    pub(crate) doing: CommandState,
+    /// When this run received SIGTERM.
     pub(crate) signal: Option<Timestamp>,
     /// Whether its readiness probe fails.
     pub(crate) unready: bool,
 }
 
-/// What is known of a run.
+/// Outcome of a container's command, as far as the interpreter evaluated it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Doing {
-    /// Nobody asked yet.
+pub(crate) enum CommandState {
+    /// Not evaluated yet.
     #[default]
-    Unasked,
-    /// Its command is not understood.
+    NotEvaluated,
+    /// The interpreter does not understand the command.
     Unknown,
-    /// What it does, as far as could be told when files of pod and node had changed so often.
+    /// The run, evaluated with these versions of the pod's and the node's files.
     Known(Arc<Run>, (u64, u64)),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Waits for its turn.
+    /// Waits to be created.
     #[default]
     Waiting,
-    /// Is being created until the given time.
+    /// Being created until this time.
     Creating {
         until: Timestamp,
     },
-    /// The image could not be pulled; tried again at the given time.
+    /// The image could not be pulled (`ErrImagePull`); retried at this time.
     PullError {
         until: Timestamp,
     },
-    /// Gave up on the image until the pod changes.
+    /// `ImagePullBackOff` until the pod changes.
     PullBackOff,
     Running {
         since: Timestamp,
     },
-    /// Crashed and will run again at the given time.
+    /// `CrashLoopBackOff` until this time.
     BackOff {
         until: Timestamp,
     },
     Ended(Ended),
 }
 
-/// A run that is over.
+/// End of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// `None` when it never ran.
     pub(crate) started: Option<Timestamp>,
     pub(crate) finished: Timestamp,
     pub(crate) exit_code: i32,
-    /// Whether it was killed for outliving its grace.
+    /// Whether it was killed after its grace period.
     pub(crate) killed: bool,
 }
 
-/// What the API server has of what the kubelet writes.
+/// Fields of the status that the kubelet has written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Written {
     pub(crate) phase: Phase,
@@ -166,7 +166,7 @@ impl Phase {
     }
 }
 
-/// The conditions a kubelet owns.
+/// Conditions that the kubelet owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     ReadyToStartContainers,
@@ -189,7 +189,7 @@ impl Kind {
     }
 }
 
-/// One condition.
+/// Last written state of one condition.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition {
     pub(crate) status: bool,
@@ -200,7 +200,7 @@ pub(crate) struct Condition {
 }
 
 impl Memory {
-    /// Of a pod that no kubelet has touched.
+    /// Memory of a pod that no kubelet has synced yet.
     pub(crate) fn fresh(n_inits: usize, n_mains: usize, ip: Ipv4Addr, now: Timestamp) -> Self {
         Self {
             start: now,
@@ -211,7 +211,7 @@ impl Memory {
             files: Arc::default(),
             stopping: None,
             written: Written::default(),
-            complained: 0,
+            reported_annotation_errors: 0,
             refused: false,
             removed: false,
             version: 0,

@@ -1,4 +1,4 @@
-//! The life of one pod on a simulated node: what is looked at, what is remembered, what is decided, how it is written.
+//! Lifecycle of a pod on a simulated node: facts, memory, plan, status.
 
 pub(crate) mod facts;
 pub(crate) mod memory;

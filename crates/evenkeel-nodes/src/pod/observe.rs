@@ -1,4 +1,4 @@
-//! From the cached pod to what a decision looks at, and from a status found on it to what a kubelet would remember.
+//! Derives the facts of a pod from the cache, and its memory from an existing status.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -22,7 +22,7 @@ use crate::{
 };
 use evenkeel_shell::later;
 
-/// What the kubelet at `host_ip` sees of `pod`.
+/// Returns the facts of `pod` for the kubelet at `host_ip`.
 pub(crate) fn facts<'a>(
     pod: &'a Pod,
     host_ip: Ipv4Addr,
@@ -77,13 +77,13 @@ pub(crate) fn facts<'a>(
             .collect(),
         mounted: true,
         refused: None,
-        complaints: complaints(pod),
+        annotation_errors: annotation_errors(pod),
         everyday_events,
         node_files: Arc::default(),
     }
 }
 
-/// From running to the first probe that could find the container ready.
+/// Returns the time from a container's start to the first readiness probe that can succeed.
 fn first_probe(container: &ViewContainer) -> Duration {
     let probes = [&container.startup_probe, &container.readiness_probe];
     let delays = probes.into_iter().flatten().map(|probe| probe.initial_delay_seconds);
@@ -102,7 +102,7 @@ fn seconds(count: i64) -> Duration {
     Duration::from_secs(u64::try_from(count).unwrap_or(0))
 }
 
-fn complaints(pod: &Pod) -> (u64, Vec<String>) {
+fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
     let annotations = &pod.meta.annotations;
     if !annotations.iter().any(|(key, _)| key.starts_with(PREFIX)) {
         return (0, Vec::new());
@@ -114,7 +114,7 @@ fn complaints(pod: &Pod) -> (u64, Vec<String>) {
         .chain(&*pod.spec.containers)
         .map(|container| &*container.name)
         .collect();
-    let found = behaviour::complaints(annotations, &names);
+    let found = behaviour::annotation_errors(annotations, &names);
     if found.is_empty() {
         return (0, found);
     }
@@ -123,8 +123,8 @@ fn complaints(pod: &Pod) -> (u64, Vec<String>) {
     (hasher.finish().max(1), found)
 }
 
-/// What is remembered of a pod at first sight: nothing, or what an earlier kubelet wrote into its status.
-pub(crate) fn first_sight(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Timestamp) -> Memory {
+/// Returns the memory of a pod that this process has not synced: new, or recovered from its status.
+pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Timestamp) -> Memory {
     let mut memory = Memory::fresh(facts.inits.len(), facts.mains.len(), ip, now);
     let status = &pod.status;
     memory.written.phase = Phase::parse(&status.phase);
@@ -155,7 +155,7 @@ pub(crate) fn first_sight(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Times
     memory
 }
 
-/// Takes notice of conditions that somebody else changed after the last own write, so that they are set right again.
+/// Marks conditions that another writer changed after the last own write, so that they are written again.
 pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
     if pod.meta.version() <= memory.version {
         return;

@@ -1,4 +1,4 @@
-//! What a kubelet does next with a pod: moves its containers on, and says what to write, what to tell and when to look again.
+//! Plan of a kubelet for one pod: advances its containers, and decides status, events and the time of the next sync.
 
 mod processes;
 
@@ -8,41 +8,41 @@ use std::{sync::Arc, time::Duration};
 pub(crate) use self::processes::NodeWrites;
 use super::{
     facts::{Container, Facts, Restart},
-    memory::{Ended, Memory, Phase, Slot, State, Stopping, Why},
+    memory::{Ended, Memory, Phase, Slot, State, StopReason, Stopping},
     status,
 };
 use evenkeel_shell::{Files, later};
 
 /// Upstream's crash-loop back-off (`pkg/kubelet/kubelet.go`): 10 s, doubling, at most 5 min, forgotten after twice that.
-const FIRST_BACKOFF: Duration = Duration::from_secs(10);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
-const BACKOFF_FORGOTTEN: Duration = Duration::from_secs(600);
+const INITIAL_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_CRASH_LOOP_BACKOFF: Duration = Duration::from_secs(300);
+const CRASH_LOOP_BACKOFF_RESET: Duration = Duration::from_secs(600);
 /// From the first failed pull to giving up until the pod changes.
-const PULL_RETRY: Duration = Duration::from_secs(10);
+const IMAGE_BACKOFF_PERIOD: Duration = Duration::from_secs(10);
 
-/// So often containers are looked at in one go while their files change.
-const MOST_ROUNDS: usize = 4;
+/// Most rounds in which containers advance in one sync while their files change.
+const MAX_ROUNDS: usize = 4;
 
-/// What follows from one look at a pod.
+/// Result of one sync of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
-    /// To be remembered once `patch` (or `remove`) went through.
+    /// Memory to keep once `patch` (or `remove`) succeeded.
     pub(crate) memory: Memory,
     /// Strategic merge patch of the status, with the uid as precondition; `None` when nothing changes.
     pub(crate) patch: Option<String>,
-    /// Delete the object for good (grace 0, this uid).
+    /// Whether to delete the object finally (grace period 0, this uid).
     pub(crate) remove: bool,
-    /// Look again at this time even if nothing changes.
+    /// When to sync again even if nothing changes.
     pub(crate) wake: Option<Timestamp>,
     /// Events about the pod.
-    pub(crate) told: Vec<Told>,
-    /// What it changes on its node, once `patch` went through.
+    pub(crate) told: Vec<PodEvent>,
+    /// Changes of the node's files, to keep once `patch` succeeded.
     pub(crate) node_writes: Vec<NodeWrites>,
 }
 
 /// An event about the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct PodEvent {
     pub(crate) warning: bool,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
@@ -59,7 +59,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         told: Vec::new(),
         node_writes: Vec::new(),
     };
-    pass.complain();
+    pass.warn_of_annotation_errors();
     if pass.memory.removed {
         return Decision {
             memory: pass.memory,
@@ -96,15 +96,15 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
     }
 }
 
-/// One look at a pod.
+/// One sync of a pod.
 struct Pass<'a> {
     facts: &'a Facts<'a>,
     memory: Memory,
-    /// The node's files, with what this look changes.
+    /// The node's files with the changes of this sync.
     node_files: Arc<Files>,
     now: Timestamp,
     wake: Option<Timestamp>,
-    told: Vec<Told>,
+    told: Vec<PodEvent>,
     node_writes: Vec<NodeWrites>,
 }
 
@@ -114,8 +114,8 @@ impl Pass<'_> {
         if let Some(stopping) = self.memory.stopping {
             return self.stop(stopping);
         }
-        // What one container writes may end another that waits for it. Whoever has begun has mounted its volumes.
-        for _ in 0..MOST_ROUNDS {
+        // A container's writes may end another one that waits for them. A started container has its volumes mounted.
+        for _ in 0..MAX_ROUNDS {
             let before = self.memory.files.changes();
             if (self.facts.mounted || self.memory.sandbox) && self.advance_inits() {
                 self.advance_mains();
@@ -131,16 +131,19 @@ impl Pass<'_> {
         }
     }
 
-    /// Deletion and the active deadline.
+    /// Begins to stop the containers after a deletion or the active deadline.
     fn stop_when_asked(&mut self) {
         let deleted = self.facts.deletion.is_some();
-        if deleted && self.memory.stopping.is_none_or(|stopping| stopping.why == Why::Finished) {
-            self.memory.stopping = Some(Stopping { since: self.now, why: Why::Deleted });
+        if deleted
+            && self.memory.stopping.is_none_or(|stopping| stopping.why == StopReason::Finished)
+        {
+            self.memory.stopping = Some(Stopping { since: self.now, why: StopReason::Deleted });
             self.everyday("Killing", |c| format!("Stopping container {}", c.name));
         } else if let (Some(deadline), None) = (self.facts.deadline, self.memory.stopping) {
             let end = later(self.memory.start, deadline);
             if self.now >= end {
-                self.memory.stopping = Some(Stopping { since: self.now, why: Why::Deadline });
+                self.memory.stopping =
+                    Some(Stopping { since: self.now, why: StopReason::Deadline });
                 self.warn("DeadlineExceeded", status::DEADLINE_MESSAGE.to_owned());
             } else {
                 self.wake_at(end);
@@ -148,7 +151,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Init containers one after the other, sidecars left running; whether the others may start.
+    /// Runs init containers one after the other, with sidecars kept running; returns whether the main containers may start.
     fn advance_inits(&mut self) -> bool {
         for n in 0..self.facts.inits.len() {
             let container = &self.facts.inits[n];
@@ -172,7 +175,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Moves one container on as far as the time allows.
+    /// Advances one container through all transitions that are due.
     fn advance_container(&mut self, container: &Container<'_>, init: bool, n: usize) {
         let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };
         let mut slot = std::mem::take(slot);
@@ -208,7 +211,7 @@ impl Pass<'_> {
             }
             State::Creating { .. } => {
                 self.memory.sandbox = true;
-                slot.state = State::PullError { until: later(now, PULL_RETRY) };
+                slot.state = State::PullError { until: later(now, IMAGE_BACKOFF_PERIOD) };
                 self.warn("Failed", status::pull_error(container.image));
                 Some(now)
             }
@@ -234,7 +237,7 @@ impl Pass<'_> {
         slot.state = State::Running { since: self.now };
         self.begin_run(container, slot);
         if self.facts.everyday_events {
-            self.told.push(Told {
+            self.told.push(PodEvent {
                 warning: false,
                 reason: "Started",
                 message: format!("Container started: {}", container.name),
@@ -242,7 +245,7 @@ impl Pass<'_> {
         }
     }
 
-    /// When the run ends, or that it just did; also when it becomes ready.
+    /// Returns when the run ends or the container becomes ready, or ends the run now.
     fn end_of_run(
         &mut self,
         container: &Container<'_>,
@@ -266,7 +269,7 @@ impl Pass<'_> {
         Some(self.now)
     }
 
-    /// Whether and when a container that ended runs again.
+    /// Decides whether and when an ended container restarts.
     fn restart(
         &mut self,
         container: &Container<'_>,
@@ -275,7 +278,7 @@ impl Pass<'_> {
         slot: &mut Slot,
     ) -> Option<Timestamp> {
         let again = match container.restart {
-            // An init container that did its work is not run again whatever the policy.
+            // An init container that succeeded is never restarted.
             _ if init && !container.sidecar && ended.exit_code == 0 => false,
             policy => policy.after(ended.exit_code),
         };
@@ -283,21 +286,22 @@ impl Pass<'_> {
             return None;
         }
         slot.last = Some(ended);
-        let backoff =
-            slot.backoff.filter(|(_, decided)| later(*decided, BACKOFF_FORGOTTEN) >= self.now);
+        let backoff = slot
+            .backoff
+            .filter(|(_, decided)| later(*decided, CRASH_LOOP_BACKOFF_RESET) >= self.now);
         let Some((wait, _)) = backoff else {
-            slot.backoff = Some((FIRST_BACKOFF, self.now));
+            slot.backoff = Some((INITIAL_CRASH_LOOP_BACKOFF, self.now));
             slot.state = State::BackOff { until: self.now };
             return Some(self.now);
         };
         let until = later(ended.finished, wait);
-        slot.backoff = Some(((wait * 2).min(LONGEST_BACKOFF), until));
+        slot.backoff = Some(((wait * 2).min(MAX_CRASH_LOOP_BACKOFF), until));
         slot.state = State::BackOff { until };
         self.warn("BackOff", status::back_off_message(self.facts, container.name));
         Some(self.now)
     }
 
-    /// Work that is over: then the sidecars are stopped too.
+    /// Stops the sidecars when the main containers have completed.
     fn finish(&mut self) {
         let failed_init =
             self.facts.inits.iter().zip(&*self.memory.inits).any(|(container, slot)| {
@@ -307,14 +311,14 @@ impl Pass<'_> {
         let all_ended = !self.memory.mains.is_empty()
             && self.memory.mains.iter().all(|slot| slot.ended().is_some());
         if failed_init || all_ended {
-            self.memory.stopping = Some(Stopping { since: self.now, why: Why::Finished });
+            self.memory.stopping = Some(Stopping { since: self.now, why: StopReason::Finished });
         }
     }
 
-    /// Ends every container that still runs, each when it is done with its shutting down or its grace is over.
+    /// Stops all running containers; each ends when it exits or its grace period is over.
     fn stop(&mut self, stopping: Stopping) {
         let limit = match (stopping.why, self.facts.deletion) {
-            (Why::Deleted, Some(deadline)) => deadline,
+            (StopReason::Deleted, Some(deadline)) => deadline,
             _ => later(stopping.since, self.facts.grace),
         };
         for (init, n) in self.numbers() {
@@ -354,12 +358,12 @@ impl Pass<'_> {
             State::BackOff { .. } => {
                 slot.state = slot.last.take().map_or(State::Waiting, State::Ended);
             }
-            // It never ran: upstream calls its end unknown once the pod is over, except behind a failed init container.
+            // It never ran: upstream reports `ContainerStatusUnknown` once the pod ends, except after a failed init container.
             State::Waiting
             | State::Creating { .. }
             | State::PullError { .. }
             | State::PullBackOff
-                if stopping.why != Why::Finished =>
+                if stopping.why != StopReason::Finished =>
             {
                 slot.state = State::Ended(Ended {
                     started: None,
@@ -376,7 +380,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Every container: whether it is an init container, and which.
+    /// Iterates over all containers: whether it is an init container, and its index.
     fn numbers(&self) -> impl Iterator<Item = (bool, usize)> + use<> {
         let (inits, mains) = (self.facts.inits.len(), self.facts.mains.len());
         (0..inits).map(|n| (true, n)).chain((0..mains).map(|n| (false, n)))
@@ -401,7 +405,7 @@ impl Pass<'_> {
         }
         let still = memory.slots().any(|slot| slot.running().is_some());
         match memory.stopping {
-            Some(Stopping { why: Why::Deadline, .. }) => return Phase::Failed,
+            Some(Stopping { why: StopReason::Deadline, .. }) => return Phase::Failed,
             Some(_) if !still => {
                 let clean = |slot: &Slot| slot.ended().is_some_and(|ended| ended.exit_code == 0);
                 return if memory.mains.iter().all(clean) {
@@ -422,11 +426,11 @@ impl Pass<'_> {
         if memory.mains.iter().all(begun) { Phase::Running } else { Phase::Pending }
     }
 
-    fn complain(&mut self) {
-        let (hash, complaints) = &self.facts.complaints;
-        if *hash != self.memory.complained {
-            self.memory.complained = *hash;
-            for message in complaints {
+    fn warn_of_annotation_errors(&mut self) {
+        let (hash, annotation_errors) = &self.facts.annotation_errors;
+        if *hash != self.memory.reported_annotation_errors {
+            self.memory.reported_annotation_errors = *hash;
+            for message in annotation_errors {
                 self.warn("InvalidSimulation", message.clone());
             }
         }
@@ -440,7 +444,7 @@ impl Pass<'_> {
                 .iter()
                 .zip(&*self.memory.mains)
                 .filter(|(_, slot)| slot.running().is_some());
-            self.told.extend(running.map(|(c, _)| Told {
+            self.told.extend(running.map(|(c, _)| PodEvent {
                 warning: false,
                 reason,
                 message: message(c),
@@ -449,7 +453,7 @@ impl Pass<'_> {
     }
 
     fn warn(&mut self, reason: &'static str, message: String) {
-        self.told.push(Told { warning: true, reason, message });
+        self.told.push(PodEvent { warning: true, reason, message });
     }
 
     fn wake_at(&mut self, time: Timestamp) {

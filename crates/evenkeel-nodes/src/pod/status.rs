@@ -1,4 +1,4 @@
-//! A pod's status as a kubelet writes it: only what differs from what was written before, as a strategic merge patch.
+//! Status of a pod as a strategic merge patch with the fields that changed since the last write.
 
 use evenkeel_api::time::Timestamp;
 pub(crate) use evenkeel_api::time::seconds;
@@ -8,13 +8,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::{
     facts::{Container, Facts},
-    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, Stopping, Why},
+    memory::{Condition, Ended, Kind, Memory, Phase, Slot, State, StopReason, Stopping},
 };
 
 pub(crate) const DEADLINE_MESSAGE: &str =
     "Pod was active on the node longer than the specified deadline";
 
-/// The patch that makes the API server's status equal to `memory`, and notes in `memory.written` that it did.
+/// Returns the patch that makes the API server's status equal to `memory`, and records it in `memory.written`.
 pub(crate) fn patch(
     facts: &Facts<'_>,
     memory: &mut Memory,
@@ -58,7 +58,7 @@ pub(crate) fn patch(
     Some(json!({ "metadata": { "uid": facts.uid }, "status": status }).to_string())
 }
 
-/// Takes for written what `memory` says, where it was rebuilt from the status of the object itself.
+/// Marks the status in `memory` as written, if it was recovered from the object's status.
 pub(crate) fn assume_written(facts: &Facts<'_>, memory: &mut Memory, now: Timestamp) {
     memory.written.inits = list_hash(&list(facts, &facts.inits, &memory.inits, true, now));
     memory.written.mains = list_hash(&list(facts, &facts.mains, &memory.mains, false, now));
@@ -94,14 +94,14 @@ fn reason(facts: &Facts<'_>, stopping: Option<Stopping>, phase: Phase) -> Option
             refusal.reason.name().to_owned(),
             format!("Pod was rejected: {}", refusal.message),
         )),
-        (None, Some(Stopping { why: Why::Deadline, .. })) if phase == Phase::Failed => {
+        (None, Some(Stopping { why: StopReason::Deadline, .. })) if phase == Phase::Failed => {
             Some(("DeadlineExceeded".into(), DEADLINE_MESSAGE.into()))
         }
         _ => None,
     }
 }
 
-/// The conditions that changed, each in full.
+/// Returns the changed conditions, each with all fields.
 fn conditions(facts: &Facts<'_>, memory: &mut Memory, phase: Phase, now: Timestamp) -> Vec<Value> {
     let mut changed = Vec::new();
     for (n, kind) in Kind::ALL.into_iter().enumerate() {
@@ -248,7 +248,7 @@ fn gates(facts: &Facts<'_>) -> (bool, &'static str, String) {
     }
 }
 
-/// Whether the container's readiness probe would succeed.
+/// Whether the container's readiness probe succeeds.
 fn answers(container: &Container<'_>, slot: &Slot, now: Timestamp) -> bool {
     let script = &container.script;
     let since = slot.running().filter(|_| script.ready && !slot.unready);
@@ -367,12 +367,12 @@ fn ended_json(ended: Ended, id: &str) -> Value {
     })
 }
 
-/// What a failed pull says.
+/// Message of a failed image pull.
 pub(crate) fn pull_error(image: &str) -> String {
     format!("failed to pull image {image:?}: the simulation says that it cannot be pulled")
 }
 
-/// What a pull that waits says.
+/// Message of an image pull in backoff.
 pub(crate) fn pull_back_off(image: &str) -> String {
     format!("Back-off pulling image {image:?}")
 }
@@ -383,13 +383,13 @@ pub(crate) fn back_off_message(facts: &Facts<'_>, container: &str) -> String {
     format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})")
 }
 
-/// Seconds as Go prints a duration.
+/// Formats seconds as Go formats a duration.
 fn go_seconds(seconds: i64) -> String {
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     if minutes == 0 { format!("{seconds}s") } else { format!("{minutes}m{seconds}s") }
 }
 
-/// The same run of the same container has the same id, whoever asks and when.
+/// Returns the ID of a container's run, which is a function of its arguments.
 fn container_id(uid: &str, container: &str, run: u32) -> String {
     format!("sim://{}", digest(&(uid, container, run)))
 }
@@ -398,7 +398,7 @@ fn image_id(image: &str) -> String {
     format!("{image}@sha256:{}", digest(&image))
 }
 
-/// 64 hexadecimal digits; not cryptographic, no need to be.
+/// A digest of 64 hexadecimal digits; not cryptographic.
 fn digest(of: &impl Hash) -> String {
     (0_u8..4)
         .map(|part| {

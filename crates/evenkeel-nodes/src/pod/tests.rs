@@ -13,7 +13,7 @@ use super::{
     facts::{Refusal, Refused},
     memory::{Memory, Phase},
     observe,
-    plan::{Decision, Told, plan},
+    plan::{Decision, PodEvent, plan},
 };
 use crate::Delays;
 use evenkeel_shell::{Files, Processes, later};
@@ -25,7 +25,7 @@ struct World {
     now: Timestamp,
     wake: Option<Timestamp>,
     writes: usize,
-    told: Vec<Told>,
+    told: Vec<PodEvent>,
     removed: bool,
     refusal: Option<Refusal>,
     processes: Processes,
@@ -69,7 +69,7 @@ impl World {
         facts.refused = self.refusal.clone();
         let memory = match self.memory.take() {
             Some(memory) => memory,
-            None => observe::first_sight(&pod, &facts, POD, self.now),
+            None => observe::recover_memory(&pod, &facts, POD, self.now),
         };
         let Decision { memory, patch, remove, wake, told, node_writes } =
             plan(&facts, &memory, self.now);

@@ -1,5 +1,5 @@
-//! A storage system without storage: makes volumes for the claims of its class, makes them bigger, deletes them, and attaches
-//! them to nodes. It does what a CSI driver's provisioner, resizer and attacher do beside it.
+//! Simulated storage: provisions, resizes, deletes and attaches volumes of its StorageClass without storing data, as the
+//! external provisioner, resizer and attacher of a CSI driver do.
 
 mod plan;
 #[cfg(test)]
@@ -21,18 +21,18 @@ use evenkeel_runtime::{
 use plan::Write;
 use std::sync::Arc;
 
-/// What the driver and the provisioner are called.
+/// Name of the driver and of the provisioner.
 pub const DRIVER: &str = "csi.sim.evenkeel.dev";
 
-/// So many claims, volumes and attachments are worked on at a time.
+/// Number of workers for claims, volumes and attachments.
 const WORKERS: usize = 4;
 
-/// The storage of a process's nodes.
+/// Options of the simulated storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StorageOptions {
-    /// The class that is made, as the default one; none where empty.
+    /// Name of the default StorageClass to create; empty for none.
     pub class: String,
-    /// Whether volumes are attached to nodes before pods use them.
+    /// Whether the driver requires volumes to be attached.
     pub attach: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for StorageOptions {
     }
 }
 
-/// What is to be looked at.
+/// Key of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Item {
     Claim(Key),
@@ -50,7 +50,7 @@ enum Item {
     Attachment(Key),
 }
 
-/// The storage system.
+/// Controller of the simulated storage.
 pub(crate) struct Storage {
     client: Client,
     clock: Clock,
@@ -64,7 +64,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    /// Starts it; its objects are made at once, the rest follows.
+    /// Starts the controller; its first task creates class and driver.
     pub(crate) fn start(
         client: &Client,
         caches: &Caches,
@@ -89,7 +89,7 @@ impl Storage {
         storage.listen();
         let setting_up = Arc::clone(&storage);
         tasks.spawn_until_cancelled("storage setup", async move {
-            setting_up.set_up(&options).await;
+            setting_up.create_objects(&options).await;
         });
         for _ in 0..WORKERS {
             let storage = Arc::clone(&storage);
@@ -127,8 +127,8 @@ impl Storage {
         });
     }
 
-    /// Makes the class and the driver's object, where they are not there.
-    async fn set_up(&self, options: &StorageOptions) {
+    /// Creates the StorageClass and the CSIDriver if they do not exist.
+    async fn create_objects(&self, options: &StorageOptions) {
         let mut objects = vec![(CsiDriver::kind(), plan::driver(options.attach))];
         if !options.class.is_empty() {
             objects.push((StorageClass::kind(), plan::class(&options.class)));
@@ -151,7 +151,7 @@ impl Storage {
 
     async fn work(&self) {
         while let Some(item) = self.queue.next().await {
-            match self.look_at(&item).await {
+            match self.sync(&item).await {
                 Ok(()) => self.queue.forget(&item),
                 Err(error) => {
                     tracing::debug!(?item, %error, "Storage not changed");
@@ -162,7 +162,7 @@ impl Storage {
         }
     }
 
-    async fn look_at(&self, item: &Item) -> Result<(), ApiError> {
+    async fn sync(&self, item: &Item) -> Result<(), ApiError> {
         let writes = match item {
             Item::Claim(key) => {
                 let Some(claim) = self.claims.get(&key.namespace, &key.name) else { return Ok(()) };
@@ -188,13 +188,13 @@ impl Storage {
     async fn carry_out(&self, write: Write) -> Result<(), ApiError> {
         match write {
             Write::Create { kind, body, told } => {
-                self.tell(&told[..1]);
+                self.record_events(&told[..1]);
                 match self.client.create::<Metadata>(&kind, "", body.to_string().into()).await {
-                    // A cache that lags: it was made before.
+                    // The cache is behind: the object exists.
                     Err(error) if error.is_already_exists() => {}
                     made => {
                         made?;
-                        self.tell(&told[1..]);
+                        self.record_events(&told[1..]);
                     }
                 }
             }
@@ -205,32 +205,32 @@ impl Storage {
                     .client
                     .patch::<Metadata>(kind, namespace, name, subresource, PatchForm::Merge, body)
                     .await;
-                gone_is_well(patched.map(drop))?;
+                ignore_not_found(patched.map(drop))?;
             }
             Write::Delete(target) => {
                 let options =
                     DeleteOptions { uid: target.uid.to_string(), ..DeleteOptions::default() };
                 let kind: &Kind = &target.kind;
                 let deleted = self.client.delete(kind, "", &target.name, &options).await;
-                gone_is_well(deleted.map(drop))?;
+                ignore_not_found(deleted.map(drop))?;
             }
         }
         Ok(())
     }
 
-    fn tell(&self, told: &[evenkeel_runtime::plan::Note]) {
+    fn record_events(&self, told: &[evenkeel_runtime::plan::Note]) {
         told.iter().for_each(|note| self.recorder.record(note));
     }
 }
 
-fn gone_is_well(answer: Result<(), ApiError>) -> Result<(), ApiError> {
+fn ignore_not_found(answer: Result<(), ApiError>) -> Result<(), ApiError> {
     match answer {
         Err(error) if error.is_not_found() => Ok(()),
         answer => answer,
     }
 }
 
-/// The key of what is there, and whether it was there before.
+/// Returns the key of the object of an event, and whether it existed before.
 fn named<V: View>(event: &CacheEvent<V>) -> Option<(Key, bool)> {
     match event {
         CacheEvent::Added { object, initial } => Some((Key::of(object.meta()), *initial)),

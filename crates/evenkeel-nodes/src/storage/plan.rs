@@ -1,4 +1,4 @@
-//! What the storage system does about a claim, a volume, an attachment.
+//! Decisions of the simulated storage about a claim, a volume, an attachment.
 
 use super::DRIVER;
 use evenkeel_api::{
@@ -8,23 +8,23 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{Note, Target};
 use serde_json::{Value, json};
 
-/// It keeps a volume until what is behind it is deleted.
+/// Finalizer of a volume until its storage is deleted.
 const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
-/// It keeps an attachment until the volume is detached.
+/// Finalizer of an attachment until the volume is detached.
 const ATTACHER_FINALIZER: &str = "external-attacher/csi-sim-evenkeel-dev";
 
-/// A write.
+/// One planned write.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Write {
-    /// Makes an object without a namespace; the first event before, the others after it.
+    /// Creates a cluster-scoped object; the first event is recorded before, the others after it.
     Create { kind: Kind, body: Value, told: Vec<Note> },
     /// A merge patch.
     Patch { target: Target, subresource: &'static str, body: Value },
-    /// Deletes an object without a namespace.
+    /// Deletes a cluster-scoped object.
     Delete(Target),
 }
 
-/// The driver's own object.
+/// The CSIDriver object.
 pub(super) fn driver(attach: bool) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -34,7 +34,7 @@ pub(super) fn driver(attach: bool) -> Value {
     })
 }
 
-/// The default class.
+/// The default StorageClass.
 pub(super) fn class(name: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -47,7 +47,7 @@ pub(super) fn class(name: &str) -> Value {
     })
 }
 
-/// Makes a volume for a claim that was handed over, or makes the one it has bigger.
+/// Provisions a volume for a claim that the binder delegated to this provisioner, or resizes the present one.
 pub(super) fn of_claim(
     claim: &PersistentVolumeClaim,
     class: Option<&StorageClass>,
@@ -122,7 +122,7 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     }
 }
 
-/// The volume first, then the claim's word of it.
+/// Resizes the volume first, then updates the claim's capacity.
 fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
     let wanted = storage::requested(claim);
     let has = claim.status.capacity.get("storage").copied();
@@ -153,7 +153,7 @@ fn is_ours(volume: &PersistentVolume) -> bool {
     volume.meta.annotations.get(storage::PROVISIONED_BY) == Some(DRIVER)
 }
 
-/// Deletes what is behind a volume that is released, and then the volume.
+/// Deletes the storage of a released volume, and then the volume.
 pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
     if !is_ours(volume) {
         return Vec::new();
@@ -161,7 +161,7 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Vec<Write> {
     let meta = &volume.meta;
     let deletes = &*volume.spec.persistent_volume_reclaim_policy == "Delete";
     let released = &*volume.status.phase == "Released" && deletes;
-    // One that is kept loses its protector with its object only.
+    // A retained volume keeps its finalizer until its object is deleted.
     let let_go = released || (meta.deleting() && !deletes);
     let mut writes = Vec::new();
     // Before the deletion: after it, other protectors let go, and this list must not bring them back.

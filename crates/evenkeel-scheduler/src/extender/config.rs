@@ -29,7 +29,7 @@ pub struct ExtenderConfig {
     /// Whether the scheduler calls it over HTTPS.
     #[serde(rename = "enableHTTPS", skip_serializing_if = "std::ops::Not::not")]
     pub enable_https: bool,
-    /// TLS settings.
+    /// TLS settings of the connection to the extender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_config: Option<ExtenderTlsConfig>,
     /// Timeout of a call; 0 stands for 5 s.

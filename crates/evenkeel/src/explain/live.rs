@@ -108,7 +108,7 @@ impl Live {
     }
 }
 
-/// Why a manager did not answer, and what to do about it.
+/// Why a manager did not answer, and how to fix it.
 fn unanswered(url: &str, error: &ApiError) -> String {
     let why = full_text(error);
     match error.code() {

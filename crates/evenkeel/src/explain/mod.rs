@@ -1,4 +1,4 @@
-//! `evenkeel explain KIND/NAME`: what the controllers that care for an object see, would do next, and wait for.
+//! `evenkeel explain KIND/NAME`: what the controllers of an object observe, their next actions, and what they wait for.
 //!
 //! A manager that runs is asked; where none is found, the controllers are started here over a connection that only
 //! reads, given just the caches that they need, and asked the same.
@@ -25,35 +25,35 @@ use std::path::PathBuf;
 /// Flags of `evenkeel explain`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What to explain: KIND/NAME, or KIND NAME; plurals and short names are understood.
+    /// Object to explain: KIND/NAME, or KIND NAME; plurals and short names are accepted.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
     pub object: Vec<String>,
 
-    /// Namespace of the object; the kubeconfig's unless given.
+    /// Namespace of the object; default: the kubeconfig's.
     #[arg(short, long)]
     pub namespace: Option<String>,
 
-    /// Kubeconfig of the cluster; $KUBECONFIG or ~/.kube/config unless given.
+    /// Kubeconfig of the cluster; default: $KUBECONFIG or ~/.kube/config.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Context in the kubeconfig; its current one unless given.
+    /// Context in the kubeconfig; default: its current one.
     #[arg(long)]
     pub context: Option<String>,
 
-    /// Ask the manager that serves here (https://127.0.0.1:10257), with the kubeconfig's credentials.
+    /// Ask the manager at this URL (https://127.0.0.1:10257), with the kubeconfig's credentials.
     #[arg(long, value_name = "URL", conflicts_with = "offline")]
     pub server: Option<String>,
 
-    /// CA of the manager's certificate; the kubeconfig's unless given.
+    /// CA of the manager's certificate; default: the kubeconfig's.
     #[arg(long, value_name = "FILE", requires = "server")]
     pub certificate_authority: Option<PathBuf>,
 
-    /// Take whatever certificate the manager has: it makes one of its own unless it is given one.
+    /// Accept any certificate of the manager, which by default is self-signed.
     #[arg(long, requires = "server")]
     pub insecure_skip_tls_verify: bool,
 
-    /// Ask no manager: read the cluster, and work out here what controllers would do.
+    /// Do not ask a manager: read the cluster and run the planners here.
     #[arg(long)]
     pub offline: bool,
 

@@ -1,4 +1,4 @@
-//! Controllers that never run, over a connection that only reads: asked what they would do.
+//! Controllers over a read-only connection, which never run: only their planners are called.
 
 use super::Source;
 use anyhow::Result;
@@ -22,7 +22,7 @@ use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
-/// How long a cache may take to fill; it is then told that it is not.
+/// Timeout of the caches' sync, after which the report names those that have not synced.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked whether caches are filled.
 const LOOK: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! From what a user types to an object.
+//! Resolves a kind and name as a user types them.
 
 use anyhow::{Result, bail};
 use evenkeel_runtime::{

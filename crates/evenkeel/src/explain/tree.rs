@@ -1,4 +1,4 @@
-//! An object with what it keeps: each with what its controllers say.
+//! Explanation of an object and its dependent objects by their controllers.
 
 use anyhow::Result;
 use evenkeel_api::time::Timestamp;
@@ -9,7 +9,7 @@ use std::{collections::HashSet, fmt::Write as _};
 
 /// How deep it goes: a Deployment, its ReplicaSets, their pods.
 const DEPTH: usize = 3;
-/// The most objects that are told of below one.
+/// Most dependent objects that are explained below one.
 const CHILDREN: usize = 10;
 
 /// Who can be asked.
@@ -28,9 +28,9 @@ pub struct Explained {
     /// Who was asked, and how; on top only.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub asked: String,
-    /// What the controllers say.
+    /// Reports of the controllers.
     pub reports: Vec<ObjectReport>,
-    /// What it keeps.
+    /// Dependent objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Explained>,
     /// How many more it keeps.
@@ -43,7 +43,7 @@ fn is_none_more(n: &usize) -> bool {
     *n == 0
 }
 
-/// Asks about an object and what it keeps.
+/// Explains an object and its dependent objects.
 ///
 /// # Errors
 /// When the source cannot be asked.

@@ -1,15 +1,15 @@
-//! What `evenkeel up` is told.
+//! Options of `evenkeel up`.
 
 use std::{net::IpAddr, path::PathBuf};
 
 /// Flags of `evenkeel up`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Args {
-    /// Keep the cluster's state in this folder; without it, everything is gone when the program stops.
+    /// Keep the cluster's state in this folder; without it, the state is lost when the program stops.
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
 
-    /// Port of the API server; 0 takes any that is free.
+    /// Port of the API server; 0 chooses a free one.
     #[arg(long, default_value_t = 6443)]
     pub(super) port: u16,
 
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "127.0.0.1", value_name = "IP")]
     pub(super) bind_address: IpAddr,
 
-    /// How many nodes are simulated.
+    /// Number of simulated nodes.
     #[arg(long, default_value_t = 3, value_name = "N")]
     pub(super) nodes: u32,
 
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     pub(super) kubeconfig: Option<PathBuf>,
 
     /// Addresses for services of type LoadBalancer: networks, ranges (first-last) or single ones, with commas between; none
-    /// to leave such services alone. Unless said otherwise 198.18.0.0/24 for the embedded server, and none for another one.
+    /// to leave such services alone. Default: 198.18.0.0/24 for the embedded server, none for another one.
     #[arg(long, value_name = "ADDRESSES")]
     pub(super) load_balancer_pool: Option<String>,
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) token_auth_file: Option<PathBuf>,
 
-    /// Say more: once for what is done, twice for every request.
+    /// More log messages: once for actions, twice for every request.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
 }
@@ -65,7 +65,7 @@ impl Args {
         self.load_balancer_pool.as_deref().or(default).filter(|pool| *pool != "none")
     }
 
-    /// Whether somebody else's API server is used.
+    /// Whether an API server other than the embedded one is used.
     pub(super) fn is_remote(&self) -> bool {
         self.apiserver.is_some() || self.kubeconfig.is_some()
     }

@@ -1,4 +1,4 @@
-//! What `evenkeel up` tells the user.
+//! Messages of `evenkeel up` to the user.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

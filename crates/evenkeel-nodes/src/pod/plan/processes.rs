@@ -7,13 +7,13 @@ use std::{sync::Arc, time::Duration};
 use super::Pass;
 use crate::pod::{
     facts::Container,
-    memory::{Doing, Slot},
+    memory::{CommandState, Slot},
 };
 
 /// Files on the node that a run writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NodeWrites {
-    /// The run.
+    /// Identifier of the run.
     pub(crate) by: Arc<str>,
     pub(crate) start: Timestamp,
     /// All writes of the run; they replace those recorded before.
@@ -31,8 +31,8 @@ impl Pass<'_> {
         let process = container.process?;
         let now = (self.memory.files.changes(), self.node_files.changes());
         match &slot.doing {
-            Doing::Unknown => return None,
-            Doing::Known(run, then) if *then == now || !run.reads_shared_files => {
+            CommandState::Unknown => return None,
+            CommandState::Known(run, then) if *then == now || !run.reads_shared_files => {
                 return Some(Arc::clone(run));
             }
             _ => {}
@@ -40,14 +40,14 @@ impl Pass<'_> {
         let by = self.run_of(container, slot);
         match process.run(&self.run_context(since, slot.signal, &by)) {
             Err(_not_understood) => {
-                slot.doing = Doing::Unknown;
+                slot.doing = CommandState::Unknown;
                 None
             }
             Ok(run) => {
                 let run = Arc::new(run);
                 self.record_writes(&by, since, &run.writes, None);
                 let now = (self.memory.files.changes(), self.node_files.changes());
-                slot.doing = Doing::Known(Arc::clone(&run), now);
+                slot.doing = CommandState::Known(Arc::clone(&run), now);
                 Some(run)
             }
         }
@@ -98,7 +98,7 @@ impl Pass<'_> {
 
     /// Prepares a new run of a container.
     pub(super) fn begin_run(&mut self, container: &Container<'_>, slot: &mut Slot) {
-        (slot.doing, slot.signal, slot.unready) = (Doing::Unasked, None, false);
+        (slot.doing, slot.signal, slot.unready) = (CommandState::NotEvaluated, None, false);
         if container.process.is_some() {
             let running = self.memory.slots().filter_map(Slot::running).min();
             let oldest = running.map_or(self.now, |since| since.min(self.now));
@@ -106,8 +106,8 @@ impl Pass<'_> {
         }
     }
 
-    /// When and with which code the run that began at `since` ends by itself. Annotations win over its command, and its
-    /// command over what pods do by default.
+    /// Returns when and with which exit code the run that began at `since` ends by itself. Annotations take precedence over
+    /// the container's command, and the command over the default.
     pub(super) fn ends(
         &mut self,
         container: &Container<'_>,
@@ -128,7 +128,7 @@ impl Pass<'_> {
         Some((later(since, lasts), status))
     }
 
-    /// When and with which code it ends when it is asked to stop at `asked`; no time when it does not heed that.
+    /// Returns when and with which exit code the run ends after SIGTERM at `asked`; no time if it ignores the signal.
     pub(super) fn stops(
         &mut self,
         container: &Container<'_>,
@@ -142,8 +142,8 @@ impl Pass<'_> {
         }
         if slot.signal != Some(asked) {
             slot.signal = Some(asked);
-            if matches!(slot.doing, Doing::Known(..)) {
-                slot.doing = Doing::Unasked;
+            if matches!(slot.doing, CommandState::Known(..)) {
+                slot.doing = CommandState::NotEvaluated;
             }
         }
         match self.known(container, slot, since) {
@@ -152,15 +152,15 @@ impl Pass<'_> {
         }
     }
 
-    /// Drops the writes that a run would have made after now, when it was killed.
+    /// Drops the writes of a killed run after now.
     pub(super) fn cut(&mut self, container: &Container<'_>, slot: &Slot, since: Timestamp) {
-        if let Doing::Known(run, _) = &slot.doing {
+        if let CommandState::Known(run, _) = &slot.doing {
             let by = self.run_of(container, slot);
             self.record_writes(&by, since, &run.writes, Some(self.now));
         }
     }
 
-    /// Runs the readiness probes that execute a command, and wakes when a file changes that they may read.
+    /// Runs the exec readiness probes, and wakes when a file changes that they may read.
     pub(super) fn probe(&mut self) {
         for (init, n) in self.numbers() {
             let (container, slot) = self.at(init, n);

@@ -1,4 +1,5 @@
-//! Reports which volumes that drivers attach are in use on a node (`status.volumesInUse`): they are not detached before.
+//! Reports the attached volumes that pods of a node use (`status.volumesInUse`); the attach-detach controller does not
+//! detach them.
 
 use evenkeel_api::{
     Text, View, placement, storage,
@@ -16,8 +17,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{NodesOptions, volumes::Volumes};
 
-/// The report of all nodes.
-struct InUse {
+/// Reports of all nodes of the process.
+struct VolumesInUse {
     client: Client,
     nodes: Cache<Node>,
     by_node: Index<Pod>,
@@ -26,10 +27,10 @@ struct InUse {
     queue: Queue<Text>,
 }
 
-/// Keeps the nodes' reports up to date.
+/// Starts the task that keeps the nodes' reports up to date.
 pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, tasks: &Tasks) {
     let pods = caches.of::<Pod>();
-    let report = Arc::new(InUse {
+    let report = Arc::new(VolumesInUse {
         client: client.clone(),
         nodes: caches.of(),
         by_node: pods.index("node", placement::node_key),
@@ -54,7 +55,7 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
     report.volumes.listen(add);
     tasks.spawn_until_cancelled("volumes in use", async move {
         while let Some(node) = report.queue.next().await {
-            match report.look_at(&node).await {
+            match report.sync_node(&node).await {
                 Ok(()) => report.queue.forget(&node),
                 Err(error) => {
                     tracing::debug!(%node, %error, "Volumes in use not reported");
@@ -70,8 +71,8 @@ fn is_over(pod: &Pod) -> bool {
     matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-impl InUse {
-    async fn look_at(&self, name: &str) -> Result<(), ApiError> {
+impl VolumesInUse {
+    async fn sync_node(&self, name: &str) -> Result<(), ApiError> {
         let Some(node) = self.nodes.get("", name) else { return Ok(()) };
         let pods = self.by_node.get(name);
         let used: BTreeSet<String> = pods
