@@ -8,8 +8,8 @@ use evenkeel_runtime::{
     controller::{Builder, Env, Error, Outcome},
     introspect::Subject,
     plan::{
-        Create, Delete, Key, Note, OnError, Outcomes, Patch, PatchForm, Plan, Planner, Rewrite,
-        Target, Update,
+        Create, Delete, Key, Note, OnError, Outcomes, PassHandler, Patch, PatchForm, Plan, Planned,
+        Planner, Rewrite, Target, Update,
     },
     tasks::Tasks,
 };
@@ -19,7 +19,7 @@ use prometheus::Registry;
 use serde_json::{Value, json};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -641,4 +641,54 @@ async fn who_asks_is_told_what_is_seen_done_and_waited_for() {
     assert_eq!(world.env.introspection.answer("other", "").status(), 404);
     assert!(world.tasks.shut_down(Duration::from_secs(5)).await.is_empty());
     assert!(world.env.introspection.all().is_empty(), "what has ended is not listed");
+}
+
+/// Counts its passes over each key in its memory.
+struct Counter(Cache<Full<ConfigMap>>);
+
+impl Planner for Counter {
+    type Observed = Arc<Full<ConfigMap>>;
+    type Memory = u32;
+
+    fn observe(&self, key: &Key, _: &u32) -> Option<Self::Observed> {
+        self.0.get(&key.namespace, &key.name)
+    }
+
+    fn plan(&self, _: &Self::Observed, passes: &u32, _: Timestamp) -> (Plan, u32) {
+        (Plan::nothing(), passes + 1)
+    }
+}
+
+/// What a handler was called with: the memory of each plan, and 0 when the key was gone.
+#[derive(Clone, Default)]
+struct Calls(Arc<Mutex<Vec<u32>>>);
+
+impl PassHandler<Counter> for Calls {
+    fn on_planned(&self, _: &Arc<Full<ConfigMap>>, planned: Planned<'_, u32>) {
+        self.0.lock().unwrap().push(*planned.memory);
+    }
+
+    fn on_gone(&self, _: &Key) {
+        self.0.lock().unwrap().push(0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_memory_is_kept_per_key_not_changed_by_questions_and_dropped_with_the_object() {
+    let (world, calls) = (World::new(), Calls::default());
+    let builder = Builder::new(&world.env, "counter", &world.maps);
+    let controller = builder.planned_with(Counter(world.maps.clone()), calls.clone());
+    let stop = world.tasks.token();
+    world.tasks.spawn("counter", controller.run(stop));
+    let subject = Subject::new("", "ConfigMap", "ns", "web");
+    for pods in 1..3 {
+        world.want("web", pods);
+        settle().await;
+        assert_eq!(world.env.introspection.object(&subject).len(), 1);
+    }
+    world.server.remove(MAPS, "ns/web");
+    settle().await;
+    world.want("web", 3);
+    settle().await;
+    assert_eq!(*calls.0.lock().unwrap(), [1, 2, 0, 1]);
 }
