@@ -11,9 +11,9 @@ use std::{collections::BTreeMap, process::ExitCode};
 
 /// A program's flags, and what its help text says of them.
 pub struct CommandLine {
-    /// The flags.
+    /// The flags of the program.
     pub flags: Flags,
-    /// The program.
+    /// Name and description of the program.
     pub about: About,
 }
 

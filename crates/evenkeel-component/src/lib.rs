@@ -1,5 +1,5 @@
-//! What every program has around its work: flags, options that several have, logs, secure serving, the start of
-//! controllers under a lease or two.
+//! What every program needs around its controllers: flags, shared options, logs, secure serving with delegated
+//! authentication and authorization, the start of controllers under one lease or two.
 
 pub mod command_line;
 pub mod connection;
@@ -11,6 +11,9 @@ pub mod metrics;
 pub mod migration;
 pub mod options;
 pub mod process;
+#[cfg(test)]
+mod scripted;
+pub mod secure_serving;
 pub mod serving;
 pub mod version;
 pub mod worker;

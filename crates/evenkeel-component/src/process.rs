@@ -1,6 +1,7 @@
 //! What runs around a program's controllers: metrics, the connection to the API server, caches, the election, the secure
 //! port.
 
+use crate::secure_serving::Routes;
 use crate::{
     command_line,
     connection::Connection,
@@ -20,7 +21,6 @@ use evenkeel_runtime::{
     clock::Clock,
     lease::{self, Candidacy, Candidate},
     manager::{Group, Manager, shutdown_signal},
-    serve::Routes,
     tasks::Tasks,
 };
 use prometheus::Registry;

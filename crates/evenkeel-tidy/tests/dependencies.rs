@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
-    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime", "evenkeel-x509"]),
     (
         "evenkeel-controller-manager",
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
