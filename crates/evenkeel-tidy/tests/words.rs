@@ -58,7 +58,7 @@ const SHORT_DOCS: [(&str, usize); 12] = [
     ("evenkeel-controller-manager", 7),
     ("evenkeel-controllers", 46),
     ("evenkeel-nodes", 9),
-    ("evenkeel-runtime", 48),
+    ("evenkeel-runtime", 44),
     ("evenkeel-scheduler", 11),
     ("evenkeel-sim", 5),
 ];
