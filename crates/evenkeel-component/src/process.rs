@@ -1,6 +1,7 @@
 //! Process of a component: metrics, connection to the API server, caches, leader election and secure port around its
 //! controllers.
 
+use crate::secure_serving::Routes;
 use crate::{
     command_line,
     connection::Connection,
@@ -20,7 +21,6 @@ use evenkeel_runtime::{
     clock::Clock,
     leaderelection::{self, Candidate, CandidateConfig},
     manager::{Manager, RunnableGroup, shutdown_signal},
-    serve::Routes,
     tasks::Tasks,
 };
 use prometheus::Registry;

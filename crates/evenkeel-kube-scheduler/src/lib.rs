@@ -240,7 +240,7 @@ fn caches(process: &Process) -> Caches {
 
 /// Returns the health checks; `/livez` has none.
 ///
-/// Upstream: `newHealthEndpointsAndMetricsHandler`
+/// Upstream: `newEndpointsHandler`
 fn checks(
     manager: &Manager,
     stopping: &CancellationToken,

@@ -114,8 +114,6 @@ impl<'a> ProfileBuilder<'a> {
     }
 
     /// Returns the weight from the `score` list, else from `multiPoint`, else 1.
-    ///
-    /// Upstream: `getScoreWeights`
     fn weight(&self, name: &str) -> i64 {
         let [score, all] = ["score", "multiPoint"].map(|point| &self.lists.of(point).enabled);
         let said = score.iter().chain(all).find(|plugin| plugin.name == name);

@@ -4,10 +4,10 @@
 
 use bytes::Bytes;
 use evenkeel_api::{quota, requests::Amounts, views::Pod};
+use evenkeel_component::secure_serving::Routes;
 use evenkeel_runtime::{
     cache::Caches,
     metrics::{answer, gauges},
-    serve::Routes,
 };
 use http::{HeaderMap, Response};
 use prometheus::{GaugeVec, Registry};

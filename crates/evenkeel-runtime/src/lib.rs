@@ -15,7 +15,7 @@ pub mod manager;
 pub mod metrics;
 pub mod plan;
 pub mod queue;
-pub mod serve;
+pub mod response;
 pub mod tasks;
 
 #[cfg(test)]

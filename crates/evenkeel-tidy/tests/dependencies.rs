@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
-    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime", "evenkeel-x509"]),
     (
         "evenkeel-controller-manager",
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],

@@ -10,12 +10,12 @@ mod slis;
 pub use controllers::RunningControllers;
 pub use process::register as register_process;
 
+use crate::secure_serving::Routes;
 use crate::{features::Versions, options::MetricsOptions, version};
 use bytes::Bytes;
 use evenkeel_runtime::{
     health::Health,
     metrics::{answer, int_gauges},
-    serve::Routes,
 };
 use http::{HeaderMap, Response};
 use policy::Policy;

@@ -1,12 +1,15 @@
 //! Who may use the secure port, as the flags have it: what they leave open is asked of the cluster.
 
 use crate::options::ServingOptions;
+use crate::secure_serving::{
+    self, AlwaysAllowPaths, ClientCaSources, ClusterAuthentication, Guard, ReviewCacheTtls,
+    ReviewClient, Trust,
+};
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
     client::{self, Client, ConfigReloader, ConnectOptions, full_text},
     clock::Clock,
     manager::Manager,
-    serve::{self, Guard, Lookup, OpenPaths, ReviewTimes, Reviews, Trust, Wanted},
 };
 
 /// Requests a second, and at once, for reviews: many enough for whoever may ask, few enough for the cluster.
@@ -16,7 +19,7 @@ const RATE: (f32, u32) = (200.0, 400);
 pub(super) struct Guarded {
     pub(super) guard: Guard,
     /// Keeps up with what the cluster says of whom to believe.
-    pub(super) lookup: Option<Lookup>,
+    pub(super) lookup: Option<ClusterAuthentication>,
     /// Keep up with the kubeconfigs by which the cluster is asked.
     pub(super) reloads: Vec<ConfigReloader>,
 }
@@ -29,8 +32,8 @@ pub(super) async fn of(
     trust: &Trust,
     clock: &Clock,
 ) -> Result<Guarded> {
-    let open =
-        OpenPaths::new(&options.always_allow).context("--authorization-always-allow-paths")?;
+    let open = AlwaysAllowPaths::new(&options.always_allow)
+        .context("--authorization-always-allow-paths")?;
     let mut reloads = Vec::new();
     let mut connect = async |kubeconfig: Option<&str>| {
         let (client, reload) = connect(program, kubeconfig, clock).await?;
@@ -53,16 +56,17 @@ pub(super) async fn of(
     }
     let lookup = lookup(options, authentication.as_ref(), trust, clock).await?;
     let lookup = lookup.map(|lookup| lookup.counting(&manager.env().metrics.queues));
-    let times = ReviewTimes {
+    let times = ReviewCacheTtls {
         token: options.token_ttl,
         granted: options.granted_ttl,
         denied: options.denied_ttl,
     };
-    let reviews =
-        |client: Option<Client>| client.map(|client| Reviews::new(client, clock.clone(), times));
+    let reviews = |client: Option<Client>| {
+        client.map(|client| ReviewClient::new(client, clock.clone(), times))
+    };
     let (authentication, authorization) = (reviews(authentication), reviews(authorization));
     let guard = Guard::new(open, trust.clone(), authentication, authorization, clock.clone())
-        .counting(&serve::Metrics::register(manager.registry()));
+        .counting(&secure_serving::Metrics::register(manager.registry()));
     Ok(Guarded { guard, lookup, reloads })
 }
 
@@ -71,7 +75,7 @@ async fn lookup(
     client: Option<&Client>,
     trust: &Trust,
     clock: &Clock,
-) -> Result<Option<Lookup>> {
+) -> Result<Option<ClusterAuthentication>> {
     let clients = options.client_ca.is_none();
     let proxies = options.request_header.client_ca.is_none();
     if options.skip_lookup || !(clients || proxies) {
@@ -83,7 +87,11 @@ async fn lookup(
         );
         return Ok(None);
     };
-    let lookup = Lookup::new(client.clone(), clock.clone(), Wanted { clients, proxies });
+    let lookup = ClusterAuthentication::new(
+        client.clone(),
+        clock.clone(),
+        ClientCaSources { clients, proxies },
+    );
     match lookup.once(trust).await {
         Ok(()) => {}
         // As upstream has it, only what proxies need is worth failing for.

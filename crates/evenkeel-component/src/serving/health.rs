@@ -1,9 +1,9 @@
 //! `/healthz`, `/livez`, `/readyz`.
 
+use crate::secure_serving::Routes;
 use evenkeel_runtime::{
     health::{Health, LEADER_TOLERANCE},
     manager::Manager,
-    serve::Routes,
 };
 
 /// What is asked on which path.

@@ -12,11 +12,11 @@ pub use pages::Pages;
 pub use zpages::Described;
 
 use crate::options::ServingOptions;
+use crate::secure_serving::{self, Routes, ServerOptions, Trust};
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
     clock::Clock,
-    manager::{Manager, RunnableGroup},
-    serve::{self, Routes, ServerOptions, Trust},
+    manager::{Group, Manager},
     tasks::Tasks,
 };
 use std::{net::SocketAddr, sync::Arc};
@@ -43,7 +43,7 @@ pub async fn add(
         guard::of(manager, program, options, &trust, clock).await?;
     let routes = pages.add_to(checks.add_to(routes), program);
     let address = SocketAddr::new(options.address, options.port);
-    let listener = serve::listen(address, options.share_address, options.share_port)
+    let listener = secure_serving::listen(address, options.share_address, options.share_port)
         .with_context(|| format!("failed to listen on {address}"))?;
     let address = listener.local_addr()?;
     tracing::info!(%address, "Serving securely");
@@ -58,7 +58,7 @@ pub async fn add(
             tasks.spawn_until_cancelled("credentials for reviews", reload.run());
         }
         running.ready();
-        serve::serve(listener, tls, routes, guard, streams, clock, running.token()).await;
+        secure_serving::serve(listener, tls, routes, guard, streams, clock, running.token()).await;
         tasks.join().await;
         Ok(())
     });

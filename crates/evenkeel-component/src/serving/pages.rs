@@ -4,11 +4,9 @@ use super::{
     pprof,
     zpages::{self, Described, Structured, flagz, statusz},
 };
+use crate::secure_serving::{Routes, answer, plain};
 use bytes::Bytes;
-use evenkeel_runtime::{
-    introspect::Introspection,
-    serve::{Routes, answer, plain},
-};
+use evenkeel_runtime::introspect::Introspection;
 use http::{Method, Request, Response, StatusCode, header};
 use std::{collections::BTreeMap, sync::Arc};
 

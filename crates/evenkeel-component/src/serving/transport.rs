@@ -1,10 +1,10 @@
 //! TLS as the flags have it.
 
 use crate::options::{ServingOptions, TlsVersion};
-use anyhow::{Context, Result};
-use evenkeel_runtime::serve::{
+use crate::secure_serving::{
     Certificate, Identity, NamedFiles, ProxyHeaders, Tls, TlsSettings, Trust, TrustFiles,
 };
+use anyhow::{Context, Result};
 use std::path::Path;
 
 pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Result<Tls> {

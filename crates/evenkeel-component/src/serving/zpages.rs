@@ -1,16 +1,14 @@
 //! `/flagz` and `/statusz`: as text for people, and as objects of `config.k8s.io` for programs that ask for them (KEPs 4827
 //! and 4828).
 
+use crate::secure_serving::{
+    self,
+    negotiate::{Clause, Format, clauses, pretty},
+    status,
+};
 use bytes::Bytes;
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::{
-    clock::Clock,
-    serve::{
-        self,
-        negotiate::{Clause, Format, clauses, pretty},
-        status,
-    },
-};
+use evenkeel_runtime::clock::Clock;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -183,7 +181,7 @@ pub(super) fn answer(page: &dyn Structured, request: &Request<Bytes>) -> Respons
                 page.name(),
                 page.text()
             );
-            serve::answer(StatusCode::OK, "text/plain; charset=utf-8", text)
+            secure_serving::answer(StatusCode::OK, "text/plain; charset=utf-8", text)
         }
         Some(Form::Object { format, version, old }) => object(page, format, version, old),
     }
@@ -198,10 +196,10 @@ fn object(page: &dyn Structured, format: Format, version: &str, old: bool) -> Re
     object.extend(page.fields().into_iter().map(|(name, value)| (name.to_owned(), value)));
     let body = match format.write(&object) {
         Ok(body) => body,
-        Err(error) => return serve::plain(StatusCode::INTERNAL_SERVER_ERROR, &error),
+        Err(error) => return secure_serving::plain(StatusCode::INTERNAL_SERVER_ERROR, &error),
     };
     let media_type = format!("{};g={GROUP};v={version};as={kind}", format.media_type());
-    let mut response = serve::answer(StatusCode::OK, &media_type, body);
+    let mut response = secure_serving::answer(StatusCode::OK, &media_type, body);
     if old {
         let page = kind.to_lowercase();
         let warning = format!(

@@ -3,13 +3,12 @@
 use crate::client::{Ca, Credential};
 use bytes::Bytes;
 use evenkeel_apiserver::{Server, User};
+use evenkeel_component::secure_serving::Routes;
 use evenkeel_component::{
     options::{RequestHeader, ServingOptions, TlsOptions},
     serving::{self, Checks, Described, Pages},
 };
-use evenkeel_runtime::{
-    client::Client, clock::Clock, manager::Manager, serve::Routes, tasks::Tasks,
-};
+use evenkeel_runtime::{client::Client, clock::Clock, manager::Manager, tasks::Tasks};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};

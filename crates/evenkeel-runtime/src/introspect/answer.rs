@@ -1,7 +1,7 @@
 //! `/debug/controllers`: the introspection as JSON over HTTP.
 
 use super::{Introspection, Subject};
-use crate::serve;
+use crate::response;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -13,10 +13,13 @@ impl Introspection {
     pub fn answer(&self, name: &str, query: &str) -> Response<Bytes> {
         let object = match subject(query) {
             Ok(object) => object,
-            Err(text) => return serve::plain(StatusCode::BAD_REQUEST, &text),
+            Err(text) => return response::plain(StatusCode::BAD_REQUEST, &text),
         };
         if !name.is_empty() && !self.all().iter().any(|inspect| inspect.name() == name) {
-            return serve::plain(StatusCode::NOT_FOUND, &format!("no controller {name} runs here"));
+            return response::plain(
+                StatusCode::NOT_FOUND,
+                &format!("no controller {name} runs here"),
+            );
         }
         match object {
             None if name.is_empty() => json(&self.listing()),
@@ -32,8 +35,8 @@ impl Introspection {
 
 fn json(value: &impl Serialize) -> Response<Bytes> {
     match serde_json::to_vec_pretty(value) {
-        Ok(body) => serve::answer(StatusCode::OK, "application/json", body),
-        Err(error) => serve::plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Ok(body) => response::answer(StatusCode::OK, "application/json", body),
+        Err(error) => response::plain(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use evenkeel_runtime::{introspect::Introspection, serve, tasks::Tasks};
+use evenkeel_component::secure_serving;
+use evenkeel_runtime::{introspect::Introspection, tasks::Tasks};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::{body::Incoming, service::service_fn};
@@ -91,10 +92,10 @@ fn answer(
     });
     let answer = match (request.method(), path, name) {
         (&Method::GET, "/cluster", _) => {
-            serve::answer(StatusCode::OK, "text/plain", url.to_owned())
+            secure_serving::answer(StatusCode::OK, "text/plain", url.to_owned())
         }
         (&Method::GET, _, Some(name)) => introspection.answer(name, query),
-        _ => serve::plain(StatusCode::NOT_FOUND, "404 page not found"),
+        _ => secure_serving::plain(StatusCode::NOT_FOUND, "404 page not found"),
     };
     answer.map(Full::new)
 }

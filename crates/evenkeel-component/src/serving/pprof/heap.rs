@@ -3,8 +3,8 @@
 
 #[cfg(not(feature = "heap-profile"))]
 use super::profile::{Frame, Profile};
+use crate::secure_serving::plain;
 use bytes::Bytes;
-use evenkeel_runtime::serve::plain;
 #[cfg(feature = "heap-profile")]
 use http::HeaderValue;
 use http::{Response, StatusCode};

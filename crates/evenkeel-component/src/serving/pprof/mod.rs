@@ -9,8 +9,8 @@ mod profile;
 mod symbol;
 mod tasks;
 
+use crate::secure_serving::{Routes, answer, plain};
 use bytes::Bytes;
-use evenkeel_runtime::serve::{Routes, answer, plain};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use profile::Profile;
 use std::time::Duration;

@@ -1,33 +1,19 @@
-//! Answers: text, bytes, and refusals as the API machinery words them.
+//! Responses: text, bytes, and errors in apimachinery's words.
 
-use super::{guard::Refusal, headers::text, negotiate};
+use super::{guard::Rejection, headers::text, negotiate};
 use bytes::Bytes;
+pub use evenkeel_runtime::response::{answer, plain};
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde::Serialize;
 use std::io::Write as _;
 
-/// Answers shorter than this, in bytes, are not worth compressing.
-const WORTH_COMPRESSING: usize = 16 * 1024;
+/// Minimum size of a compressed response in bytes.
+///
+/// Upstream: `defaultGzipThresholdBytes`
+const GZIP_THRESHOLD: usize = 16 * 1024;
 
-/// An answer of one line of text.
-pub fn plain(code: StatusCode, text: &str) -> Response<Bytes> {
-    answer(code, "text/plain; charset=utf-8", format!("{text}\n"))
-}
-
-/// An answer with a body.
-pub fn answer(code: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Response<Bytes> {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = code;
-    let headers = response.headers_mut();
-    if let Ok(content_type) = HeaderValue::from_str(content_type) {
-        headers.insert(header::CONTENT_TYPE, content_type);
-    }
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response
-}
-
-/// A failure as an object, for clients that know the API.
+/// A failure as a `Status` object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -45,7 +31,7 @@ struct Status<'a> {
 #[derive(Serialize)]
 struct Empty {}
 
-/// A Status that says no, in the form that the request wants.
+/// Returns a failure `Status` in the encoding that the request accepts.
 pub fn status(
     code: StatusCode,
     reason: &str,
@@ -70,24 +56,26 @@ pub fn status(
     }
 }
 
-/// The answer to a request that is refused.
+/// Returns the response to a rejected request.
+///
+/// Upstream: `Forbidden`, `InternalError` (apiserver/pkg/endpoints/handlers/responsewriters)
 pub(super) fn refused(
-    refusal: &Refusal,
+    refusal: &Rejection,
     request: &http::request::Parts,
     path: &str,
 ) -> Response<Bytes> {
     match refusal {
-        Refusal::Unauthorized => {
+        Rejection::Unauthorized => {
             status(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized", request)
         }
-        Refusal::Forbidden { user, reason } => {
+        Rejection::Forbidden { user, reason } => {
             let verb = request.method.as_str().to_lowercase();
             let what = unmarked(&format!("User {user:?} cannot {verb} path {path:?}"));
             let because = if reason.is_empty() { String::new() } else { format!(": {reason}") };
             let message = format!("forbidden: {what}{because}");
             status(StatusCode::FORBIDDEN, "Forbidden", &message, request)
         }
-        Refusal::Unavailable(error) => {
+        Rejection::Unavailable(error) => {
             let uri = request.uri.path_and_query().map_or("", http::uri::PathAndQuery::as_str);
             let text = unmarked(&format!("Internal Server Error: {uri:?}: {error}"));
             plain(StatusCode::INTERNAL_SERVER_ERROR, &text)
@@ -95,18 +83,18 @@ pub(super) fn refused(
     }
 }
 
-/// Without what a browser could take for markup.
+/// Escapes characters of markup.
 fn unmarked(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// What every answer has, and no body for who did not ask for one. Large ones are compressed for those who take that.
+/// Adds the headers of every response, removes the body of HEAD responses, compresses large bodies if the client accepts.
 pub(super) fn finished(
     mut response: Response<Bytes>,
     method: &Method,
     asked: &HeaderMap,
 ) -> Response<Bytes> {
-    if response.body().len() >= WORTH_COMPRESSING
+    if response.body().len() >= GZIP_THRESHOLD
         && takes_gzip(asked)
         && !response.headers().contains_key(header::CONTENT_ENCODING)
         && let Some(smaller) = gzip(response.body())
@@ -136,7 +124,7 @@ fn takes_gzip(asked: &HeaderMap) -> bool {
     })
 }
 
-/// None when memory cannot be written to, which does not happen.
+/// Compresses a body; `None` never happens, as memory is writable.
 fn gzip(body: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
     encoder.write_all(body).ok()?;
@@ -154,11 +142,11 @@ mod tests {
 
     #[test]
     fn refusals_are_worded_as_upstream_does() {
-        let forbidden = |reason: &str| Refusal::Forbidden {
+        let forbidden = |reason: &str| Rejection::Forbidden {
             user: "system:anonymous".to_owned(),
             reason: reason.to_owned(),
         };
-        let text = |refusal: &Refusal, path: &str, accept: &str| {
+        let text = |refusal: &Rejection, path: &str, accept: &str| {
             String::from_utf8(refused(refusal, &parts(accept), path).body().to_vec()).unwrap()
         };
         assert_eq!(
@@ -174,21 +162,21 @@ mod tests {
                 .contains("path \\\"/a\\u0026lt;b\\u0026gt;\\u0026amp;c\\\\\\\"d\\\"")
         );
         assert_eq!(
-            text(&Refusal::Unavailable("no <answer>".to_owned()), "/a", ""),
+            text(&Rejection::Unavailable("no <answer>".to_owned()), "/a", ""),
             "Internal Server Error: \"/a%3Cb%3E?x=1\": no &lt;answer&gt;\n"
         );
-        let yaml = text(&Refusal::Unauthorized, "/a", "application/yaml");
+        let yaml = text(&Rejection::Unauthorized, "/a", "application/yaml");
         assert!(yaml.contains("code: 401") && yaml.contains("reason: Unauthorized"), "{yaml}");
     }
 
     #[test]
     fn large_answers_are_compressed_for_those_who_take_that() {
         let table = [
-            ("gzip, deflate", WORTH_COMPRESSING, true),
-            ("br;q=1, gzip;q=0.5", WORTH_COMPRESSING, true),
-            ("gzip;q=0", WORTH_COMPRESSING, false),
-            ("br", WORTH_COMPRESSING, false),
-            ("gzip", WORTH_COMPRESSING - 1, false),
+            ("gzip, deflate", GZIP_THRESHOLD, true),
+            ("br;q=1, gzip;q=0.5", GZIP_THRESHOLD, true),
+            ("gzip;q=0", GZIP_THRESHOLD, false),
+            ("br", GZIP_THRESHOLD, false),
+            ("gzip", GZIP_THRESHOLD - 1, false),
         ];
         for (encoding, size, wanted) in table {
             let mut asked = HeaderMap::new();

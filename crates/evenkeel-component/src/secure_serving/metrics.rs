@@ -1,7 +1,9 @@
 //! What the secure port counts of those who ask, under upstream's names.
 
 use super::user::User;
-use crate::metrics::{DEFAULT_SECONDS, counters, exponential, histograms, int_gauges, register};
+use evenkeel_runtime::metrics::{
+    DEFAULT_SECONDS, counters, exponential, histograms, int_gauges, register,
+};
 use http::StatusCode;
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry,
@@ -190,7 +192,7 @@ impl TokenMetrics {
         let fetching = int_gauges(
             registry,
             "authentication_token_cache_active_fetch_count",
-            "Reviews of tokens under way (in_flight), and requests that wait for another's (blocked).",
+            "ReviewClient of tokens under way (in_flight), and requests that wait for another's (blocked).",
             labels,
         );
         // Nobody waits for another's review: each asks for itself, and reviews are answered soon.
@@ -214,7 +216,7 @@ impl TokenMetrics {
             fetched: counters(
                 registry,
                 "authentication_token_cache_fetch_total",
-                "Reviews of tokens by the cluster: ok or error.",
+                "ReviewClient of tokens by the cluster: ok or error.",
                 labels,
             ),
             fetching,
@@ -229,7 +231,7 @@ fn reviews(
 ) -> (IntCounterVec, HistogramVec) {
     let labels = &["code"];
     (
-        counters(registry, total, "Reviews asked of the cluster, by status code.", labels),
+        counters(registry, total, "ReviewClient asked of the cluster, by status code.", labels),
         histograms(
             registry,
             seconds,

@@ -1,4 +1,4 @@
-//! The server: takes connections, shakes hands, answers, and ends in peace.
+//! The server: accepts connections, performs TLS handshakes, serves requests, and shuts down gracefully.
 
 use super::{
     answer::{finished, refused},
@@ -8,11 +8,11 @@ use super::{
     routes::Routes,
     tls::Tls,
 };
-use crate::{
+use bytes::Bytes;
+use evenkeel_runtime::{
     clock::Clock,
     tasks::{Tasks, panic_text},
 };
-use bytes::Bytes;
 use futures::FutureExt;
 use http::{Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full, Limited};
@@ -37,31 +37,31 @@ use tokio::{
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-/// How long a connection may take to shake hands.
+/// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long the head of a request may take; upstream's.
+/// Timeout of a request's headers, as upstream's.
 const HEAD: Duration = Duration::from_secs(32);
-/// How long requests that are being answered may take when the server is to end.
+/// Time for running requests after shutdown begins.
 const DRAIN: Duration = Duration::from_secs(5);
-/// The longest body of a request, in bytes: they are settings of one number.
+/// Maximum body of a request in bytes; bodies are settings of one number.
 const BODY: usize = 64 * 1024;
-/// How long a body may take to come.
+/// Timeout of a request's body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 /// Streams of a HTTP/2 connection unless said otherwise, and what one may have under way, in bytes; upstream's.
 const STREAMS: u32 = 100;
 const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// How connections are taken.
+/// Options of connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerOptions {
-    /// Most streams of a HTTP/2 connection; 100 when zero.
+    /// Maximum number of streams of an HTTP/2 connection; zero stands for 100.
     pub http2_streams: u32,
 }
 
-/// Listens. An address that means all of them means those of IPv6, too.
+/// Listens on an address. The unspecified IPv4 address includes IPv6.
 ///
 /// # Errors
-/// When the address cannot be listened on.
+/// If the address is not available.
 pub fn listen(
     address: SocketAddr,
     share_address: bool,
@@ -86,7 +86,7 @@ pub fn listen(
     open(address)
 }
 
-/// What a connection needs of its server.
+/// State that connections share.
 struct Shared {
     tls: Arc<Tls>,
     routes: Routes,
@@ -95,7 +95,7 @@ struct Shared {
     shutdown: CancellationToken,
 }
 
-/// Serves until `shutdown`, and keeps up with changing certificates meanwhile; open connections are then told to finish.
+/// Serves until `shutdown`, then closes connections gracefully. Follows changes of certificates.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<Tls>,
@@ -207,7 +207,7 @@ async fn shake(
 }
 
 impl Shared {
-    /// The answer, and whether the connection may stay for more.
+    /// Returns the response, and whether the connection stays open.
     async fn answer(
         &self,
         request: Request<Incoming>,
@@ -226,7 +226,7 @@ impl Shared {
         let (response, known) = match admitted {
             Err(refusal) => {
                 let path = path(&Request::from_parts(parts.clone(), ()));
-                let unknown = refusal.is_of_nobody();
+                let unknown = refusal.is_anonymous();
                 (refused(&refusal, &parts, &path), !unknown)
             }
             Ok(user) => (self.route(parts, body).await, !user.is_anonymous()),

@@ -1,42 +1,45 @@
-//! Finds out who asks. A proxy's word comes first, then a client certificate, then a token; who shows nothing is
-//! anonymous. What cannot be believed refuses the request, unless something else that it shows can; so do upstream's
-//! delegating authenticators.
+//! Authenticates requests by the front proxy's headers, then by client certificate, then by bearer token. A request without
+//! credentials is anonymous. Invalid credentials reject the request, unless other credentials of it are valid.
+//!
+//! Upstream: `DelegatingAuthenticatorConfig`
 
 use super::{
     headers::text,
     metrics::Metrics,
-    reviews::Reviews,
+    reviews::ReviewClient,
     trust::{Anchors, Authority, ProxyHeaders, Trust},
     user::{User, common_name, left},
 };
-use crate::clock::Clock;
+use evenkeel_runtime::clock::Clock;
 use http::{HeaderMap, header};
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::{collections::BTreeMap, time::Duration};
 
-/// What one way of authentication has to say.
+/// Result of one authenticator.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Finding {
-    /// It is this user.
+    /// The credentials belong to this user.
     Is(User),
-    /// Nothing was shown.
+    /// The request has no such credentials.
     Nothing,
-    /// What was shown is not to be believed, and why.
+    /// The credentials are invalid, for this reason.
     Refused(String),
 }
 
-/// Finds out who asks.
-pub(super) struct Authenticator {
+/// Authenticates requests.
+///
+/// Upstream: `DelegatingAuthenticatorConfig`
+pub(super) struct DelegatingAuthenticator {
     pub(super) trust: Trust,
-    pub(super) tokens: Option<Reviews>,
+    pub(super) tokens: Option<ReviewClient>,
     pub(super) clock: Clock,
     pub(super) metrics: Option<Metrics>,
 }
 
-impl Authenticator {
-    /// Who asks with these headers over a connection with these certificates; `Err` if that is not to be believed.
-    pub(super) async fn who(
+impl DelegatingAuthenticator {
+    /// Authenticates a request by its headers and the connection's certificates.
+    pub(super) async fn authenticate_request(
         &self,
         headers: &HeaderMap,
         chain: &[CertificateDer<'_>],
@@ -70,7 +73,7 @@ impl Authenticator {
         let (Some(token), Some(reviews)) = (token(headers), &self.tokens) else {
             return Finding::Nothing;
         };
-        match reviews.whose(token).await {
+        match reviews.authenticate_token(token).await {
             Ok(Some(user)) => Finding::Is(user),
             Ok(None) => Finding::Refused("invalid bearer token".to_owned()),
             Err(error) => Finding::Refused(error),
@@ -83,7 +86,7 @@ fn unix(clock: &Clock) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))
 }
 
-/// The token of `Authorization: Bearer TOKEN`.
+/// Returns the token of `Authorization: Bearer TOKEN`.
 fn token(headers: &HeaderMap) -> Option<&str> {
     let given = text(headers.get(header::AUTHORIZATION)?)?.trim();
     let mut words = given.split(' ');
@@ -134,7 +137,7 @@ fn is_proxy(
     Err(format!("the common name {name:?} is not in the allowed list"))
 }
 
-/// The user that a proxy's headers tell of.
+/// Returns the user that the front proxy's headers name.
 fn said(words: &ProxyHeaders, headers: &HeaderMap) -> Option<User> {
     let given = |name: &String| {
         let value = text(headers.get(name)?)?;

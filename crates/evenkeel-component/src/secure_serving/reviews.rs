@@ -1,15 +1,17 @@
-//! What the cluster says of a token and of a right, remembered for a while.
+//! TokenReview and SubjectAccessReview with a cache of their results.
+//!
+//! Upstream: `apiserver/plugin/pkg/authenticator/token/webhook`, `apiserver/plugin/pkg/authorizer/webhook`
 
 use super::{
     metrics::{Metrics, Review as Asked},
     user::User,
 };
-use crate::{
+use bytes::Bytes;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
     client::{ApiError, Client, full_text},
     clock::Clock,
 };
-use bytes::Bytes;
-use evenkeel_api::time::Timestamp;
 use http::{Method, Request, StatusCode, header};
 use ring::hmac;
 use serde::Deserialize;
@@ -21,36 +23,38 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// At most so many answers are remembered of each sort.
+/// Maximum number of cached results of each kind.
 const CAPACITY: usize = 1024;
-/// Questions longer than this, in bytes, are not remembered: whoever asks could fill memory with them.
+/// Maximum size of a cached request in bytes, so that clients cannot fill memory.
 const LONGEST: usize = 10_000;
-/// How long an answer is waited for.
+/// Timeout of a review.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a question that found no answer is asked, and the pauses between; upstream's `DefaultAuthWebhookRetryBackoff`.
+/// Attempts of a review and the backoff between them.
+///
+/// Upstream: `DefaultAuthWebhookRetryBackoff`
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const GROWTH: f64 = 1.5;
 const JITTER: f64 = 0.2;
 
-/// How long answers hold; not at all when zero.
+/// Time to live of cached results; zero disables the cache.
 #[derive(Debug, Clone, Copy)]
-pub struct ReviewTimes {
-    /// What a token is.
+pub struct ReviewCacheTtls {
+    /// Results of TokenReviews.
     pub token: Duration,
-    /// A right that was granted.
+    /// Granted permissions.
     pub granted: Duration,
-    /// A right that was denied.
+    /// Denied permissions.
     pub denied: Duration,
 }
 
-/// Asks the cluster by TokenReview and SubjectAccessReview.
-pub struct Reviews {
+/// Client of TokenReview and SubjectAccessReview.
+pub struct ReviewClient {
     client: Client,
     clock: Clock,
-    times: ReviewTimes,
+    times: ReviewCacheTtls,
     metrics: Option<Metrics>,
-    /// Tokens are remembered by a keyed hash: they can neither be read out of memory nor be made to collide.
+    /// Results by a keyed hash of the token, which nobody can read from memory or make collide.
     key: hmac::Key,
     tokens: Mutex<Remembered<[u8; 32], Option<User>>>,
     rights: Mutex<Remembered<(User, String, String), Access>>,
@@ -82,7 +86,7 @@ struct TokenUser {
     extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What the cluster says of a right.
+/// Result of a SubjectAccessReview.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Access {
     #[serde(default)]
@@ -93,9 +97,9 @@ pub(super) struct Access {
     pub(super) reason: String,
 }
 
-impl Reviews {
-    /// Asks through this client, whose user must be allowed to (`system:auth-delegator`).
-    pub fn new(client: Client, clock: Clock, times: ReviewTimes) -> Self {
+impl ReviewClient {
+    /// Sends reviews through `client`, whose user needs the role `system:auth-delegator`.
+    pub fn new(client: Client, clock: Clock, times: ReviewCacheTtls) -> Self {
         let words = [0u64; 4].map(|_| rand::random::<u64>().to_le_bytes());
         let key = hmac::Key::new(hmac::HMAC_SHA256, words.as_flattened());
         Self {
@@ -114,8 +118,8 @@ impl Reviews {
         self
     }
 
-    /// Whose token this is; `None` if nobody's.
-    pub(super) async fn whose(&self, token: &str) -> Result<Option<User>, String> {
+    /// Returns the user of a token; `None` if the token is invalid.
+    pub(super) async fn authenticate_token(&self, token: &str) -> Result<Option<User>, String> {
         let start = Instant::now();
         let tag = hmac::sign(&self.key, token.as_bytes());
         let key: [u8; 32] = tag.as_ref().try_into().unwrap_or_default();
@@ -147,8 +151,13 @@ impl Reviews {
         Ok(user)
     }
 
-    /// Whether the user may do this to a path.
-    pub(super) async fn may(&self, user: &User, verb: &str, path: &str) -> Result<Access, String> {
+    /// Reviews whether the user may use the verb on a path.
+    pub(super) async fn review_access(
+        &self,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> Result<Access, String> {
         let key = (user.clone(), verb.to_owned(), path.to_owned());
         if let Some(access) = recall(&self.rights, &key, self.clock.now()) {
             return Ok(access);
@@ -237,7 +246,7 @@ impl Reviews {
     }
 }
 
-/// The status code of an answer, if there is one.
+/// Returns the status code of a response.
 fn code(answer: Option<&Result<http::Response<Bytes>, ApiError>>) -> Option<StatusCode> {
     match answer? {
         Ok(answer) => Some(answer.status()),
@@ -245,7 +254,7 @@ fn code(answer: Option<&Result<http::Response<Bytes>, ApiError>>) -> Option<Stat
     }
 }
 
-/// Whether the same question may find an answer in a moment.
+/// Reports whether a repeated request may succeed.
 fn passing(error: &ApiError) -> bool {
     match error.status() {
         None => matches!(error, ApiError::Transport { .. }),

@@ -142,9 +142,12 @@ async fn one_thing_that_is_believed_is_enough() {
         anchors.proxies = Some((front.authority.clone(), proxy_headers(&["proxy"])));
     });
     let authenticator =
-        Authenticator { trust, tokens: None, clock: Clock::system(), metrics: None };
+        DelegatingAuthenticator { trust, tokens: None, clock: Clock::system(), metrics: None };
     let who = async |pairs: &[(&'static str, &'static str)], chain: &[CertificateDer<'static>]| {
-        authenticator.who(&headers(pairs), chain).await.map(|user| (user.name, user.groups))
+        authenticator
+            .authenticate_request(&headers(pairs), chain)
+            .await
+            .map(|user| (user.name, user.groups))
     };
     let alice = ca.sign("alice", &["dev"]);
     let said = [("x-remote-user", "bob")];

@@ -2,16 +2,16 @@ use super::*;
 use crate::scripted::{Answer, Script};
 use serde_json::{Value, json};
 
-const TIMES: ReviewTimes = ReviewTimes {
+const TIMES: ReviewCacheTtls = ReviewCacheTtls {
     token: Duration::from_secs(10),
     granted: Duration::from_secs(20),
     denied: Duration::from_secs(5),
 };
 
-fn reviews(answers: Vec<Answer>, times: ReviewTimes) -> (Reviews, Script, Clock) {
+fn reviews(answers: Vec<Answer>, times: ReviewCacheTtls) -> (ReviewClient, Script, Clock) {
     let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let script = Script::new(answers);
-    (Reviews::new(script.client(&clock), clock.clone(), times), script, clock)
+    (ReviewClient::new(script.client(&clock), clock.clone(), times), script, clock)
 }
 
 fn status(status: &Value) -> Answer {
@@ -37,7 +37,7 @@ async fn what_a_token_is_holds_for_its_time() {
         vec![status(&jane), status(&json!({})), status(&json!({"error": "no such token"}))];
     let (reviews, script, clock) = reviews(answers, TIMES);
     for _ in 0..2 {
-        let user = reviews.whose("a").await.unwrap().unwrap();
+        let user = reviews.authenticate_token("a").await.unwrap().unwrap();
         assert_eq!(
             (&*user.name, &*user.uid, &*user.groups),
             ("jane", "7", &["dev".to_owned()][..])
@@ -47,12 +47,16 @@ async fn what_a_token_is_holds_for_its_time() {
     assert_eq!(script.seen().len(), 1);
     clock.sleep(seconds(11)).await;
     for _ in 0..2 {
-        assert_eq!(reviews.whose("a").await.unwrap(), None, "nobody's, for a while as well");
+        assert_eq!(
+            reviews.authenticate_token("a").await.unwrap(),
+            None,
+            "nobody's, for a while as well"
+        );
     }
-    assert_eq!(reviews.whose("b").await.unwrap_err(), "no such token");
+    assert_eq!(reviews.authenticate_token("b").await.unwrap_err(), "no such token");
     assert_eq!(script.seen().len(), 3);
     // An error is not remembered.
-    assert!(tokio::time::timeout(seconds(5), reviews.whose("b")).await.is_err());
+    assert!(tokio::time::timeout(seconds(5), reviews.authenticate_token("b")).await.is_err());
     assert_eq!(script.seen().len(), 4);
 }
 
@@ -62,32 +66,32 @@ async fn rights_hold_as_long_as_their_kind_does() {
     let denied = || status(&json!({"allowed": false, "reason": "no rule"}));
     let (reviews, script, clock) = reviews(vec![granted(), denied(), denied()], TIMES);
     let jane = User { name: "jane".to_owned(), ..User::default() };
-    assert!(reviews.may(&jane, "get", "/a").await.unwrap().allowed);
-    assert_eq!(reviews.may(&jane, "put", "/a").await.unwrap().reason, "no rule");
+    assert!(reviews.review_access(&jane, "get", "/a").await.unwrap().allowed);
+    assert_eq!(reviews.review_access(&jane, "put", "/a").await.unwrap().reason, "no rule");
     clock.sleep(seconds(4)).await;
-    assert!(!reviews.may(&jane, "put", "/a").await.unwrap().allowed);
+    assert!(!reviews.review_access(&jane, "put", "/a").await.unwrap().allowed);
     assert_eq!(script.seen().len(), 2);
     clock.sleep(seconds(2)).await;
-    assert!(reviews.may(&jane, "get", "/a").await.unwrap().allowed);
+    assert!(reviews.review_access(&jane, "get", "/a").await.unwrap().allowed);
     assert_eq!(script.seen().len(), 2);
-    assert!(!reviews.may(&jane, "put", "/a").await.unwrap().allowed);
+    assert!(!reviews.review_access(&jane, "put", "/a").await.unwrap().allowed);
     assert_eq!(script.seen().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_remembered_where_that_is_not_wanted() {
-    let never = ReviewTimes { token: seconds(0), granted: seconds(0), denied: seconds(0) };
+    let never = ReviewCacheTtls { token: seconds(0), granted: seconds(0), denied: seconds(0) };
     let granted = || status(&json!({"allowed": true}));
     let (reviews, script, _) = reviews(vec![granted(), granted(), granted()], never);
     let jane = User { name: "jane".to_owned(), ..User::default() };
     for n in 1..3 {
-        reviews.may(&jane, "get", "/a").await.unwrap();
+        reviews.review_access(&jane, "get", "/a").await.unwrap();
         assert_eq!(script.seen().len(), n);
     }
     let (reviews, script, _) = self::reviews(vec![granted(), granted()], TIMES);
     let long = format!("/{}", "x".repeat(LONGEST));
     for n in 1..3 {
-        reviews.may(&jane, "get", &long).await.unwrap();
+        reviews.review_access(&jane, "get", &long).await.unwrap();
         assert_eq!(script.seen().len(), n, "what is too long");
     }
 }
@@ -103,11 +107,11 @@ async fn a_failure_that_may_pass_is_tried_again_for_a_while() {
     ];
     for (answers, wanted, asked) in table {
         let (reviews, script, _) = reviews(answers, TIMES);
-        let answer = reviews.may(&jane, "get", "/a").await;
+        let answer = reviews.review_access(&jane, "get", "/a").await;
         assert_eq!(answer.is_ok(), wanted, "{answer:?}");
         assert_eq!(script.seen().len(), asked);
     }
     // Who never answers is not waited for.
     let (reviews, ..) = self::reviews(Vec::new(), TIMES);
-    assert!(reviews.may(&jane, "get", "/a").await.unwrap_err().contains("no answer"));
+    assert!(reviews.review_access(&jane, "get", "/a").await.unwrap_err().contains("no answer"));
 }

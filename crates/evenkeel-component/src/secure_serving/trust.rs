@@ -1,5 +1,5 @@
-//! Whose certificates are believed: the CA of clients, and the CA of proxies with what they may say of their clients.
-//! Both may come from files or from the cluster, and change while connections are open.
+//! Trust anchors: the CA of clients, and the CA of front proxies with their header names. Both come from files or from the
+//! ConfigMap, and may change while connections are open.
 
 use super::TlsError;
 use evenkeel_x509::{CertPool, PoolError};
@@ -11,7 +11,7 @@ use rustls::{
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A CA that signs certificates of clients.
+/// A CA that signs client certificates.
 #[derive(Debug, Clone)]
 pub struct Authority {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -20,10 +20,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The CAs in PEM text.
+    /// Parses CAs from PEM.
     ///
     /// # Errors
-    /// When there is none, or one cannot be used.
+    /// If there is no valid CA.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
         let pool = CertPool::from_pem(pem).map_err(unusable)?;
         let subjects = pool.subjects();
@@ -32,8 +32,8 @@ impl Authority {
         Ok(Self { verifier, subjects, pem: pem.to_vec() })
     }
 
-    /// Whether this CA has signed the first certificate, by way of the others, for a client, and it holds at this time. A
-    /// certificate that is itself one of the CAs' counts as well.
+    /// Reports whether the chain is valid for client authentication at this time. A certificate that is itself one of the
+    /// CAs is valid, too.
     pub(super) fn vouches(
         &self,
         chain: &[CertificateDer<'_>],
@@ -61,32 +61,34 @@ impl PartialEq for Authority {
     }
 }
 
-/// Headers in which a proxy says who its client is.
+/// Headers in which a front proxy names the user.
+///
+/// Upstream: `RequestHeaderConfig`
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProxyHeaders {
-    /// Common names of proxies that are believed; all when empty.
+    /// Allowed common names of proxies; all if empty.
     pub allowed_names: Vec<String>,
-    /// Headers with the name; the first that says something counts.
+    /// Headers of the name; the first with a value counts.
     pub username: Vec<String>,
-    /// Headers with the uid; the first that says something counts.
+    /// Headers of the uid; the first with a value counts.
     pub uid: Vec<String>,
-    /// Headers with groups.
+    /// Headers of groups.
     pub group: Vec<String>,
-    /// Beginnings of headers with more, which is under the rest of the header's name.
+    /// Prefixes of headers with extra values; the rest of a header's name is the key.
     pub extra_prefix: Vec<String>,
 }
 
-/// What is believed at one time.
+/// Trust anchors at one time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Anchors {
-    /// Who signs certificates of clients.
+    /// CA of client certificates.
     pub clients: Option<Authority>,
-    /// Who signs certificates of proxies, and what those may say.
+    /// CA of front proxies, with their headers.
     pub proxies: Option<(Authority, ProxyHeaders)>,
 }
 
 impl Anchors {
-    /// Names of the CAs, as a hint for clients which of their certificates to show.
+    /// Returns the names of the CAs, which tell clients which certificate to send.
     pub(super) fn hints(&self) -> Vec<DistinguishedName> {
         let clients = self.clients.iter().flat_map(|authority| &authority.subjects);
         let proxies = self.proxies.iter().flat_map(|(authority, _)| &authority.subjects);
@@ -94,17 +96,17 @@ impl Anchors {
     }
 }
 
-/// What is believed now. Clones share it.
+/// The current trust anchors. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Trust(Arc<watch::Sender<Arc<Anchors>>>);
 
 impl Trust {
-    /// What is believed at this moment.
+    /// Returns the current trust anchors.
     pub fn now(&self) -> Arc<Anchors> {
         self.0.borrow().clone()
     }
 
-    /// Changes what is believed, and says whether that was a change.
+    /// Replaces the trust anchors; returns whether they differ.
     pub fn change(&self, change: impl FnOnce(&mut Anchors)) -> bool {
         self.0.send_if_modified(|present| {
             let mut anchors = Anchors::clone(present);

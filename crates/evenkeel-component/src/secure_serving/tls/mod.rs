@@ -12,10 +12,10 @@ pub use certificate::{Certificate, TlsError};
 pub use settings::TlsSettings;
 
 use super::{
-    passes::Passes,
+    sync_queue::SyncQueue,
     trust::{Authority, ProxyHeaders, Trust},
 };
-use crate::{clock::Clock, queue};
+use evenkeel_runtime::{clock::Clock, queue};
 use names::ByName;
 use rustls::{ServerConfig, server::ResolvesServerCert};
 use std::{
@@ -181,8 +181,8 @@ impl Tls {
         // A certificate of its own making is not read again: nothing is to be counted for it.
         let queues = self.queues.as_ref();
         let files = queues.filter(|_| matches!(self.identity, Identity::Files { .. }));
-        let reading = Passes::new("DynamicCABundle-serving-cert", files);
-        let making = Passes::new("DynamicServingCertificateController", queues);
+        let reading = SyncQueue::new("DynamicCABundle-serving-cert", files);
+        let making = SyncQueue::new("DynamicServingCertificateController", queues);
         let again = async {
             loop {
                 reading.ask();

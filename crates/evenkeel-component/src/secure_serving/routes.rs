@@ -1,15 +1,15 @@
-//! Paths and what answers them.
+//! Routes: paths with their handlers.
 
 use super::{guard::path, plain};
-use crate::health::Health;
 use bytes::Bytes;
+use evenkeel_runtime::health::Health;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use std::{collections::BTreeMap, sync::Arc};
 
 type Handler = Arc<dyn Fn(Request<Bytes>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
-/// Paths and what answers them, to whatever method: who may use which is the [`Guard`](super::Guard)'s business.
+/// Handlers by path, for all methods. The [`Guard`](super::Guard) authorizes requests before.
 #[derive(Clone, Default)]
 pub struct Routes {
     exact: BTreeMap<String, Handler>,
@@ -18,7 +18,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// A table without paths.
+    /// Returns routes without paths.
     pub fn new() -> Self {
         Self::default()
     }
@@ -34,7 +34,7 @@ impl Routes {
         self.unlisted(path, handler)
     }
 
-    /// Adds a path that `/statusz` does not tell of.
+    /// Adds a path that `/statusz` does not list.
     #[must_use]
     pub fn unlisted(
         mut self,
@@ -56,7 +56,7 @@ impl Routes {
         self
     }
 
-    /// Adds a path that takes its time; `/statusz` does not tell of it.
+    /// Adds a path with an async handler; `/statusz` does not list it.
     #[must_use]
     pub fn slow<F>(
         mut self,
@@ -70,7 +70,7 @@ impl Routes {
         self
     }
 
-    /// Adds a path with the answers of [`Health`], and under it one for each check.
+    /// Adds a path with the result of [`Health`], and one below it for each check.
     #[must_use]
     pub fn health(self, name: &'static str, health: Health) -> Self {
         let prefix = format!("/{name}/");
@@ -84,15 +84,15 @@ impl Routes {
         })
     }
 
-    /// Adds `/metrics`, in the format that is asked for.
+    /// Adds `/metrics` with content negotiation.
     #[must_use]
     pub fn metrics(self, registry: prometheus::Registry) -> Self {
         self.get("/metrics", move |request| {
-            crate::metrics::answer(request.headers(), &registry.gather())
+            evenkeel_runtime::metrics::answer(request.headers(), &registry.gather())
         })
     }
 
-    /// The first parts of the paths that `/statusz` tells of, in order.
+    /// Returns the first parts of the paths that `/statusz` lists, sorted.
     pub fn listed(&self) -> Vec<String> {
         let first = |path: &String| path.split('/').nth(1).map(|part| format!("/{part}"));
         let mut listed: Vec<String> = self.listed.iter().filter_map(first).collect();
@@ -108,7 +108,7 @@ impl Routes {
         }
     }
 
-    /// The exact path, or else the longest prefix.
+    /// Finds the exact path, or else the longest prefix.
     fn find(&self, path: &str) -> Option<&Handler> {
         let under = || self.prefixes.iter().rev().find(|(prefix, _)| path.starts_with(*prefix));
         self.exact.get(path).or_else(|| under().map(|(_, handler)| handler))

@@ -1,29 +1,28 @@
-//! What is done again and again for a server, under upstream's names of queues: files read, settings made, the cluster's word
-//! taken.
+//! Repeated syncs of a server's inputs (files, TLS settings, the authentication ConfigMap) with backoff, under upstream's
+//! queue names.
 
-use crate::{
+use evenkeel_runtime::{
     client::full_text,
     queue::{self, Priority, Queue},
 };
 use std::error::Error;
 
-/// Passes of one kind. Clones ask for the same ones.
+/// Work queue with one key. Clones share it.
 #[derive(Clone)]
-pub(super) struct Passes(Queue<()>);
+pub(super) struct SyncQueue(Queue<()>);
 
-impl Passes {
-    /// Counted under this name where there is something to count in.
+impl SyncQueue {
+    /// Makes a queue that counts under this name if there are metrics.
     pub(super) fn new(name: &str, metrics: Option<&queue::Metrics>) -> Self {
         Self(metrics.map_or_else(Queue::unnamed, |metrics| Queue::new(name, metrics)))
     }
 
-    /// Asks for a pass. Several that were asked for before it begins are one.
+    /// Enqueues a sync. Requests before the sync begins are merged.
     pub(super) fn ask(&self) {
         self.0.add((), Priority::NORMAL);
     }
 
-    /// Does what is asked for, until dropped; what fails again after a back-off, and `trouble` is told when the reason is another
-    /// one than before.
+    /// Runs syncs until dropped. A failed sync is retried with backoff, and logged as `trouble` when its error changes.
     pub(super) async fn work<E: Error + 'static>(
         &self,
         trouble: &'static str,

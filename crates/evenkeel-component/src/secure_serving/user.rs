@@ -1,4 +1,4 @@
-//! Who asks.
+//! The authenticated user of a request.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
@@ -8,26 +8,30 @@ const ANONYMOUS: &str = "system:anonymous";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const MASTERS: &str = "system:masters";
-/// Attribute of a certificate's subject with the user's uid; upstream's `asn1.X509UID`.
+/// Attribute of a certificate's subject with the user's uid.
+///
+/// Upstream: `X509UID`
 const UID: &str = "1.3.6.1.4.1.57683.2";
-/// What the credential was, among the extras.
+/// Key of the credential's id among the extra values.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Authenticated user of a request (upstream's `user.Info`).
+/// An authenticated user.
+///
+/// Upstream: `user.Info`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct User {
-    /// Name of the user.
+    /// Name, such as `system:kube-scheduler`.
     pub name: String,
-    /// Identity beyond the name; empty where there is none.
+    /// Unique id; empty if the authenticator has none.
     pub uid: String,
     /// Groups of the user.
     pub groups: Vec<String>,
-    /// What else the authenticator said.
+    /// Extra values of the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// Somebody who said nothing of who they are.
+    /// Returns the user of requests without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: ANONYMOUS.to_owned(),
@@ -36,7 +40,9 @@ impl User {
         }
     }
 
-    /// The user of a client certificate: its common name, and its organizations as groups. None without a common name.
+    /// Returns the user of a client certificate: its common name, with its organizations as groups; `None` without a common name.
+    ///
+    /// Upstream: `CommonNameUserConversion`
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let subject = parsed.subject();
@@ -60,7 +66,9 @@ impl User {
         })
     }
 
-    /// The same, as a member of those who have said who they are; unless it was said that they have not.
+    /// Adds the group `system:authenticated`, unless the user is in `system:unauthenticated`.
+    ///
+    /// Upstream: `AuthenticatedGroupAdder`
     #[must_use]
     pub(super) fn authenticated(mut self) -> Self {
         let told = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
@@ -79,14 +87,14 @@ impl User {
     }
 }
 
-/// Common name of a certificate's subject; empty where there is none.
+/// Returns the common name of a certificate's subject, or an empty text.
 pub(super) fn common_name(certificate: &CertificateDer<'_>) -> String {
     let parsed = X509Certificate::from_der(certificate).ok().map(|(_, parsed)| parsed);
     let name = parsed.as_ref().and_then(|parsed| parsed.subject().iter_common_name().last());
     name.and_then(|name| name.as_str().ok()).unwrap_or_default().to_owned()
 }
 
-/// How long a certificate still holds at this time; zero when it does not.
+/// Returns the remaining validity of a certificate; zero if expired.
 pub(super) fn left(certificate: &CertificateDer<'_>, now: UnixTime) -> Duration {
     let parsed = X509Certificate::from_der(certificate).ok().map(|(_, parsed)| parsed);
     let end = parsed.map_or(0, |parsed| parsed.validity().not_after.timestamp());

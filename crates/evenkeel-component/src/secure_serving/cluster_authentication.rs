@@ -1,10 +1,12 @@
-//! What a cluster says of whose certificates are believed: its ConfigMap `kube-system/extension-apiserver-authentication`.
+//! Follows the ConfigMap `kube-system/extension-apiserver-authentication`: the CAs of clients and of the front proxy.
+//!
+//! Upstream: `RequestHeaderAuthRequestController`, `ConfigMapCAController`
 
 use super::{
-    passes::Passes,
+    sync_queue::SyncQueue,
     trust::{Anchors, Authority, ProxyHeaders, Trust},
 };
-use crate::{
+use evenkeel_runtime::{
     cache::{Caches, Full},
     client::{ApiError, Client, full_text},
     clock::Clock,
@@ -18,79 +20,79 @@ use std::collections::BTreeMap;
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
-/// What is looked up; what files say is not.
+/// CAs to read from the ConfigMap; flags set the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
-    /// The CA of clients.
+pub struct ClientCaSources {
+    /// Read the CA of client certificates.
     pub clients: bool,
-    /// The CA of proxies, and what those may say.
+    /// Read the CA and the header names of the front proxy.
     pub proxies: bool,
 }
 
-/// Why the cluster's word cannot be had.
+/// Failure to read the ConfigMap.
 #[derive(Debug, thiserror::Error)]
-pub enum LookupError {
-    /// It cannot be read.
+pub enum ClusterAuthenticationError {
+    /// The request failed.
     #[error("cannot read ConfigMap {NAMESPACE}/{NAME}")]
     Read(#[source] ApiError),
-    /// It makes no sense.
+    /// A field is invalid.
     #[error("ConfigMap {NAMESPACE}/{NAME}: {field}: {reason}")]
     Field {
-        /// Which key of its data.
+        /// Key in the ConfigMap's data.
         field: &'static str,
-        /// What is wrong with it.
+        /// Reason of the parse error.
         reason: String,
     },
 }
 
-/// Looks up whose certificates are believed.
-pub struct Lookup {
+/// Reads and follows the ConfigMap with the CAs.
+pub struct ClusterAuthentication {
     client: Client,
     clock: Clock,
-    wanted: Wanted,
+    wanted: ClientCaSources,
     queues: Option<queue::Metrics>,
 }
 
-impl Lookup {
-    /// Through this client, whose user must be allowed to read it (role `extension-apiserver-authentication-reader`).
-    pub fn new(client: Client, clock: Clock, wanted: Wanted) -> Self {
+impl ClusterAuthentication {
+    /// Reads through `client`, whose user needs the role `extension-apiserver-authentication-reader`.
+    pub fn new(client: Client, clock: Clock, wanted: ClientCaSources) -> Self {
         Self { client, clock, wanted, queues: None }
     }
 
-    /// Counts in these how often what is said is looked at.
+    /// Counts syncs in these queue metrics.
     #[must_use]
     pub fn counting(self, queues: &queue::Metrics) -> Self {
         Self { queues: Some(queues.clone()), ..self }
     }
 
-    /// Asks once. A cluster without such a ConfigMap says nothing, and that is no error.
+    /// Reads the ConfigMap once. A missing ConfigMap is no error.
     ///
     /// # Errors
-    /// When it cannot be read, or makes no sense.
-    pub async fn once(&self, trust: &Trust) -> Result<(), LookupError> {
+    /// If the request fails or a field is invalid.
+    pub async fn once(&self, trust: &Trust) -> Result<(), ClusterAuthenticationError> {
         match self.client.get::<Full<ConfigMap>>(NAMESPACE, NAME).await {
             Ok(map) => apply(&map, self.wanted, trust),
             Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(LookupError::Read(error)),
+            Err(error) => Err(ClusterAuthenticationError::Read(error)),
         }
     }
 
-    /// Follows it for as long as `tasks` run. What makes no sense changes nothing; nor does its end.
+    /// Watches the ConfigMap while `tasks` run. Invalid data and its deletion change nothing.
     pub fn follow(&self, trust: &Trust, tasks: &Tasks) {
         // These are the server's own: counted among the program's caches they would be taken for its controllers'.
         let registry = Registry::new();
         let caches =
             Caches::in_namespace(self.client.clone(), self.clock.clone(), &registry, NAMESPACE);
         let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={NAME}"));
-        let Wanted { clients, proxies } = self.wanted;
+        let ClientCaSources { clients, proxies } = self.wanted;
         for (name, wanted) in [
-            ("DynamicConfigMapCABundle-client-ca", Wanted { clients, proxies: false }),
-            ("RequestHeaderAuthRequestController", Wanted { clients: false, proxies }),
+            ("DynamicConfigMapCABundle-client-ca", ClientCaSources { clients, proxies: false }),
+            ("RequestHeaderAuthRequestController", ClientCaSources { clients: false, proxies }),
         ] {
             if !wanted.clients && !wanted.proxies {
                 continue;
             }
-            let passes = Passes::new(name, self.queues.as_ref());
+            let passes = SyncQueue::new(name, self.queues.as_ref());
             let (asked, maps_now, trust) = (passes.clone(), maps.clone(), trust.clone());
             maps.subscribe(move |_| asked.ask());
             passes.ask();
@@ -107,7 +109,11 @@ impl Lookup {
     }
 }
 
-fn apply(map: &ConfigMap, wanted: Wanted, trust: &Trust) -> Result<(), LookupError> {
+fn apply(
+    map: &ConfigMap,
+    wanted: ClientCaSources,
+    trust: &Trust,
+) -> Result<(), ClusterAuthenticationError> {
     let empty = BTreeMap::new();
     let told = read(map.data.as_ref().unwrap_or(&empty), wanted)?;
     trust.change(|anchors| {
@@ -121,16 +127,22 @@ fn apply(map: &ConfigMap, wanted: Wanted, trust: &Trust) -> Result<(), LookupErr
     Ok(())
 }
 
-fn read(data: &BTreeMap<String, String>, wanted: Wanted) -> Result<Anchors, LookupError> {
+fn read(
+    data: &BTreeMap<String, String>,
+    wanted: ClientCaSources,
+) -> Result<Anchors, ClusterAuthenticationError> {
     let authority = |field: &'static str| {
         let Some(pem) = data.get(field).filter(|pem| !pem.is_empty()) else { return Ok(None) };
         let authority = Authority::from_pem(pem.as_bytes());
-        authority.map(Some).map_err(|error| LookupError::Field { field, reason: full_text(&error) })
+        authority
+            .map(Some)
+            .map_err(|error| ClusterAuthenticationError::Field { field, reason: full_text(&error) })
     };
     let list = |field: &'static str| match data.get(field).filter(|text| !text.is_empty()) {
         None => Ok(Vec::new()),
-        Some(text) => serde_json::from_str(text)
-            .map_err(|error| LookupError::Field { field, reason: error.to_string() }),
+        Some(text) => serde_json::from_str(text).map_err(|error| {
+            ClusterAuthenticationError::Field { field, reason: error.to_string() }
+        }),
     };
     let clients = if wanted.clients { authority("client-ca-file")? } else { None };
     let proxies = if wanted.proxies { authority("requestheader-client-ca-file")? } else { None };
@@ -150,7 +162,7 @@ mod tests {
     use super::*;
     use crate::scripted::{Answer, Script, Tail};
 
-    const BOTH: Wanted = Wanted { clients: true, proxies: true };
+    const BOTH: ClientCaSources = ClientCaSources { clients: true, proxies: true };
 
     fn pem() -> String {
         rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap().cert.pem()
@@ -178,7 +190,7 @@ mod tests {
         assert_eq!(words.allowed_names, ["front-proxy-client"]);
         assert_eq!(words.extra_prefix, ["X-Remote-Extra-"]);
         assert!(words.uid.is_empty());
-        let clients = Wanted { clients: true, proxies: false };
+        let clients = ClientCaSources { clients: true, proxies: false };
         assert_eq!(read(&data, clients).unwrap().proxies, None, "what files say is not looked up");
     }
 
@@ -198,7 +210,7 @@ mod tests {
         let script = Script::new([Answer::events(&events, Tail::Hang)]);
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
         let (registry, tasks, trust) = (Registry::new(), Tasks::new(), Trust::default());
-        let lookup = Lookup::new(script.client(&clock), clock.clone(), BOTH)
+        let lookup = ClusterAuthentication::new(script.client(&clock), clock.clone(), BOTH)
             .counting(&queue::Metrics::register(&registry));
         lookup.follow(&trust, &tasks);
         clock.sleep(std::time::Duration::from_secs(1)).await;

@@ -1,0 +1,138 @@
+//! Authorizes requests: `system:masters` may do everything, some paths are open to everybody, a SubjectAccessReview decides
+//! the rest.
+
+use super::{reviews::ReviewClient, user::User};
+
+/// Paths without authorization: exact ones, and prefixes that end in `*`.
+///
+/// Upstream: `NewAuthorizer` (apiserver/pkg/authorization/path)
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AlwaysAllowPaths {
+    exact: Vec<String>,
+    prefixes: Vec<String>,
+}
+
+/// A path with a `*` that is not at its end.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("only trailing * allowed in {0:?}")]
+pub struct AlwaysAllowPathError(String);
+
+impl AlwaysAllowPaths {
+    /// Parses the value of `--authorization-always-allow-paths`.
+    ///
+    /// # Errors
+    /// If a `*` is not at the end of a path.
+    pub fn new(paths: &[String]) -> Result<Self, AlwaysAllowPathError> {
+        let mut open = Self::default();
+        for path in paths {
+            let path = path.strip_prefix('/').unwrap_or(path);
+            match path.strip_suffix('*') {
+                Some(prefix) if !prefix.contains('*') => open.prefixes.push(prefix.to_owned()),
+                None if !path.contains('*') => open.exact.push(path.to_owned()),
+                _ => return Err(AlwaysAllowPathError(path.to_owned())),
+            }
+        }
+        Ok(open)
+    }
+
+    fn matches(&self, path: &str) -> bool {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        self.exact.iter().any(|exact| exact == path)
+            || self.prefixes.iter().any(|prefix| path.starts_with(prefix))
+    }
+}
+
+/// Result of authorization.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AuthorizationResult {
+    Allowed,
+    /// The reason may be empty.
+    Denied(String),
+    /// The SubjectAccessReview failed.
+    Failed(String),
+}
+
+/// Authorizes requests, mostly by SubjectAccessReview.
+///
+/// Upstream: `DelegatingAuthorizerConfig`
+pub(super) struct DelegatingAuthorizer {
+    pub(super) open: AlwaysAllowPaths,
+    pub(super) reviews: Option<ReviewClient>,
+}
+
+impl DelegatingAuthorizer {
+    pub(super) async fn authorize(
+        &self,
+        user: &User,
+        verb: &str,
+        path: &str,
+    ) -> AuthorizationResult {
+        if user.is_master() || self.open.matches(path) {
+            return AuthorizationResult::Allowed;
+        }
+        let Some(reviews) = &self.reviews else {
+            return AuthorizationResult::Denied(String::new());
+        };
+        match reviews.review_access(user, verb, path).await {
+            Ok(answer) if answer.allowed && answer.denied => AuthorizationResult::Failed(
+                "the access review was both granted and denied".to_owned(),
+            ),
+            Ok(answer) if answer.allowed => AuthorizationResult::Allowed,
+            Ok(answer) => AuthorizationResult::Denied(answer.reason),
+            Err(error) => AuthorizationResult::Failed(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(paths: &[&str]) -> Result<AlwaysAllowPaths, AlwaysAllowPathError> {
+        AlwaysAllowPaths::new(&paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn open_paths() {
+        let paths = open(&["/healthz", "livez", "/open/*", "/"]).unwrap();
+        let table = [
+            ("/healthz", true),
+            ("healthz", true),
+            ("/healthz/", false),
+            ("/healthz/x", false),
+            ("/livez", true),
+            ("/open/", true),
+            ("/open/door/x", true),
+            ("/open", false),
+            ("/opener", false),
+            ("/", true),
+            ("/metrics", false),
+        ];
+        for (path, wanted) in table {
+            assert_eq!(paths.matches(path), wanted, "{path}");
+        }
+        assert!(open(&["*"]).unwrap().matches("/anything"));
+        assert_eq!(open(&["/a*b"]).unwrap_err().to_string(), "only trailing * allowed in \"a*b\"");
+        assert!(open(&["/a**"]).is_err());
+    }
+
+    #[tokio::test]
+    async fn without_a_cluster_to_ask_only_open_paths_and_masters_pass() {
+        let authorizer = DelegatingAuthorizer { open: open(&["/healthz"]).unwrap(), reviews: None };
+        let master = User {
+            name: "root".to_owned(),
+            groups: vec!["system:masters".to_owned()],
+            ..User::default()
+        };
+        let denied = AuthorizationResult::Denied(String::new());
+        assert_eq!(
+            authorizer.authorize(&User::anonymous(), "get", "/healthz").await,
+            AuthorizationResult::Allowed
+        );
+        assert_eq!(authorizer.authorize(&User::anonymous(), "get", "/metrics").await, denied);
+        assert_eq!(
+            authorizer.authorize(&master, "delete", "/metrics").await,
+            AuthorizationResult::Allowed
+        );
+    }
+}

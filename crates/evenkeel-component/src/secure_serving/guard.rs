@@ -1,0 +1,132 @@
+//! Authenticates and authorizes requests.
+
+use super::{
+    authentication::DelegatingAuthenticator,
+    authorization::{AlwaysAllowPaths, AuthorizationResult, DelegatingAuthorizer},
+    metrics::{Decision, Metrics},
+    reviews::ReviewClient,
+    trust::Trust,
+    user::User,
+};
+use evenkeel_runtime::clock::Clock;
+use http::Request;
+use rustls::pki_types::CertificateDer;
+use tokio::time::Instant;
+
+/// Reason to reject a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Rejection {
+    /// The credentials are invalid.
+    Unauthorized,
+    /// The user lacks the permission.
+    Forbidden {
+        /// Name of the user.
+        user: String,
+        /// Reason from the SubjectAccessReview; often empty.
+        reason: String,
+    },
+    /// The SubjectAccessReview failed.
+    Unavailable(String),
+}
+
+impl Rejection {
+    /// Reports whether the rejected user is anonymous.
+    pub(super) fn is_anonymous(&self) -> bool {
+        match self {
+            Self::Unauthorized => true,
+            Self::Forbidden { user, .. } => *user == User::anonymous().name,
+            Self::Unavailable(_) => false,
+        }
+    }
+}
+
+/// Authenticates and authorizes each request.
+///
+/// Upstream: `WithAuthentication`, `WithAuthorization`
+pub struct Guard {
+    authenticator: DelegatingAuthenticator,
+    authorizer: DelegatingAuthorizer,
+    metrics: Option<Metrics>,
+}
+
+impl Guard {
+    /// Verifies certificates against `trust`, tokens by `authentication` and permissions by `authorization`. Without the
+    /// former it ignores tokens; without the latter only members of `system:masters` get more than the `open` paths.
+    pub fn new(
+        open: AlwaysAllowPaths,
+        trust: Trust,
+        authentication: Option<ReviewClient>,
+        authorization: Option<ReviewClient>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            authenticator: DelegatingAuthenticator {
+                trust,
+                tokens: authentication,
+                clock,
+                metrics: None,
+            },
+            authorizer: DelegatingAuthorizer { open, reviews: authorization },
+            metrics: None,
+        }
+    }
+
+    /// Counts authentication attempts and authorization decisions.
+    #[must_use]
+    pub fn counting(mut self, metrics: &Metrics) -> Self {
+        let Self { authenticator, authorizer, .. } = &mut self;
+        authenticator.tokens = authenticator.tokens.take().map(|reviews| reviews.counting(metrics));
+        authenticator.metrics = Some(metrics.clone());
+        authorizer.reviews = authorizer.reviews.take().map(|reviews| reviews.counting(metrics));
+        self.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Returns the user of an authorized request.
+    pub(super) async fn admit<B>(
+        &self,
+        request: &Request<B>,
+        chain: &[CertificateDer<'_>],
+    ) -> Result<User, Rejection> {
+        let start = Instant::now();
+        let found = self.authenticator.authenticate_request(request.headers(), chain).await;
+        if let Some(metrics) = &self.metrics {
+            metrics.authenticated(found.as_ref().ok(), start.elapsed());
+        }
+        let user = match found {
+            Ok(user) => user,
+            Err(why) => {
+                tracing::warn!(why, "Unable to authenticate the request");
+                return Err(Rejection::Unauthorized);
+            }
+        };
+        let (verb, path) = (request.method().as_str().to_lowercase(), path(request));
+        let start = Instant::now();
+        let ruling = self.authorizer.authorize(&user, &verb, &path).await;
+        if let Some(metrics) = &self.metrics {
+            let decision = match ruling {
+                AuthorizationResult::Allowed => Decision::Allowed,
+                AuthorizationResult::Denied(_) => Decision::NoOpinion,
+                AuthorizationResult::Failed(_) => Decision::Error,
+            };
+            metrics.authorized(decision, start.elapsed());
+        }
+        match ruling {
+            AuthorizationResult::Allowed => Ok(user),
+            AuthorizationResult::Denied(reason) => {
+                tracing::debug!(user = user.name, verb, path, reason, "Forbidden");
+                Err(Rejection::Forbidden { user: user.name, reason })
+            }
+            AuthorizationResult::Failed(why) => {
+                tracing::warn!(user = user.name, verb, path, why, "Access could not be reviewed");
+                Err(Rejection::Unavailable(why))
+            }
+        }
+    }
+}
+
+/// Returns the unescaped path of a request. Authorization and routing use the same path.
+pub(super) fn path<B>(request: &Request<B>) -> String {
+    let path = percent_encoding::percent_decode_str(request.uri().path());
+    path.decode_utf8_lossy().into_owned()
+}

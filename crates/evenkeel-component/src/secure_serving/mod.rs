@@ -1,0 +1,37 @@
+//! The secure port: health, metrics and introspection over TLS, with delegated authentication and authorization.
+//!
+//! Client certificates and the front proxy's certificate are verified against files or the ConfigMap
+//! `extension-apiserver-authentication`. Tokens and permissions are checked by the API server (TokenReview,
+//! SubjectAccessReview), and its answers are cached. Some paths are open to everybody.
+//!
+//! Upstream: `DelegatingAuthenticatorConfig`, `DelegatingAuthorizerConfig`, `SecureServingInfo`
+
+mod answer;
+mod authentication;
+mod authorization;
+mod cluster_authentication;
+mod guard;
+mod headers;
+mod metrics;
+pub mod negotiate;
+mod reviews;
+mod routes;
+mod server;
+mod sync_queue;
+mod tls;
+mod trust;
+mod user;
+
+pub use answer::{answer, plain, status};
+pub use authorization::{AlwaysAllowPathError, AlwaysAllowPaths};
+pub use cluster_authentication::{
+    ClientCaSources, ClusterAuthentication, ClusterAuthenticationError,
+};
+pub use guard::Guard;
+pub use metrics::Metrics;
+pub use reviews::{ReviewCacheTtls, ReviewClient};
+pub use routes::Routes;
+pub use server::{ServerOptions, listen, serve};
+pub use tls::{Certificate, Identity, NamedFiles, REREAD, Tls, TlsError, TlsSettings, TrustFiles};
+pub use trust::{Anchors, Authority, ProxyHeaders, Trust};
+pub use user::User;
