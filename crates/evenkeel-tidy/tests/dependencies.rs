@@ -6,11 +6,12 @@ use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-x509", &[]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
+    ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery"]),
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
@@ -26,7 +27,13 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ),
     (
         "evenkeel-apiserver",
-        &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel", "evenkeel-x509"],
+        &[
+            "evenkeel-api",
+            "evenkeel-apimachinery",
+            "evenkeel-kinds",
+            "evenkeel-cel",
+            "evenkeel-x509",
+        ],
     ),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime"]),
     (

@@ -48,16 +48,17 @@ const RETIRED: [(&str, &[(&str, &str)]); 2] = [
 
 /// How many public items of a crate still have a doc comment of one or two words. A crate that is not listed has none.
 /// Lower a number with each that you replace.
-const SHORT_DOCS: [(&str, usize); 13] = [
+const SHORT_DOCS: [(&str, usize); 14] = [
     ("evenkeel", 9),
     ("evenkeel-api", 91),
-    ("evenkeel-apimachinery", 16),
-    ("evenkeel-apiserver", 60),
+    ("evenkeel-apimachinery", 18),
+    ("evenkeel-apiserver", 55),
     ("evenkeel-cel", 4),
     ("evenkeel-cloud", 23),
     ("evenkeel-component", 15),
     ("evenkeel-controller-manager", 7),
     ("evenkeel-controllers", 46),
+    ("evenkeel-kinds", 3),
     ("evenkeel-nodes", 13),
     ("evenkeel-runtime", 48),
     ("evenkeel-scheduler", 32),
