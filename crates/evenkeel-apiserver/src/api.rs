@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+pub(crate) use evenkeel_apimachinery::time::seconds;
+use evenkeel_kinds::strategy;
 use http::StatusCode;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
@@ -67,6 +69,18 @@ pub(crate) struct Context<'a> {
     pub(crate) dry_run: bool,
     /// Whether the resource has a `status` sub-resource.
     pub(crate) has_status: bool,
+}
+
+impl Context<'_> {
+    /// The part of it that a kind's strategy needs.
+    pub(crate) fn strategy(&self) -> strategy::Context<'_> {
+        strategy::Context {
+            now: seconds(self.now),
+            user: self.user,
+            subresource: self.subresource,
+            has_status: self.has_status,
+        }
+    }
 }
 
 /// A call of what is no plain verb: see [`crate::kinds::KindHooks::connect`].
@@ -165,12 +179,6 @@ pub(crate) fn key(resource: &ResourceType, namespace: &str, name: &str) -> Strin
     } else {
         name.to_owned()
     }
-}
-
-/// A time as `metadata` has it: whole seconds.
-pub(crate) fn seconds(time: Timestamp) -> String {
-    let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
-    whole.to_string()
 }
 
 impl From<WriteError> for StatusError {

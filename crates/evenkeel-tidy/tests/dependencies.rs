@@ -6,11 +6,12 @@ use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-x509", &[]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
+    ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery"]),
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
@@ -27,7 +28,13 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime"]),
     (
         "evenkeel-apiserver",
-        &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel", "evenkeel-x509"],
+        &[
+            "evenkeel-api",
+            "evenkeel-apimachinery",
+            "evenkeel-kinds",
+            "evenkeel-cel",
+            "evenkeel-x509",
+        ],
     ),
     ("evenkeel-shell", &["evenkeel-api"]),
     ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime", "evenkeel-shell"]),

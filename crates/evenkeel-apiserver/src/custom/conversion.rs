@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::definition::{Definition, Version};
 use crate::api::Api;
-use crate::kinds::validate::{Errors, Path, labels};
 use crate::kinds::value::{at, list, text};
 use crate::status::{StatusError, quote};
 use crate::webhook::call;
+use evenkeel_apimachinery::validation::{Errors, Path, labels};
 
 /// What a conversion may take, as upstream has it.
 const SECONDS: i64 = 30;

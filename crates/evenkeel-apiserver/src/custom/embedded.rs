@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::node::Node;
 use super::validate::below;
-use crate::kinds::validate::names::path_segment;
 use crate::kinds::value::text;
 use crate::status::FieldError;
+use evenkeel_api::forms::path_segment;
 
 /// What is wrong with the objects inside `value`; the root itself is looked at elsewhere.
 pub(super) fn check(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
@@ -48,7 +48,7 @@ fn one(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     if kind.is_empty() {
         errors.push(missing("kind"));
     } else {
-        let wrong = crate::kinds::validate::dns_1035_label(&kind.to_lowercase());
+        let wrong = evenkeel_api::forms::dns_1035_label(&kind.to_lowercase());
         if !wrong.is_empty() {
             let why =
                 format!("may have mixed case, but should otherwise match: {}", wrong.join(","));

@@ -1,7 +1,6 @@
 //! The hooks of built-in kinds: what their rows say, with the functions of the few kinds that need some.
 
 use super::rows::{ROWS, Row};
-use super::validate::{self, Errors, Subject};
 use super::value::{self, text};
 use super::{
     KindHooks, admission, autoscaling, binding, defaults, eviction, pods, proxies, scale, services,
@@ -11,6 +10,8 @@ use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, StatusError};
 use crate::store::Transaction;
+use evenkeel_apimachinery::validation::Errors;
+use evenkeel_kinds::validate::{self, Subject};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -53,7 +54,7 @@ impl KindHooks for Builtin {
             let status: Value = serde_json::from_str(self.row.status).unwrap_or_default();
             value::set(object, "status", status);
         }
-        strategy::create(self.row, cx, object);
+        strategy::create(self.row, &cx.strategy(), object);
         if self.is_service() { services::create(cx, object) } else { Ok(()) }
     }
 
@@ -63,7 +64,7 @@ impl KindHooks for Builtin {
         new: &mut Value,
         old: &Value,
     ) -> Result<(), StatusError> {
-        strategy::update(self.row, cx, new, old);
+        strategy::update(self.row, &cx.strategy(), new, old);
         if self.is_service() && cx.subresource.is_empty() {
             services::update(cx, new, old)
         } else {
@@ -183,12 +184,12 @@ impl KindHooks for Builtin {
 
     fn write_part(
         &self,
-        cx: &Context<'_>,
+        _cx: &Context<'_>,
         subresource: &str,
         object: &mut Value,
         part: &Value,
     ) -> Option<Result<(), StatusError>> {
-        (subresource == "scale").then(|| scale::write(cx, object, part))
+        (subresource == "scale").then(|| scale::write(object, part))
     }
 
     fn connects(&self, subresource: &str) -> bool {

@@ -1,6 +1,5 @@
 //! The `eviction` sub-resource: deletes a pod when its disruption budget allows it (KEP-85, KEP-3017).
 
-use super::validate::selects;
 use super::value::{at, int, list, object, object_mut, set, text};
 use super::{binding, conditions, writes};
 use crate::api::{Answer, Call, seconds};
@@ -9,6 +8,7 @@ use crate::resource::{GroupKind, GroupResource, ResourceType};
 use crate::status::{FieldError, StatusError};
 use crate::verbs::delete::delete;
 use crate::verbs::delete_options::{DeleteOptions, Preconditions};
+use evenkeel_apimachinery::validation::labels::selects;
 use http::StatusCode;
 use serde_json::{Value, json};
 

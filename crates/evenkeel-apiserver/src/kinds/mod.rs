@@ -1,27 +1,22 @@
 //! The rules of each kind, beyond what its schema says: defaults, validation, what a write may change, sub-resources.
 
 pub(crate) mod admission;
-mod autoscaling;
 mod binding;
 mod builtin;
 pub(crate) mod cluster_ips;
 mod conditions;
-mod defaults;
 mod eviction;
-mod jobs;
-mod pods;
 pub(crate) mod policybased;
 mod proxies;
-mod rows;
-pub(crate) mod scale;
 mod services;
-mod signing_requests;
-mod strategy;
-pub(crate) mod validate;
-pub(crate) mod warnings;
 mod writes;
 
+pub(crate) use evenkeel_apimachinery::reset::{
+    drop_field, keep_all_but_status, keep_field, keep_spec_of, spec_differs,
+};
 pub(crate) use evenkeel_apimachinery::{amount, value};
+use evenkeel_kinds::{autoscaling, defaults, rows, strategy};
+pub(crate) use evenkeel_kinds::{pods, scale, warnings};
 
 use std::sync::Arc;
 
@@ -252,85 +247,6 @@ pub(crate) fn hooks(group: &str, resource: &str) -> Arc<dyn KindHooks> {
         Some(row) => Arc::new(builtin::Builtin::new(row)),
         None => Arc::new(Plain),
     }
-}
-
-/// Removes a top-level field.
-pub(crate) fn drop_field(object: &mut Value, field: &str) {
-    if let Some(map) = object.as_object_mut() {
-        map.remove(field);
-    }
-}
-
-/// Gives a top-level field of `new` the value that it has in `old`.
-pub(crate) fn keep_field(new: &mut Value, old: &Value, field: &str) {
-    let Some(map) = new.as_object_mut() else { return };
-    match old.get(field) {
-        Some(value) if map.get(field) == Some(value) => {}
-        Some(value) => {
-            map.insert(field.to_owned(), value.clone());
-        }
-        None => {
-            map.remove(field);
-        }
-    }
-}
-
-/// Restores everything but `metadata` and `status`.
-pub(crate) fn keep_spec_of(new: &mut Value, old: &Value) {
-    let fields: Vec<String> = [&*new, old]
-        .iter()
-        .filter_map(|object| object.as_object())
-        .flat_map(|fields| fields.keys())
-        .filter(|name| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
-        .cloned()
-        .collect();
-    for field in fields {
-        keep_field(new, old, &field);
-    }
-}
-
-/// Everything but `status` (and what of `metadata` a status update may change: labels and the like stay old, managedFields are new) is as in `old`.
-pub(crate) fn keep_all_but_status(new: &mut Value, old: &Value) {
-    let status = new.as_object_mut().and_then(|map| map.remove("status"));
-    let managed = new
-        .get_mut("metadata")
-        .and_then(Value::as_object_mut)
-        .and_then(|m| m.remove("managedFields"));
-    let mut kept = old.clone();
-    if let Some(map) = kept.as_object_mut() {
-        match status {
-            Some(status) => {
-                map.insert("status".to_owned(), status);
-            }
-            None => {
-                map.remove("status");
-            }
-        }
-        if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
-            match managed {
-                Some(managed) => {
-                    metadata.insert("managedFields".to_owned(), managed);
-                }
-                None => {
-                    metadata.remove("managedFields");
-                }
-            }
-        }
-    }
-    *new = kept;
-}
-
-/// Whether anything but `metadata` and `status` differs.
-pub(crate) fn spec_differs(new: &Value, old: &Value) -> bool {
-    counted(new).ne(counted(old))
-}
-
-fn counted(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter(|(k, _)| !matches!(k.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
 }
 
 fn set_api_version(object: &mut Value, resource: &ResourceType) {

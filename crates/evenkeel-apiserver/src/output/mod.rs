@@ -1,9 +1,6 @@
 //! Answers as clients want them: JSON, YAML or protobuf; the object, a Table, or its metadata alone.
 
-mod cells;
-mod duration;
 mod partial;
-mod printers;
 mod table;
 
 use bytes::Bytes;

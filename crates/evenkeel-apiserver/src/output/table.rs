@@ -1,15 +1,19 @@
 //! Tables, as kubectl shows them: columns from data, cells by kind.
 
-use super::cells::{self, Shown};
+use super::Include;
 use super::partial::partial_value;
-use super::{Include, printers};
-use crate::resource::ResourceType;
+use crate::resource::{Column, ResourceType};
+use evenkeel_kinds::printers;
+use evenkeel_kinds::printers::cells::{self, Cells, Shown, age, name};
+use evenkeel_kinds::printers::duration::human;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
+
+use evenkeel_apimachinery::value::text;
 
 static DATA: &str = include_str!("../../data/columns.jsonl");
 
@@ -86,7 +90,7 @@ pub(super) fn row(
     let shown = Shown { object: &object, now };
     let cells = match printers::of(resource.group(), resource.kind()) {
         Some(print) => print(&shown),
-        None => cells::custom(resource, &shown),
+        None => custom(resource, &shown),
     };
     let shown = match include {
         Include::None => Value::Null,
@@ -128,4 +132,30 @@ pub(super) fn table(
 ) -> Value {
     let columns = if first { definitions(resource, part) } else { Value::Null };
     json!({"kind": "Table", "apiVersion": version, "metadata": meta, "columnDefinitions": columns, "rows": rows})
+}
+
+/// Cells of a custom resource: its name, then what its columns' paths lead to.
+fn custom(resource: &ResourceType, object: &Shown<'_>) -> Cells {
+    let Some(version) = &resource.custom else {
+        return plain_columns(&resource.columns, object);
+    };
+    let kinds: Vec<&str> = resource.columns.iter().skip(1).map(|column| &*column.kind).collect();
+    let age = |at: Timestamp| human(object.now.as_second() - at.as_second());
+    let mut cells = vec![json!(name(object))];
+    cells.extend(crate::custom::cells(version, &kinds, object, age));
+    cells
+}
+
+/// Cells of a built-in kind that has no printer of its own.
+fn plain_columns(columns: &[Column], object: &Shown<'_>) -> Cells {
+    columns
+        .iter()
+        .enumerate()
+        .map(|(index, column)| match &*column.name {
+            "Name" if index == 0 => json!(name(object)),
+            "Age" => json!(age(object)),
+            "Created At" => json!(text(object, "metadata.creationTimestamp")),
+            _ => Value::Null,
+        })
+        .collect()
 }

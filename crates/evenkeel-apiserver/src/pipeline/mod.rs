@@ -40,7 +40,6 @@ use crate::api::Api;
 use crate::auth::{Attributes, User};
 use crate::flow::Class;
 use crate::headers;
-use crate::kinds::warnings;
 use crate::metrics::Labels;
 use crate::output::{Format, Purpose};
 use crate::resource::{Path, ResourceType, Target, parse_path};
@@ -195,7 +194,7 @@ where
         };
         let _ = routed_as.set(labels(&target, verb(info.verb, method)));
         let ask = Ask { api, target, method, headers, query, user: &user, now: api.clock.now() };
-        let deprecation = warnings::of_version(ask.resource());
+        let deprecation = ask.resource().deprecation();
         let answered = verbs::dispatch(ask, body).await;
         let Some(words) = deprecation else { return answered };
         let mut response = answered.unwrap_or_else(|error| refusal(&error, headers));

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::{Policy, Request};
-use crate::kinds::validate::selects;
 use crate::kinds::value::{at, object, text};
 use crate::resource::ResourceType;
+use evenkeel_apimachinery::validation::labels::selects;
 use std::sync::Arc;
 
 /// The parameters of a policy by a binding: `[null]` where it takes none; an error where it needs some that are not there.

@@ -182,6 +182,16 @@ impl ResourceType {
         !self.stored && self.custom.is_none()
     }
 
+    /// What a client of this version is told, where the version is deprecated.
+    pub(crate) fn deprecation(&self) -> Option<Box<str>> {
+        match &self.custom {
+            Some(custom) => custom.deprecation.clone(),
+            None => {
+                evenkeel_kinds::warnings::of_deprecated(self.group(), self.kind()).map(Into::into)
+            }
+        }
+    }
+
     /// A part by its name.
     pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| &*s.name == name)

@@ -16,7 +16,7 @@ use crate::secure_serving::{self, Routes, ServerOptions, Trust};
 use anyhow::{Context, Result};
 use evenkeel_runtime::{
     clock::Clock,
-    manager::{Group, Manager},
+    manager::{Manager, RunnableGroup},
     tasks::Tasks,
 };
 use std::{net::SocketAddr, sync::Arc};

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::schema;
 use crate::custom::conditions;
-use crate::kinds::validate::{dns_1035_label, dns_subdomain};
 use crate::kinds::value::{at, flag, list, same, text};
 use crate::status::FieldError;
+use evenkeel_api::forms::{dns_1035_label, dns_subdomain};
 
 /// More selectable fields than this are not taken.
 const MAX_SELECTABLE: u64 = 8;
@@ -316,7 +316,9 @@ fn conversion(crd: &Value, errors: &mut Vec<FieldError>) {
         Some(config) if config.get("url").is_some() == config.get("service").is_some() => {
             errors.push(FieldError::required(place, "exactly one of url or service is required"));
         }
-        Some(config) => crate::kinds::validate::webhook_client(config, place, errors),
+        Some(config) => {
+            evenkeel_apimachinery::validation::webhook::webhook_client(config, place, errors)
+        }
     }
     review_versions(reviews, errors);
 }

@@ -18,7 +18,7 @@
 //! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `stabilization::stabilize_recommendation` |
 //! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `limits::most`, `limits::least`, `stabilization::replicas_at_period_start` |
 //! | the default behavior | `limits::plain` |
-//! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-apiserver/src/kinds/defaults/objects.rs` |
+//! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-kinds/src/defaults/objects.rs` |
 //! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
 //! | conditions `AbleToScale`, `ScalingActive`, `ScalingLimited` | `decide`, `weigh`, `normalize`, `conclude` |
 //! | `AmbiguousSelector`: pods that several autoscalers mean | `selectors::alone` |

@@ -1,0 +1,84 @@
+//! Fields that a path of a write may not change: they keep the value that they have in the stored object.
+//!
+//! Upstream: `PrepareForUpdate` of the strategies, `rest.ResetFieldsStrategy`.
+
+use serde_json::Value;
+
+/// Removes a top-level field.
+pub fn drop_field(object: &mut Value, field: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove(field);
+    }
+}
+
+/// Gives a top-level field of `new` the value that it has in `old`.
+pub fn keep_field(new: &mut Value, old: &Value, field: &str) {
+    let Some(map) = new.as_object_mut() else { return };
+    match old.get(field) {
+        Some(value) if map.get(field) == Some(value) => {}
+        Some(value) => {
+            map.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            map.remove(field);
+        }
+    }
+}
+
+/// Restores everything but `metadata` and `status`.
+pub fn keep_spec_of(new: &mut Value, old: &Value) {
+    let fields: Vec<String> = [&*new, old]
+        .iter()
+        .filter_map(|object| object.as_object())
+        .flat_map(|fields| fields.keys())
+        .filter(|name| !matches!(name.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+        .cloned()
+        .collect();
+    for field in fields {
+        keep_field(new, old, &field);
+    }
+}
+
+/// Everything but `status` (and what of `metadata` a status update may change: labels and the like stay old, managedFields are new) is as in `old`.
+pub fn keep_all_but_status(new: &mut Value, old: &Value) {
+    let status = new.as_object_mut().and_then(|map| map.remove("status"));
+    let managed = new
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .and_then(|m| m.remove("managedFields"));
+    let mut kept = old.clone();
+    if let Some(map) = kept.as_object_mut() {
+        match status {
+            Some(status) => {
+                map.insert("status".to_owned(), status);
+            }
+            None => {
+                map.remove("status");
+            }
+        }
+        if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+            match managed {
+                Some(managed) => {
+                    metadata.insert("managedFields".to_owned(), managed);
+                }
+                None => {
+                    metadata.remove("managedFields");
+                }
+            }
+        }
+    }
+    *new = kept;
+}
+
+/// Whether anything but `metadata` and `status` differs.
+pub fn spec_differs(new: &Value, old: &Value) -> bool {
+    counted(new).ne(counted(old))
+}
+
+fn counted(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(k, _)| !matches!(k.as_str(), "metadata" | "status" | "apiVersion" | "kind"))
+}

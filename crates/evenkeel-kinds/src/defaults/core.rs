@@ -1,0 +1,114 @@
+//! Defaults of the core group.
+
+use super::Fill::{Int, Optional, Text};
+use super::pod::VOLUME_SOURCE;
+use super::{Table, fill, pod, service};
+use base64::Engine as _;
+use evenkeel_apimachinery::value::{self, at, each, is_empty, object, object_mut, text};
+use serde_json::Value;
+
+const PERSISTENT_VOLUME: Table = &[
+    ("status.phase", Text("Pending")),
+    ("spec.persistentVolumeReclaimPolicy", Text("Retain")),
+    ("spec.volumeMode", Optional("Filesystem")),
+];
+const CLAIM: Table =
+    &[("status.phase", Text("Pending")), ("spec.volumeMode", Optional("Filesystem"))];
+const ENDPOINTS: Table = &[("subsets.*.ports.*.protocol", Text("TCP"))];
+
+pub(crate) fn apply(kind: &str, object: &mut Value) {
+    match kind {
+        "Pod" => pod::pod(object),
+        "PodTemplate" => each(object, "template.spec", &mut pod::pod_spec),
+        "Service" => service::apply(object),
+        "ReplicationController" => replication_controller(object),
+        "Namespace" => namespace(object),
+        "Secret" => secret(object),
+        "PersistentVolume" => {
+            fill(object, PERSISTENT_VOLUME);
+            each(object, "spec?", &mut |spec| fill(spec, VOLUME_SOURCE));
+        }
+        "PersistentVolumeClaim" => fill(object, CLAIM),
+        "Endpoints" => fill(object, ENDPOINTS),
+        "Node" => node(object),
+        "LimitRange" => each(object, "spec.limits.*", &mut limit_range_item),
+        _ => {}
+    }
+}
+
+fn replication_controller(rc: &mut Value) {
+    let labels =
+        at(rc, "spec.template.metadata.labels").filter(|labels| !value::is_blank(labels)).cloned();
+    if let Some(labels) = labels {
+        if is_empty(rc, "spec.selector") {
+            value::set(rc, "spec.selector", labels.clone());
+        }
+        if is_empty(rc, "metadata.labels") {
+            value::set(rc, "metadata.labels", labels);
+        }
+    }
+    fill(rc, &[("spec.replicas", Int(1))]);
+    each(rc, "spec.template?.spec", &mut pod::pod_spec);
+}
+
+/// Every namespace carries its own name as a label (KEP-2161), and starts active.
+fn namespace(namespace: &mut Value) {
+    let name = text(namespace, "metadata.name").to_owned();
+    if !name.is_empty()
+        && let Some(labels) = object_mut(namespace, "metadata.labels")
+    {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), Value::from(name));
+    }
+    fill(namespace, &[("status.phase", Text("Active"))]);
+}
+
+/// `stringData` is a write-only convenience: its values go into `data` and win over what is there.
+fn secret(secret: &mut Value) {
+    fill(secret, &[("type", Text("Opaque"))]);
+    each(secret, "data.*", &mut |value| {
+        if value.is_null() {
+            *value = Value::from("");
+        }
+    });
+    let Some(Value::Object(strings)) = value::remove(secret, "stringData") else { return };
+    if strings.is_empty() {
+        return;
+    }
+    let Some(data) = object_mut(secret, "data") else { return };
+    for (key, text) in strings {
+        let encoded =
+            base64::engine::general_purpose::STANDARD.encode(text.as_str().unwrap_or_default());
+        data.insert(key, Value::from(encoded));
+    }
+}
+
+/// What a node that has not spoken yet says of itself.
+const UNHEARD: &str = r#"{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"architecture":"","bootID":"",
+    "containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"","machineID":"",
+    "operatingSystem":"","osImage":"","systemUUID":""}}"#;
+
+fn node(node: &mut Value) {
+    if is_empty(node, "status") {
+        value::set(node, "status", serde_json::from_str::<Value>(UNHEARD).unwrap_or_default());
+    }
+    if at(node, "status.allocatable").is_none()
+        && let Some(capacity) = at(node, "status.capacity").cloned()
+    {
+        value::set(node, "status.allocatable", capacity);
+    }
+}
+
+/// Limits of containers: the default limit is the maximum, the default request is the default limit, else the minimum.
+fn limit_range_item(item: &mut Value) {
+    if text(item, "type") != "Container" {
+        return;
+    }
+    for (from, to) in [("max", "default"), ("default", "defaultRequest"), ("min", "defaultRequest")]
+    {
+        let Some(source) = object(item, from).cloned() else { continue };
+        let Some(target) = object_mut(item, to) else { continue };
+        for (name, quantity) in source {
+            target.entry(name).or_insert(quantity);
+        }
+    }
+}

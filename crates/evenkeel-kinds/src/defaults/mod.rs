@@ -1,0 +1,81 @@
+//! Defaulting: what an object's absent fields mean, written into it before it is validated and stored.
+//!
+//! Most defaults are rows of a table (`Fill`); the few that depend on other fields are small functions. Every default
+//! is idempotent: applied to its own result it changes nothing.
+
+mod apps;
+mod core;
+mod objects;
+mod pod;
+mod service;
+
+use evenkeel_apimachinery::value;
+use serde_json::Value;
+
+/// A constant to write where a field is unset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fill {
+    /// A string; an empty string counts as unset.
+    Text(&'static str),
+    /// A string whose empty form is a value of its own: only absence is unset.
+    Optional(&'static str),
+    /// An integer; zero is a value.
+    Int(i64),
+    /// An integer whose zero counts as unset.
+    Positive(i64),
+    /// A boolean.
+    Flag(bool),
+    /// An empty object.
+    Object,
+}
+
+/// Rows of (path, what to write there when unset).
+pub(crate) type Table = &'static [(&'static str, Fill)];
+
+impl Fill {
+    fn is_unset(self, value: &Value) -> bool {
+        match self {
+            Self::Text(_) => value.is_null() || value.as_str() == Some(""),
+            Self::Positive(_) => value.is_null() || value.as_i64() == Some(0),
+            Self::Optional(_) | Self::Int(_) | Self::Flag(_) | Self::Object => value.is_null(),
+        }
+    }
+
+    fn value(self) -> Value {
+        match self {
+            Self::Text(text) | Self::Optional(text) => Value::from(text),
+            Self::Int(number) | Self::Positive(number) => Value::from(number),
+            Self::Flag(flag) => Value::from(flag),
+            Self::Object => Value::Object(value::Object::new()),
+        }
+    }
+}
+
+/// Applies a table to an object.
+pub(crate) fn fill(object: &mut Value, table: Table) {
+    for (path, default) in table {
+        value::each(object, path, &mut |field| {
+            if default.is_unset(field) {
+                *field = default.value();
+            }
+        });
+    }
+}
+
+/// Applies the defaults of a kind. Kinds without defaults (and those defined by users) are left alone.
+pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
+    if !object.is_object() {
+        return;
+    }
+    match group {
+        "" => core::apply(kind, object),
+        "apps" | "batch" => apps::apply(kind, object),
+        _ => objects::apply(group, version, kind, object),
+    }
+}
+
+pub(crate) use objects::labels_from_template;
+pub(crate) use pod::pod_spec;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! Rows of the core group's kinds.
+
+use super::cells::{
+    Cells, NONE, UNKNOWN, UNSET, age, containers, count, created_at, joined, labels, name,
+    name_age, plain, since, text_or,
+};
+use super::{Printer, Shown, pod};
+use evenkeel_apimachinery::value::{at, flag, int, list, object, text};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+pub(crate) fn of(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "Pod" => pod::pod,
+        "ConfigMap" => config_map,
+        "Endpoints" => endpoints,
+        "Event" => event,
+        "Namespace" => |o| vec![json!(name(o)), json!(text(o, "status.phase")), json!(age(o))],
+        "Node" => node,
+        "PersistentVolumeClaim" => claim,
+        "PersistentVolume" => volume,
+        "PodTemplate" => pod_template,
+        "ReplicationController" => replication_controller,
+        "ResourceQuota" => quota,
+        "Secret" => |o| {
+            vec![
+                json!(name(o)),
+                json!(text(o, "type")),
+                json!(object(o, "data").map_or(0, serde_json::Map::len)),
+                json!(age(o)),
+            ]
+        },
+        "ServiceAccount" => name_age,
+        "Service" => service,
+        "ComponentStatus" => component_status,
+        _ => created_at,
+    })
+}
+
+fn config_map(o: &Shown<'_>) -> Cells {
+    let keys = |field: &str| object(o, field).map_or(0, serde_json::Map::len);
+    vec![json!(name(o)), json!(keys("data") + keys("binaryData")), json!(age(o))]
+}
+
+fn endpoints(o: &Shown<'_>) -> Cells {
+    let mut all: Vec<String> = Vec::new();
+    for subset in list(o, "subsets") {
+        let ips = || list(subset, "addresses").iter().map(|address| text(address, "ip"));
+        if list(subset, "ports").is_empty() {
+            all.extend(ips().map(str::to_owned));
+        }
+        for port in list(subset, "ports") {
+            let number = count(port, "port");
+            all.extend(ips().map(|ip| {
+                if ip.contains(':') { format!("[{ip}]:{number}") } else { format!("{ip}:{number}") }
+            }));
+        }
+    }
+    let shown = if all.is_empty() { NONE.to_owned() } else { at_most_three(&all) };
+    vec![json!(name(o)), json!(shown), json!(age(o))]
+}
+
+/// The first three of a list, and how many more there are.
+pub(super) fn at_most_three(all: &[String]) -> String {
+    let shown = all.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
+    if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
+}
+
+fn event(o: &Shown<'_>) -> Cells {
+    let first = if at(o, "firstTimestamp").is_some() {
+        since(o, "firstTimestamp")
+    } else {
+        since(o, "eventTime")
+    };
+    let last = match at(o, "series") {
+        Some(_) => since(o, "series.lastObservedTime"),
+        None if at(o, "lastTimestamp").is_some() => since(o, "lastTimestamp"),
+        None => first.clone(),
+    };
+    let times = int(o, "series.count").or(int(o, "count")).filter(|times| *times != 0).unwrap_or(1);
+    let kind = text(o, "involvedObject.kind").to_lowercase();
+    let target = match text(o, "involvedObject.name") {
+        "" => kind,
+        name => format!("{kind}/{name}"),
+    };
+    let component = text_or(o, "source.component", text(o, "reportingComponent"));
+    let source = match text_or(o, "source.host", text(o, "reportingInstance")) {
+        "" => component.to_owned(),
+        instance => format!("{component}, {instance}"),
+    };
+    vec![
+        json!(last),
+        json!(text(o, "type")),
+        json!(text(o, "reason")),
+        json!(target),
+        json!(text(o, "involvedObject.fieldPath")),
+        json!(source),
+        json!(text(o, "message").trim()),
+        json!(first),
+        json!(times),
+        json!(name(o)),
+    ]
+}
+
+fn node(o: &Shown<'_>) -> Cells {
+    let ready =
+        list(o, "status.conditions").iter().find(|condition| text(condition, "type") == "Ready");
+    let mut status = match ready.map(|condition| text(condition, "status")) {
+        Some("True") => "Ready".to_owned(),
+        Some(_) => "NotReady".to_owned(),
+        None => "Unknown".to_owned(),
+    };
+    if flag(o, "spec.unschedulable") {
+        status.push_str(",SchedulingDisabled");
+    }
+    let roles: BTreeSet<&str> = object(o, "metadata.labels")
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, value)| match key.strip_prefix("node-role.kubernetes.io/") {
+            Some(role) => Some(role),
+            None => (key == "kubernetes.io/role").then(|| value.as_str().unwrap_or_default()),
+        })
+        .filter(|role| !role.is_empty())
+        .collect();
+    let roles = if roles.is_empty() {
+        NONE.to_owned()
+    } else {
+        roles.into_iter().collect::<Vec<_>>().join(",")
+    };
+    let address = |kind: &str| {
+        let found =
+            list(o, "status.addresses").iter().find(|address| text(address, "type") == kind);
+        found.map_or(NONE, |address| text(address, "address")).to_owned()
+    };
+    let mut kernel = text_or(o, "status.nodeInfo.kernelVersion", UNKNOWN).to_owned();
+    let architecture = text(o, "status.nodeInfo.architecture");
+    if !architecture.is_empty() {
+        kernel = format!("{kernel} ({architecture})");
+    }
+    vec![
+        json!(name(o)),
+        json!(status),
+        json!(roles),
+        json!(age(o)),
+        json!(text(o, "status.nodeInfo.kubeletVersion")),
+        json!(address("InternalIP")),
+        json!(address("ExternalIP")),
+        json!(text_or(o, "status.nodeInfo.osImage", UNKNOWN)),
+        json!(kernel),
+        json!(text_or(o, "status.nodeInfo.containerRuntimeVersion", UNKNOWN)),
+    ]
+}
+
+fn access_modes(o: &Value, path: &str) -> String {
+    let modes = list(o, path);
+    let forms = [
+        ("ReadWriteOnce", "RWO"),
+        ("ReadOnlyMany", "ROX"),
+        ("ReadWriteMany", "RWX"),
+        ("ReadWriteOncePod", "RWOP"),
+    ];
+    let shown: Vec<&str> = forms
+        .iter()
+        .filter(|(mode, _)| modes.iter().any(|own| own == mode))
+        .map(|(_, short)| *short)
+        .collect();
+    shown.join(",")
+}
+
+fn phase(o: &Value) -> &str {
+    if at(o, "metadata.deletionTimestamp").is_some() {
+        "Terminating"
+    } else {
+        text(o, "status.phase")
+    }
+}
+
+/// The class of a volume or claim, by its field or the annotation from before there was one.
+fn storage_class(o: &Value) -> &str {
+    object(o, "metadata.annotations")
+        .and_then(|annotations| annotations.get("volume.beta.kubernetes.io/storage-class"))
+        .and_then(Value::as_str)
+        .unwrap_or_else(|| text(o, "spec.storageClassName"))
+}
+
+fn claim(o: &Shown<'_>) -> Cells {
+    let bound = !text(o, "spec.volumeName").is_empty();
+    vec![
+        json!(name(o)),
+        json!(phase(o)),
+        json!(text(o, "spec.volumeName")),
+        json!(if bound { plain(at(o, "status.capacity.storage"), "0") } else { String::new() }),
+        json!(if bound { access_modes(o, "status.accessModes") } else { String::new() }),
+        json!(storage_class(o)),
+        json!(text_or(o, "spec.volumeAttributesClassName", UNSET)),
+        json!(age(o)),
+        json!(text_or(o, "spec.volumeMode", UNSET)),
+    ]
+}
+
+fn volume(o: &Shown<'_>) -> Cells {
+    let claim = match at(o, "spec.claimRef") {
+        Some(claim) => format!("{}/{}", text(claim, "namespace"), text(claim, "name")),
+        None => String::new(),
+    };
+    vec![
+        json!(name(o)),
+        json!(plain(at(o, "spec.capacity.storage"), "0")),
+        json!(access_modes(o, "spec.accessModes")),
+        json!(text(o, "spec.persistentVolumeReclaimPolicy")),
+        json!(phase(o)),
+        json!(claim),
+        json!(storage_class(o)),
+        json!(text_or(o, "spec.volumeAttributesClassName", UNSET)),
+        json!(text(o, "status.reason")),
+        json!(age(o)),
+        json!(text_or(o, "spec.volumeMode", UNSET)),
+    ]
+}
+
+fn pod_template(o: &Shown<'_>) -> Cells {
+    let [names, images] = containers(at(o, "template.spec"));
+    vec![json!(name(o)), json!(names), json!(images), json!(labels(o, "template.metadata.labels"))]
+}
+
+fn replication_controller(o: &Shown<'_>) -> Cells {
+    super::workloads::replicas(o, &labels(o, "spec.selector"))
+}
+
+fn quota(o: &Shown<'_>) -> Cells {
+    let (mut requests, mut limits) = (Vec::new(), Vec::new());
+    for (resource, hard) in object(o, "status.hard").into_iter().flatten() {
+        let used = object(o, "status.used").and_then(|used| used.get(resource));
+        let cell = format!("{resource}: {}/{}", plain(used, "0"), plain(Some(hard), "0"));
+        if resource.starts_with("limits.") { limits.push(cell) } else { requests.push(cell) }
+    }
+    vec![json!(name(o)), json!(requests.join(", ")), json!(limits.join(", ")), json!(age(o))]
+}
+
+/// Addresses of a load balancer, each once, in order.
+pub(super) fn load_balancer(o: &Value) -> String {
+    let all: BTreeSet<&str> = list(o, "status.loadBalancer.ingress")
+        .iter()
+        .map(|ingress| text_or(ingress, "ip", text(ingress, "hostname")))
+        .filter(|address| !address.is_empty())
+        .collect();
+    all.into_iter().collect::<Vec<_>>().join(",")
+}
+
+fn external_ip(o: &Value) -> String {
+    let external = joined(o, "spec.externalIPs", ",");
+    match text(o, "spec.type") {
+        "ClusterIP" | "NodePort" if external.is_empty() => NONE.to_owned(),
+        "ClusterIP" | "NodePort" => external,
+        "LoadBalancer" => match (load_balancer(o), external) {
+            (ips, external) if ips.is_empty() && external.is_empty() => "<pending>".to_owned(),
+            (ips, external) if external.is_empty() => ips,
+            (ips, external) if ips.is_empty() => external,
+            (ips, external) => format!("{ips},{external}"),
+        },
+        "ExternalName" => text(o, "spec.externalName").to_owned(),
+        _ => UNKNOWN.to_owned(),
+    }
+}
+
+fn service(o: &Shown<'_>) -> Cells {
+    let ports: Vec<String> = list(o, "spec.ports")
+        .iter()
+        .map(|port| {
+            let (number, protocol) = (count(port, "port"), text(port, "protocol"));
+            match int(port, "nodePort").filter(|port| *port > 0) {
+                Some(node) => format!("{number}:{node}/{protocol}"),
+                None => format!("{number}/{protocol}"),
+            }
+        })
+        .collect();
+    let ip = list(o, "spec.clusterIPs").first().and_then(Value::as_str).unwrap_or(NONE);
+    vec![
+        json!(name(o)),
+        json!(text(o, "spec.type")),
+        json!(ip),
+        json!(external_ip(o)),
+        json!(if ports.is_empty() { NONE.to_owned() } else { ports.join(",") }),
+        json!(age(o)),
+        json!(labels(o, "spec.selector")),
+    ]
+}
+
+fn component_status(o: &Shown<'_>) -> Cells {
+    let healthy =
+        list(o, "conditions").iter().find(|condition| text(condition, "type") == "Healthy");
+    let field = |field: &str| healthy.map_or("", |condition| text(condition, field)).to_owned();
+    let status = match field("status").as_str() {
+        "True" => "Healthy",
+        "False" => "Unhealthy",
+        _ => "Unknown",
+    };
+    vec![json!(name(o)), json!(status), json!(field("message")), json!(field("error"))]
+}

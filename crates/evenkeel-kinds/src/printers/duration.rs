@@ -1,0 +1,51 @@
+//! How long ago, in as few words as upstream's tables use (apimachinery: util/duration).
+
+/// A span of seconds: two units where the first is small, else one.
+pub fn human(seconds: i64) -> String {
+    if seconds < -1 {
+        return "<invalid>".to_owned();
+    }
+    let seconds = seconds.max(0);
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let two = |first: i64, unit: &str, second: i64, other: &str| {
+        if second == 0 { format!("{first}{unit}") } else { format!("{first}{unit}{second}{other}") }
+    };
+    match () {
+        () if seconds < 120 => format!("{seconds}s"),
+        () if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        () if minutes < 180 => format!("{minutes}m"),
+        () if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        () if hours < 48 => format!("{hours}h"),
+        () if hours < 24 * 8 => two(hours / 24, "d", hours % 24, "h"),
+        () if hours < 24 * 365 * 2 => format!("{}d", hours / 24),
+        () if hours < 24 * 365 * 8 => two(hours / 24 / 365, "y", hours / 24 % 365, "d"),
+        () => format!("{}y", hours / 24 / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn spans() {
+        let table = [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (150, "2m30s"),
+            (660, "11m"),
+            (3 * 3600, "3h"),
+            (3 * 3600 + 60, "3h1m"),
+            (9 * 3600 + 60, "9h"),
+            (50 * 3600, "2d2h"),
+            (9 * 86400, "9d"),
+            (800 * 86400, "2y70d"),
+            (4000 * 86400, "10y"),
+            (-5, "<invalid>"),
+        ];
+        for (seconds, words) in table {
+            assert_eq!(human(seconds), words, "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The row of a pod: its state in one word, as people have come to read it.
+
+use super::cells::{Cells, NONE, Shown, age, name, seconds_since, text_or};
+use super::duration::human;
+use evenkeel_apimachinery::value::{at, flag, int, list, text};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+#[derive(Default)]
+struct Summary {
+    restarts: i64,
+    last_restart: String,
+    ready: usize,
+    total: usize,
+    reason: String,
+}
+
+impl Summary {
+    fn restarted(&mut self, status: &Value) {
+        self.restarts += int(status, "restartCount").unwrap_or_default();
+        let finished = text(status, "lastState.terminated.finishedAt");
+        if finished > self.last_restart.as_str() {
+            self.last_restart = finished.to_owned();
+        }
+    }
+
+    fn restarts_cell(&self, now: Timestamp) -> String {
+        match seconds_since(&self.last_restart, now) {
+            Some(seconds) if self.restarts != 0 => {
+                format!("{} ({} ago)", self.restarts, human(seconds))
+            }
+            _ => self.restarts.to_string(),
+        }
+    }
+}
+
+/// How a container ended: its reason, else its signal, else its exit code.
+fn ended(terminated: &Value) -> String {
+    let reason = text(terminated, "reason");
+    if !reason.is_empty() {
+        return reason.to_owned();
+    }
+    match int(terminated, "signal").filter(|signal| *signal != 0) {
+        Some(signal) => format!("Signal:{signal}"),
+        None => format!("ExitCode:{}", int(terminated, "exitCode").unwrap_or_default()),
+    }
+}
+
+fn is_sidecar(pod: &Value, container: &str) -> bool {
+    list(pod, "spec.initContainers")
+        .iter()
+        .any(|init| text(init, "name") == container && text(init, "restartPolicy") == "Always")
+}
+
+fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
+    list(pod, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
+}
+
+fn summary(pod: &Value) -> Summary {
+    let mut all = Summary {
+        reason: text_or(pod, "status.reason", text(pod, "status.phase")).to_owned(),
+        ..Summary::default()
+    };
+    all.total = list(pod, "spec.containers").len()
+        + list(pod, "spec.initContainers")
+            .iter()
+            .filter(|init| text(init, "restartPolicy") == "Always")
+            .count();
+    if condition(pod, "PodScheduled")
+        .is_some_and(|condition| text(condition, "reason") == "SchedulingGated")
+    {
+        "SchedulingGated".clone_into(&mut all.reason);
+    }
+    let mut sidecars = Summary::default();
+    let initializing = init_containers(pod, &mut all, &mut sidecars);
+    if !initializing
+        || condition(pod, "Initialized")
+            .is_some_and(|condition| text(condition, "status") == "True")
+    {
+        all.restarts = sidecars.restarts;
+        all.last_restart = sidecars.last_restart;
+        main_containers(pod, &mut all);
+    }
+    if at(pod, "metadata.deletionTimestamp").is_some() {
+        if text(pod, "status.reason") == "NodeLost" {
+            "Unknown".clone_into(&mut all.reason);
+        } else if !matches!(text(pod, "status.phase"), "Failed" | "Succeeded") {
+            "Terminating".clone_into(&mut all.reason);
+        }
+    }
+    all
+}
+
+/// Looks at init containers in order, up to the first that is not done; whether there is such a one.
+fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bool {
+    let n_init = list(pod, "spec.initContainers").len();
+    for (index, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {
+        let sidecar = is_sidecar(pod, text(status, "name"));
+        all.restarted(status);
+        if sidecar {
+            sidecars.restarted(status);
+        }
+        let terminated = at(status, "state.terminated");
+        if terminated.is_some_and(|terminated| int(terminated, "exitCode").unwrap_or_default() == 0)
+        {
+            continue;
+        }
+        if sidecar && flag(status, "started") {
+            all.ready += usize::from(flag(status, "ready"));
+            continue;
+        }
+        let waiting = text(status, "state.waiting.reason");
+        all.reason = match terminated {
+            Some(terminated) => format!("Init:{}", ended(terminated)),
+            None if !waiting.is_empty() && waiting != "PodInitializing" => {
+                format!("Init:{waiting}")
+            }
+            None => format!("Init:{index}/{n_init}"),
+        };
+        return true;
+    }
+    false
+}
+
+fn main_containers(pod: &Value, all: &mut Summary) {
+    let mut running = false;
+    let mut failure = String::new();
+    for status in list(pod, "status.containerStatuses").iter().rev() {
+        all.restarted(status);
+        let waiting = text(status, "state.waiting.reason");
+        if !waiting.is_empty() {
+            waiting.clone_into(&mut all.reason);
+        } else if let Some(terminated) = at(status, "state.terminated") {
+            all.reason = ended(terminated);
+            if int(terminated, "exitCode").unwrap_or_default() != 0 {
+                failure.clone_from(&all.reason);
+            }
+        } else if flag(status, "ready") && at(status, "state.running").is_some() {
+            running = true;
+            all.ready += 1;
+        }
+    }
+    if all.reason == "Completed" {
+        let ready =
+            condition(pod, "Ready").is_some_and(|condition| text(condition, "status") == "True");
+        if running && ready {
+            "Running".clone_into(&mut all.reason);
+        } else if !failure.is_empty() {
+            all.reason = failure;
+        } else if running {
+            "NotReady".clone_into(&mut all.reason);
+        }
+    }
+}
+
+fn readiness_gates(pod: &Value) -> String {
+    let gates = list(pod, "spec.readinessGates");
+    if gates.is_empty() {
+        return NONE.to_owned();
+    }
+    let passed = gates.iter().filter(|gate| {
+        condition(pod, text(gate, "conditionType"))
+            .is_some_and(|found| text(found, "status") == "True")
+    });
+    format!("{}/{}", passed.count(), gates.len())
+}
+
+/// The row of a pod.
+pub(super) fn pod(pod: &Shown<'_>) -> Cells {
+    let all = summary(pod);
+    let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
+    vec![
+        json!(name(pod)),
+        json!(format!("{}/{}", all.ready, all.total)),
+        json!(all.reason),
+        json!(all.restarts_cell(pod.now)),
+        json!(age(pod)),
+        json!(if ip.is_empty() { NONE } else { ip }),
+        json!(text_or(pod, "spec.nodeName", NONE)),
+        json!(text_or(pod, "status.nominatedNodeName", NONE)),
+        json!(readiness_gates(pod)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pod: &Value, ready: &str, reason: &str, restarts: &str) {
+        let cells = super::pod(&Shown { object: pod, now: Timestamp::UNIX_EPOCH });
+        assert_eq!(
+            (&cells[1], &cells[2], &cells[3]),
+            (&json!(ready), &json!(reason), &json!(restarts))
+        );
+    }
+
+    #[test]
+    fn states_in_one_word() {
+        let spec = json!({"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]});
+        check(&json!({"spec": spec, "status": {"phase": "Pending"}}), "0/2", "Pending", "0");
+        check(
+            &json!({"spec": spec, "status": {"phase": "Pending", "initContainerStatuses": [
+                {"name": "i", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 3}]}}),
+            "0/2",
+            "Init:CrashLoopBackOff",
+            "3",
+        );
+        check(
+            &json!({"spec": spec, "status": {"phase": "Running", "containerStatuses": [
+                {"name": "a", "ready": true, "state": {"running": {}}},
+                {"name": "b", "state": {"terminated": {"exitCode": 2, "reason": "Error"}}}]}}),
+            "1/2",
+            "Error",
+            "0",
+        );
+        check(
+            &json!({"metadata": {"deletionTimestamp": "t"}, "spec": spec, "status": {"phase": "Running"}}),
+            "0/2",
+            "Terminating",
+            "0",
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! Rows of workloads and autoscalers.
+
+use super::cells::{
+    Cells, NONE, UNKNOWN, age, containers, count, labels, name, plain, seconds_since,
+    selector_text, since, text_or,
+};
+use super::duration::human;
+use super::{Printer, Shown};
+use evenkeel_apimachinery::value::{at, flag, int, list, text};
+use serde_json::{Value, json};
+
+pub(crate) fn of(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "Deployment" => deployment,
+        "ReplicaSet" => replica_set,
+        "StatefulSet" => stateful_set,
+        "DaemonSet" => daemon_set,
+        "ControllerRevision" => revision,
+        "Job" => job,
+        "CronJob" => cron_job,
+        "HorizontalPodAutoscaler" => autoscaler,
+        _ => return None,
+    })
+}
+
+fn deployment(o: &Shown<'_>) -> Cells {
+    let [names, images] = containers(at(o, "spec.template.spec"));
+    vec![
+        json!(name(o)),
+        json!(format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"))),
+        json!(count(o, "status.updatedReplicas")),
+        json!(count(o, "status.availableReplicas")),
+        json!(age(o)),
+        json!(names),
+        json!(images),
+        json!(crate::scale::selector(at(o, "spec.selector"))),
+    ]
+}
+
+fn replica_set(o: &Shown<'_>) -> Cells {
+    replicas(o, &selector_text(o, "spec.selector"))
+}
+
+/// What ReplicaSets and ReplicationControllers show alike.
+pub(super) fn replicas(o: &Shown<'_>, selector: &str) -> Cells {
+    let [names, images] = containers(at(o, "spec.template.spec"));
+    vec![
+        json!(name(o)),
+        json!(count(o, "spec.replicas")),
+        json!(count(o, "status.replicas")),
+        json!(count(o, "status.readyReplicas")),
+        json!(age(o)),
+        json!(names),
+        json!(images),
+        json!(selector),
+    ]
+}
+
+fn stateful_set(o: &Shown<'_>) -> Cells {
+    let [names, images] = containers(at(o, "spec.template.spec"));
+    let ready = format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"));
+    vec![json!(name(o)), json!(ready), json!(age(o)), json!(names), json!(images)]
+}
+
+fn daemon_set(o: &Shown<'_>) -> Cells {
+    let [names, images] = containers(at(o, "spec.template.spec"));
+    vec![
+        json!(name(o)),
+        json!(count(o, "status.desiredNumberScheduled")),
+        json!(count(o, "status.currentNumberScheduled")),
+        json!(count(o, "status.numberReady")),
+        json!(count(o, "status.updatedNumberScheduled")),
+        json!(count(o, "status.numberAvailable")),
+        json!(labels(o, "spec.template.spec.nodeSelector")),
+        json!(age(o)),
+        json!(names),
+        json!(images),
+        json!(selector_text(o, "spec.selector")),
+    ]
+}
+
+fn revision(o: &Shown<'_>) -> Cells {
+    let owner = list(o, "metadata.ownerReferences").iter().find(|owner| flag(owner, "controller"));
+    let controller = owner.map_or_else(
+        || NONE.to_owned(),
+        |owner| {
+            let group = text(owner, "apiVersion").split_once('/').map_or("", |(group, _)| group);
+            let kind = text(owner, "kind");
+            let kind = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+            format!("{}/{}", kind.to_lowercase(), text(owner, "name"))
+        },
+    );
+    vec![json!(name(o)), json!(controller), json!(count(o, "revision")), json!(age(o))]
+}
+
+fn job(o: &Shown<'_>) -> Cells {
+    let succeeded = count(o, "status.succeeded");
+    let parallelism = count(o, "spec.parallelism");
+    let completions = match int(o, "spec.completions") {
+        Some(wanted) => format!("{succeeded}/{wanted}"),
+        None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        None => format!("{succeeded}/1"),
+    };
+    let done = text(o, "status.completionTime").parse().unwrap_or(o.now);
+    let duration = seconds_since(text(o, "status.startTime"), done).map_or_else(String::new, human);
+    let [names, images] = containers(at(o, "spec.template.spec"));
+    vec![
+        json!(name(o)),
+        json!(job_status(o)),
+        json!(completions),
+        json!(duration),
+        json!(age(o)),
+        json!(names),
+        json!(images),
+        json!(selector_text(o, "spec.selector")),
+    ]
+}
+
+fn job_status(o: &Value) -> &'static str {
+    let has = |kind: &str| {
+        list(o, "status.conditions")
+            .iter()
+            .any(|condition| text(condition, "type") == kind && text(condition, "status") == "True")
+    };
+    match () {
+        () if has("Complete") => "Complete",
+        () if has("Failed") => "Failed",
+        () if at(o, "metadata.deletionTimestamp").is_some() => "Terminating",
+        () if has("Suspended") => "Suspended",
+        () if has("FailureTarget") => "FailureTarget",
+        () if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
+        () => "Running",
+    }
+}
+
+fn cron_job(o: &Shown<'_>) -> Cells {
+    let last = if at(o, "status.lastScheduleTime").is_some() {
+        since(o, "status.lastScheduleTime")
+    } else {
+        NONE.to_owned()
+    };
+    let suspend = match at(o, "spec.suspend").and_then(Value::as_bool) {
+        Some(true) => "True",
+        Some(false) => "False",
+        None => "<unset>",
+    };
+    let [names, images] = containers(at(o, "spec.jobTemplate.spec.template.spec"));
+    vec![
+        json!(name(o)),
+        json!(text(o, "spec.schedule")),
+        json!(text_or(o, "spec.timeZone", NONE)),
+        json!(suspend),
+        json!(list(o, "status.active").len()),
+        json!(last),
+        json!(age(o)),
+        json!(names),
+        json!(images),
+        json!(selector_text(o, "spec.jobTemplate.spec.selector")),
+    ]
+}
+
+/// One metric: what is, and what is aimed at.
+fn metric(spec: &Value, status: Option<&Value>) -> String {
+    let (field, by_resource) = match text(spec, "type") {
+        "External" => ("external", false),
+        "Object" => ("object", false),
+        "Pods" => ("pods", false),
+        "Resource" => ("resource", true),
+        "ContainerResource" => ("containerResource", true),
+        _ => return "<unknown type>".to_owned(),
+    };
+    let target = |kind: &str| at(spec, &format!("{field}.target.{kind}"));
+    let current =
+        |kind: &str| status.and_then(|status| at(status, &format!("{field}.current.{kind}")));
+    let average = target("averageValue");
+    let pair = match (by_resource, average) {
+        (true, None) => {
+            let percent = |value: Option<&Value>, absent: &str| {
+                value
+                    .and_then(Value::as_i64)
+                    .map_or_else(|| absent.to_owned(), |percent| format!("{percent}%"))
+            };
+            let current = percent(current("averageUtilization"), UNKNOWN);
+            format!("{current}/{}", percent(target("averageUtilization"), "<auto>"))
+        }
+        (_, Some(average)) => {
+            let average_words =
+                if field == "external" || field == "object" { " (avg)" } else { "" };
+            format!(
+                "{}/{}{average_words}",
+                plain(current("averageValue"), UNKNOWN),
+                plain(Some(average), "")
+            )
+        }
+        (false, None) => {
+            format!("{}/{}", plain(current("value"), UNKNOWN), plain(target("value"), ""))
+        }
+    };
+    if by_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
+}
+
+fn autoscaler(o: &Shown<'_>) -> Cells {
+    let statuses = list(o, "status.currentMetrics");
+    let all: Vec<String> = list(o, "spec.metrics")
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| metric(spec, statuses.get(index)))
+        .collect();
+    let metrics = match all.len() {
+        0 => NONE.to_owned(),
+        1 | 2 => all.join(", "),
+        more => format!("{} + {} more...", all[..2].join(", "), more - 2),
+    };
+    vec![
+        json!(name(o)),
+        json!(format!(
+            "{}/{}",
+            text(o, "spec.scaleTargetRef.kind"),
+            text(o, "spec.scaleTargetRef.name")
+        )),
+        json!(metrics),
+        json!(plain(at(o, "spec.minReplicas"), "<unset>")),
+        json!(count(o, "spec.maxReplicas")),
+        json!(count(o, "status.currentReplicas")),
+        json!(age(o)),
+    ]
+}

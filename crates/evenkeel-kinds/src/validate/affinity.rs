@@ -1,0 +1,144 @@
+//! Rules on a pod's affinity.
+
+use super::{labels, names};
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, int, list, text};
+use serde_json::Value;
+
+/// `spec.affinity`.
+pub(super) fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(node) = at(affinity, "nodeAffinity") {
+        node_affinity(node, &path.field("nodeAffinity"), errors);
+    }
+    for field in ["podAffinity", "podAntiAffinity"] {
+        let Some(pods) = at(affinity, field) else { continue };
+        let path = path.field(field);
+        let required = path.field("requiredDuringSchedulingIgnoredDuringExecution");
+        for (index, term) in
+            list(pods, "requiredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
+        {
+            pod_term(term, &required.index(index), errors);
+        }
+        let preferred = path.field("preferredDuringSchedulingIgnoredDuringExecution");
+        for (index, weighted) in
+            list(pods, "preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
+        {
+            let path = preferred.index(index);
+            weight(weighted, &path, errors);
+            if let Some(term) = at(weighted, "podAffinityTerm") {
+                pod_term(term, &path.field("podAffinityTerm"), errors);
+            }
+        }
+    }
+}
+
+fn weight(weighted: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let weight = int(weighted, "weight").unwrap_or_default();
+    if !(1..=100).contains(&weight) {
+        errors.invalid(&path.field("weight"), weight, "must be in the range 1-100");
+    }
+}
+
+fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for field in ["labelSelector", "namespaceSelector"] {
+        if let Some(selector) = at(term, field) {
+            labels::selector(selector, &path.field(field), errors);
+        }
+    }
+    let namespaces = path.field("namespaces");
+    for name in list(term, "namespaces").iter().filter_map(Value::as_str) {
+        errors.invalid_all(&namespaces, name, &names::dns_label(name));
+    }
+    match text(term, "topologyKey") {
+        "" => errors.required(&path.field("topologyKey"), "can not be empty"),
+        key => errors.invalid_all(&path.field("topologyKey"), key, &names::qualified_name(key)),
+    }
+}
+
+fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(required) = at(node, "requiredDuringSchedulingIgnoredDuringExecution") {
+        let path = path.field("requiredDuringSchedulingIgnoredDuringExecution");
+        node_selector(required, &path, errors);
+    }
+    let preferred = path.field("preferredDuringSchedulingIgnoredDuringExecution");
+    for (index, weighted) in
+        list(node, "preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate()
+    {
+        let path = preferred.index(index);
+        weight(weighted, &path, errors);
+        if let Some(term) = at(weighted, "preference") {
+            node_term(term, &path.field("preference"), errors);
+        }
+    }
+}
+
+/// A node selector, as in a required node affinity or a persistent volume.
+pub(super) fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("nodeSelectorTerms");
+    let terms = list(selector, "nodeSelectorTerms");
+    if terms.is_empty() {
+        errors.required(&path, "must have at least one node selector term");
+    }
+    for (index, term) in terms.iter().enumerate() {
+        node_term(term, &path.index(index), errors);
+    }
+}
+
+fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let all = path.field("matchExpressions");
+    for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
+        let path = all.index(index);
+        let n_values = list(expression, "values").len();
+        match text(expression, "operator") {
+            "In" | "NotIn" => {
+                if n_values == 0 {
+                    errors.required(
+                        &path.field("values"),
+                        "must be specified when `operator` is 'In' or 'NotIn'",
+                    );
+                }
+            }
+            "Exists" | "DoesNotExist" => {
+                if n_values > 0 {
+                    let words =
+                        "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                    errors.forbidden(&path.field("values"), words);
+                }
+            }
+            "Gt" | "Lt" => {
+                if n_values != 1 {
+                    errors.required(
+                        &path.field("values"),
+                        "must be specified single value when `operator` is 'Lt' or 'Gt'",
+                    );
+                }
+            }
+            other => {
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator");
+            }
+        }
+        let key = text(expression, "key");
+        errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
+    }
+    let all = path.field("matchFields");
+    for (index, expression) in list(term, "matchFields").iter().enumerate() {
+        let path = all.index(index);
+        match text(expression, "operator") {
+            "In" | "NotIn" => {
+                if list(expression, "values").len() != 1 {
+                    errors.required(&path.field("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector");
+                }
+            }
+            other => {
+                errors.invalid(&path.field("operator"), other, "not a valid selector operator");
+            }
+        }
+        if text(expression, "key") != "metadata.name" {
+            errors.invalid(
+                &path.field("key"),
+                text(expression, "key"),
+                "not a valid field selector key",
+            );
+        }
+    }
+}

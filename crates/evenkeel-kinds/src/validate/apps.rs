@@ -1,0 +1,613 @@
+//! Rules on workloads: groups apps and batch.
+
+use super::{Subject, core, labels, pod};
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{self, at, int, is_empty, list, object, text};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
+    match kind {
+        "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => {
+            selected_template(kind, new, true, errors);
+            by_kind(kind, new, errors);
+        }
+        "Job" => job(new, errors),
+        "CronJob" => cron_job(new, None, errors),
+        "ControllerRevision" => revision(new, errors),
+        _ => {}
+    }
+}
+
+pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    if subject.subresource == "status" {
+        return status(subject.kind, new, old, errors);
+    }
+    match subject.kind {
+        "Deployment" | "ReplicaSet" | "DaemonSet" => {
+            selected_template(subject.kind, new, true, errors);
+            by_kind(subject.kind, new, errors);
+            let path = Path::new("spec");
+            errors.immutable(
+                &path.field("selector"),
+                at(new, "spec.selector"),
+                at(old, "spec.selector"),
+            );
+        }
+        "StatefulSet" => {
+            // One that was taken before its template was looked at may still be scaled and deleted.
+            let mut before = Errors::default();
+            selected_template(subject.kind, old, true, &mut before);
+            by_kind(subject.kind, old, &mut before);
+            selected_template(subject.kind, new, before.is_empty(), errors);
+            by_kind(subject.kind, new, errors);
+            stateful_set_update(new, old, errors);
+        }
+        "Job" => job_update(new, old, errors),
+        "CronJob" => cron_job(new, Some(old), errors),
+        "ControllerRevision" => {
+            revision(new, errors);
+            errors.immutable(&Path::new("data"), new.get("data"), old.get("data"));
+        }
+        _ => {}
+    }
+}
+
+/// Selector and template, and that the one selects the other; the template's own rules only where `strict`.
+fn selected_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors) {
+    let path = Path::new("spec");
+    // Upstream has a ReplicaSet's and a Deployment's rules in one, and the words of either.
+    let (selecting, running) = match kind {
+        "StatefulSet" => ("statefulset", kind),
+        "DaemonSet" => ("daemonset", kind),
+        _ => ("deployment", "ReplicaSet"),
+    };
+    match at(new, "spec.selector") {
+        None => errors.required(&path.field("selector"), ""),
+        Some(selector) => {
+            labels::selector(selector, &path.field("selector"), errors);
+            if is_empty(selector, "matchLabels") && is_empty(selector, "matchExpressions") {
+                let words = format!("empty selector is invalid for {selecting}");
+                errors.invalid(&path.field("selector"), selector.clone(), &words);
+            }
+        }
+    }
+    let labels = object(new, "spec.template.metadata.labels");
+    let template_path = path.field("template");
+    let selector = at(new, "spec.selector");
+    if selector.is_some_and(|selector| !value::is_blank(selector))
+        && !labels::selects(selector, labels)
+    {
+        let labels = labels.cloned().map_or_else(|| json!({}), Value::Object);
+        let words = "`selector` does not match template `labels`";
+        errors.invalid(&template_path.field("metadata").field("labels"), labels, words);
+    }
+    if let Some(template) = at(new, "spec.template") {
+        if strict && kind == "StatefulSet" {
+            pod::template(&of_member(new, template), &template_path, errors);
+        } else if strict {
+            pod::template(template, &template_path, errors);
+        }
+        let policy = text(template, "spec.restartPolicy");
+        if policy != "Always" && !policy.is_empty() {
+            let path = template_path.field("spec");
+            errors.not_supported(&path.field("restartPolicy"), policy, &["Always"]);
+        }
+        if at(template, "spec.activeDeadlineSeconds").is_some() {
+            let path = template_path.field("spec");
+            errors.forbidden(
+                &path.field("activeDeadlineSeconds"),
+                &format!("activeDeadlineSeconds in {running} is not Supported"),
+            );
+        }
+    } else {
+        errors.required(&template_path, "");
+    }
+}
+
+/// A StatefulSet's template as its pods get it: with the volumes of its claims, which come before the template's own, and
+/// without the names that the controller gives.
+fn of_member(set: &Value, template: &Value) -> Value {
+    let mut template = template.clone();
+    let claims = list(set, "spec.volumeClaimTemplates");
+    let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
+        return template;
+    };
+    spec.remove("subdomain");
+    spec.remove("hostname");
+    if claims.is_empty() {
+        return template;
+    }
+    let names: BTreeSet<&str> = claims.iter().map(|claim| text(claim, "metadata.name")).collect();
+    let mut volumes: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"name": name, "persistentVolumeClaim": {"claimName": name}}))
+        .collect();
+    if let Some(Value::Array(own)) = spec.remove("volumes") {
+        volumes.extend(own.into_iter().filter(|own| !names.contains(text(own, "name"))));
+    }
+    spec.insert("volumes".to_owned(), volumes.into());
+    template
+}
+
+fn by_kind(kind: &str, new: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    for field in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
+        errors.non_negative(&path.field(field), int(new, &format!("spec.{field}")));
+    }
+    match kind {
+        "Deployment" => deployment(new, &path, errors),
+        "DaemonSet" => daemon_set(new, &path.field("updateStrategy"), errors),
+        "StatefulSet" => stateful_set(new, &path, errors),
+        _ => {}
+    }
+}
+
+/// A count or a percentage; upstream's rules on both.
+pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    match value {
+        Some(Value::String(text)) => {
+            let digits = text.strip_suffix('%').filter(|digits| !digits.is_empty());
+            if !digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
+                let words = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
+                             '93%', regex used for validation is '[0-9]+%')";
+                errors.invalid(path, text.as_str(), words);
+            }
+        }
+        Some(Value::Number(number)) => errors.non_negative(path, number.as_i64()),
+        _ => {}
+    }
+}
+
+/// Percent of a value such as `"25%"`.
+pub(super) fn percent(value: Option<&Value>) -> Option<i64> {
+    value?.as_str()?.strip_suffix('%')?.parse().ok()
+}
+
+fn is_zero(value: Option<&Value>) -> bool {
+    value.is_none_or(|value| value.as_i64() == Some(0) || percent(Some(value)) == Some(0))
+}
+
+fn at_most_all(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    if percent(value).is_some_and(|percent| percent > 100) {
+        errors.invalid(path, value.cloned().unwrap_or_default(), "must not be greater than 100%");
+    }
+}
+
+fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("strategy");
+    let rolling = at(new, "spec.strategy.rollingUpdate");
+    match text(new, "spec.strategy.type") {
+        "Recreate" => {
+            if rolling.is_some() {
+                let words = "may not be specified when strategy `type` is 'Recreate'";
+                errors.forbidden(&path.field("rollingUpdate"), words);
+            }
+        }
+        "RollingUpdate" => {
+            let path = path.field("rollingUpdate");
+            let Some(rolling) = rolling else {
+                errors.required(&path, "this should be defaulted and never be nil");
+                return;
+            };
+            let (unavailable, surge) = (at(rolling, "maxUnavailable"), at(rolling, "maxSurge"));
+            count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
+            count_or_percent(surge, &path.field("maxSurge"), errors);
+            if is_zero(unavailable) && is_zero(surge) {
+                let words = "may not be 0 when `maxSurge` is 0";
+                errors.invalid(
+                    &path.field("maxUnavailable"),
+                    unavailable.cloned().unwrap_or_default(),
+                    words,
+                );
+            }
+            at_most_all(unavailable, &path.field("maxUnavailable"), errors);
+        }
+        other => errors.not_supported(&path.field("type"), other, &["Recreate", "RollingUpdate"]),
+    }
+    let deadline = int(new, "spec.progressDeadlineSeconds");
+    let spec = Path::new("spec");
+    errors.non_negative(&spec.field("progressDeadlineSeconds"), deadline);
+    if deadline
+        .is_some_and(|deadline| deadline <= int(new, "spec.minReadySeconds").unwrap_or_default())
+    {
+        errors.invalid(
+            &spec.field("progressDeadlineSeconds"),
+            deadline,
+            "must be greater than minReadySeconds",
+        );
+    }
+}
+
+fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
+    match text(new, "spec.updateStrategy.type") {
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            let path = path.field("rollingUpdate");
+            let unavailable = at(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
+            let surge = at(new, "spec.updateStrategy.rollingUpdate.maxSurge");
+            count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
+            count_or_percent(surge, &path.field("maxSurge"), errors);
+            at_most_all(unavailable, &path.field("maxUnavailable"), errors);
+            at_most_all(surge, &path.field("maxSurge"), errors);
+            match (is_zero(unavailable), is_zero(surge)) {
+                (false, false) => {
+                    let words = "may not be set when maxUnavailable is non-zero";
+                    errors.invalid(
+                        &path.field("maxSurge"),
+                        surge.cloned().unwrap_or_default(),
+                        words,
+                    );
+                }
+                (true, true) => {
+                    let words = "cannot be 0 when maxSurge is 0";
+                    errors.required(&path.field("maxUnavailable"), words);
+                }
+                _ => {}
+            }
+        }
+        other => errors.not_supported(&path.field("type"), other, &["RollingUpdate", "OnDelete"]),
+    }
+}
+
+fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let policy = text(new, "spec.podManagementPolicy");
+    match policy {
+        "" => errors.required(&path.field("podManagementPolicy"), ""),
+        _ => {
+            errors.one_of(
+                &path.field("podManagementPolicy"),
+                policy,
+                &["OrderedReady", "Parallel"],
+            );
+        }
+    }
+    let strategy = path.field("updateStrategy");
+    let rolling = at(new, "spec.updateStrategy.rollingUpdate");
+    match text(new, "spec.updateStrategy.type") {
+        "" => errors.required(&strategy, ""),
+        "OnDelete" => {
+            if rolling.is_some() {
+                let words = "only allowed for updateStrategy 'RollingUpdate'";
+                errors.invalid(
+                    &strategy.field("rollingUpdate"),
+                    rolling.cloned().unwrap_or_default(),
+                    words,
+                );
+            }
+        }
+        "RollingUpdate" => {
+            let path = strategy.field("rollingUpdate");
+            errors.non_negative(
+                &path.field("partition"),
+                int(new, "spec.updateStrategy.rollingUpdate.partition"),
+            );
+            let unavailable = at(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
+            count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
+            if unavailable.is_some() && is_zero(unavailable) {
+                let words = "cannot be 0";
+                errors.invalid(
+                    &path.field("maxUnavailable"),
+                    unavailable.cloned().unwrap_or_default(),
+                    words,
+                );
+            }
+            at_most_all(unavailable, &path.field("maxUnavailable"), errors);
+        }
+        other => errors.invalid(&strategy, other, "must be 'RollingUpdate' or 'OnDelete'"),
+    }
+    let retention = path.field("persistentVolumeClaimRetentionPolicy");
+    for field in ["whenDeleted", "whenScaled"] {
+        let value = text(new, &format!("spec.persistentVolumeClaimRetentionPolicy.{field}"));
+        errors.one_of(&retention.field(field), value, &["Retain", "Delete"]);
+    }
+    errors.non_negative(&path.field("ordinals").field("start"), int(new, "spec.ordinals.start"));
+    let claims = path.field("volumeClaimTemplates");
+    for (index, claim) in list(new, "spec.volumeClaimTemplates").iter().enumerate() {
+        core::claim(claim, &claims.index(index).field("spec"), errors);
+    }
+}
+
+fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    for field in ["serviceName", "podManagementPolicy", "selector"] {
+        let at_field = format!("spec.{field}");
+        errors.immutable(&path.field(field), at(new, &at_field), at(old, &at_field));
+    }
+    errors.immutable(
+        &path.field("volumeClaimTemplates"),
+        at(new, "spec.volumeClaimTemplates"),
+        at(old, "spec.volumeClaimTemplates"),
+    );
+}
+
+fn job(new: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let Some(spec) = new.get("spec") else { return };
+    generated_selector(new, errors);
+    job_spec(spec, &path, errors);
+    let selector = at(spec, "selector");
+    if selector.is_some_and(|selector| {
+        !labels::selects(Some(selector), object(spec, "template.metadata.labels"))
+    }) {
+        let labels = at(spec, "template.metadata.labels").cloned().unwrap_or_default();
+        let template = path.field("template");
+        let words = "`selector` does not match template `labels`";
+        errors.invalid(&template.field("metadata").field("labels"), labels, words);
+    }
+}
+
+/// A selector that the server makes is the job's uid, and nothing else.
+fn generated_selector(new: &Value, errors: &mut Errors) {
+    if value::flag(new, "spec.manualSelector") {
+        if at(new, "spec.selector").is_none() {
+            errors.required(&Path::new("spec.selector"), "");
+        }
+        return;
+    }
+    let labels = object(new, "spec.template.metadata.labels");
+    let (uid, name) = (text(new, "metadata.uid"), text(new, "metadata.name"));
+    let path = Path::new("spec.template.metadata.labels");
+    for (key, wanted) in [
+        ("controller-uid", uid),
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("job-name", name),
+        ("batch.kubernetes.io/job-name", name),
+    ] {
+        match labels.and_then(|labels| labels.get(key)).and_then(Value::as_str) {
+            None => errors.required(&path, "must be a label on a pod template"),
+            Some(label) if label != wanted => {
+                errors.invalid(
+                    &path,
+                    Value::Object(labels.cloned().unwrap_or_default()),
+                    &format!("must be '{wanted}'"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    let generated = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    if at(new, "spec.selector").is_some_and(|selector| *selector != generated) {
+        let selector = at(new, "spec.selector").cloned().unwrap_or_default();
+        errors.invalid(&Path::new("spec.selector"), selector, "`selector` not auto-generated");
+    }
+}
+
+fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+    ] {
+        errors.non_negative(&path.field(field), int(spec, field));
+    }
+    let mode = text(spec, "completionMode");
+    if !mode.is_empty() {
+        errors.one_of(&path.field("completionMode"), mode, &["NonIndexed", "Indexed"]);
+    }
+    if mode == "Indexed" && at(spec, "completions").is_none() {
+        errors.required(&path.field("completions"), "when completion mode is Indexed");
+    }
+    for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+        errors.non_negative(&path.field(field), int(spec, field));
+        if int(spec, field).is_some() && mode != "Indexed" {
+            errors.invalid(
+                &path.field(field),
+                int(spec, field),
+                "requires indexed completion mode",
+            );
+        }
+    }
+    let policy = text(spec, "podReplacementPolicy");
+    if !policy.is_empty() {
+        errors.one_of(
+            &path.field("podReplacementPolicy"),
+            policy,
+            &["Failed", "TerminatingOrFailed"],
+        );
+    }
+    let manager = text(spec, "managedBy");
+    if !manager.is_empty()
+        && !manager
+            .split_once('/')
+            .is_some_and(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
+    {
+        let words = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        errors.invalid(&path.field("managedBy"), manager, words);
+    }
+    let template_path = path.field("template");
+    if let Some(template) = at(spec, "template") {
+        pod::template(template, &template_path, errors);
+        if !matches!(text(template, "spec.restartPolicy"), "OnFailure" | "Never") {
+            let path = template_path.field("spec");
+            errors.required(&path.field("restartPolicy"), "valid values: \"OnFailure\", \"Never\"");
+        }
+    }
+}
+
+fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
+    job_spec(after, &path, errors);
+    for field in [
+        "selector",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        errors.immutable(&path.field(field), at(after, field), at(before, field));
+    }
+    let resized = int(after, "completions") == int(after, "parallelism")
+        && text(after, "completionMode") == "Indexed";
+    if !resized {
+        errors.immutable(
+            &path.field("completions"),
+            at(after, "completions"),
+            at(before, "completions"),
+        );
+    }
+    let never_started = value::flag(before, "suspend") && at(old, "status.startTime").is_none();
+    let mut allowed = at(after, "template").cloned().unwrap_or_default();
+    let old_template = at(before, "template").cloned().unwrap_or_default();
+    if never_started {
+        for field in [
+            "metadata.annotations",
+            "metadata.labels",
+            "spec.nodeSelector",
+            "spec.affinity",
+            "spec.tolerations",
+            "spec.schedulingGates",
+        ] {
+            value::copy(&mut allowed, &old_template, field);
+        }
+        for containers in ["containers", "initContainers"] {
+            for (index, container) in
+                list(&old_template, &format!("spec.{containers}")).iter().enumerate()
+            {
+                let target = allowed.pointer_mut(&format!("/spec/{containers}/{index}"));
+                if let Some(target) = target {
+                    value::copy(target, container, "resources");
+                }
+            }
+        }
+    }
+    if allowed != old_template {
+        let template = at(after, "template").cloned().unwrap_or_default();
+        errors.invalid(&path.field("template"), template, "field is immutable");
+    }
+}
+
+fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let Some(spec) = new.get("spec") else { return };
+    match text(spec, "schedule") {
+        "" => errors.required(&path.field("schedule"), ""),
+        schedule => {
+            let zone_inside = schedule.contains("TZ");
+            if zone_inside && old.is_none_or(|old| text(old, "spec.schedule") != schedule) {
+                let words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+                errors.invalid(&path.field("schedule"), schedule, words);
+            } else if !zone_inside && let Err(words) = evenkeel_api::cron::Schedule::parse(schedule)
+            {
+                errors.invalid(&path.field("schedule"), schedule, &words);
+            }
+        }
+    }
+    if let Some(zone) = at(spec, "timeZone").and_then(Value::as_str) {
+        if zone.is_empty() {
+            errors.invalid(
+                &path.field("timeZone"),
+                zone,
+                "timeZone must be nil or non-empty string",
+            );
+        } else if zone.eq_ignore_ascii_case("local") {
+            let words = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+            errors.invalid(&path.field("timeZone"), zone, words);
+        } else if evenkeel_api::cron::zone(zone).is_none() {
+            errors.invalid(&path.field("timeZone"), zone, &format!("unknown time zone {zone}"));
+        }
+    }
+    errors
+        .non_negative(&path.field("startingDeadlineSeconds"), int(spec, "startingDeadlineSeconds"));
+    let policy = text(spec, "concurrencyPolicy");
+    match policy {
+        "" => errors.required(&path.field("concurrencyPolicy"), ""),
+        _ => {
+            errors.one_of(
+                &path.field("concurrencyPolicy"),
+                policy,
+                &["Allow", "Forbid", "Replace"],
+            );
+        }
+    }
+    for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+        errors.non_negative(&path.field(field), int(spec, field));
+    }
+    let template = path.field("jobTemplate");
+    let job_path = template.field("spec");
+    if let Some(job) = at(spec, "jobTemplate.spec") {
+        if at(job, "selector").is_some() {
+            let selector = at(job, "selector").cloned().unwrap_or_default();
+            errors.invalid(
+                &job_path.field("selector"),
+                selector,
+                "`selector` will be auto-generated",
+            );
+        }
+        if value::flag(job, "manualSelector") {
+            errors.not_supported(&job_path.field("manualSelector"), true, &["nil", "false"]);
+        }
+        job_spec(job, &job_path, errors);
+    }
+    if old.is_none() && text(new, "metadata.name").len() > 52 {
+        let meta = Path::new("metadata");
+        errors.invalid(
+            &meta.field("name"),
+            text(new, "metadata.name"),
+            "must be no more than 52 characters",
+        );
+    }
+}
+
+fn revision(new: &Value, errors: &mut Errors) {
+    errors.non_negative(&Path::new("revision"), int(new, "revision"));
+    if at(new, "data").is_none() {
+        errors.required(&Path::new("data"), "data is mandatory");
+    }
+}
+
+fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("status");
+    for field in [
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+        "currentReplicas",
+        "fullyLabeledReplicas",
+        "observedGeneration",
+        "collisionCount",
+        "currentNumberScheduled",
+        "desiredNumberScheduled",
+        "numberMisscheduled",
+        "numberReady",
+    ] {
+        errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
+    }
+    let count = |field: &str| int(new, &format!("status.{field}")).unwrap_or_default();
+    if matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet") {
+        let replicas = count("replicas");
+        for field in [
+            "updatedReplicas",
+            "readyReplicas",
+            "fullyLabeledReplicas",
+            "availableReplicas",
+            "currentReplicas",
+        ] {
+            if count(field) > replicas {
+                errors.invalid(
+                    &path.field(field),
+                    count(field),
+                    "cannot be greater than status.replicas",
+                );
+            }
+        }
+        if count("availableReplicas") > count("readyReplicas") {
+            let words = "cannot be greater than readyReplicas";
+            errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), words);
+        }
+        let collisions = "status.collisionCount";
+        if kind != "ReplicaSet"
+            && int(old, collisions)
+                .is_some_and(|before| int(new, collisions).is_none_or(|after| after < before))
+        {
+            let value = at(new, collisions).cloned().unwrap_or_default();
+            errors.invalid(&path.field("collisionCount"), value, "cannot be decremented");
+        }
+    }
+}

@@ -1,0 +1,805 @@
+//! Rules on pod specs, in pods and in templates (upstream: pkg/apis/core/validation).
+
+use super::{labels, names, quantity, volume};
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, flag, int, is_empty, list, object, text};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
+/// The kernel takes no longer name.
+const HOSTNAME_LENGTH: usize = 64;
+const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
+const RESOURCE_FIELDS: &[&str] = &[
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+];
+
+/// A pod to be created.
+pub(crate) fn create(pod: &Value, errors: &mut Errors) {
+    let Some(spec) = pod.get("spec") else {
+        errors.required(&Path::new("spec").field("containers"), "");
+        return;
+    };
+    let path = Path::new("spec");
+    self::spec(spec, &path, errors);
+    if !list(spec, "ephemeralContainers").is_empty() {
+        errors.forbidden(&path.field("ephemeralContainers"), "cannot be set on create");
+    }
+    if !list(spec, "schedulingGates").is_empty() && !text(spec, "nodeName").is_empty() {
+        errors.forbidden(
+            &path.field("nodeName"),
+            "cannot be set until all schedulingGates have been cleared",
+        );
+    }
+}
+
+/// A pod template: metadata and spec.
+pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
+    labels::labels(object(template, "metadata.labels"), &path.field("labels"), errors);
+    if let Some(meta) = template.get("metadata") {
+        labels::annotations(meta, &path.field("annotations"), errors);
+    }
+    let spec_path = path.field("spec");
+    match template.get("spec") {
+        Some(spec) => {
+            self::spec(spec, &spec_path, errors);
+            if !list(spec, "ephemeralContainers").is_empty() {
+                errors.forbidden(
+                    &spec_path.field("ephemeralContainers"),
+                    "ephemeral containers not allowed in pod template",
+                );
+            }
+        }
+        None => errors.required(&spec_path.field("containers"), ""),
+    }
+}
+
+/// A pod spec.
+pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let volumes = volume::volumes(spec, &path.field("volumes"), errors);
+    containers(spec, path, &volumes, errors);
+    errors.one_of(&path.field("restartPolicy"), text(spec, "restartPolicy"), RESTART_POLICIES);
+    dns(spec, path, errors);
+    scheduling(spec, path, errors);
+    let grace = int(spec, "terminationGracePeriodSeconds");
+    errors.non_negative(&path.field("terminationGracePeriodSeconds"), grace);
+    if let Some(seconds) = int(spec, "activeDeadlineSeconds") {
+        errors.in_range(
+            &path.field("activeDeadlineSeconds"),
+            Some(seconds),
+            1,
+            i64::from(i32::MAX),
+        );
+    }
+    for (field, form) in [
+        ("serviceAccountName", names::dns_subdomain as fn(&str) -> Vec<String>),
+        ("nodeName", names::dns_subdomain),
+        ("runtimeClassName", names::dns_subdomain),
+        ("hostname", names::dns_label),
+        ("subdomain", names::dns_label),
+        ("priorityClassName", names::dns_subdomain),
+    ] {
+        let value = text(spec, field);
+        if !value.is_empty() {
+            errors.invalid_all(&path.field(field), value, &form(value));
+        }
+    }
+    hostname_override(spec, &path.field("hostnameOverride"), errors);
+    let aliases = path.field("hostAliases");
+    for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
+        let path = aliases.index(index);
+        errors.invalid_all(&path.field("ip"), text(alias, "ip"), &names::ip(text(alias, "ip")));
+        let hostnames = path.field("hostnames");
+        for (index, name) in list(alias, "hostnames").iter().filter_map(Value::as_str).enumerate() {
+            errors.invalid_all(&hostnames.index(index), name, &names::dns_subdomain(name));
+        }
+    }
+    gates(spec, path, errors);
+    operating_system(spec, path, errors);
+    security(spec, path, errors);
+}
+
+/// A name that replaces the pod's own inside of it; it has no say over the node's name or the full one.
+fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(name) = at(spec, "hostnameOverride").and_then(Value::as_str) else { return };
+    for field in ["setHostnameAsFQDN", "hostNetwork"] {
+        if flag(spec, field) {
+            errors.forbidden(path, &format!("may not be specified when {field} is true"));
+        }
+    }
+    if name.len() > HOSTNAME_LENGTH {
+        errors.too_long(path, HOSTNAME_LENGTH);
+    }
+    errors.invalid_all(path, name, &names::dns_subdomain(name));
+}
+
+fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    let mut host_ports = BTreeSet::new();
+    let host_network = flag(spec, "hostNetwork");
+    let all = path.field("containers");
+    if list(spec, "containers").is_empty() {
+        errors.required(&all, "");
+    }
+    for (index, container) in list(spec, "containers").iter().enumerate() {
+        let path = all.index(index);
+        self::container(container, &path, volumes, host_network, errors);
+        if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
+            errors.duplicate(&path.field("name"), text(container, "name"));
+        }
+        lifecycle(container, &path, errors);
+        probes(container, &path, errors);
+        conflicting_host_ports(container, &path, &mut host_ports, errors);
+    }
+    let all = path.field("initContainers");
+    for (index, container) in list(spec, "initContainers").iter().enumerate() {
+        let path = all.index(index);
+        self::container(container, &path, volumes, host_network, errors);
+        if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
+            errors.duplicate(&path.field("name"), text(container, "name"));
+        }
+        if text(container, "restartPolicy") == "Always" {
+            lifecycle(container, &path, errors);
+            probes(container, &path, errors);
+            continue;
+        }
+        for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+            if at(container, field).is_some() {
+                let words = "may not be set for init containers without restartPolicy=Always";
+                errors.forbidden(&path.field(field), words);
+            }
+        }
+    }
+    ephemeral_containers(spec, path, volumes, &mut seen, errors);
+}
+
+fn ephemeral_containers<'a>(
+    spec: &'a Value,
+    path: &Path<'_>,
+    volumes: &BTreeSet<&str>,
+    seen: &mut BTreeSet<&'a str>,
+    errors: &mut Errors,
+) {
+    let all = path.field("ephemeralContainers");
+    for (index, container) in list(spec, "ephemeralContainers").iter().enumerate() {
+        let path = all.index(index);
+        self::container(container, &path, volumes, false, errors);
+        if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
+            errors.duplicate(&path.field("name"), text(container, "name"));
+        }
+        let target = text(container, "targetContainerName");
+        if !target.is_empty()
+            && !["containers", "initContainers"]
+                .iter()
+                .any(|field| list(spec, field).iter().any(|other| text(other, "name") == target))
+        {
+            errors.not_found(&path.field("targetContainerName"), target);
+        }
+        for field in [
+            "ports",
+            "lifecycle",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "resizePolicy",
+        ] {
+            if !is_empty(container, field) {
+                errors.forbidden(&path.field(field), "cannot be set for an Ephemeral Container");
+            }
+        }
+        if !is_empty(container, "resources") {
+            errors.forbidden(&path.field("resources"), "cannot be set for an Ephemeral Container");
+        }
+        let mounts = path.field("volumeMounts");
+        for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
+            if !text(mount, "subPath").is_empty() {
+                errors.forbidden(
+                    &mounts.index(index).field("subPath"),
+                    "cannot be set for an Ephemeral Container",
+                );
+            }
+        }
+    }
+}
+
+fn container(
+    container: &Value,
+    path: &Path<'_>,
+    volumes: &BTreeSet<&str>,
+    host_network: bool,
+    errors: &mut Errors,
+) {
+    match text(container, "name") {
+        "" => errors.required(&path.field("name"), ""),
+        name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
+    }
+    match text(container, "image") {
+        "" => errors.required(&path.field("image"), ""),
+        image if image.trim() != image => {
+            errors.invalid(
+                &path.field("image"),
+                image,
+                "must not have leading or trailing whitespace",
+            );
+        }
+        _ => {}
+    }
+    let policies = &["File", "FallbackToLogsOnError"];
+    errors.one_of(
+        &path.field("terminationMessagePolicy"),
+        text(container, "terminationMessagePolicy"),
+        policies,
+    );
+    ports(container, &path.field("ports"), host_network, errors);
+    env(container, path, errors);
+    volume::mounts(container, path, volumes, errors);
+    let pulls = &["Always", "IfNotPresent", "Never"];
+    errors.one_of(&path.field("imagePullPolicy"), text(container, "imagePullPolicy"), pulls);
+    if let Some(resources) = at(container, "resources") {
+        quantity::requirements(resources, &path.field("resources"), errors);
+    }
+    if let Some(context) = at(container, "securityContext") {
+        let path = path.field("securityContext");
+        user_ids(context, &path, errors);
+        if flag(context, "privileged")
+            && at(context, "allowPrivilegeEscalation") == Some(&Value::Bool(false))
+        {
+            errors.invalid(
+                &path,
+                context.clone(),
+                "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
+            );
+        }
+    }
+    if let Some(policy) = at(container, "restartPolicy").and_then(Value::as_str)
+        && !RESTART_POLICIES.contains(&policy)
+    {
+        errors.not_supported(&path.field("restartPolicy"), policy, RESTART_POLICIES);
+    }
+}
+
+fn ports(container: &Value, path: &Path<'_>, host_network: bool, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (index, port) in list(container, "ports").iter().enumerate() {
+        let path = path.index(index);
+        let name = text(port, "name");
+        if !name.is_empty() {
+            let messages = names::port_name(name);
+            errors.invalid_all(&path.field("name"), name, &messages);
+            if messages.is_empty() && !seen.insert(name) {
+                errors.duplicate(&path.field("name"), name);
+            }
+        }
+        let number = int(port, "containerPort").unwrap_or_default();
+        if number == 0 {
+            errors.required(&path.field("containerPort"), "");
+        } else {
+            errors.in_range(&path.field("containerPort"), Some(number), 1, 65535);
+        }
+        let host = int(port, "hostPort").filter(|host| *host != 0);
+        errors.in_range(&path.field("hostPort"), host, 1, 65535);
+        if host_network && host.is_some_and(|host| host != number) {
+            errors.invalid(
+                &path.field("hostPort"),
+                host,
+                "must match `containerPort` when `hostNetwork` is true",
+            );
+        }
+        match text(port, "protocol") {
+            "" => errors.required(&path.field("protocol"), ""),
+            protocol => errors.one_of(&path.field("protocol"), protocol, PROTOCOLS),
+        }
+        if !text(port, "hostIP").is_empty() {
+            errors.invalid_all(
+                &path.field("hostIP"),
+                text(port, "hostIP"),
+                &names::ip(text(port, "hostIP")),
+            );
+        }
+    }
+}
+
+fn conflicting_host_ports(
+    container: &Value,
+    path: &Path<'_>,
+    seen: &mut BTreeSet<String>,
+    errors: &mut Errors,
+) {
+    let ports = path.field("ports");
+    for (index, port) in list(container, "ports").iter().enumerate() {
+        let Some(host) = int(port, "hostPort").filter(|host| *host != 0) else { continue };
+        let key = format!("{}/{}/{host}", text(port, "protocol"), text(port, "hostIP"));
+        if !seen.insert(key.clone()) {
+            errors.duplicate(&ports.index(index).field("hostPort"), key);
+        }
+    }
+}
+
+fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let all = path.field("env");
+    for (index, variable) in list(container, "env").iter().enumerate() {
+        let path = all.index(index);
+        match text(variable, "name") {
+            "" => errors.required(&path.field("name"), ""),
+            name => errors.invalid_all(&path.field("name"), name, &names::env_name(name)),
+        }
+        if let Some(source) = at(variable, "valueFrom") {
+            env_source(variable, source, &path.field("valueFrom"), errors);
+        }
+    }
+    let all = path.field("envFrom");
+    for (index, source) in list(container, "envFrom").iter().enumerate() {
+        let path = all.index(index);
+        let prefix = text(source, "prefix");
+        if !prefix.is_empty() {
+            errors.invalid_all(&path.field("prefix"), prefix, &names::env_name(prefix));
+        }
+        let mut n_sources = 0;
+        for field in ["configMapRef", "secretRef"] {
+            let Some(reference) = at(source, field) else { continue };
+            n_sources += 1;
+            let path = path.field(field);
+            match text(reference, "name") {
+                "" => errors.required(&path.field("name"), ""),
+                name => errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name)),
+            }
+        }
+        match n_sources {
+            0 => errors.invalid(&path, "", "must specify one of: `configMapRef` or `secretRef`"),
+            1 => {}
+            _ => errors.invalid(&path, "", "may not have more than one field specified at a time"),
+        }
+    }
+}
+
+fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let mut n_sources = 0;
+    if let Some(reference) = at(source, "fieldRef") {
+        n_sources += 1;
+        field_ref(reference, ENV_FIELDS, &path.field("fieldRef"), errors);
+    }
+    if let Some(reference) = at(source, "resourceFieldRef") {
+        n_sources += 1;
+        resource_field_ref(reference, &path.field("resourceFieldRef"), errors);
+    }
+    for field in ["configMapKeyRef", "secretKeyRef"] {
+        let Some(reference) = at(source, field) else { continue };
+        n_sources += 1;
+        let path = path.field(field);
+        match text(reference, "name") {
+            "" => errors.required(&path.field("name"), ""),
+            name => errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name)),
+        }
+        match text(reference, "key") {
+            "" => errors.required(&path.field("key"), ""),
+            key => errors.invalid_all(&path.field("key"), key, &names::config_key(key)),
+        }
+    }
+    n_sources += usize::from(at(source, "fileKeyRef").is_some());
+    let words = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
+    if n_sources == 0 {
+        errors.invalid(path, "", words);
+    } else if !text(variable, "value").is_empty() {
+        errors.invalid(path, "", "may not be specified when `value` is not empty");
+    } else if n_sources > 1 {
+        errors.invalid(path, "", "may not have more than one field specified at a time");
+    }
+}
+
+/// Fields of a pod that an environment variable may show.
+const ENV_FIELDS: &[&str] = &[
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+/// Fields of a pod that a downward API volume may show.
+pub(super) const VOLUME_FIELDS: &[&str] = &[
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.labels",
+    "metadata.annotations",
+    "metadata.uid",
+];
+
+/// A reference to one of the pod's own fields.
+pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    if text(reference, "apiVersion").is_empty() {
+        errors.required(&path.field("apiVersion"), "");
+        return;
+    }
+    let field = text(reference, "fieldPath");
+    let path = path.field("fieldPath");
+    if field.is_empty() {
+        errors.required(&path, "");
+        return;
+    }
+    if let Some((map, key)) = field.strip_suffix("']").and_then(|field| field.split_once("['")) {
+        match map {
+            "metadata.labels" => errors.invalid_all(&path, key, &names::qualified_name(key)),
+            "metadata.annotations" => {
+                errors.invalid_all(&path, key, &names::qualified_name(&key.to_lowercase()));
+            }
+            _ => errors.invalid(&path, field, "does not support subscript"),
+        }
+        return;
+    }
+    if allowed.contains(&field) {
+        return;
+    }
+    if ENV_FIELDS.contains(&field) || VOLUME_FIELDS.contains(&field) {
+        errors.not_supported(&path, field, allowed);
+    } else {
+        errors.invalid(
+            &path,
+            field,
+            &format!("error converting fieldPath: field label not supported: {field}"),
+        );
+    }
+}
+
+/// A reference to one of a container's resources.
+pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("resource");
+    match text(reference, "resource") {
+        "" => errors.required(&path, ""),
+        name if name.starts_with("limits.hugepages-")
+            || name.starts_with("requests.hugepages-") => {}
+        name => errors.one_of(&path, name, RESOURCE_FIELDS),
+    }
+}
+
+fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("lifecycle");
+    for field in ["postStart", "preStop"] {
+        if let Some(handler) = at(container, &format!("lifecycle.{field}")) {
+            self::handler(
+                handler,
+                &["exec", "httpGet", "tcpSocket", "sleep"],
+                &path.field(field),
+                errors,
+            );
+        }
+    }
+}
+
+fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        let Some(probe) = at(container, field) else { continue };
+        let path = path.field(field);
+        handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], &path, errors);
+        for field in [
+            "initialDelaySeconds",
+            "timeoutSeconds",
+            "periodSeconds",
+            "successThreshold",
+            "failureThreshold",
+        ] {
+            errors.non_negative(&path.field(field), int(probe, field));
+        }
+        let grace = int(probe, "terminationGracePeriodSeconds");
+        if let Some(seconds) = grace.filter(|seconds| *seconds <= 0) {
+            errors.invalid(
+                &path.field("terminationGracePeriodSeconds"),
+                seconds,
+                "must be greater than 0",
+            );
+        }
+        if field == "readinessProbe" {
+            if grace.is_some() {
+                let words = "must not be set for readinessProbes";
+                errors.invalid(&path.field("terminationGracePeriodSeconds"), grace, words);
+            }
+        } else if int(probe, "successThreshold").is_some_and(|successes| successes != 1) {
+            errors.invalid(
+                &path.field("successThreshold"),
+                int(probe, "successThreshold"),
+                "must be 1",
+            );
+        }
+    }
+}
+
+fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    let mut n_forms = 0;
+    for form in forms {
+        let Some(action) = at(handler, form) else { continue };
+        let path = path.field(form);
+        n_forms += 1;
+        if n_forms > 1 {
+            errors.forbidden(&path, "may not specify more than 1 handler type");
+            continue;
+        }
+        match *form {
+            "exec" if list(action, "command").is_empty() => {
+                errors.required(&path.field("command"), "");
+            }
+            "httpGet" => {
+                if text(action, "path").is_empty() {
+                    errors.required(&path.field("path"), "");
+                }
+                port_number_or_name(at(action, "port"), &path.field("port"), errors);
+                errors.one_of(&path.field("scheme"), text(action, "scheme"), &["HTTP", "HTTPS"]);
+                let headers = path.field("httpHeaders");
+                for (index, header) in list(action, "httpHeaders").iter().enumerate() {
+                    let name = text(header, "name");
+                    errors.invalid_all(
+                        &headers.index(index).field("name"),
+                        name,
+                        &names::http_header(name),
+                    );
+                }
+            }
+            "tcpSocket" => port_number_or_name(at(action, "port"), &path.field("port"), errors),
+            "grpc" => errors.in_range(
+                &path.field("port"),
+                Some(int(action, "port").unwrap_or_default()),
+                1,
+                65535,
+            ),
+            _ => {}
+        }
+    }
+    if n_forms == 0 {
+        errors.required(path, "must specify a handler type");
+    }
+}
+
+/// A port given by number or by name.
+pub(super) fn port_number_or_name(port: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    match port {
+        Some(Value::String(name)) => errors.invalid_all(path, name, &names::port_name(name)),
+        Some(Value::Number(number)) => errors.in_range(path, number.as_i64(), 1, 65535),
+        _ => errors.in_range(path, Some(0), 1, 65535),
+    }
+}
+
+fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let policy = text(spec, "dnsPolicy");
+    errors.one_of(&path.field("dnsPolicy"), policy, DNS_POLICIES);
+    let path = path.field("dnsConfig");
+    let Some(config) = at(spec, "dnsConfig") else {
+        if policy == "None" {
+            errors.required(&path, "must provide `dnsConfig` when `dnsPolicy` is None");
+        }
+        return;
+    };
+    let servers = list(config, "nameservers");
+    if policy == "None" && servers.is_empty() {
+        errors.required(
+            &path.field("nameservers"),
+            "must provide at least one DNS nameserver when `dnsPolicy` is None",
+        );
+    }
+    if servers.len() > 3 {
+        errors.invalid(
+            &path.field("nameservers"),
+            Value::from(servers),
+            "must not have more than 3 nameservers",
+        );
+    }
+    let all = path.field("nameservers");
+    for (index, server) in servers.iter().filter_map(Value::as_str).enumerate() {
+        errors.invalid_all(&all.index(index), server, &names::ip(server));
+    }
+    let options = path.field("options");
+    for (index, option) in list(config, "options").iter().enumerate() {
+        if text(option, "name").is_empty() {
+            errors.required(&options.index(index), "must not be empty");
+        }
+    }
+}
+
+fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    labels::labels(object(spec, "nodeSelector"), &path.field("nodeSelector"), errors);
+    tolerations(spec, &path.field("tolerations"), errors);
+    let all = path.field("topologySpreadConstraints");
+    let mut seen = BTreeSet::new();
+    for (index, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
+        let path = all.index(index);
+        let skew = int(constraint, "maxSkew").unwrap_or_default();
+        if skew <= 0 {
+            errors.invalid(&path.field("maxSkew"), skew, "must be greater than zero");
+        }
+        let key = text(constraint, "topologyKey");
+        if key.is_empty() {
+            errors.required(&path.field("topologyKey"), "can not be empty");
+        } else {
+            errors.invalid_all(&path.field("topologyKey"), key, &names::qualified_name(key));
+        }
+        let action = text(constraint, "whenUnsatisfiable");
+        let pair = format!("{{{key}, {action}}}");
+        errors.one_of(
+            &path.field("whenUnsatisfiable"),
+            action,
+            &["DoNotSchedule", "ScheduleAnyway"],
+        );
+        if !seen.insert(pair.clone()) {
+            errors.duplicate(&path.field("{topologyKey, whenUnsatisfiable}"), pair);
+        }
+        if let Some(minimum) = int(constraint, "minDomains") {
+            if minimum <= 0 {
+                errors.invalid(&path.field("minDomains"), minimum, "must be greater than zero");
+            }
+            if action != "DoNotSchedule" {
+                let words = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway";
+                errors.invalid(&path.field("minDomains"), minimum, words);
+            }
+        }
+        if let Some(selector) = at(constraint, "labelSelector") {
+            labels::selector(selector, &path.field("labelSelector"), errors);
+        }
+    }
+    if let Some(affinity) = at(spec, "affinity") {
+        super::affinity::affinity(affinity, &path.field("affinity"), errors);
+    }
+}
+
+fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
+        let path = path.index(index);
+        let (key, operator, effect) =
+            (text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect"));
+        if !key.is_empty() {
+            errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
+        } else if operator != "Exists" {
+            let words = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.invalid(&path.field("operator"), operator, words);
+        }
+        if int(toleration, "tolerationSeconds").is_some() && effect != "NoExecute" {
+            errors.invalid(
+                &path.field("effect"),
+                effect,
+                "effect must be 'NoExecute' when `tolerationSeconds` is set",
+            );
+        }
+        match operator {
+            "Equal" | "" => {
+                let value = text(toleration, "value");
+                errors.invalid_all(&path.field("operator"), value, &names::label_value(value));
+            }
+            "Exists" => {
+                if !text(toleration, "value").is_empty() {
+                    let words = "value must be empty when `operator` is 'Exists'";
+                    errors.invalid(&path.field("operator"), text(toleration, "value"), words);
+                }
+            }
+            // Numbers can be compared only with an alpha feature; upstream names these as supported all the same.
+            "Lt" | "Gt" => {
+                let all = ["Equal", "Exists", "Lt", "Gt"];
+                errors.not_supported(&path.field("operator"), operator, &all);
+            }
+            other => errors.not_supported(&path.field("operator"), other, &["Equal", "Exists"]),
+        }
+        if !effect.is_empty() {
+            errors.one_of(
+                &path.field("effect"),
+                effect,
+                &["NoSchedule", "PreferNoSchedule", "NoExecute"],
+            );
+        }
+    }
+}
+
+fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let all = path.field("readinessGates");
+    for (index, gate) in list(spec, "readinessGates").iter().enumerate() {
+        let name = text(gate, "conditionType");
+        errors.invalid_all(
+            &all.index(index).field("conditionType"),
+            name,
+            &names::qualified_name(name),
+        );
+    }
+    let all = path.field("schedulingGates");
+    let mut seen = BTreeSet::new();
+    for (index, gate) in list(spec, "schedulingGates").iter().enumerate() {
+        let name = text(gate, "name");
+        errors.invalid_all(&all.index(index), name, &names::qualified_name(name));
+        if !seen.insert(name) {
+            errors.duplicate(&all.index(index), name);
+        }
+    }
+    let secrets = path.field("imagePullSecrets");
+    for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
+        let name = text(secret, "name");
+        if !name.is_empty() {
+            errors.invalid_all(
+                &secrets.index(index).field("name"),
+                name,
+                &names::dns_subdomain(name),
+            );
+        }
+    }
+}
+
+fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(os) = at(spec, "os") else { return };
+    match text(os, "name") {
+        "" => errors.required(&path.field("os").field("name"), "cannot be empty"),
+        "linux" => {
+            if at(spec, "securityContext.windowsOptions").is_some() {
+                let path = path.field("securityContext");
+                errors.forbidden(
+                    &path.field("windowsOptions"),
+                    "windows options cannot be set for a linux pod",
+                );
+            }
+        }
+        "windows" => {
+            let words = "cannot be set for a windows pod";
+            for field in ["hostPID", "hostIPC", "shareProcessNamespace"] {
+                if flag(spec, field) {
+                    errors.forbidden(&path.field(field), words);
+                }
+            }
+            let context = path.field("securityContext");
+            for field in [
+                "appArmorProfile",
+                "seLinuxOptions",
+                "seccompProfile",
+                "fsGroup",
+                "fsGroupChangePolicy",
+                "sysctls",
+                "runAsUser",
+                "runAsGroup",
+                "supplementalGroups",
+            ] {
+                if at(spec, &format!("securityContext.{field}")).is_some() {
+                    errors.forbidden(&context.field(field), words);
+                }
+            }
+        }
+        other => errors.not_supported(&path.field("os"), other, &["linux", "windows"]),
+    }
+}
+
+fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(context) = at(spec, "securityContext") else { return };
+    let path = path.field("securityContext");
+    user_ids(context, &path, errors);
+    errors.in_range(&path.field("fsGroup"), int(context, "fsGroup"), 0, i64::from(i32::MAX));
+    let groups = path.field("supplementalGroups");
+    for (index, group) in list(context, "supplementalGroups").iter().enumerate() {
+        errors.in_range(&groups.index(index), group.as_i64(), 0, i64::from(i32::MAX));
+    }
+    if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
+        let words = "ShareProcessNamespace and HostPID cannot both be enabled";
+        errors.invalid(&path.field("shareProcessNamespace"), true, words);
+    }
+}
+
+fn user_ids(context: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for field in ["runAsUser", "runAsGroup"] {
+        errors.in_range(&path.field(field), int(context, field), 0, i64::from(i32::MAX));
+    }
+    if let Some(profile) = at(context, "seccompProfile") {
+        let path = path.field("seccompProfile");
+        match text(profile, "type") {
+            "" => {
+                errors.required(&path.field("type"), "type is required when seccompProfile is set");
+            }
+            "Localhost" if text(profile, "localhostProfile").is_empty() => {
+                let words = "must be set when seccomp type is Localhost";
+                errors.required(&path.field("localhostProfile"), words);
+            }
+            "Localhost" | "RuntimeDefault" | "Unconfined" => {}
+            other => errors.not_supported(
+                &path.field("type"),
+                other,
+                &["Localhost", "RuntimeDefault", "Unconfined"],
+            ),
+        }
+    }
+}

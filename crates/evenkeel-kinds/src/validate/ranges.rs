@@ -1,0 +1,67 @@
+//! Rules on ServiceCIDRs and IPAddresses.
+
+use super::names;
+use evenkeel_api::cidr::Cidr;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, list, text};
+use serde_json::Value;
+
+/// A ServiceCIDR has a range, or one for each family, in their one notation.
+pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
+    let root = Path::new("spec.cidrs");
+    let cidrs = list(new, "spec.cidrs");
+    let whole = || at(new, "spec.cidrs").cloned().unwrap_or_default();
+    let families: Vec<bool> = cidrs
+        .iter()
+        .filter_map(|cidr| Some(names::parse_cidr(cidr.as_str()?)?.0.is_ipv4()))
+        .collect();
+    match cidrs.len() {
+        0 => errors.required(&root, "at least one CIDR required"),
+        1 => {}
+        2 if families.len() == 2 && families[0] == families[1] => {
+            errors.invalid(&root, whole(), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64");
+        }
+        2 => {}
+        _ => return errors.invalid(&root, whole(), "may only hold up to 2 values"),
+    }
+    for (index, cidr) in cidrs.iter().enumerate() {
+        let (path, cidr) = (root.index(index), cidr.as_str().unwrap_or_default());
+        let messages = names::cidr(cidr);
+        errors.invalid_all(&path, cidr, &messages);
+        let canonical =
+            Cidr::parse(cidr).map(|range| format!("{}/{}", range.first(), range.length()));
+        if let Some(canonical) =
+            canonical.filter(|canonical| messages.is_empty() && canonical != cidr)
+        {
+            errors.invalid(&path, cidr, &format!("must be in canonical form (\"{canonical}\")"));
+        }
+    }
+}
+
+/// The ranges stay; only a second family may be added.
+pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let (after, before) = (list(new, "spec.cidrs"), list(old, "spec.cidrs"));
+    let added = before.len() == 1 && after.len() == 2 && after[0] == before[0];
+    if !added {
+        errors.immutable(&Path::new("spec.cidrs"), at(new, "spec.cidrs"), at(old, "spec.cidrs"));
+    }
+}
+
+/// An IPAddress belongs to something.
+pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
+    let root = Path::new("spec.parentRef");
+    if at(new, "spec.parentRef").is_none() {
+        return errors.required(&root, "");
+    }
+    for field in ["resource", "name"] {
+        if text(new, &format!("spec.parentRef.{field}")).is_empty() {
+            errors.required(&root.field(field), "");
+        }
+    }
+    for field in ["resource", "name", "namespace"] {
+        let value = text(new, &format!("spec.parentRef.{field}"));
+        if !value.is_empty() {
+            errors.invalid_all(&root.field(field), value, &names::path_segment(value));
+        }
+    }
+}
