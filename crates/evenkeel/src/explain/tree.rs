@@ -30,7 +30,7 @@ pub struct Explained {
     pub asked: String,
     /// Reports of the controllers.
     pub reports: Vec<ObjectReport>,
-    /// Dependent objects.
+    /// Explanations of its dependent objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Explained>,
     /// How many more it keeps.
