@@ -37,7 +37,7 @@ const HOPELESS: u32 = 3;
 /// How long tasks may take to end.
 const STOP: Duration = Duration::from_secs(5);
 
-/// Planned writes.
+/// Planned writes of all controllers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preview {

@@ -4,7 +4,7 @@ use crate::CloudError;
 use evenkeel_runtime::metrics::{counters, exponential, histogram};
 use prometheus::{Histogram, IntCounterVec, Registry};
 
-/// Metrics `cloud_node_lifecycle_controller_…`.
+/// Metrics `cloud_node_lifecycle_controller_…` of the cloud node lifecycle controller.
 pub(super) struct Metrics {
     calls: IntCounterVec,
     /// Of one node; upstream's is of all.

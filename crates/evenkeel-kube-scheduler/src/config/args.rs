@@ -451,7 +451,7 @@ impl Strategy {
                 errors.push(FieldError::required(at, rule));
             }
             (Some(ratio), true) => {
-                errors.extend(Shape::check(&ratio.shape, &format!("{at}.shape")))
+                errors.extend(Shape::check(&ratio.shape, &format!("{at}.shape")));
             }
             (Some(_), false) => {
                 let rule = "must be nil when type is not RequestedToCapacityRatio";

@@ -1,4 +1,4 @@
-//! From a kubeconfig, or from inside a cluster, to a client.
+//! Connects a client by a kubeconfig, or by a pod's service account.
 
 use super::{
     Client,
@@ -27,8 +27,8 @@ use rustls::ClientConfig;
 use std::{path::PathBuf, time::Duration};
 use tower::{BoxError, ServiceBuilder, util::MapRequestLayer};
 
-/// How to reach the API server. The default infers everything: `$KUBECONFIG`, `~/.kube/config`, then the service account
-/// of the pod it runs in.
+/// Options of a connection. The default infers the configuration: `$KUBECONFIG`, `~/.kube/config`, then the pod's service
+/// account.
 #[derive(Clone, Default)]
 pub struct ConnectOptions {
     /// The kubeconfig file to use; none to infer.
@@ -45,7 +45,7 @@ pub struct ConnectOptions {
     pub qps: f32,
     /// Requests that may be sent at once; see [`super::ClientBuilder::burst`].
     pub burst: u32,
-    /// Where the `rest_client_*` metrics go; none for no metrics.
+    /// Registry of the `rest_client_*` metrics; `None` for no metrics.
     pub registry: Option<Registry>,
 }
 
@@ -64,10 +64,10 @@ impl std::fmt::Debug for ConnectOptions {
     }
 }
 
-/// Why there is no client.
+/// Why a client cannot be connected.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// A kubeconfig that was named cannot be used.
+    /// The named kubeconfig cannot be used.
     #[error("kubeconfig {}: {}", path.display(), kubeconfig_text(source))]
     Kubeconfig {
         /// The file.
@@ -75,12 +75,12 @@ pub enum ConnectError {
         /// What is wrong with it.
         source: Box<KubeconfigError>,
     },
-    /// Nothing could be inferred.
+    /// No configuration could be inferred.
     #[error(
         "no API server to connect to: name a kubeconfig, or run in a pod with a service account: {0}"
     )]
     Infer(Box<InferConfigError>),
-    /// The server's URL is none.
+    /// The server's URL is invalid.
     #[error("server URL {url:?}: {source}")]
     Server {
         /// As given.
@@ -96,7 +96,7 @@ pub enum ConnectError {
         /// What is wrong with them.
         source: Box<kube::Error>,
     },
-    /// The certificates of the authority that signs the server's cannot be used.
+    /// The CA certificates of the server cannot be used.
     #[error("certificates of the authority for {server}: {source}")]
     Authority {
         /// The server's URL.
@@ -104,15 +104,15 @@ pub enum ConnectError {
         /// What is wrong with them.
         source: rustls::Error,
     },
-    /// The name to check the server's certificate against is none.
+    /// `tls-server-name` is invalid.
     #[error("tls-server-name {0:?} is not a DNS name or an IP address")]
     ServerName(String),
-    /// The proxy that the kubeconfig or the environment names is of another kind.
+    /// The proxy that the kubeconfig or the environment names is not an HTTP proxy.
     #[error("the proxy {0} cannot be used: only http:// proxies are supported")]
     Proxy(String),
 }
 
-/// Makes a client.
+/// Connects a client.
 ///
 /// ```no_run
 /// use evenkeel_runtime::{client::{self, ConnectOptions}, clock::Clock};
@@ -125,7 +125,7 @@ pub enum ConnectError {
 /// ```
 ///
 /// # Errors
-/// Names the file and the field that cannot be used. The server is not asked for anything yet.
+/// Names the file and the field that cannot be used. No request is sent yet.
 pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, ConnectError> {
     let config = config(&options).await?;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
@@ -140,7 +140,9 @@ pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, Co
     Ok(builder.build())
 }
 
-/// As [`connect`] with the service account of the pod that it runs in, whatever kubeconfigs there are; none outside of pods.
+/// As [`connect`] with the pod's service account, without regard to kubeconfigs; `None` outside of pods.
+///
+/// Upstream: `InClusterConfig`
 ///
 /// # Errors
 /// When the service account's files cannot be used.
@@ -165,7 +167,7 @@ pub fn connect_in_pod(
     Ok(Some(builder.build()))
 }
 
-/// The configuration that [`connect`] would use, for programs that change more of it before [`transport`].
+/// Returns the configuration that [`connect`] would use, for programs that change it before [`transport`].
 ///
 /// # Errors
 /// As [`connect`].
@@ -200,13 +202,13 @@ async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, C
     Ok(with_own_proxy(read, names_proxy))
 }
 
-/// Without a proxy that only the environment names: kube takes it for this server's, whoever is to be reached without one.
+/// Removes a proxy that only the environment names: kube applies it without regard to `NO_PROXY`.
 fn with_own_proxy(mut config: Config, named: bool) -> Config {
     config.proxy_url = config.proxy_url.filter(|_| named);
     config
 }
 
-/// Whether a kubeconfig says by which proxy its server is reached.
+/// Whether the kubeconfig names a proxy (`proxy-url`).
 fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&String>) -> bool {
     let wanted = context.or(kubeconfig.current_context.as_ref());
     let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == wanted);
@@ -234,7 +236,7 @@ async fn inferred(context: Option<&String>) -> Result<Config, ConnectError> {
     })
 }
 
-/// kube's text with the field of the kubeconfig that it is about.
+/// Returns kube's text with the invalid field of the kubeconfig.
 fn kubeconfig_text(error: &KubeconfigError) -> String {
     let field = match error {
         KubeconfigError::CurrentContextNotSet => "current-context",
@@ -277,7 +279,7 @@ fn over(config: &Config) -> Result<Transport, ConnectError> {
     Ok(Transport::over(Current::new(stack(config)?), &config.default_namespace))
 }
 
-/// The layers of a [`transport`].
+/// Builds the layers of a [`transport`].
 pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
     let proxy = match &config.proxy_url {
         Some(url) => Some(Proxy::parse(&url.to_string())?),
@@ -324,7 +326,7 @@ pub(super) fn stack(config: &Config) -> Result<Stack, ConnectError> {
     Ok(Stack::new(service))
 }
 
-/// The certificates that a client of this configuration shows and believes.
+/// Returns the TLS configuration: client certificate and trusted CAs.
 fn client_config(config: &Config) -> Result<ClientConfig, ConnectError> {
     let failed = |source| ConnectError::Credentials {
         server: config.cluster_url.to_string(),

@@ -110,25 +110,25 @@ impl ApiError {
         }
     }
 
-    /// The object (or the resource) is not there.
+    /// Whether the object (or the resource) does not exist (404).
     pub fn is_not_found(&self) -> bool {
         self.code() == 404
     }
 
-    /// A precondition did not hold: somebody else wrote first.
+    /// Whether a precondition failed because of another write (409, `Conflict`).
     pub fn is_conflict(&self) -> bool {
         self.code() == 409 && !self.is_already_exists()
     }
 
-    /// A precondition on the uid did not hold: the object was replaced by another one of its name. The server has only its
-    /// message to say so, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
+    /// Whether a precondition on the uid failed: the object was replaced by another one of its name. Only the message says
+    /// so, in two forms (`registry/rest/delete.go`, `storage/interfaces.go`).
     pub fn is_other_uid(&self) -> bool {
         const SAYS: [&str; 2] = ["the UID in the precondition (", "UID in precondition: "];
         self.is_conflict()
             && self.status().is_some_and(|s| SAYS.iter().any(|says| s.message.contains(says)))
     }
 
-    /// The name is taken.
+    /// Whether an object of this name exists (409, `AlreadyExists`).
     pub fn is_already_exists(&self) -> bool {
         self.reason() == "AlreadyExists"
     }
@@ -138,17 +138,17 @@ impl ApiError {
         self.code() == 403
     }
 
-    /// The server rejects the request as such: sending it again cannot help.
+    /// Whether the request is invalid, so that a retry cannot succeed (400 `BadRequest`, 422 `Invalid`).
     pub fn is_invalid(&self) -> bool {
         matches!(self.code(), 400 | 422)
     }
 
-    /// The resource version (or continue token) asked for is no longer kept.
+    /// Whether the requested resourceVersion (or continue token) has expired (410).
     pub fn is_expired(&self) -> bool {
         self.code() == 410 || matches!(self.reason(), "Expired" | "Gone")
     }
 
-    /// The resource version asked for is not there yet: the server is behind, or was restored from a backup.
+    /// Whether the requested resourceVersion is too large: the server is behind, or was restored from a backup.
     pub fn is_version_too_large(&self) -> bool {
         self.code() == 504
             && self.status().is_some_and(|s| {
@@ -156,12 +156,12 @@ impl ApiError {
             })
     }
 
-    /// The server asks for patience.
+    /// Whether the server refuses the request because of its load (429).
     pub fn is_too_many_requests(&self) -> bool {
         self.code() == 429
     }
 
-    /// The namespace is being terminated, so that nothing can be made in it.
+    /// Whether the namespace is being terminated, so that nothing can be created in it.
     pub fn namespace_terminating(&self) -> bool {
         self.code() == 403
             && self.status().is_some_and(|s| {
@@ -196,7 +196,7 @@ impl From<ApiError> for Failure {
     }
 }
 
-/// An error with all its causes, for a message that people read.
+/// Formats an error with all its sources, for a message.
 pub fn full_text(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

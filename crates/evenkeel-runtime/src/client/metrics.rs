@@ -1,4 +1,4 @@
-//! What the client counts, under upstream's names.
+//! Metrics of the client, under upstream's names.
 
 use crate::metrics::{BODY_BYTES, REQUEST_SECONDS, counters, gauge, histograms, register};
 use http::{Method, StatusCode};
@@ -78,8 +78,8 @@ impl RestMetrics {
         }))
     }
 
-    /// Registers what is said of client certificates that an exec plug-in gives, for programs that have no such plug-in:
-    /// the shortest time left of any is infinite, and none was ever exchanged.
+    /// Registers the metrics of exec plug-ins' client certificates, for programs without such plug-ins: the time to expiry
+    /// is infinite, and no certificate was rotated.
     pub fn without_exec_plugin(&self, registry: &Registry) {
         let left =
             "Seconds that the certificates of exec plug-ins are still valid; +Inf without any.";
@@ -105,7 +105,7 @@ impl RestMetrics {
         register(registry, ages);
     }
 
-    /// Counts a client that was made with a transport of its own, or over one that others use.
+    /// Counts a client with a new transport, or with a shared one.
     pub fn connected(&self, shared: bool) {
         let result = if shared { "hit" } else { "miss" };
         self.0.transport_calls.with_label_values(&[result]).inc();
@@ -126,14 +126,14 @@ impl fmt::Debug for RestMetrics {
     }
 }
 
-/// Methods that are sent, and so many.
+/// HTTP methods of the Kubernetes API.
 const METHODS: [Method; 5] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// Codes that occur often enough to have a place of their own.
+/// Frequent status codes, whose counters are cached.
 const CODES: [u16; 8] = [200, 201, 202, 404, 409, 422, 429, 500];
 
-/// The metrics of requests to one host, looked up once: nothing is searched for in the course of a request.
+/// Metric handles of requests to one host, cached so that requests look up no labels.
 pub(super) struct HostMetrics {
     host: Box<str>,
     requests: IntCounterVec,
@@ -164,7 +164,7 @@ impl HostMetrics {
         }
     }
 
-    /// None for a method that Kubernetes' API has no use for.
+    /// Returns the handles of a method; `None` for methods that the Kubernetes API does not use.
     fn verb(&self, method: &Method) -> Option<&Verb> {
         let n = METHODS.iter().position(|known| known == method)?;
         Some(self.verbs[n].get_or_init(|| {
@@ -175,7 +175,9 @@ impl HostMetrics {
         }))
     }
 
-    /// One attempt ended; without a code when there was no answer.
+    /// Counts one attempt by its status code; `None` without a response.
+    ///
+    /// Upstream: `RequestResult`
     pub(super) fn count_attempt(&self, code: Option<StatusCode>, method: &Method, again: bool) {
         let place = code.and_then(|code| CODES.iter().position(|known| *known == code.as_u16()));
         let text = code.as_ref().map_or("<error>", StatusCode::as_str);

@@ -1,8 +1,7 @@
-//! Talking to the API server: typed requests, rate limit, retries, user agents, metrics.
+//! Client of the API server: typed requests, rate limit, retries, user agents, metrics.
 //!
-//! The transport is a [`kube::Client`], so that kubeconfig, exec plug-ins and in-process servers all work; [`connect()`]
-//! makes one that is right for a controller (HTTP/2, no compression). Everything above it is here: what is asked for is
-//! exactly what will be read, in protobuf where the view can.
+//! The transport is a [`kube::Client`], so that kubeconfigs, exec plug-ins and in-process servers work; [`connect()`]
+//! makes one for controllers (HTTP/2, no compression). Responses are requested in protobuf if the view can decode it.
 
 mod connect;
 mod connection_pool;
@@ -74,7 +73,7 @@ pub(crate) struct Shared {
     metrics: Option<Arc<HostMetrics>>,
     host: Box<str>,
     json: bool,
-    /// What discovery told last.
+    /// The last discovery.
     pub(crate) discovery: Mutex<CachedDiscovery>,
 }
 
@@ -84,7 +83,7 @@ impl Client {
         Self::builder(transport, clock).build()
     }
 
-    /// A client with more to say about it.
+    /// A builder of a client with a rate limit, metrics or another user agent.
     pub fn builder(transport: impl Into<Transport>, clock: Clock) -> ClientBuilder {
         ClientBuilder {
             transport: transport.into(),
@@ -98,8 +97,8 @@ impl Client {
         }
     }
 
-    /// The same connection under another name, for one controller: `suffix` is appended to the user agent, and the rate
-    /// limit is a bucket of its own of the same size, as each of upstream's per-controller clients has.
+    /// The client of one controller over the same connection: `suffix` is appended to the user agent, and the rate limit has
+    /// its own bucket of the same size, as upstream's clients of single controllers have.
     #[must_use]
     pub fn with_user_agent(&self, suffix: &str) -> Self {
         let base = self.agent.to_str().unwrap_or_default();
@@ -108,14 +107,14 @@ impl Client {
         Self { shared: Arc::clone(&self.shared), agent, limiter, fence: self.fence.clone() }
     }
 
-    /// The same client, which writes only while `fence` is open; a write that may not be sent is
-    /// [`ApiError::Fenced`]. Reads and watches go on.
+    /// The same client behind a leader fence: a write while `fence` is closed fails with [`ApiError::Fenced`]. Reads and
+    /// watches are not fenced.
     #[must_use]
     pub fn fenced(&self, fence: &LeaderFence) -> Self {
         Self { fence: Some(fence.clone()), ..self.clone() }
     }
 
-    /// The clock that it was built with.
+    /// The clock of the client.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
@@ -125,7 +124,7 @@ impl Client {
         self.agent.to_str().unwrap_or_default()
     }
 
-    /// The transport below, for what this client does not do.
+    /// The underlying `kube` client, for requests that this client does not support.
     pub fn kube(&self) -> &kube::Client {
         self.shared.transport.kube()
     }
@@ -133,7 +132,7 @@ impl Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Nothing of the transport: it holds credentials.
+        // Without the transport, which holds credentials.
         f.debug_struct("Client")
             .field("host", &self.shared.host)
             .field("agent", &self.agent)
@@ -141,7 +140,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// What [`Client::builder`] collects.
+/// Settings of a client; made by [`Client::builder`].
 #[must_use = "a builder does nothing until built"]
 pub struct ClientBuilder {
     transport: Transport,
@@ -161,7 +160,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Requests that may go out at once; 0 for client-go's default of 10.
+    /// Requests that may be sent at once; 0 for client-go's default of 10.
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = burst;
         self
@@ -192,13 +191,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether answers are asked for as JSON alone, as a proxy between may want them; requests are JSON in any case.
+    /// Whether responses are requested as JSON only, for proxies that need it; requests are always JSON.
     pub fn json(mut self, json: bool) -> Self {
         self.json = json;
         self
     }
 
-    /// The client. To be called inside the tokio runtime that it will run in.
+    /// Builds the client. To be called inside the tokio runtime that it will run in.
     pub fn build(self) -> Client {
         let Self { transport, clock, qps, burst, agent, metrics, host, json } = self;
         Client {

@@ -1,9 +1,10 @@
-//! What a request may ask for besides its object.
+//! Options of list and delete requests.
 
 use crate::plan::{PatchForm, Propagation};
 use std::fmt::Write as _;
 
-/// Options of a list. The default lists everything, as it is now.
+/// Options of a list. The default lists all objects at the newest version.
+#[doc(alias = "metav1.ListOptions")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListOptions {
     /// Label selector in its query form, empty for all.
@@ -12,9 +13,9 @@ pub struct ListOptions {
     pub fields: String,
     /// Most items in one answer, 0 for no limit.
     pub limit: u32,
-    /// Token of the previous answer.
+    /// Continue token of the previous page.
     pub continue_: String,
-    /// Resource version, empty for the newest, `0` for any that the server has at hand.
+    /// resourceVersion: empty for the newest, `0` for any that the server has cached.
     pub resource_version: String,
     /// `NotOlderThan` or `Exact`, empty for the default.
     pub resource_version_match: &'static str,
@@ -35,21 +36,22 @@ impl ListOptions {
     }
 }
 
-/// Options of a deletion. The default deletes with the kind's own grace and propagation.
+/// Options of a deletion. The default is the kind's own grace period and propagation.
+#[doc(alias = "metav1.DeleteOptions")]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Only if the object has this uid; empty for any.
+    /// Precondition on the uid; empty for any.
     pub uid: String,
-    /// Only this version; empty for any.
+    /// Precondition on the resourceVersion; empty for any.
     pub resource_version: String,
-    /// Seconds of grace.
+    /// Grace period in seconds; the object's own if `None`.
     pub grace_seconds: Option<i64>,
-    /// What becomes of dependents.
+    /// Propagation policy for dependents.
     pub propagation: Option<Propagation>,
 }
 
 impl DeleteOptions {
-    /// The body of the request; empty when nothing is asked for.
+    /// The JSON body of the request; empty without options.
     pub(crate) fn body(&self) -> Vec<u8> {
         let mut fields = serde_json::Map::new();
         let mut preconditions = serde_json::Map::new();

@@ -1,4 +1,4 @@
-//! Proxies between a client and its server: the one that a kubeconfig names, or else those that the environment does.
+//! HTTP proxies between client and server: that of the kubeconfig, or else that of the environment.
 //!
 //! Upstream: `http.ProxyFromEnvironment`, which all of client-go's transports ask.
 
@@ -26,29 +26,29 @@ use tokio::{
 };
 use tower::{BoxError, Service};
 
-/// How long a proxy may take to open a way to the server.
+/// Timeout of a CONNECT request to a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The longest answer to that which is read.
+/// Most bytes that are read of the proxy's response to CONNECT.
 const MAX_RESPONSE_HEAD: usize = 64 * 1024;
 
-/// A proxy that speaks HTTP.
+/// An HTTP proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
     address: Uri,
-    /// What it is told about who comes; never printed.
+    /// Value of `Proxy-Authorization`; never printed.
     authorization: Option<HeaderValue>,
 }
 
 impl Proxy {
-    /// From its URL; `http://` may be left out.
+    /// Parses a proxy's URL; `http://` may be omitted.
     pub(super) fn parse(text: &str) -> Result<Self, ConnectError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         let (who, place) = match rest.rsplit_once('@') {
             Some((who, place)) => (Some(who), place),
             None => (None, rest),
         };
-        // Not with the password.
+        // Without the password.
         let bad = || ConnectError::Proxy(format!("{scheme}://{place}"));
         let url: Uri = format!("{scheme}://{place}").parse().map_err(|_| bad())?;
         let host = url.host().filter(|_| url.scheme() == Some(&Scheme::HTTP)).ok_or_else(bad)?;
@@ -59,12 +59,12 @@ impl Proxy {
         })
     }
 
-    /// What a request must say to be passed on; where a way is opened, that has been said already.
+    /// Returns the `Proxy-Authorization` header of a forwarded request; `None` for tunnels, whose CONNECT contained it.
     pub(super) fn authorization(&self, server: &Uri) -> Option<HeaderValue> {
         self.authorization.clone().filter(|_| !is_https(server))
     }
 
-    /// Has it open a way to the server.
+    /// Opens a tunnel to the server with CONNECT.
     async fn open(&self, mut stream: TcpStream, server: &Uri) -> io::Result<TcpStream> {
         let to = format!("{}:{}", server.host().unwrap_or_default(), port(server));
         let mut head = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n").into_bytes();
@@ -76,7 +76,7 @@ impl Proxy {
         head.extend_from_slice(b"\r\n");
         stream.write_all(&head).await?;
         let mut answer = Vec::new();
-        // The server says nothing before it is spoken to, so that there is no more than a head where the way is open.
+        // The server sends nothing before the client does, so that no body follows the head of a success.
         while !answer.windows(4).any(|end| end == b"\r\n\r\n") {
             if answer.len() > MAX_RESPONSE_HEAD || stream.read_buf(&mut answer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -100,17 +100,17 @@ fn authorization(who: &str) -> Result<HeaderValue, http::header::InvalidHeaderVa
     Ok(value)
 }
 
-/// What the environment says of proxies.
+/// Proxies of the environment: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ProxyEnvironment {
     http: String,
     https: String,
-    /// For whom there is none.
+    /// Hosts that are reached without a proxy (`NO_PROXY`).
     none: String,
 }
 
 impl ProxyEnvironment {
-    /// That of this process.
+    /// Reads the environment of this process.
     #[expect(clippy::disallowed_methods, reason = "as upstream has it, transports are told by it")]
     pub(super) fn from_process() -> Self {
         Self::of(|name| std::env::var(name).unwrap_or_default())
@@ -124,7 +124,9 @@ impl ProxyEnvironment {
         Self { http, https, none }
     }
 
-    /// By which proxy a server is reached, if by any.
+    /// Returns the proxy for a server, if any.
+    ///
+    /// Upstream: `ProxyFromEnvironment`
     pub(super) fn proxy_for(&self, server: &Uri) -> Result<Option<Proxy>, ConnectError> {
         let proxy = if is_https(server) { &self.https } else { &self.http };
         let host = server.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();
@@ -142,7 +144,7 @@ impl ProxyEnvironment {
     }
 }
 
-/// Whether an entry of `NO_PROXY` means this host.
+/// Whether an entry of `NO_PROXY` matches this host.
 fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str) -> bool {
     if entry == "*" {
         return true;
@@ -157,7 +159,7 @@ fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str
     if let Ok(own) = name.parse::<IpAddr>() {
         return address == Some(own);
     }
-    // What begins with a dot means what is below it, another name itself as well.
+    // A leading dot matches only subdomains; another name matches itself as well.
     let name = name.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(name);
     let below = |name: &str| host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
     address.is_none()
@@ -167,7 +169,7 @@ fn matches_no_proxy(entry: &str, host: &str, address: Option<IpAddr>, port: &str
         }
 }
 
-/// A host and its port, which is empty where there is none.
+/// Splits an entry into host and port, which may be empty.
 fn with_port(entry: &str) -> (&str, &str) {
     match entry.strip_prefix('[').and_then(|rest| rest.split_once("]:")) {
         Some(both) => both,
@@ -185,7 +187,7 @@ fn port(server: &Uri) -> u16 {
     server.port_u16().unwrap_or(if is_https(server) { 443 } else { 80 })
 }
 
-/// Connects to the server, or by a proxy: for TLS it opens a way, other requests it passes on.
+/// Connects to the server, directly or through a proxy: TLS through a tunnel, other requests by forwarding.
 #[derive(Clone)]
 pub(super) struct Connector {
     http: HttpConnector,
@@ -227,7 +229,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection to the server, or to a proxy that passes requests on.
+/// A connection to the server, or to a forwarding proxy.
 pub(super) struct ProxyStream {
     stream: TokioIo<TcpStream>,
     passed_on: bool,
@@ -235,7 +237,7 @@ pub(super) struct ProxyStream {
 
 impl Connection for ProxyStream {
     fn connected(&self) -> Connected {
-        // Requests that are passed on name the server.
+        // Forwarded requests contain the server's address.
         self.stream.connected().proxy(self.passed_on)
     }
 }

@@ -1,4 +1,6 @@
-//! The client's own rate limit: a bucket of tokens.
+//! Client-side rate limit: a token bucket.
+//!
+//! Upstream: `tokenBucketRateLimiter`
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -6,9 +8,9 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// `burst` requests at once, `qps` a second after that. Time is tokio's, so that it works in paused time.
+/// A token bucket of `burst` tokens that refills `qps` tokens a second, by tokio's clock.
 ///
-/// A waiter takes its token at once and then sleeps until the token exists, so waiters are served in order of arrival.
+/// A request takes its token at once and then waits until the token exists, so that requests keep their order.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
     qps: f64,
@@ -23,7 +25,7 @@ struct Bucket {
 }
 
 impl RateLimiter {
-    /// None when `qps` is negative: no limit. Zero means client-go's default of 5.
+    /// `None` if `qps` is negative: no limit. Zero means client-go's default of 5.
     pub(crate) fn new(qps: f32, burst: u32) -> Option<Self> {
         if qps < 0.0 {
             return None;
@@ -33,13 +35,15 @@ impl RateLimiter {
         Some(Self { qps, burst, bucket: Mutex::new(Bucket { tokens: burst, at: Instant::now() }) })
     }
 
-    /// Another full bucket of the same size.
+    /// Returns another full bucket of the same size.
     pub(crate) fn full_copy(&self) -> Self {
         let bucket = Bucket { tokens: self.burst, at: Instant::now() };
         Self { qps: self.qps, burst: self.burst, bucket: Mutex::new(bucket) }
     }
 
-    /// Waits for a token, and says how long it took.
+    /// Waits for a token; returns how long it waited.
+    ///
+    /// Upstream: `tryThrottle`
     pub(crate) async fn wait(&self) -> Duration {
         let wait = self.reserve();
         if !wait.is_zero() {

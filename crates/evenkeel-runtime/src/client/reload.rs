@@ -1,7 +1,8 @@
-//! A transport that follows its files: a kubeconfig that is rewritten, client certificates and CAs that are rotated.
+//! Certificate rotation: transports that reload a rewritten kubeconfig, client certificates and CAs.
 //!
-//! Tokens in files are read again by kube's own client; everything else is read once by it, which is not enough for a
-//! program that outlives its certificates.
+//! kube's client reloads token files, but reads everything else once.
+//!
+//! Upstream: `dynamicClientCert`
 
 use super::{
     ConnectError, ConnectOptions,
@@ -20,15 +21,15 @@ use std::{
     time::Duration,
 };
 
-/// How often the files are looked at.
+/// How often the files are checked for changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The CA that a pod is given.
+/// CA file of a pod's service account.
 const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
 type Change = Arc<dyn Fn(&mut Config) + Send + Sync>;
 
-/// A connection's files, and the transports that are made from them.
+/// Reloads the files of a connection, and rebuilds its transports when they change.
 pub struct ConfigReloader {
     options: ConnectOptions,
     clock: Clock,
@@ -36,18 +37,18 @@ pub struct ConfigReloader {
     transports: Vec<(Change, Current)>,
 }
 
-/// What is in each file: a hash, or none where it cannot be read.
+/// Hash of each file's content; `None` for a file that cannot be read.
 type Fingerprint = BTreeMap<PathBuf, Option<u64>>;
 
 impl ConfigReloader {
-    /// Connections as `options` say. Nothing is followed before [`ConfigReloader::run`].
+    /// A reloader of connections with these options. Nothing is reloaded before [`ConfigReloader::run`].
     pub fn new(options: ConnectOptions, clock: Clock) -> Self {
         let fingerprint = fingerprint(&options);
         Self { options, clock, fingerprint, transports: Vec::new() }
     }
 
-    /// A transport with the configuration that the files give, after `change`. It uses what the files say now from the next
-    /// request on that is sent after they changed; watches go on over the connection that they have.
+    /// Returns a transport with the files' configuration, modified by `change`. After a reload, new requests use the new
+    /// configuration; open watches keep their connection.
     ///
     /// # Errors
     /// As [`super::connect()`].
@@ -63,7 +64,7 @@ impl ConfigReloader {
         Ok(Transport::over(current, &namespace))
     }
 
-    /// Follows the files until it is dropped. What cannot be used is told, and leaves the transports as they are.
+    /// Reloads changed files until the future is dropped. Invalid files are logged and leave the transports unchanged.
     pub async fn run(mut self) {
         loop {
             self.clock.sleep(POLL_INTERVAL).await;
@@ -87,7 +88,7 @@ impl ConfigReloader {
                 tracing::info!(files = changed.join(", "), "Connecting anew, since files changed");
                 self.fingerprint = now;
             }
-            // Half written, perhaps: the next look finds it whole.
+            // The file may be half written: the next poll reads it again.
             Err(error) => {
                 tracing::warn!(error = full_text(&error), "Changed files cannot be used (yet)");
             }
@@ -120,7 +121,7 @@ fn fingerprint(options: &ConnectOptions) -> Fingerprint {
         .collect()
 }
 
-/// The files that a kubeconfig names and that are read once.
+/// Returns the certificate files that a kubeconfig names.
 fn named_in(kubeconfig: &Kubeconfig) -> Vec<PathBuf> {
     let clusters = kubeconfig.clusters.iter().filter_map(|named| named.cluster.as_ref());
     let users = kubeconfig.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());

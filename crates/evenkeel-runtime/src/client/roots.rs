@@ -1,4 +1,4 @@
-//! Whose certificates a client believes: those of the kubeconfig, of the pod's file, or of the system.
+//! Trusted root CAs of a client: those of the kubeconfig, of the pod's CA file, or of the system.
 
 use evenkeel_x509::CertPool;
 use kube::Config;
@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Verifies servers as a configuration says.
+/// Returns the verifier of server certificates for a configuration.
 pub(super) fn verifier(config: &Config) -> Result<Arc<dyn ServerCertVerifier>, Error> {
     if let Some(path) = &config.root_cert_file {
         return Ok(Arc::new(FileVerifier::new(path)?));
@@ -30,11 +30,11 @@ fn verifier_for(pool: CertPool) -> Arc<dyn ServerCertVerifier> {
     pool.server_verifier(Arc::new(rustls::crypto::ring::default_provider()))
 }
 
-/// Verifies servers by the certificates in a file, which is read again for each connection: a pod's are rotated.
+/// Verifies servers by a CA file, which is read again for each connection because a pod's CA is rotated.
 #[derive(Debug)]
 struct FileVerifier {
     path: PathBuf,
-    /// What the file said when it could last be used.
+    /// The file's last valid content, and its verifier.
     read: Mutex<(Vec<u8>, Arc<dyn ServerCertVerifier>)>,
 }
 
@@ -45,7 +45,7 @@ impl FileVerifier {
         Ok(Self { path: path.to_owned(), read: Mutex::new((pem, verifier)) })
     }
 
-    /// The verifier by what the file said when it was last read: signatures of handshakes do not depend on it.
+    /// The verifier of the last read; signatures of handshakes do not depend on the CAs.
     fn last(&self) -> Arc<dyn ServerCertVerifier> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
     }

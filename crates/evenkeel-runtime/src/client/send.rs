@@ -1,4 +1,6 @@
-//! One request: limited, sent, counted, and sent again while the server asks for it.
+//! Sends a request: rate limit, leader fence, metrics, retries.
+//!
+//! Upstream: `withRetry`
 
 use super::{ApiError, Client, Status, leader_fence::run_fenced, transport::Answer, wire};
 use bytes::Bytes;
@@ -9,10 +11,10 @@ use std::{error::Error, io, time::Duration};
 use tokio::time::Instant;
 use tower::BoxError;
 
-/// How often a request is sent again (client-go's `maxRetries`).
+/// Most retries of a request (client-go's `maxRetries`).
 const MAX_RETRIES: u32 = 10;
 
-/// A request, ready to be sent any number of times.
+/// A request that can be sent repeatedly.
 pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// Path and query.
@@ -20,9 +22,9 @@ pub(crate) struct ApiRequest {
     pub(crate) accept: &'static str,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
-    /// More headers, for raw requests.
+    /// Additional headers of raw requests.
     pub(crate) headers: HeaderMap,
-    /// Watches are not: they are few, and must not wait behind writes.
+    /// Whether the rate limit applies. Watches are few and must not wait behind writes.
     pub(crate) limited: bool,
 }
 
@@ -89,7 +91,7 @@ impl ApiRequest {
 }
 
 impl Client {
-    /// Sends and reads the whole answer; an error status is an error.
+    /// Sends a request and reads the whole response; an error status becomes an error.
     pub(crate) async fn exchange(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
         let start = Instant::now();
         let result = self.send_and_read(call).await;
@@ -109,7 +111,8 @@ impl Client {
         Ok(Response::from_parts(parts, bytes))
     }
 
-    /// Sends, again while the server (or a lost connection, for reads) asks for it. The body of a good answer is unread.
+    /// Sends a request with retries as the server (or, for reads, a lost connection) requires. The body of a success is
+    /// unread.
     pub(crate) async fn send(&self, call: &ApiRequest) -> Result<Response<Answer>, ApiError> {
         let mut attempt = 0;
         loop {
@@ -121,7 +124,7 @@ impl Client {
             match (wait, result) {
                 (Some(wait), result) => {
                     if let Ok(response) = result {
-                        // Read to the end, so that the connection can be used again. Its content does not matter.
+                        // Read the body to its end, so that the connection can be reused.
                         let _ = response.into_body().collect().await;
                     }
                     tracing::debug!(path = call.path(), attempt, ?wait, "sending a request again");
@@ -134,7 +137,7 @@ impl Client {
         }
     }
 
-    /// Sends once, if this process may: that is asked last, after every wait.
+    /// Sends a request once. The leader fence is checked last, after every wait.
     async fn transmit(
         &self,
         call: &ApiRequest,

@@ -1,4 +1,4 @@
-//! What requests are sent over.
+//! Transport of requests.
 
 use super::connection_pool::PooledBody;
 use futures::future::BoxFuture;
@@ -11,13 +11,13 @@ use std::{
 };
 use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 
-/// A stack that sends requests; each uses a clone of its own.
+/// Stack of layers that sends requests; each request uses a clone.
 pub(super) type Stack = BoxCloneSyncService<Request<Body>, Response<PooledBody>, BoxError>;
 
-/// The body of an answer.
+/// Body of a response.
 pub(crate) type Answer = Either<PooledBody, Body>;
 
-/// What requests are sent over: kube's client, or the stack below it, which spares the queue in between.
+/// Transport of requests: kube's client, or the stack below it, which avoids its queue.
 #[derive(Clone)]
 pub struct Transport {
     kube: kube::Client,
@@ -25,12 +25,12 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Over the stack that is current. To be called inside a tokio runtime.
+    /// A transport over a replaceable stack. To be called inside a tokio runtime.
     pub(super) fn over(current: Current, namespace: &str) -> Self {
         Self { kube: kube::Client::new(current.clone(), namespace), stack: Some(current) }
     }
 
-    /// For what takes kube's client.
+    /// The transport as kube's client.
     pub fn kube(&self) -> &kube::Client {
         &self.kube
     }
@@ -56,7 +56,7 @@ impl From<Transport> for kube::Client {
     }
 }
 
-/// Sends over whichever stack is current.
+/// A stack that can be replaced while requests are sent.
 #[derive(Clone)]
 pub(super) struct Current(Arc<RwLock<Stack>>);
 

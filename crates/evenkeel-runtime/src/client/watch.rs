@@ -1,4 +1,4 @@
-//! A watch: the byte stream as it arrives, frame by frame.
+//! Byte stream of a watch, decoded into frames.
 
 use super::{ApiError, Client, send::ApiRequest, transport::Answer, wire};
 use bytes::Bytes;
@@ -6,13 +6,13 @@ use evenkeel_api::{DecodeError, Encoding, Kind, View, watch::Frames};
 use http::Method;
 use http_body_util::BodyExt as _;
 
-/// The byte stream of a watch, cut into frames.
+/// The byte stream of a watch, split into frames.
 pub(crate) struct Watch {
     body: Answer,
     frames: Frames,
 }
 
-/// Why a watch ended before its time.
+/// Error of an open watch.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
     #[error("the connection broke: {0}")]
@@ -59,7 +59,7 @@ impl Watch {
                 Some(Err(error)) => {
                     return Err(WatchError::Transport(super::full_text(&*error).into()));
                 }
-                // A frame without its end is what a dying server leaves; the watch goes on from the last whole one.
+                // A server that exits leaves an incomplete frame; the next watch continues from the last complete one.
                 None => return Ok(None),
             }
         }

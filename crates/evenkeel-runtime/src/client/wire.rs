@@ -1,4 +1,4 @@
-//! What is asked for (`Accept`) and what came (`Content-Type`): one place that knows both encodings.
+//! Content negotiation: `Accept` of requests, and decoding of responses by `Content-Type`.
 
 use super::{Cause, List, Metadata, Status};
 use evenkeel_api::{DecodeError, Encoding, View, protobuf::Envelope, status as api};
@@ -38,7 +38,7 @@ pub(crate) fn without_protobuf(accept: &'static str) -> &'static str {
         .map_or(accept, |(_, rest)| rest)
 }
 
-/// The encoding of an answer.
+/// The encoding of a response.
 pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
     let protobuf = headers
         .get(header::CONTENT_TYPE)
@@ -46,7 +46,7 @@ pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
     if protobuf { Encoding::Protobuf } else { Encoding::Json }
 }
 
-/// What is in an answer's body, its envelope taken off if it has one.
+/// Returns the content of a response body without its protobuf envelope.
 fn inside<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<(&'a [u8], Encoding), DecodeError> {
     let encoding = encoding(headers);
     let raw = match encoding {
@@ -83,7 +83,7 @@ impl From<api::Status> for Status {
     }
 }
 
-/// The Status of an answer with an error code. A body that is none (a proxy's page) becomes the message, shortened.
+/// Decodes the Status of an error response. Another body (a proxy's page) becomes the shortened message.
 pub(crate) fn status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
     let found =
         inside(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));

@@ -223,7 +223,7 @@ impl<'a> Cycle<'a> {
             let answer = plugin.pre_filter(state, self.pod, self.nodes);
             match answer {
                 Ok(PreFilterResult::Skip) => {
-                    self.trace.skipped(ExtensionPoint::PreFilter, n, began)
+                    self.trace.skipped(ExtensionPoint::PreFilter, n, began);
                 }
                 _ => self.trace.asked(ExtensionPoint::PreFilter, n, began, answer.as_ref().err()),
             }
