@@ -39,7 +39,7 @@ pub struct Descriptor {
     pub gates: &'static [&'static str],
     /// Resources that the API server must serve, besides those that all servers have.
     pub resources: &'static [Resource],
-    /// Whether it belongs to the cloud controller manager. Upstream: `isCloudProviderController`.
+    /// Whether it belongs to the cloud controller manager.
     pub cloud_only: bool,
     /// The start function.
     pub start: Start,

@@ -1,6 +1,6 @@
 //! Who manages which field of an object: `metadata.managedFields` after every write, and server-side apply.
 //!
-//! Upstream: KEP-555 and `sigs.k8s.io/structured-merge-diff`.
+//! Upstream: KEP-555 and `sigs.k8s.io/structured-merge-diff/v6`.
 
 mod apply;
 mod compare;

@@ -6,7 +6,7 @@
 //! | Who sets or changes an aggregation rule holds every permission | `aggregation` |
 //! | Who writes a binding holds the role's permissions, or has the verb `bind` on the role | `binding` |
 //!
-//! The check looks at what admission made of the object, before validation. Upstream: `pkg/registry/rbac/*/policybased`.
+//! The check looks at what admission made of the object, before validation. Upstream: `pkg/registry/rbac/clusterrole/policybased` and its neighbours.
 
 use serde_json::Value;
 

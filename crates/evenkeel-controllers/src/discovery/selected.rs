@@ -73,7 +73,7 @@ impl Selected {
     }
 
     /// Returns the Services affected by a pod's event. A pod that existed at the start affects none, because all
-    /// Services are enqueued then. Upstream: `GetServicesToUpdateOnPodChange`.
+    /// Services are enqueued then. Upstream: `podEndpointsChanged`, `GetServicesToUpdate`.
     pub(super) fn concerned(&self, event: &CacheEvent<Pod>) -> Vec<Key> {
         let pod = event.object();
         let now = || self.services(&pod.meta.namespace, &pod.meta.labels);

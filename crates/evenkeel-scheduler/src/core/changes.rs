@@ -10,7 +10,7 @@ pub(super) type Actions = SmallVec<[ActionType; 2]>;
 
 /// Returns the action types of a node update; empty if no scheduling property changed.
 ///
-/// Upstream: `nodeSchedulingPropertiesChange`
+/// Upstream: `NodeSchedulingPropertiesChange`
 pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actions {
     let statuses = |node: &Node| {
         let status =

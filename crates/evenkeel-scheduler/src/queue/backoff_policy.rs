@@ -42,7 +42,7 @@ impl BackoffPolicy {
 
 /// Reports whether a backoff that ends with the window `until` is still running.
 ///
-/// Upstream: `isPodBackingoff`
+/// Upstream: `isEntityBackingoff`
 pub(super) fn is_backing_off(until: Timestamp, now: Timestamp) -> bool {
     until >= align_to_window(now)
 }

@@ -52,7 +52,7 @@ pub(crate) struct SchedulingQueue {
     active: BTreeSet<(SortKey, u64, Arc<str>)>,
     /// backoffQ: sorted by the second in which the backoff ends, then as activeQ.
     backoff: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
-    /// Upstream: `podErrorBackoffQ`. Pods whose attempt ended with an error; never popped early.
+    /// Upstream: `entityErrorBackoffQ`. Pods whose attempt ended with an error; never popped early.
     failed: BTreeSet<(Timestamp, SortKey, u64, Arc<str>)>,
     /// unschedulablePods, grouped by the plugins that rejected them.
     unschedulable_pods: HashMap<UnschedulableGroup, HashSet<Arc<str>>>,
@@ -479,7 +479,7 @@ impl SchedulingQueue {
 
     /// Requeues pods that stayed unschedulable longer than `pod_max_in_unschedulable_pods`, checked every 30 seconds.
     ///
-    /// Upstream: `flushUnschedulablePodsLeftover`
+    /// Upstream: `flushUnschedulableEntitiesLeftover`
     fn flush_unschedulable_pods_leftover(&mut self, now: Timestamp) {
         let checked = *self.unschedulable_flushed_at.get_or_insert(now);
         if now < saturating_add(checked, FLUSH_UNSCHEDULABLE_INTERVAL) {
@@ -587,7 +587,7 @@ impl SchedulingQueue {
 
     /// Moves a pod as `strategy` says; returns whether it left unschedulablePods.
     ///
-    /// Upstream: `requeuePodWithQueueingStrategy`
+    /// Upstream: `requeueEntityWithQueueingStrategy`
     fn requeue_pod_with_queueing_strategy(
         &mut self,
         uid: &str,

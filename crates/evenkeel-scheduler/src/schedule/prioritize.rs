@@ -14,7 +14,7 @@ pub(super) type ExtenderScoreSums = HashMap<Box<str>, i64>;
 impl Cycle<'_> {
     /// Scores the nodes and selects one of those with the highest score.
     ///
-    /// Upstream: `prioritizeNodes`, `selectHost`
+    /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`
     pub(super) fn prioritize_and_select_host(
         &mut self,
         state: &mut CycleState,
@@ -82,7 +82,7 @@ fn prioritize_nodes(
     total
 }
 
-/// Upstream: `selectHost`
+/// Upstream: `NewSortedScoredNodes`
 fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
     let top = scores.iter().copied().max().unwrap_or(0);
     let n_ties = scores.iter().filter(|score| **score == top).count().max(1);

@@ -219,7 +219,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Keeps the oldest pod. With `maxSurge`, keeps the oldest pod of each revision until the new one is available or
-    /// the old one is not ready. Upstream: `podsShouldBeOnNode`, `findSurplusPods`.
+    /// the old one is not ready. Upstream: `podsShouldBeOnNode`.
     fn retain_oldest(&mut self, node: &'a str, running: &[&'a Arc<Pod>], should_run: bool) {
         if !budget::allows_surge(&self.observed.set) {
             self.pods_to_delete.extend(running.iter().skip(1));

@@ -100,7 +100,7 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
         conditions: set.status.conditions.iter().map(Condition::from).collect(),
         available_replicas: count(&|pod| is_running_and_ready(pod) && pass.is_available(pod)),
     };
-    // The update is complete: its revision becomes the current one. Upstream: `completeRollingUpdate`.
+    // The update is complete: its revision becomes the current one. Upstream: `completeUpdate`.
     let wanted = identity::replicas(set);
     let complete = [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3];
     if complete {

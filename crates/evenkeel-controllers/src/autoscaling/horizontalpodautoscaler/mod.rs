@@ -325,7 +325,7 @@ impl Worker {
         metric::propose(metric, read, &scene, &observed.autoscaler.meta.namespace)
     }
 
-    /// Updates the scale; after a conflict, again with the new resource version. Upstream: `updateScale`, in
+    /// Updates the scale; after a conflict, again with the new resource version. Upstream: `RetryOnConflict` around
     /// `reconcileAutoscaler`.
     async fn rescale(&self, kind: &Kind, observed: &Observed, replicas: i32) -> Result<(), String> {
         let namespace = &observed.autoscaler.meta.namespace;

@@ -59,7 +59,7 @@ fn good(observed: &Observed, now: Timestamp) -> BTreeMap<&str, Token<'_>> {
     tokens.map(|token| (token.id, token)).collect()
 }
 
-/// Returns a detached JSON web signature of the content. Upstream: `computeDetachedSig`.
+/// Returns a detached JSON web signature of the content. Upstream: `ComputeDetachedSignature`.
 fn detached(content: &str, token: Token<'_>) -> String {
     let part = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
     let header = part(format!(r#"{{"alg":"HS256","kid":"{}"}}"#, token.id).as_bytes());

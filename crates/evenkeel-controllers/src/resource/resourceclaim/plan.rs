@@ -14,7 +14,7 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Annotation of a claim with its name in the pod's spec. Upstream: `podResourceClaimAnnotation`.
+/// Annotation of a claim with its name in the pod's spec. Upstream: `PodResourceClaimAnnotation`.
 pub(super) const POD_CLAIM: &str = "resource.kubernetes.io/pod-claim-name";
 /// Maximum length of the prefix of a generated name, before a hyphen and five letters.
 const BASE: usize = 57;
@@ -187,7 +187,7 @@ pub(super) fn lacks_reservation(claim: &Claim, pod: &Pod) -> bool {
     status.allocation.is_some() && !reserved.iter().any(|one| *one.uid == *pod.meta.uid)
 }
 
-/// Returns the claim with a reservation for the pod. Upstream: `reserveForPod`.
+/// Returns the claim with a reservation for the pod. Upstream: `reserveFor`.
 pub(super) fn reserved(claim: &Claim, pod: &Pod) -> ResourceClaim {
     let mut claim: ResourceClaim = (**claim).clone();
     claim.metadata.managed_fields = None;

@@ -170,13 +170,13 @@ pub(super) fn counts(pod: &Pod) -> bool {
     !persistentvolumeclaimprotection::is_terminated(pod)
 }
 
-/// Whether an exclusive volume is attached to another node. Upstream: `isMultiAttachForbidden`.
+/// Whether an exclusive volume is attached to another node. Upstream: `IsMultiAttachAllowed`.
 pub(super) fn is_multi_attach(desired: &DesiredVolume) -> bool {
     desired.is_exclusive() && !desired.elsewhere.is_empty()
 }
 
 /// Whether the volume can be attached to one node only; unknown without access modes. Upstream:
-/// `isMultiAttachForbidden`.
+/// `IsMultiAttachAllowed`.
 fn is_exclusive(volume: &PersistentVolume) -> bool {
     let modes = &volume.spec.access_modes;
     let all = |mode: &str| matches!(mode, "ReadWriteMany" | "ReadOnlyMany");

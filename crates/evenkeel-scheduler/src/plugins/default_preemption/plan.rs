@@ -43,7 +43,7 @@ pub(super) fn ineligible_to_preempt_others(
     waits.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
-/// Upstream: `podTerminatingByPreemption`
+/// Upstream: `PodTerminatingByPreemption`
 fn is_terminating_by_preemption(pod: &Pod) -> bool {
     pod.meta.deleting() && has_preemption_disruption_target(pod)
 }
@@ -105,7 +105,7 @@ fn num_candidates(n_nodes: usize, args: &Args) -> usize {
 
 /// Returns the nodes where removing pods may help.
 ///
-/// Upstream: `nodesWherePreemptionMightHelp`
+/// Upstream: `findCandidates`
 fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) -> Vec<Slot> {
     let helps = |why: &Status| why.code == Code::Unschedulable;
     match &fit_error.overall {
@@ -204,7 +204,7 @@ fn pod_start_time(pod: &Pod) -> Timestamp {
 /// Splits pods into those whose eviction violates a PDB and the others. Allowed disruptions are used up in order of
 /// importance.
 ///
-/// Upstream: `filterPodsWithPDBViolation`
+/// Upstream: `FilterVictimsWithPDBViolation`
 fn filter_pods_with_pdb_violation(
     pods: Vec<PodInfo>,
     budgets: &[Arc<PodDisruptionBudget>],

@@ -19,7 +19,7 @@ use crate::{
 struct AffinityState {
     /// For each required affinity term, the pods that match all terms.
     ///
-    /// Upstream: `affinityCounts`
+    /// Upstream: `clusterWideAffinityCounts`
     near: Vec<PerDomain>,
     /// Sum of the counts over all terms.
     near_total: i64,
@@ -27,11 +27,11 @@ struct AffinityState {
     may_be_first: bool,
     /// For each required anti-affinity term, the matching pods.
     ///
-    /// Upstream: `antiAffinityCounts`
+    /// Upstream: `clusterWideAntiAffinityCounts`
     away: Vec<PerDomain>,
     /// By topology key, the required anti-affinity terms of existing pods that match this pod.
     ///
-    /// Upstream: `existingAntiAffinityCounts`
+    /// Upstream: `existingClusterWideAntiAffinityCounts`
     refused: Vec<PerDomain>,
 }
 
@@ -130,7 +130,7 @@ impl AffinityState {
 
     /// Reports whether the node satisfies the pod's affinity, or the pod is the first of its group.
     ///
-    /// Upstream: `satisfyPodAffinity`
+    /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`
     fn satisfies_affinity(&self, slot: Slot) -> bool {
         let mut all = true;
         for near in &self.near {

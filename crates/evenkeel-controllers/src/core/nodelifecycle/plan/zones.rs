@@ -7,7 +7,7 @@ use super::{super::Options, health::Moment};
 use evenkeel_api::{StrMap, Text, time::SignedDuration, views::Node};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Label of nodes that do not count towards the state of their zone. Upstream: `LabelNodeDisruptionExclusion`.
+/// Label of nodes that do not count towards the state of their zone. Upstream: `labelNodeDisruptionExclusion`.
 const DISRUPTION_EXCLUSION: &str = "node.kubernetes.io/exclude-disruption";
 
 /// State of a zone. Upstream: `ZoneState`.
