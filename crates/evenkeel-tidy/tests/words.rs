@@ -48,11 +48,12 @@ const RETIRED: [(&str, &[(&str, &str)]); 2] = [
 
 /// How many public items of a crate still have a doc comment of one or two words. A crate that is not listed has none.
 /// Lower a number with each that you replace.
-const SHORT_DOCS: [(&str, usize); 14] = [
+const SHORT_DOCS: [(&str, usize); 15] = [
     ("evenkeel", 9),
     ("evenkeel-api", 91),
+    ("evenkeel-apiextensions", 1),
     ("evenkeel-apimachinery", 18),
-    ("evenkeel-apiserver", 55),
+    ("evenkeel-apiserver", 54),
     ("evenkeel-cel", 4),
     ("evenkeel-cloud", 23),
     ("evenkeel-component", 15),

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::conversion::set_version;
 use super::definition::Version;
-use super::{embedded, lists, prepare, rules, validate};
 use crate::api::Context;
 use crate::kinds::{KindHooks, value};
 use crate::resource::ResourceType;
 use crate::status::{FieldError, FieldErrorKind, StatusError};
+use evenkeel_apiextensions::{embedded, lists, prepare, rules, validate};
 use evenkeel_cel::BUDGET;
 
 /// Hooks of one version.
@@ -200,7 +200,7 @@ impl KindHooks for Hooks {
         part: &Value,
     ) -> Option<Result<(), StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
-        Some(scale.write(cx.resource, object, part))
+        Some(scale.write(&cx.resource.group_kind(), object, part))
     }
 }
 

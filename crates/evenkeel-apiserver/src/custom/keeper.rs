@@ -11,7 +11,9 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::definition::{self, Definition};
-use super::{FINALIZER, SHELF, conditions};
+use evenkeel_apiextensions::conditions;
+
+use super::{FINALIZER, SHELF};
 use crate::api::{Api, seconds};
 use crate::auth::User;
 use crate::kinds::value::{at, list, set, text};
