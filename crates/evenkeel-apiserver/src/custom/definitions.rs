@@ -7,9 +7,9 @@ use evenkeel_apiextensions::definition::{check, warnings};
 
 use super::FINALIZER;
 use crate::api::Context;
-use crate::kinds::value::{at, flag, is_empty, list, set, text};
 use crate::kinds::{KindHooks, keep_field, spec_differs};
-use crate::status::{FieldError, StatusError};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
 
 /// Their hooks.
 pub(crate) struct Definitions;

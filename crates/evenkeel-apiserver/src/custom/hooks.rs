@@ -9,8 +9,8 @@ use super::definition::Version;
 use crate::api::Context;
 use crate::kinds::{KindHooks, value};
 use crate::resource::ResourceType;
-use crate::status::{FieldError, FieldErrorKind, StatusError};
 use evenkeel_apiextensions::{embedded, lists, prepare, rules, validate};
+use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, StatusError};
 use evenkeel_cel::BUDGET;
 
 /// Hooks of one version.
@@ -114,7 +114,7 @@ impl KindHooks for Hooks {
             return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
         }
         if self.version.status {
-            crate::kinds::drop_field(object, "status");
+            evenkeel_apimachinery::reset::drop_field(object, "status");
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ fn finalizer_warning(name: &str) -> Option<String> {
     let path = if name.contains('.') { " including a path (/)" } else { "" };
     Some(format!(
         "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers",
-        crate::status::quote(name)
+        evenkeel_apimachinery::status::quote(name)
     ))
 }
 
