@@ -3,51 +3,25 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-pub(crate) use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::time::seconds;
 use evenkeel_kinds::strategy;
 use http::StatusCode;
 use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
 
-use crate::auth::{Authenticator, Rules, User};
+use crate::auth::{Authenticator, Rules};
+use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::keeper::Served;
 use crate::flow::Flows;
 use crate::metrics::Metrics;
 use crate::policy;
-use crate::resource::{ResourceType, Table};
-use crate::status::StatusError;
+use crate::resource::{ResourceType, Table, key};
 use crate::store::{Store, WriteError};
 use crate::tasks::Tasks;
-
-/// What tells the time. Nothing in the server reads the system's clock by itself.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
-
-impl Clock {
-    /// The system's time.
-    pub fn system() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
-        Self::new(Timestamp::now)
-    }
-
-    /// Any source of time.
-    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    /// The time.
-    pub fn now(&self) -> Timestamp {
-        (self.0)()
-    }
-}
-
-impl std::fmt::Debug for Clock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Clock")
-    }
-}
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::user::User;
 
 /// What a hook is told about the write that it prepares.
 pub(crate) struct Context<'a> {
@@ -165,19 +139,6 @@ impl Api {
             }
         }
         text
-    }
-}
-
-/// The key of an object on its shelf.
-pub(crate) fn key(resource: &ResourceType, namespace: &str, name: &str) -> String {
-    if resource.namespaced {
-        let mut key = String::with_capacity(namespace.len() + 1 + name.len());
-        key.push_str(namespace);
-        key.push('/');
-        key.push_str(name);
-        key
-    } else {
-        name.to_owned()
     }
 }
 

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::api::{Api, key, seconds};
+use crate::api::Api;
 use crate::kinds::cluster_ips;
-use crate::patch::{self, Writer};
+use crate::resource::key;
 use crate::resource::{Path, ResourceType, parse_path};
-use crate::status::StatusError;
 use crate::store::{Encoded, Expect, Facets, Transaction, WriteError};
 use crate::tracking;
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
 

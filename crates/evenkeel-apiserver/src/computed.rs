@@ -7,16 +7,16 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::api::key;
 use crate::kinds::KindHooks;
 use crate::output::{ListMeta, Purpose};
 use crate::pipeline::{Ask, answer};
 use crate::resource::ResourceType;
+use crate::resource::key;
 use crate::selector::Selectors;
 use crate::serve::Body;
-use crate::status::StatusError;
 use crate::store::{Change, Encoded, Entry, Facets};
 use crate::verbs::answer_value;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Makes the objects of an API.
 pub trait Source: Send + Sync + 'static {

@@ -3,7 +3,7 @@
 pub(crate) use evenkeel_apimachinery::decode::{Decoded, FieldValidation, options};
 
 use crate::resource::{GroupVersionKind, ResourceType};
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Reads the body of a create or an update of `resource` (or one of its parts) with the schema of `expected`.
 pub(crate) fn object(

@@ -7,10 +7,10 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::auth::User;
-use crate::kinds::value::{int, text};
 use crate::pipeline::info::Info;
 use crate::store::Store;
+use evenkeel_apimachinery::user::User;
+use evenkeel_apimachinery::value::{int, text};
 
 const SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
 const LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";

@@ -3,6 +3,7 @@
 mod api;
 mod auth;
 mod bootstrap;
+mod clock;
 mod components;
 mod computed;
 mod custom;
@@ -25,10 +26,8 @@ mod tracking;
 mod verbs;
 mod webhook;
 
-use evenkeel_apimachinery::{headers, patch, schema, status};
-
-pub use api::Clock;
 pub use auth::User;
+pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource, Source};
 pub use evenkeel_apimachinery::status::StatusError;
 pub use serve::{Body, BuildError, Builder, ServeError, Server, Service, UncheckedError};

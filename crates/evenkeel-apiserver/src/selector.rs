@@ -5,10 +5,10 @@ use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
 
 use serde_json::Value;
 
-use crate::custom::jsonpath::JsonPath;
 use crate::resource::ResourceType;
-use crate::status::{StatusError, quote};
 use crate::store::Entry;
+use evenkeel_apiextensions::jsonpath::JsonPath;
+use evenkeel_apimachinery::status::{StatusError, quote};
 
 /// Both selectors of a request.
 #[derive(Debug, Clone)]

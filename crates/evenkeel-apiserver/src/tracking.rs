@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::api::{Api, seconds};
+use crate::api::Api;
 use crate::bootstrap;
-use crate::kinds::value::{set, text};
-use crate::patch::{self, Writer};
-use crate::status::StatusError;
 use crate::store::{Encoded, Expect, Facets, WriteError, changed};
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value::{set, text};
 
 /// Where ConfigMaps are stored.
 pub(crate) const SHELF: &str = "/configmaps";

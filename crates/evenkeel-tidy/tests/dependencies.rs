@@ -6,12 +6,13 @@ use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-x509", &[]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
     ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery"]),
+    ("evenkeel-apiextensions", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel"]),
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
@@ -32,6 +33,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
             "evenkeel-api",
             "evenkeel-apimachinery",
             "evenkeel-kinds",
+            "evenkeel-apiextensions",
             "evenkeel-cel",
             "evenkeel-x509",
         ],

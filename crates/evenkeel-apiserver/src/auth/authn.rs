@@ -8,9 +8,9 @@ use http::header::AUTHORIZATION;
 use jiff::Timestamp;
 
 use super::{Accounts, ISSUER, User};
-use crate::headers;
-use crate::status::StatusError;
 use crate::store::Store;
+use evenkeel_apimachinery::headers;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Knows tokens.
 #[derive(Default)]

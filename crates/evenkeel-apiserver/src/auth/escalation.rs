@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::User;
 use super::rbac::{Resolved, Rule, covers_url};
-use crate::status::quote;
+use evenkeel_apimachinery::status::quote;
 
 /// Refuses `rules` unless the user holds them all; the error is upstream's sentence.
 ///

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::User;
 use super::rbac::{Attributes, Rule};
-use crate::kinds::value::{list, object, text};
 use crate::store::{Entry, Store};
+use evenkeel_apimachinery::value::{list, object, text};
 
 pub(crate) const MIRRORS: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";

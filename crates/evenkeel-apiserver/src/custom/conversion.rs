@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::definition::{Definition, Version};
 use crate::api::Api;
-use crate::kinds::value::{at, list, text};
-use crate::status::{StatusError, quote};
 use crate::webhook::call;
+use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
+use evenkeel_apimachinery::value::{at, list, text};
 
 /// What a conversion may take, as upstream has it.
 const SECONDS: i64 = 30;
@@ -335,7 +335,7 @@ mod tests {
         let good = json!({"name": "a", "namespace": "n", "uid": "u"});
         let with = |field: &str, value: Value| {
             let mut object = converted(&good);
-            crate::kinds::value::set(&mut object, field, value);
+            evenkeel_apimachinery::value::set(&mut object, field, value);
             object
         };
         for (object, told) in [

@@ -8,15 +8,15 @@ use tokio::sync::watch;
 
 use super::conversion::Webhook;
 use super::hooks::Hooks;
-use super::jsonpath::JsonPath;
-use super::node::Node;
-use super::prepare;
-use super::scale::Paths;
-use crate::kinds::value::{at, flag, int, list, text};
 use crate::resource::{
     Column, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs,
 };
-use crate::schema::Schema;
+use evenkeel_apiextensions::jsonpath::JsonPath;
+use evenkeel_apiextensions::node::Node;
+use evenkeel_apiextensions::prepare;
+use evenkeel_apiextensions::scale::Paths;
+use evenkeel_apimachinery::schema::Schema;
+use evenkeel_apimachinery::value::{at, flag, int, list, text};
 
 /// What all versions of a definition share.
 pub(crate) struct Definition {

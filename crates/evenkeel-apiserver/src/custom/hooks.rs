@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::conversion::set_version;
 use super::definition::Version;
-use super::{embedded, lists, prepare, rules, validate};
 use crate::api::Context;
 use crate::kinds::{KindHooks, value};
 use crate::resource::ResourceType;
-use crate::status::{FieldError, FieldErrorKind, StatusError};
+use evenkeel_apiextensions::{embedded, lists, prepare, rules, validate};
+use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, StatusError};
 use evenkeel_cel::BUDGET;
 
 /// Hooks of one version.
@@ -114,7 +114,7 @@ impl KindHooks for Hooks {
             return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
         }
         if self.version.status {
-            crate::kinds::drop_field(object, "status");
+            evenkeel_apimachinery::reset::drop_field(object, "status");
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl KindHooks for Hooks {
         part: &Value,
     ) -> Option<Result<(), StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
-        Some(scale.write(cx.resource, object, part))
+        Some(scale.write(&cx.resource.group_kind(), object, part))
     }
 }
 
@@ -211,7 +211,7 @@ fn finalizer_warning(name: &str) -> Option<String> {
     let path = if name.contains('.') { " including a path (/)" } else { "" };
     Some(format!(
         "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers",
-        crate::status::quote(name)
+        evenkeel_apimachinery::status::quote(name)
     ))
 }
 

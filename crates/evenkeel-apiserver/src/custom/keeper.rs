@@ -11,16 +11,19 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::definition::{self, Definition};
-use super::{FINALIZER, SHELF, conditions};
-use crate::api::{Api, seconds};
-use crate::auth::User;
-use crate::kinds::value::{at, list, set, text};
-use crate::patch::{self, Writer};
+use evenkeel_apiextensions::conditions;
+
+use super::{FINALIZER, SHELF};
+use crate::api::Api;
 use crate::resource::ResourceType;
-use crate::status::StatusError;
 use crate::store::{Encoded, Entry, Expect, Facets, Transaction, WriteError, changed};
 use crate::verbs::delete;
 use crate::verbs::delete_options::DeleteOptions;
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::user::User;
+use evenkeel_apimachinery::value::{at, list, set, text};
 
 /// How long objects that do not go at once are waited for before they are counted again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -145,7 +148,7 @@ async fn finish(
     let kept: Vec<Value> =
         list(crd, "metadata.finalizers").iter().filter(|f| *f != FINALIZER).cloned().collect();
     if kept.is_empty() {
-        crate::kinds::value::remove(&mut last, "metadata.finalizers");
+        evenkeel_apimachinery::value::remove(&mut last, "metadata.finalizers");
     } else {
         set(&mut last, "metadata.finalizers", kept);
     }
@@ -182,7 +185,7 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
         return false;
     };
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now: api.clock.now() };
-    let schema = crate::schema::Schema::of(&resource.gvk);
+    let schema = evenkeel_apimachinery::schema::Schema::of(&resource.gvk);
     patch::track(schema.as_ref(), Some(old), &mut new, &writer);
     let encoded = Encoded::new(&new, Facets::new(&new, |_| ()));
     let shelf = &resource.shelf;

@@ -4,23 +4,12 @@
 //! with [`hooks::Hooks`] for rules. The [`keeper`] follows the definitions: it writes their conditions, keeps the table,
 //! and takes the objects of a definition away before it goes.
 
-mod columns;
-mod conditions;
 pub(crate) mod conversion;
 mod definition;
 pub(crate) mod definitions;
-mod embedded;
 mod hooks;
-pub(crate) mod jsonpath;
 pub(crate) mod keeper;
-mod lists;
-pub(crate) mod node;
-mod prepare;
-mod rules;
-mod scale;
-mod validate;
 
-pub(crate) use columns::cells;
 pub(crate) use definition::Version;
 
 /// Where definitions are stored.

@@ -1,6 +1,7 @@
 //! The aggregated documents (KEP-3352): everything at once, with a tag to ask whether it changed.
 
-use super::{Document, groups, verbs};
+use super::document::Document;
+use super::{groups, verbs};
 use crate::resource::{ResourceType, Rows, Subresource};
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -45,8 +46,12 @@ fn kind_of(resource: &ResourceType, part: Option<&Subresource>) -> Value {
 }
 
 fn own_kind(resource: &ResourceType, kind: &str) -> Value {
-    if crate::schema::Schema::builtin(resource.group(), resource.version(), resource.kind())
-        .is_some()
+    if evenkeel_apimachinery::schema::Schema::builtin(
+        resource.group(),
+        resource.version(),
+        resource.kind(),
+    )
+    .is_some()
     {
         json!({"group": "", "version": "", "kind": kind})
     } else {

@@ -1,8 +1,8 @@
 //! The old documents: one list of groups, and one document a group and a version.
 
 use super::{groups, storage_version_hash, verbs};
-use crate::headers::text;
 use crate::resource::{ResourceType, Rows, Subresource};
+use evenkeel_apimachinery::headers::text;
 use http::HeaderMap;
 use serde_json::{Value, json};
 

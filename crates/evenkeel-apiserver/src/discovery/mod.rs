@@ -1,19 +1,20 @@
 //! `/api`, `/apis` and below: which groups, versions and resources there are, in the old form and the aggregated one.
 
 mod aggregated;
+pub(crate) mod document;
 mod legacy;
 
 use base64::Engine as _;
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::Value;
 use std::sync::Arc;
 
 use crate::api::Api;
 use crate::resource::{ResourceType, Rows, Verb, Verbs};
-use crate::status::StatusError;
 use evenkeel_apimachinery::encode::accept;
+use evenkeel_apimachinery::status::StatusError;
 
 /// What is asked for.
 enum Asked {
@@ -104,40 +105,6 @@ fn no_such_page() -> Response<Bytes> {
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
-}
-
-/// A document that clients may keep, with a tag by which they ask whether it still holds.
-#[derive(Clone)]
-pub(crate) struct Document {
-    body: Bytes,
-    content_type: &'static str,
-    tag: Option<HeaderValue>,
-}
-
-impl Document {
-    fn new(body: Bytes, content_type: &'static str) -> Self {
-        let digest = ring::digest::digest(&ring::digest::SHA512, &body);
-        let tag: String = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
-        Self { body, content_type, tag: HeaderValue::try_from(format!("\"{tag}\"")).ok() }
-    }
-
-    /// The whole of it, or that it is what the client knows.
-    fn response(&self, headers: &HeaderMap) -> Response<Bytes> {
-        let unchanged = self.tag.is_some() && headers.get(IF_NONE_MATCH) == self.tag.as_ref();
-        let mut response = Response::new(if unchanged { Bytes::new() } else { self.body.clone() });
-        if unchanged {
-            *response.status_mut() = StatusCode::NOT_MODIFIED;
-        } else {
-            let content_type = HeaderValue::from_static(self.content_type);
-            response.headers_mut().insert(CONTENT_TYPE, content_type);
-        }
-        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
-        if let Some(tag) = &self.tag {
-            response.headers_mut().insert(ETAG, tag.clone());
-        }
-        response
-    }
 }
 
 /// The resources of a version, with its name.

@@ -1,11 +1,12 @@
 //! The `binding` sub-resource: gives a pod its node, once.
 
 use super::admission::topology;
-use super::value::{is_empty, list, object, object_mut, set, text};
 use super::{conditions, writes};
-use crate::api::{Answer, Call, seconds};
+use crate::api::{Answer, Call};
 use crate::resource::GroupResource;
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value::{is_empty, list, object, object_mut, set, text};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ fn assign(pod: &mut Value, binding: &Value, now: &str) -> Result<(), StatusError
         return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
     set(pod, "spec.nodeName", text(binding, "target.name"));
-    super::value::remove(pod, "status.nominatedNodeName");
+    evenkeel_apimachinery::value::remove(pod, "status.nominatedNodeName");
     for field in ["metadata.annotations", "metadata.labels"] {
         let Some(given) = object(binding, field).filter(|given| !given.is_empty()) else {
             continue;

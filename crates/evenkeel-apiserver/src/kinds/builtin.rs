@@ -1,16 +1,16 @@
 //! The hooks of built-in kinds: what their rows say, with the functions of the few kinds that need some.
 
 use super::rows::{ROWS, Row};
-use super::value::{self, text};
 use super::{
     KindHooks, admission, autoscaling, binding, defaults, eviction, pods, proxies, scale, services,
     strategy, warnings,
 };
 use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
-use crate::status::{FieldError, StatusError};
 use crate::store::Transaction;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::validation::Errors;
+use evenkeel_apimachinery::value::{self, text};
 use evenkeel_kinds::validate::{self, Subject};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -100,7 +100,7 @@ impl KindHooks for Builtin {
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
-        self.row.counted && super::spec_differs(new, old)
+        self.row.counted && evenkeel_apimachinery::reset::spec_differs(new, old)
     }
 
     fn has_generation(&self, _has_status: bool) -> bool {

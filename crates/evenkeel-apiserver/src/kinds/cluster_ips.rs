@@ -1,13 +1,15 @@
 //! Cluster IPs: given out of the ServiceCIDRs that are there, each shown as an IPAddress (KEP-1880).
 
-use super::value::{at, list, text};
 use super::writes;
-use crate::api::{Api, key, seconds};
+use crate::api::Api;
 use crate::bootstrap;
 use crate::resource::ResourceType;
-use crate::status::StatusError;
+use crate::resource::key;
 use crate::store::{Expect, Transaction};
 use evenkeel_api::cidr::{Cidr, from_number, number};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value::{at, list, text};
 use rand::Rng as _;
 use serde_json::{Value, json};
 use std::net::IpAddr;

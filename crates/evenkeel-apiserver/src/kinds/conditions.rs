@@ -1,6 +1,6 @@
 //! Conditions that the server itself writes.
 
-use super::value::{list, set, text};
+use evenkeel_apimachinery::value::{list, set, text};
 use serde_json::{Value, json};
 
 /// Sets a condition of a pod; its time changes only with its status.

@@ -1,14 +1,15 @@
 //! The `eviction` sub-resource: deletes a pod when its disruption budget allows it (KEP-85, KEP-3017).
 
-use super::value::{at, int, list, object, object_mut, set, text};
 use super::{binding, conditions, writes};
-use crate::api::{Answer, Call, seconds};
-use crate::patch::{self, Writer};
+use crate::api::{Answer, Call};
 use crate::resource::{GroupKind, GroupResource, ResourceType};
-use crate::status::{FieldError, StatusError};
 use crate::verbs::delete::delete;
 use crate::verbs::delete_options::{DeleteOptions, Preconditions};
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::validation::labels::selects;
+use evenkeel_apimachinery::value::{at, int, list, object, object_mut, set, text};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -132,7 +133,7 @@ impl<'a> Eviction<'a> {
         let Some(resource) = cx.api.table.get("v1", "pods") else {
             return Err(StatusError::not_found(&cx.resource.name, cx.name));
         };
-        let key = crate::api::key(&resource, cx.namespace, cx.name);
+        let key = crate::resource::key(&resource, cx.namespace, cx.name);
         delete(cx.api, &resource, &key, cx.user, &options).await?;
         Ok(())
     }

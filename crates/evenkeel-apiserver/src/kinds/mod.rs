@@ -12,9 +12,9 @@ mod services;
 mod writes;
 
 pub(crate) use evenkeel_apimachinery::reset::{
-    drop_field, keep_all_but_status, keep_field, keep_spec_of, spec_differs,
+    drop_field, keep_all_but_status, keep_field, spec_differs,
 };
-pub(crate) use evenkeel_apimachinery::{amount, value};
+pub(crate) use evenkeel_apimachinery::value;
 use evenkeel_kinds::{autoscaling, defaults, rows, strategy};
 pub(crate) use evenkeel_kinds::{pods, scale, warnings};
 
@@ -25,8 +25,8 @@ use serde_json::Value;
 
 use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
-use crate::status::{FieldError, StatusError};
 use crate::store::{Indexers, Transaction};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object; every method has a neutral default.
 ///

@@ -10,11 +10,12 @@
 
 use serde_json::Value;
 
-use super::value::{at, list, same_meaning, set};
-use crate::api::{Context, key};
+use crate::api::Context;
 use crate::auth::{Attributes, Role, RoleRef, Rule, escalation};
 use crate::resource::GroupResource;
-use crate::status::StatusError;
+use crate::resource::key;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, list, same_meaning, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const MASTERS: &str = "system:masters";
@@ -87,7 +88,7 @@ fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
         "ClusterRole" => ("clusterroles", ""),
         "Role" => ("roles", cx.namespace),
         kind => {
-            let kind = crate::status::quote(kind);
+            let kind = evenkeel_apimachinery::status::quote(kind);
             let why = format!("unsupported role reference kind: {kind}");
             return Err(StatusError::plain_internal(why));
         }

@@ -1,12 +1,12 @@
 //! Sub-resources that lead to a kubelet or a process: nodes here are simulated, so there is nothing behind them but
 //! the refusals of upstream, and logs without lines.
 
-use super::value::{list, text};
 use super::writes;
 use crate::api::{Answer, Call};
 use crate::resource::GroupResource;
-use crate::status::StatusError;
 use bytes::Bytes;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{list, text};
 use http::StatusCode;
 use serde_json::Value;
 

@@ -2,11 +2,11 @@
 //! to commit a Service with an address or a port that another one got meanwhile.
 
 use super::cluster_ips;
-use super::value::{self, at, int, list, set, text};
 use crate::api::{Api, Context};
 use crate::resource::{GroupKind, Shelf};
-use crate::status::{FieldError, StatusError};
 use crate::store::Transaction;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::value::{self, at, int, list, set, text};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

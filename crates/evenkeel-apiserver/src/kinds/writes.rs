@@ -1,9 +1,10 @@
 //! Reads and writes of stored objects from within hooks.
 
-use crate::api::{Api, key};
+use crate::api::Api;
 use crate::resource::ResourceType;
-use crate::status::StatusError;
+use crate::resource::key;
 use crate::store::{Encoded, Expect, Facets, WriteError};
+use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -63,7 +64,7 @@ pub(super) async fn change(
         match api.store.put(&resource.shelf, &key, Expect::At(entry.revision), encoded).await {
             Ok(written) => {
                 let version = written.revision.to_string();
-                super::value::set(&mut object, "metadata.resourceVersion", version);
+                evenkeel_apimachinery::value::set(&mut object, "metadata.resourceVersion", version);
                 return Ok(object);
             }
             Err(WriteError::Mismatch { .. }) => {}

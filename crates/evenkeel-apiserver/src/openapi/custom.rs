@@ -1,8 +1,8 @@
 //! Documents of custom resources, from the schemas of their definitions (upstream: `controller/openapi/builder`).
 
 use crate::custom::Version;
-use crate::kinds::value::{flag, list};
 use crate::resource::{ResourceType, Rows};
+use evenkeel_apimachinery::value::{flag, list};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};

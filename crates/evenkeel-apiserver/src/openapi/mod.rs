@@ -20,8 +20,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::api::Api;
-use crate::headers::text;
 use evenkeel_apimachinery::encode::accept;
+use evenkeel_apimachinery::headers::text;
 
 static V2_JSON: &[u8] = include_bytes!("../../data/openapi/v2.json.gz");
 static V2_PROTOBUF: &[u8] = include_bytes!("../../data/openapi/v2.pb.gz");

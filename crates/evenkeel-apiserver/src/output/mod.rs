@@ -13,9 +13,9 @@ use self::partial::{metadata_list, partial, partial_value, version_of};
 use evenkeel_apimachinery::encode::accept::Clause;
 use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
 
-use crate::headers::text;
 use crate::resource::ResourceType;
-use crate::status::StatusError;
+use evenkeel_apimachinery::headers::text;
+use evenkeel_apimachinery::status::StatusError;
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";

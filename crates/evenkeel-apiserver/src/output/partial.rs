@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{ListMeta, open};
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
 
 #[derive(Deserialize)]
 struct Head<'a> {

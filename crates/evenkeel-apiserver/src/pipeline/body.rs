@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use http_body_util::BodyExt as _;
 
-use crate::status::StatusError;
 use crate::tasks::Tasks;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Upstream's limit of a request's body.
 const LIMIT: usize = 3 * 1024 * 1024;

@@ -9,8 +9,8 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 
-use crate::headers::text;
 use crate::serve::Body;
+use evenkeel_apimachinery::headers::text;
 
 /// Answers smaller than this go as they are.
 pub(crate) const THRESHOLD: usize = 128 * 1024;

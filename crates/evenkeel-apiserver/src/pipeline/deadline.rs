@@ -1,8 +1,8 @@
 //! How long a request may take (upstream's `request_deadline.go`).
 
 use super::{info::Info, query::Query};
-use crate::status::StatusError;
 use evenkeel_api::duration;
+use evenkeel_apimachinery::status::StatusError;
 use std::time::Duration;
 
 /// No request takes longer, whatever it asks for (`--request-timeout`).

@@ -9,9 +9,10 @@ use percent_encoding::percent_decode_str;
 
 use super::permit;
 use crate::api::Api;
-use crate::auth::{Attributes, User};
-use crate::headers;
-use crate::status::StatusError;
+use crate::auth::Attributes;
+use evenkeel_apimachinery::headers;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::user::User;
 
 /// The user that a request's headers ask for, each part of it in a header of its own.
 struct Requested<'a> {

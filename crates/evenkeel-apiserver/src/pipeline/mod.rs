@@ -37,15 +37,16 @@ use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
-use crate::auth::{Attributes, User};
+use crate::auth::Attributes;
 use crate::flow::Class;
-use crate::headers;
 use crate::metrics::Labels;
 use crate::output::{Format, Purpose};
 use crate::resource::{Path, ResourceType, Target, parse_path};
 use crate::serve::Body;
-use crate::status::StatusError;
 use crate::verbs;
+use evenkeel_apimachinery::headers;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::user::User;
 use info::Info;
 use query::Query;
 

@@ -9,8 +9,8 @@ use super::query::Query;
 use super::{answer, health};
 use crate::api::Api;
 use crate::serve::Body;
-use crate::status::StatusError;
 use crate::{discovery, openapi};
+use evenkeel_apimachinery::status::StatusError;
 
 /// Serves them.
 pub(super) fn serve(

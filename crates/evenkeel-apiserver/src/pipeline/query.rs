@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::decode::FieldValidation;
 use crate::resource::GroupKind;
-use crate::status::{FieldError, StatusError};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Decoded parameters, in order.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +54,7 @@ impl Query {
             text => text.parse().map(Some).map_err(|_| {
                 StatusError::bad_request(format!(
                     "strconv.ParseInt: parsing {}: invalid syntax",
-                    crate::status::quote(text)
+                    evenkeel_apimachinery::status::quote(text)
                 ))
             }),
         }

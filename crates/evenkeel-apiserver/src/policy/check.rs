@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::GROUP;
-use crate::kinds::value::{list, text};
 use crate::resource::ResourceType;
-use crate::status::FieldError;
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::Program;
 use evenkeel_cel::check::Type;
 use evenkeel_cel::check::{Known, check};

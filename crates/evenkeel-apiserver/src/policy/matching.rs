@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{Operation, Request};
-use crate::kinds::value::{at, list, object, text};
 use evenkeel_apimachinery::validation::labels::selects;
+use evenkeel_apimachinery::value::{at, list, object, text};
 
 /// Whether a request is within `constraints`: rules, exclusions and selectors.
 pub(super) fn matches(request: &Request<'_>, constraints: &Value) -> bool {

@@ -15,9 +15,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::Context;
-use crate::kinds::value::{at, list, text};
-use crate::status::StatusError;
 use crate::store::Entry;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, list, text};
 use evenkeel_cel::Program;
 
 pub(crate) use check::expressions;
@@ -43,7 +43,7 @@ struct Expression {
 impl Expression {
     fn new(of: &Value, field: &str) -> Self {
         let text = text(of, field).to_owned();
-        let name = crate::kinds::value::text(of, "name").to_owned();
+        let name = evenkeel_apimachinery::value::text(of, "name").to_owned();
         let program = Program::parse(&text);
         Self { name, text, program }
     }
@@ -309,12 +309,12 @@ pub(crate) fn is_for_webhook(request: &Request<'_>, webhook: &Value) -> Result<b
 pub(crate) fn settle(cx: &Context<'_>, object: &mut Value) {
     let resource = cx.resource;
     if let Some(custom) = &resource.custom {
-        crate::kinds::value::set(object, "apiVersion", &*resource.api_version);
+        evenkeel_apimachinery::value::set(object, "apiVersion", &*resource.api_version);
         custom.definition.complete(object);
         return;
     }
     if let Some(schema) = resource.schema(&resource.gvk) {
-        *object = crate::patch::reread(&schema, &resource.gvk, object);
+        *object = evenkeel_apimachinery::patch::reread(&schema, &resource.gvk, object);
     }
     resource.hooks.default(object);
 }

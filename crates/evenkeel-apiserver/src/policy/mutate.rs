@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::evaluate::{Facts, applies, run, with_variables};
 use super::{Mutation, Operation, Policy, Request, matching, params};
 use crate::api::Context;
-use crate::kinds::value::text;
-use crate::patch;
-use crate::status::StatusError;
+use evenkeel_apimachinery::patch;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::text;
 use evenkeel_cel::{BUDGET, Val};
 
 /// Applies a policy's mutations by one binding.

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::{Policy, Request};
-use crate::kinds::value::{at, object, text};
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::validation::labels::selects;
+use evenkeel_apimachinery::value::{at, object, text};
 use std::sync::Arc;
 
 /// The parameters of a policy by a binding: `[null]` where it takes none; an error where it needs some that are not there.
@@ -44,7 +44,7 @@ fn find(request: &Request<'_>, row: &Arc<ResourceType>, reference: &Value) -> Ve
     let read = |entry: &crate::store::Entry| crate::verbs::current::decode_alone(row, entry);
     let name = text(reference, "name");
     if !name.is_empty() {
-        let entry = cx.api.store.peek(&row.shelf, &crate::api::key(row, namespace, name));
+        let entry = cx.api.store.peek(&row.shelf, &crate::resource::key(row, namespace, name));
         return entry.and_then(|entry| read(&entry)).into_iter().collect();
     }
     let all = if namespace.is_empty() {

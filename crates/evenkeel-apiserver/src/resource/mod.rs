@@ -15,7 +15,7 @@ pub(crate) use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, 
 
 use crate::custom;
 use crate::kinds::KindHooks;
-use crate::schema::Schema;
+use evenkeel_apimachinery::schema::Schema;
 
 /// What a request does to a resource, as RBAC and discovery name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -201,5 +201,18 @@ impl ResourceType {
 impl fmt::Debug for ResourceType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.api_version, self.name.resource)
+    }
+}
+
+/// The key of an object on its shelf.
+pub(crate) fn key(resource: &ResourceType, namespace: &str, name: &str) -> String {
+    if resource.namespaced {
+        let mut key = String::with_capacity(namespace.len() + 1 + name.len());
+        key.push_str(namespace);
+        key.push('/');
+        key.push_str(name);
+        key
+    } else {
+        name.to_owned()
     }
 }

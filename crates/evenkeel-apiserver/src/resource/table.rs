@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use serde::Deserialize;
 
 use super::{Column, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs};
-use crate::discovery::Document;
+use crate::discovery::document::Document;
 use crate::kinds;
 
 const DATA: &str = include_str!("../../data/resources.jsonl");

@@ -18,9 +18,10 @@ pub use service::Service;
 pub use tls::ServeError;
 pub use unchecked::UncheckedError;
 
-use crate::api::{Api, Clock};
-use crate::auth::{Accounts, Authenticator, Rules, User};
+use crate::api::Api;
+use crate::auth::{Accounts, Authenticator, Rules};
 use crate::bootstrap;
+use crate::clock::Clock;
 use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom;
@@ -31,10 +32,11 @@ use crate::kinds;
 use crate::metrics::Metrics;
 use crate::policy;
 use crate::resource::Table;
-use crate::status::StatusError;
 use crate::store::{OpenError, Store};
 use crate::tasks::Tasks;
 use crate::tracking;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::user::User;
 use pki::Pki;
 
 /// Why a server could not be built.
@@ -217,7 +219,7 @@ impl Server {
     /// When the APIService that tells of it cannot be written.
     pub async fn aggregate(&self, api: &ComputedApi) -> Result<(), BuildError> {
         self.api.table.add(computed::rows(api));
-        let now = crate::api::seconds(self.api.clock.now());
+        let now = evenkeel_apimachinery::time::seconds(self.api.clock.now());
         Ok(bootstrap::register(&self.api, computed::service(api, &now)).await?)
     }
 

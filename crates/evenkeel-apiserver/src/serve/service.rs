@@ -11,8 +11,8 @@ use http::{Request, Response};
 
 use super::Body;
 use crate::api::Api;
-use crate::auth::User;
 use crate::pipeline;
+use evenkeel_apimachinery::user::User;
 
 /// Serves requests in this process. Cheap to clone, always ready, never fails: refusals are answers.
 #[derive(Clone)]

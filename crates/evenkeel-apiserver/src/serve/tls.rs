@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::pki::Pki;
 use super::service::Service;
 use crate::api::Api;
-use crate::auth::User;
+use evenkeel_apimachinery::user::User;
 
 /// How long connections may finish what they do when the server stops.
 const LEAVE: Duration = Duration::from_secs(2);

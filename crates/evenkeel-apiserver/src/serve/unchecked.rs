@@ -1,8 +1,10 @@
 //! Objects put into the store past every check, as a server of another version may have left them: for tests of clients.
 
 use super::Server;
+use evenkeel_apimachinery::schema;
+
 use crate::{
-    api, schema,
+    resource,
     store::{Encoded, Expect, Facets, WriteError},
 };
 use serde_json::Value;
@@ -50,7 +52,7 @@ impl Server {
         found.hooks.default(&mut object);
         let object = &object;
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let key = api::key(&found, text("namespace"), text("name"));
+        let key = resource::key(&found, text("namespace"), text("name"));
         let present = self.api.store.peek(&found.shelf, &key);
         let expect = present.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
         let facets = Facets::new(object, |put| found.hooks.field_values(object, put));

@@ -14,7 +14,7 @@ use crate::pipeline::query::WriteOptions;
 use crate::pipeline::{Ask, answer, warn};
 use crate::policy::Operation;
 use crate::serve::Body;
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Whether requests of a method have a body that is read.
 pub(super) fn takes_body(method: &Method) -> bool {

@@ -11,7 +11,7 @@ use crate::decode;
 use crate::pipeline::Ask;
 use crate::pipeline::query::WriteOptions;
 use crate::serve::Body;
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Makes an object.
 pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {

@@ -8,8 +8,8 @@ use super::write::facets;
 use crate::api::Api;
 use crate::custom::conversion;
 use crate::resource::ResourceType;
-use crate::status::StatusError;
 use crate::store::{Encoded, Entry, Event};
+use evenkeel_apimachinery::status::StatusError;
 
 /// Whether a webhook converts the objects of `resource`, so that reading them takes its time.
 pub(super) fn is_asked_for(resource: &ResourceType) -> bool {

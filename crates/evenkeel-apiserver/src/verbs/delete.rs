@@ -9,17 +9,19 @@ use serde_json::{Value, json};
 use super::delete_options::DeleteOptions;
 use super::write::{TRIES, facets, stored_type};
 use super::{answer_status, answer_value, current, list, meta, namespace};
-use crate::api::{Api, key, seconds};
-use crate::auth::User;
+use crate::api::Api;
 use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
 use crate::pipeline::Ask;
 use crate::policy::{self, Operation, Request};
 use crate::resource::ResourceType;
+use crate::resource::key;
 use crate::serve::Body;
-use crate::status::StatusError;
 use crate::store::{Encoded, Entry, Expect, Transaction, WriteError};
 use crate::webhook;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::user::User;
 
 const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 

@@ -7,7 +7,7 @@ use super::meta;
 use crate::kinds::Propagation;
 use crate::pipeline::query::{Query, dry_run_errors, refuse};
 use crate::resource::ResourceType;
-use crate::status::{FieldError, StatusError};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";

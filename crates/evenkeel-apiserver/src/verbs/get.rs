@@ -3,12 +3,12 @@
 use http::{Response, StatusCode};
 
 use super::{answer_value, current};
-use crate::api::key;
 use crate::output::Purpose;
 use crate::pipeline::{Ask, answer};
+use crate::resource::key;
 use crate::serve::Body;
-use crate::status::StatusError;
 use crate::store::Entry;
+use evenkeel_apimachinery::status::StatusError;
 
 /// The object as it is stored, encoded as asked.
 pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {

@@ -16,8 +16,8 @@ use crate::pipeline::{Ask, answer, compress};
 use crate::resource::ResourceType;
 use crate::selector::Selectors;
 use crate::serve::Body;
-use crate::status::{FieldError, StatusError, quote};
 use crate::store::{Entry, Range, Snapshot};
+use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 
 /// Pieces of a long list are about this large.
 const PIECE: usize = 128 * 1024;

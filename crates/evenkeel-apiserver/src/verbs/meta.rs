@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::status::FieldError;
+use evenkeel_apimachinery::status::FieldError;
 
 /// Alphabet of generated names: no vowels, nothing that looks like another.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -154,7 +154,8 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
         let added: Vec<&str> =
             finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
         if !added.is_empty() {
-            let shown: Vec<String> = added.iter().map(|f| crate::status::quote(f)).collect();
+            let shown: Vec<String> =
+                added.iter().map(|f| evenkeel_apimachinery::status::quote(f)).collect();
             errors.push(FieldError::forbidden(
                 "metadata.finalizers",
                 format!(

@@ -28,9 +28,9 @@ use crate::output::{Format, Purpose};
 use crate::pipeline::{Ask, answer};
 use crate::resource::Verb;
 use crate::serve::Body;
-use crate::status::StatusError;
 use crate::store::Encoded;
 use crate::{components, computed};
+use evenkeel_apimachinery::status::StatusError;
 
 /// Serves a request for a resource.
 pub(crate) async fn dispatch<B>(

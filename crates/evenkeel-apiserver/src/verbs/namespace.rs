@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::meta;
 use crate::pipeline::Ask;
 use crate::resource::GroupResource;
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
 
 /// These cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];

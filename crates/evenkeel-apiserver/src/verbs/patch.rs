@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{create, current, meta, scale, update};
-use crate::api::key;
-use crate::patch::{self, PatchType, Patched, Writer};
 use crate::pipeline::Ask;
 use crate::pipeline::query::WriteOptions;
+use crate::resource::key;
 use crate::serve::Body;
-use crate::status::StatusError;
 use crate::store::Entry;
+use evenkeel_apimachinery::patch::{self, PatchType, Patched, Writer};
+use evenkeel_apimachinery::status::StatusError;
 
 /// Patches an object.
 pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {

@@ -7,11 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::meta;
 use super::write::Write;
-use crate::api::{Answer, seconds};
-use crate::auth::{Attributes, User, escalation};
+use crate::api::Answer;
+use crate::auth::{Attributes, escalation};
 use crate::pipeline::Ask;
 use crate::resource::GroupKind;
-use crate::status::{FieldError, StatusError};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::user::User;
 
 /// Whether a resource is a review.
 pub(super) fn is_review(plural: &str) -> bool {

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::patch::{self, Writer};
 use crate::pipeline::Ask;
 use crate::resource::GroupVersionKind;
-use crate::schema::Schema;
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::schema::Schema;
 
 /// Where every built-in kind has its replicas.
 const REPLICAS: [&str; 2] = ["spec", "replicas"];

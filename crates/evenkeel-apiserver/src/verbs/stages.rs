@@ -22,15 +22,15 @@ use serde_json::Value;
 
 use super::write::{Creates, Lost, TRIES, Write, Written, facets, object_version};
 use super::{current, meta};
-use crate::api::key;
 use crate::kinds::admission::{self, QuotaUpdates, noderestriction};
 use crate::kinds::policybased;
 use crate::policy::{self, Operation, Request};
 use crate::resource::ResourceType;
-use crate::schema;
-use crate::status::{FieldError, StatusError};
+use crate::resource::key;
 use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
 use crate::webhook;
+use evenkeel_apimachinery::schema;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// One attempt to write an object. It is made again when another write came first.
 pub(super) struct Attempt<'a> {

@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 
 use super::meta;
 use super::write::Write;
-use crate::api::{Answer, key, seconds};
+use crate::api::Answer;
 use crate::auth::{Grant, ISSUER};
 use crate::pipeline::Ask;
 use crate::resource::GroupKind;
-use crate::status::{FieldError, StatusError, quote};
+use crate::resource::key;
+use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
+use evenkeel_apimachinery::time::seconds;
 
 /// Shortest and longest life of a token, and what it is when nobody says.
 const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);

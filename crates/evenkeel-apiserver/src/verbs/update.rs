@@ -7,13 +7,13 @@ use serde_json::Value;
 
 use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{answer_value, create, current, meta, scale};
-use crate::api::key;
 use crate::decode;
 use crate::pipeline::query::WriteOptions;
 use crate::pipeline::{Ask, warn};
 use crate::resource::GroupVersionKind;
+use crate::resource::key;
 use crate::serve::Body;
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
 
 /// Replaces an object.
 pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {

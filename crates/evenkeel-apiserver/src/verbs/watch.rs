@@ -17,8 +17,8 @@ use crate::pipeline::{Ask, answer};
 use crate::resource::ResourceType;
 use crate::selector::Selectors;
 use crate::serve::Body;
-use crate::status::{FieldError, StatusError};
 use crate::store::{Change, Cursor, Entry, Event, Range};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Bookmarks come about this often.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);

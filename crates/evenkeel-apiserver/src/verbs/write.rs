@@ -7,19 +7,21 @@ use serde_json::Value;
 
 use super::stages::{self, Attempt};
 use super::{encode_value, get, meta};
-use crate::api::{Api, Context, key, seconds};
+use crate::api::{Api, Context};
 use crate::auth::Attributes;
 use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
-use crate::patch::{self, Writer};
 use crate::pipeline::query::WriteOptions;
 use crate::pipeline::{Ask, answer, permit, warn};
 use crate::policy::Operation;
 use crate::resource::ResourceType;
-use crate::schema;
+use crate::resource::key;
 use crate::serve::Body;
-use crate::status::{FieldError, StatusError};
 use crate::store::{Entry, Facets, WriteError};
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::schema;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::time::seconds;
 
 /// How often a write that lost a race is tried again.
 pub(super) const TRIES: usize = 32;
@@ -288,13 +290,13 @@ impl<'a> Write<'a> {
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
         let status = self.ask.target.subresource == "status";
         if status && self.stored.custom.is_some() {
-            crate::kinds::keep_all_but_status(&mut new, old);
+            evenkeel_apimachinery::reset::keep_all_but_status(&mut new, old);
         } else if status {
             // Whether metadata may change through this path, too, is the kind's to say.
-            crate::kinds::keep_spec_of(&mut new, old);
+            evenkeel_apimachinery::reset::keep_spec_of(&mut new, old);
         } else if self.has_status() && self.ask.target.subresource != "approval" {
             // An approval is part of the status, of which the kind takes just that.
-            crate::kinds::keep_field(&mut new, old, "status");
+            evenkeel_apimachinery::reset::keep_field(&mut new, old, "status");
         }
         if !tracked {
             patch::track(self.schema().as_ref(), Some(old), &mut new, &self.writer());
@@ -385,7 +387,7 @@ pub(super) fn object_version(object: &Value) -> Result<u64, String> {
         Err(_) if is_number => "value out of range",
         _ => "invalid syntax",
     };
-    Err(format!("strconv.ParseUint: parsing {}: {why}", crate::status::quote(text)))
+    Err(format!("strconv.ParseUint: parsing {}: {why}", evenkeel_apimachinery::status::quote(text)))
 }
 
 /// The same resource in the version in which it is stored.

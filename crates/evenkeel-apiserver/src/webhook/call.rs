@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::api::Api;
-use crate::kinds::value::{at, int, list, text};
-use crate::status::quote;
+use evenkeel_apimachinery::status::quote;
+use evenkeel_apimachinery::value::{at, int, list, text};
 
 /// No answer is larger.
 const LIMIT: usize = 3 * 1024 * 1024;

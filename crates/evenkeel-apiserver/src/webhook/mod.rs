@@ -7,10 +7,10 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::Context;
-use crate::kinds::value::{at, flag, int, list, text};
-use crate::patch;
 use crate::policy::{self, Operation, Request};
-use crate::status::StatusError;
+use evenkeel_apimachinery::patch;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, flag, int, list, text};
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
 const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";

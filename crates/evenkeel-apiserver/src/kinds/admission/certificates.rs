@@ -4,10 +4,10 @@
 
 use crate::api::Context;
 use crate::auth::Attributes;
-use crate::kinds::value::{at, text};
-use crate::status::StatusError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, text};
 use serde_json::Value;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
 use x509_parser::prelude::{FromDer as _, X509CertificationRequest};

@@ -2,14 +2,14 @@
 
 use super::{decoded, namespaced};
 use crate::api::Context;
-use crate::kinds::value::{self, Object, list, object, object_mut, set, text};
-use crate::status::StatusError;
 use evenkeel_api::map::Map;
 use evenkeel_api::quantity::Quantity;
 use evenkeel_api::requests::{Amounts, aggregate, amounts};
 use evenkeel_api::views::{
     LimitRange, LimitRangeItem, PersistentVolumeClaim, Pod, ResourceRequirements,
 };
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{self, Object, list, object, object_mut, set, text};
 use serde_json::Value;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";

@@ -12,12 +12,12 @@ mod service_accounts;
 pub(super) mod topology;
 
 use super::rows::Row;
-use super::value::{self, list, set, text};
 use super::writes;
 use crate::api::Context;
-use crate::status::StatusError;
 use crate::store::Entry;
 use evenkeel_api::{Encoding, View};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{self, list, set, text};
 pub(crate) use quota::{QuotaUpdates, evaluate as evaluate_quotas};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
@@ -34,7 +34,7 @@ pub(super) fn admit(
         ("", "Pod", "") => {
             if old.is_none() {
                 limit_range::complete(cx, object)?;
-                set(object, "status.qosClass", super::pods::quality(object));
+                set(object, "status.qosClass", evenkeel_kinds::pods::quality(object));
                 service_accounts::admit(cx, object)?;
                 pods::priority(cx, object)?;
                 let node = text(object, "spec.nodeName").to_owned();

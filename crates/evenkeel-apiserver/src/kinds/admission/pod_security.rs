@@ -1,8 +1,8 @@
 //! PodSecurity: pods keep to the standard that their namespace enforces (KEP-2579, `pod-security-admission/policy`).
 
 use crate::api::Context;
-use crate::kinds::value::{at, flag, int, list, object, text};
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, flag, int, list, object, text};
 use serde_json::Value;
 
 /// The standards.

@@ -1,8 +1,8 @@
 //! Plug-ins that complete new pods: DefaultTolerationSeconds and Priority.
 
 use crate::api::Context;
-use crate::kinds::value::{at, int, list, set, text};
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, int, list, set, text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -5,16 +5,16 @@
 
 use super::{decoded, namespaced};
 use crate::api::{Api, Context};
-use crate::kinds::value::object_mut;
-use crate::patch::{self, Writer};
 use crate::resource::Shelf;
-use crate::status::StatusError;
 use crate::store::{Encoded, Entry, Expect, Facets, Transaction};
 use evenkeel_api::quota::charge::{Request, charge};
 use evenkeel_api::quota::{Classes, Item, Sort, Tracked, Usage, is_claim_of, is_terminating};
 use evenkeel_api::views::{
     DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::object_mut;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;

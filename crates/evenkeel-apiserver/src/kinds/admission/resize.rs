@@ -1,10 +1,10 @@
 //! PersistentVolumeClaimResize: a claim may ask for more where its class says that volumes can grow.
 
 use crate::api::Context;
-use crate::kinds::amount::Amount;
-use crate::kinds::value::{at, text};
 use crate::kinds::writes;
-use crate::status::StatusError;
+use evenkeel_apimachinery::amount::Amount;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, text};
 use serde_json::Value;
 
 pub(super) fn check(

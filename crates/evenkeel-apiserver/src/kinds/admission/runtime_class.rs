@@ -1,10 +1,10 @@
 //! RuntimeClass: a new pod gets the overhead, node selector and tolerations of the class that it names.
 
 use crate::api::Context;
-use crate::kinds::amount::Amount;
-use crate::kinds::value::{Object, at, int, list, object, set, text};
 use crate::kinds::writes;
-use crate::status::StatusError;
+use evenkeel_apimachinery::amount::Amount;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{Object, at, int, list, object, set, text};
 use serde_json::Value;
 
 /// Completes `pod`, or refuses it when its class is not there or says otherwise.

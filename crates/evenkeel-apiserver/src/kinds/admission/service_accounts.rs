@@ -2,8 +2,8 @@
 
 use crate::api::Context;
 use crate::auth::{MIRRORS, refers_to_any};
-use crate::kinds::value::{self, at, list, set, text};
-use crate::status::StatusError;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{self, at, list, set, text};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! PodTopologyLabels: a pod that has a node is labelled with the node's zone and region.
 
 use crate::api::Api;
-use crate::kinds::value::{object, object_mut};
 use crate::kinds::writes;
+use evenkeel_apimachinery::value::{object, object_mut};
 use serde_json::Value;
 
 const COPIED: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];

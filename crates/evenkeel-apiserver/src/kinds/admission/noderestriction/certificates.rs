@@ -6,9 +6,9 @@ use super::pods::is_mirror;
 use super::{Refusal, Write};
 use crate::auth::Attributes;
 use crate::kinds::admission::certificates::common_names;
-use crate::kinds::value::{list, text};
 use crate::policy::Operation;
-use crate::status::{StatusError, quote};
+use evenkeel_apimachinery::status::{StatusError, quote};
+use evenkeel_apimachinery::value::{list, text};
 
 const SIGNERS: [&str; 2] =
     ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];

@@ -20,11 +20,11 @@ use serde_json::Value;
 
 use crate::api::Context;
 use crate::auth::node_of;
-use crate::kinds::value::{same_meaning, set, text};
 use crate::kinds::writes;
 use crate::policy::Operation;
 use crate::resource::GroupResource;
-use crate::status::{StatusError, quote};
+use evenkeel_apimachinery::status::{StatusError, quote};
+use evenkeel_apimachinery::value::{same_meaning, set, text};
 
 const LEASES: &str = "kube-node-lease";
 

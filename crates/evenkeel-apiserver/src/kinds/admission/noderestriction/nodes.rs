@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{Refusal, Write};
-use crate::kinds::value::{at, object, same_meaning};
 use crate::policy::Operation;
-use crate::status::quote;
+use evenkeel_apimachinery::status::quote;
+use evenkeel_apimachinery::value::{at, object, same_meaning};
 
 /// Upstream: `admitNode`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::{Refusal, Write};
 use crate::auth::{MIRRORS, refers_to_any};
-use crate::kinds::value::{at, flag, list, object, same, same_meaning, text};
 use crate::policy::Operation;
-use crate::status::quote;
+use evenkeel_apimachinery::status::quote;
+use evenkeel_apimachinery::value::{at, flag, list, object, same, same_meaning, text};
 
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     match write.cx.subresource {
@@ -264,7 +264,7 @@ mod tests {
     fn every_reference_to_another_object_is_found() {
         let with = |path: &str, value: Value| {
             let mut pod = json!({"spec": {"containers": [{"name": "c"}]}});
-            crate::kinds::value::set(&mut pod, path, value);
+            evenkeel_apimachinery::value::set(&mut pod, path, value);
             match object_reference(&pod) {
                 Ok(resource) => resource.map(str::to_owned),
                 Err(Refusal::Forbidden(why)) => Some(why),

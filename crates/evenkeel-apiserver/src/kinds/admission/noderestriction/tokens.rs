@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::{Refusal, Write};
 use crate::api::Api;
 use crate::auth::Attributes;
-use crate::kinds::value::{at, list, text};
 use crate::kinds::writes;
 use crate::policy::Operation;
-use crate::status::quote;
+use evenkeel_apimachinery::status::quote;
+use evenkeel_apimachinery::value::{at, list, text};
 
 /// Upstream: `admitServiceAccount`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {

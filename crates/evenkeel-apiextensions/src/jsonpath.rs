@@ -11,7 +11,7 @@ const MAX_VISITS: usize = 1_000_000;
 
 /// A path, taken apart. What cannot be read finds nothing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct JsonPath(Vec<Step>);
+pub struct JsonPath(Vec<Step>);
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -46,7 +46,7 @@ enum Operand {
 
 impl JsonPath {
     /// Reads a path such as `.spec.items[0].name` or `.status.conditions[?(@.type=="Ready")].status`.
-    pub(crate) fn parse(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         Self::nested(text, MAX_NESTED)
     }
 
@@ -94,7 +94,7 @@ impl JsonPath {
     }
 
     /// All that the path leads to.
-    pub(crate) fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
+    pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         self.search(value, &mut { MAX_VISITS }).unwrap_or_default()
     }
 

@@ -6,16 +6,16 @@
 use serde_json::Value;
 
 use super::schema;
-use crate::custom::conditions;
-use crate::kinds::value::{at, flag, list, same, text};
-use crate::status::FieldError;
+use crate::conditions;
 use evenkeel_api::forms::{dns_1035_label, dns_subdomain};
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::{at, flag, list, same, text};
 
 /// More selectable fields than this are not taken.
 const MAX_SELECTABLE: u64 = 8;
 
 /// All of it; `old` is what it takes the place of.
-pub(super) fn definition(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+pub fn definition(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     group_and_scope(crd, errors);
     versions(crd, old, errors);
     let names_of = &crd["spec"]["names"];
@@ -262,7 +262,7 @@ pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Valu
 }
 
 /// Names, wanted or accepted.
-pub(super) fn names(names: &Value, place: &str, errors: &mut Vec<FieldError>) {
+pub fn names(names: &Value, place: &str, errors: &mut Vec<FieldError>) {
     let mut label = |field: String, name: &str, kind: bool| {
         if name.is_empty() {
             return;

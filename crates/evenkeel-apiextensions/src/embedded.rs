@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::node::Node;
-use super::validate::below;
-use crate::kinds::value::text;
-use crate::status::FieldError;
+use crate::validate::below;
 use evenkeel_api::forms::path_segment;
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::text;
 
 /// What is wrong with the objects inside `value`; the root itself is looked at elsewhere.
-pub(super) fn check(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
+pub fn check(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(fields) => {
             if node.embedded {
@@ -58,10 +58,12 @@ fn one(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     let name = text(object, "metadata.name");
     let at = field("metadata.name");
     errors.extend(path_segment(name).into_iter().map(|why| FieldError::invalid(&*at, name, why)));
-    errors.extend(crate::schema::validate_metadata(object).into_iter().map(|mut error| {
-        error.field = below(path, &error.field);
-        error
-    }));
+    errors.extend(evenkeel_apimachinery::schema::validate_metadata(object).into_iter().map(
+        |mut error| {
+            error.field = below(path, &error.field);
+            error
+        },
+    ));
 }
 
 #[cfg(test)]

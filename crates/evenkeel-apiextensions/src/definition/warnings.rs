@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::kinds::value::{list, text};
+use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::formats;
 
 /// What is new since `old`.
-pub(super) fn of(crd: &Value, old: Option<&Value>) -> Vec<String> {
+pub fn of(crd: &Value, old: Option<&Value>) -> Vec<String> {
     let before = old.map(all).unwrap_or_default();
     let (formats, sets) = all(crd);
     let new = |found: Vec<String>, known: &[String]| -> Vec<String> {
@@ -25,7 +25,10 @@ fn all(crd: &Value) -> (Vec<String>, Vec<String>) {
         each(&version["schema"]["openAPIV3Schema"], &mut |schema| {
             let format = text(schema, "format");
             if !format.is_empty() && !formats::is_known(text(schema, "type"), format) {
-                unknown.push(format!("unrecognized format {}", crate::status::quote(format)));
+                unknown.push(format!(
+                    "unrecognized format {}",
+                    evenkeel_apimachinery::status::quote(format)
+                ));
             }
             let items = text(schema, "items.type");
             if text(schema, "x-kubernetes-list-type") == "set"

@@ -3,20 +3,19 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::definition::Version;
+use super::jsonpath::JsonPath;
 
 /// What a column of dates shows when the value is none.
 const NO_DATE: &str = "<invalid>";
 
 /// The cells after the name, in order of the columns; `age` says how long ago a time was.
-pub(crate) fn cells(
-    version: &Version,
+pub fn cells(
+    columns: &[JsonPath],
     kinds: &[&str],
     object: &Value,
     age: impl Fn(Timestamp) -> String,
 ) -> Vec<Value> {
-    version
-        .columns
+    columns
         .iter()
         .zip(kinds)
         .map(|(path, kind)| cell(path.find(object).first().copied(), kind, &age))

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kinds::value::{at, set, text};
-use crate::resource::{GroupKind, ResourceType};
-use crate::status::{FieldError, StatusError};
+use evenkeel_apimachinery::group_version::GroupKind;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::value::{at, set, text};
 
 /// Where a kind has its replicas. Paths begin with a dot.
 #[derive(Debug, Clone)]
-pub(crate) struct Paths {
+pub struct Paths {
     spec: Box<str>,
     status: Box<str>,
     selector: Box<str>,
@@ -21,7 +21,7 @@ fn bare(path: &str) -> &str {
 
 impl Paths {
     /// Of `subresources.scale` of a version.
-    pub(crate) fn of(scale: &Value) -> Self {
+    pub fn of(scale: &Value) -> Self {
         Self {
             spec: text(scale, "specReplicasPath").into(),
             status: text(scale, "statusReplicasPath").into(),
@@ -30,7 +30,7 @@ impl Paths {
     }
 
     /// The Scale of an object.
-    pub(super) fn read(&self, object: &Value) -> Result<Value, StatusError> {
+    pub fn read(&self, object: &Value) -> Result<Value, StatusError> {
         let mut metadata = Map::new();
         for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
             if let Some(value) = object["metadata"].get(field) {
@@ -56,7 +56,7 @@ impl Paths {
     }
 
     /// An empty Scale of an object that has no replicas yet, for a patch to be laid over.
-    pub(super) fn read_or_empty(&self, object: &Value) -> Value {
+    pub fn read_or_empty(&self, object: &Value) -> Value {
         let mut counted = object.clone();
         if at(object, bare(&self.spec)).is_none() {
             set(&mut counted, bare(&self.spec), 0);
@@ -65,9 +65,9 @@ impl Paths {
     }
 
     /// Writes a Scale's replicas into the object.
-    pub(super) fn write(
+    pub fn write(
         &self,
-        resource: &ResourceType,
+        kind: &GroupKind,
         object: &mut Value,
         part: &Value,
     ) -> Result<(), StatusError> {
@@ -75,21 +75,19 @@ impl Paths {
         if replicas < 0 {
             let error =
                 FieldError::invalid(&*self.spec, replicas, "should be a non-negative integer");
-            let kind =
-                GroupKind { group: resource.gvk.group.clone(), kind: resource.gvk.kind.clone() };
-            return Err(StatusError::invalid(&kind, text(part, "metadata.name"), &[error]));
+            return Err(StatusError::invalid(kind, text(part, "metadata.name"), &[error]));
         }
         set(object, bare(&self.spec), replicas);
         Ok(())
     }
 
     /// What is wrong with the replicas that are asked for.
-    pub(super) fn check_spec(&self, object: &Value, errors: &mut Vec<FieldError>) {
+    pub fn check_spec(&self, object: &Value, errors: &mut Vec<FieldError>) {
         check_count(object, &self.spec, errors);
     }
 
     /// What is wrong with the replicas that are there, and with the selector.
-    pub(super) fn check_status(&self, object: &Value, errors: &mut Vec<FieldError>) {
+    pub fn check_status(&self, object: &Value, errors: &mut Vec<FieldError>) {
         check_count(object, &self.status, errors);
         if self.selector.is_empty() {
             return;

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::{rules, structural};
-use crate::custom::node::Node;
-use crate::custom::{prepare, validate};
-use crate::kinds::value::{at, flag, list, text};
-use crate::status::FieldError;
+use crate::node::Node;
+use crate::{prepare, validate};
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::{at, flag, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -81,7 +81,7 @@ fn at_root(schema: &Value, place: &str, errors: &mut Vec<FieldError>) {
         return;
     }
     let other = schema.as_object().into_iter().flatten().find(|(name, value)| {
-        !ALLOWED.contains(&name.as_str()) && !crate::kinds::value::is_blank(value)
+        !ALLOWED.contains(&name.as_str()) && !evenkeel_apimachinery::value::is_blank(value)
     });
     if other.is_some() {
         let why = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
@@ -177,7 +177,7 @@ fn keywords(schema: &Value, place: &str, here: &Here, errors: &mut Vec<FieldErro
         forbid("id", "id is not supported");
     }
     for name in ["additionalItems", "patternProperties", "definitions", "dependencies", "$ref"] {
-        if schema.get(name).is_some_and(|v| !crate::kinds::value::is_blank(v)) {
+        if schema.get(name).is_some_and(|v| !evenkeel_apimachinery::value::is_blank(v)) {
             forbid(name, &format!("{name} is not supported"));
         }
     }

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::node::Node;
 use super::validate::{below, element_before};
-use crate::kinds::value::{flag, text};
-use crate::status::{FieldError, FieldErrorKind, quote};
+use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, quote};
+use evenkeel_apimachinery::value::{flag, text};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
 
 /// One rule of `x-kubernetes-validations`.
@@ -65,7 +65,7 @@ struct At<'a> {
 }
 
 /// Asks all rules about `value`; `old` is what it was. What they cost is taken from `budget`.
-pub(super) fn check(
+pub fn check(
     value: &Value,
     old: Option<&Value>,
     node: &Node,

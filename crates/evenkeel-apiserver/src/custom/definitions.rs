@@ -1,18 +1,15 @@
 //! The rules of CustomResourceDefinitions themselves (upstream: `registry/customresourcedefinition`).
 
-mod check;
-mod rules;
-mod schema;
-mod structural;
-mod warnings;
-
 use serde_json::{Value, json};
 
-use super::{FINALIZER, conditions};
+use evenkeel_apiextensions::conditions;
+use evenkeel_apiextensions::definition::{check, warnings};
+
+use super::FINALIZER;
 use crate::api::Context;
-use crate::kinds::value::{at, flag, is_empty, list, set, text};
 use crate::kinds::{KindHooks, keep_field, spec_differs};
-use crate::status::{FieldError, StatusError};
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
 
 /// Their hooks.
 pub(crate) struct Definitions;

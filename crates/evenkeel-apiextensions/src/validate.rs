@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::node::{ListKind, Node};
-use crate::status::FieldError;
+use evenkeel_apimachinery::status::FieldError;
 
 /// The path of a field of the value at `path`.
 pub(super) fn below(path: &str, name: &str) -> String {
@@ -14,7 +14,7 @@ pub(super) fn below(path: &str, name: &str) -> String {
 }
 
 /// Checks `value` at `path`; `old` is what was there before, where that is known.
-pub(super) fn check(
+pub fn check(
     value: &Value,
     old: Option<&Value>,
     node: &Node,
@@ -105,7 +105,7 @@ fn string(text: &str, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
         let why = format!(
             "{path} in body must be of type {}: {}",
             node.format,
-            crate::status::quote(text)
+            evenkeel_apimachinery::status::quote(text)
         );
         errors.push(FieldError::invalid(path, text, why));
     }
@@ -220,7 +220,7 @@ fn junctors(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>
     };
     let mut whole =
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
-    let place = crate::status::quote(path);
+    let place = evenkeel_apimachinery::status::quote(path);
     if !node.any_of.is_empty() && !node.int_or_string {
         let found: Vec<Vec<FieldError>> = node.any_of.iter().map(tried).collect();
         if found.iter().all(|f| !f.is_empty()) {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::node::Node;
 
 /// Fills in the defaults (upstream: `defaulting.Default`).
-pub(super) fn default(value: &mut Value, node: &Node) {
+pub fn default(value: &mut Value, node: &Node) {
     match value {
         Value::Object(fields) => {
             for (name, property) in &node.properties {
@@ -39,7 +39,7 @@ fn fill(value: &mut Value, node: &Node) {
 }
 
 /// Takes nulls away where they may not be and nothing stands for them (upstream: `PruneNonNullableNullsWithoutDefaults`).
-pub(super) fn drop_nulls(value: &mut Value, node: &Node) {
+pub fn drop_nulls(value: &mut Value, node: &Node) {
     match value {
         Value::Object(fields) => {
             fields.retain(|name, value| {
@@ -62,7 +62,7 @@ pub(super) fn drop_nulls(value: &mut Value, node: &Node) {
 
 /// Takes fields away that the schema does not know. True when there were any. At the root and in embedded objects
 /// `apiVersion`, `kind` and `metadata` are known.
-pub(super) fn prune(value: &mut Value, node: &Node, root: bool) -> bool {
+pub fn prune(value: &mut Value, node: &Node, root: bool) -> bool {
     let mut pruned = false;
     match value {
         Value::Object(fields) => {

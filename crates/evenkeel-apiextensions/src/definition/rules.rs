@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::check::field_schema;
-use crate::custom::node::{ListKind, Node};
-use crate::kinds::value::{list, text};
-use crate::status::FieldError;
+use crate::node::{ListKind, Node};
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::Program;
 use evenkeel_cel::check::Type;
 use evenkeel_cel::check::{Known, check as checked, most};

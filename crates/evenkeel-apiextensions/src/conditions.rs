@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::kinds::value::{at, list, set, text};
+use evenkeel_apimachinery::value::{at, list, set, text};
 
 /// Says who approved a definition in a group of the community.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// Whether a condition is true.
-pub(super) fn is_true(crd: &Value, kind: &str) -> bool {
+pub fn is_true(crd: &Value, kind: &str) -> bool {
     condition(crd, kind).is_some_and(|c| text(c, "status") == "True")
 }
 
@@ -21,7 +21,7 @@ fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 /// Sets a condition; its time changes only with its status.
-pub(super) fn set_condition(crd: &mut Value, words: [&str; 4], now: &str) {
+pub fn set_condition(crd: &mut Value, words: [&str; 4], now: &str) {
     let [kind, status, reason, message] = words;
     let same = condition(crd, kind).filter(|c| text(c, "status") == status);
     let since = same.map(|c| text(c, "lastTransitionTime")).filter(|t| !t.is_empty());
@@ -36,7 +36,7 @@ pub(super) fn set_condition(crd: &mut Value, words: [&str; 4], now: &str) {
 }
 
 /// The definition with the status that follows from `others` (all but itself); `None` when it has that already.
-pub(super) fn next(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
+pub fn next(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
     let mut new = crd.clone();
     names(&mut new, others, now);
     approval(&mut new, now);
@@ -75,7 +75,7 @@ fn names(crd: &mut Value, others: &[&Value], now: &str) {
     match wanted.get("categories") {
         Some(categories) => set(&mut new, "categories", categories.clone()),
         None => {
-            crate::kinds::value::remove(&mut new, "categories");
+            evenkeel_apimachinery::value::remove(&mut new, "categories");
         }
     }
     set(crd, "status.acceptedNames", new);
@@ -118,7 +118,7 @@ fn short_names(
         .collect();
     match taken.as_slice() {
         [] if names.is_empty() => {
-            crate::kinds::value::remove(new, "shortNames");
+            evenkeel_apimachinery::value::remove(new, "shortNames");
         }
         [] => set(new, "shortNames", names.to_vec()),
         [one] => *conflict = Some(("ShortNamesConflict", one.clone())),
@@ -152,14 +152,14 @@ fn establish(crd: &mut Value, now: &str) {
 }
 
 /// Groups that the community has kept for itself.
-pub(super) fn is_protected(group: &str) -> bool {
+pub fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
 }
 
 /// How a definition in a group of the community stands: the condition's status, its reason and its words.
-pub(super) fn approval_state(crd: &Value) -> [String; 3] {
+pub fn approval_state(crd: &Value) -> [String; 3] {
     let annotations = at(crd, "metadata.annotations");
     let approved = annotations.and_then(|a| a.get(APPROVAL)).and_then(Value::as_str);
     let [status, reason, message] = match approved {
@@ -169,7 +169,7 @@ pub(super) fn approval_state(crd: &Value) -> [String; 3] {
             "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111",
         ],
         Some(value) if value.starts_with("unapproved") => {
-            let message = format!("not approved: {}", crate::status::quote(value));
+            let message = format!("not approved: {}", evenkeel_apimachinery::status::quote(value));
             return ["False".to_owned(), "UnapprovedAnnotation".to_owned(), message];
         }
         Some(value) if value.starts_with("https://") || value.starts_with("http://") => {

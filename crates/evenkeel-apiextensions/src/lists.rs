@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::node::{ListKind, Node};
-use crate::status::FieldError;
+use evenkeel_apimachinery::status::FieldError;
 
 /// Every element that repeats another one.
-pub(super) fn duplicates(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
+pub fn duplicates(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {

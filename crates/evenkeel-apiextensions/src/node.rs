@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::rules::Rule;
-use crate::kinds::value::{flag, list, text};
+use evenkeel_apimachinery::value::{flag, list, text};
 
 /// How the elements of a list are told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub(crate) enum ListKind {
 
 /// One schema of a structural schema (upstream: `Structural`). What is absent is empty.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
+pub struct Node {
     pub(crate) kind: Box<str>,
     pub(crate) format: Box<str>,
     pub(crate) nullable: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Node {
     pub(crate) atomic_map: bool,
     pub(crate) rules: Vec<Rule>,
     /// Whether there are rules here or below.
-    pub(crate) ruled: bool,
+    pub ruled: bool,
 }
 
 impl evenkeel_cel::Schema for Node {
@@ -125,7 +125,7 @@ impl Declaration for Node {
 
 impl Node {
     /// Reads a schema. What is malformed is left out: definitions are checked before they are stored.
-    pub(crate) fn new(doc: &Value) -> Self {
+    pub fn new(doc: &Value) -> Self {
         let number = |name: &str| doc.get(name).and_then(Value::as_f64);
         let count = |name: &str| doc.get(name).and_then(Value::as_u64);
         let schemas = |name: &str| list(doc, name).iter().map(Self::new).collect();
@@ -188,7 +188,7 @@ impl Node {
     }
 
     /// The schema of a field: a named one, or that of all others.
-    pub(crate) fn child(&self, name: &str) -> Option<&Self> {
+    pub fn child(&self, name: &str) -> Option<&Self> {
         self.properties.get(name).or(self.additional.as_deref())
     }
 

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kinds::value::{at, flag, list, text};
-use crate::status::FieldError;
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::{at, flag, list, text};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -208,9 +208,9 @@ fn nested(schema: &Value, any: bool, place: &str, errors: &mut Vec<FieldError>) 
         ("x-kubernetes-map-type", "must be undefined to be structural"),
         ("x-kubernetes-validations", "must be empty to be structural"),
     ] {
-        let set = schema
-            .get(name)
-            .is_some_and(|v| !(crate::kinds::value::is_blank(v) || *v == Value::Bool(false)));
+        let set = schema.get(name).is_some_and(|v| {
+            !(evenkeel_apimachinery::value::is_blank(v) || *v == Value::Bool(false))
+        });
         if set {
             errors.push(FieldError::forbidden(format!("{place}.{name}"), why));
         }

@@ -1,0 +1,33 @@
+//! The source of time of the server.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+/// What tells the time. Nothing in the server reads the system's clock by itself.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// The system's time.
+    pub fn system() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+        Self::new(Timestamp::now)
+    }
+
+    /// Any source of time.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Clock")
+    }
+}
