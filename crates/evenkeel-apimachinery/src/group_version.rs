@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct GroupResource {
     /// API group, empty for the core group.
     pub group: Arc<str>,
-    /// Plural name.
+    /// Plural name of the resource in lower case, such as `pods`.
     pub resource: Arc<str>,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for GroupResource {
 pub struct GroupKind {
     /// API group, empty for the core group.
     pub group: Arc<str>,
-    /// Kind.
+    /// Kind in CamelCase, such as `Pod`.
     pub kind: Arc<str>,
 }
 
@@ -40,9 +40,9 @@ impl fmt::Display for GroupKind {
 pub struct GroupVersionKind {
     /// API group, empty for the core group.
     pub group: Arc<str>,
-    /// Version.
+    /// Version, such as `v1beta1`.
     pub version: Arc<str>,
-    /// Kind.
+    /// Kind in CamelCase, such as `Pod`.
     pub kind: Arc<str>,
 }
 

@@ -7,9 +7,9 @@ pub struct User {
     pub name: Box<str>,
     /// Unique id, empty where there is none.
     pub uid: Box<str>,
-    /// Groups.
+    /// Groups that the user belongs to, such as `system:authenticated`.
     pub groups: Box<[Box<str>]>,
-    /// More facts.
+    /// Further attributes that the authenticator supplies (`extra` of `UserInfo`).
     pub extra: Box<[Extra]>,
 }
 

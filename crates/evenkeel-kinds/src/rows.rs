@@ -10,7 +10,7 @@ pub(crate) type SelectableField = (&'static str, &'static str, &'static str);
 pub struct Row {
     /// Group, empty for core.
     pub group: &'static str,
-    /// Kind.
+    /// Kind in CamelCase, such as `Pod`.
     pub kind: &'static str,
     /// Whether changes of what is asked for are counted in `metadata.generation`.
     pub counted: bool,

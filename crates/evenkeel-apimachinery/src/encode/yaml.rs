@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A document.
+/// Encodes a value as one YAML document that ends with a line break.
 pub fn document(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);

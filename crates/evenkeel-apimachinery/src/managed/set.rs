@@ -43,7 +43,7 @@ impl FieldSet {
         Ok(set)
     }
 
-    /// Writes `fieldsV1`.
+    /// Encodes the set as `fieldsV1` of a managed fields entry.
     pub(crate) fn to_value(&self) -> Value {
         let mut all = Map::new();
         for (key, node) in &self.nodes {

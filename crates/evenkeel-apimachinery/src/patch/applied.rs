@@ -11,7 +11,7 @@ use crate::managed::{self, Write};
 use crate::schema::Schema;
 use crate::status::StatusError;
 
-/// See [`super::apply`].
+/// Implements [`super::apply`]: merges the applied fields and records their manager.
 pub(super) fn apply(
     schema: &Schema,
     kind: &GroupVersionKind,

@@ -50,7 +50,7 @@ pub struct Writer<'a> {
     pub manager: &'a str,
     /// Sub-resource, empty for the object itself.
     pub subresource: &'a str,
-    /// When.
+    /// Time that a new or changed entry of `managedFields` gets.
     pub now: Timestamp,
 }
 

@@ -15,7 +15,7 @@ use crate::schema::Schema;
 use crate::schema::node::At;
 use crate::status::{FieldError, StatusError};
 
-/// See [`super::patch`].
+/// Implements [`super::patch`] for JSON, merge and strategic merge patches.
 pub(super) fn patch(
     kind: &GroupVersionKind,
     schema: Option<&Schema>,

@@ -133,7 +133,7 @@ impl Schema {
         &self.version
     }
 
-    /// The kind.
+    /// Returns the kind that the schema describes.
     pub(crate) fn kind(&self) -> &str {
         &self.kind
     }

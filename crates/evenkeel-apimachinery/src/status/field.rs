@@ -13,7 +13,7 @@ pub struct FieldError {
     pub field: String,
     /// The offending value; `None` leaves it out of the text.
     pub value: Option<Value>,
-    /// More words.
+    /// Explanation of the rule that the value breaks; it may be empty.
     pub detail: String,
 }
 

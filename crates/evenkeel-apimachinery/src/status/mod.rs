@@ -114,7 +114,7 @@ impl StatusError {
         &self.0.message
     }
 
-    /// As JSON.
+    /// Encodes the status as a JSON object of kind `Status`.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
@@ -195,7 +195,7 @@ impl StatusError {
         .retry_after(1)
     }
 
-    /// 401.
+    /// 401 `Unauthorized`: the request has no valid credentials.
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
@@ -285,7 +285,7 @@ impl StatusError {
         error
     }
 
-    /// 400.
+    /// 400 `BadRequest`: the request cannot be understood.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
@@ -322,7 +322,7 @@ impl StatusError {
         )
     }
 
-    /// 413.
+    /// 413 `RequestEntityTooLarge`: the body exceeds its limit.
     pub fn too_large(message: &str) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -346,7 +346,7 @@ impl StatusError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// 503.
+    /// 503 `ServiceUnavailable`: the server cannot answer now.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }

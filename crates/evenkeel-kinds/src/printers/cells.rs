@@ -17,7 +17,7 @@ pub(super) const UNKNOWN: &str = "<unknown>";
 
 /// An object to be shown, in its stored version.
 pub struct Shown<'a> {
-    /// The object.
+    /// The object, with all its fields.
     pub object: &'a Value,
     /// When it is shown: ages are counted up to here.
     pub now: Timestamp,
