@@ -12,7 +12,7 @@ test-fast:
 lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
-    RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items
 
 # A control plane on this machine.
 up *ARGS:

@@ -1,4 +1,4 @@
-//! Calls: operators here, everything else in [`functions`](super::functions).
+//! Calls: operators here, everything else in [`super::functions`].
 
 use std::rc::Rc;
 

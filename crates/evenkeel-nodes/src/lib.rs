@@ -1,7 +1,7 @@
 //! Simulated kubelets: nodes that register, renew their leases and report their status, and pods that live and die on
 //! them as a pod's status shows it, without a container anywhere. They work against any API server.
 //!
-//! [`run`] stands for all nodes of one process: one pod cache, one queue that is also the timer wheel, a few hundred bytes
+//! [`run()`] stands for all nodes of one process: one pod cache, one queue that is also the timer wheel, a few hundred bytes
 //! a pod. What a kubelet writes next for a pod is decided in `pod::plan`, which is pure.
 //!
 //! # What pods do

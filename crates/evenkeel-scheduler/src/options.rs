@@ -11,7 +11,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// Upstream: `DefaultPodMaxInUnschedulablePodsDuration`
 const MAX_IN_UNSCHEDULABLE_PODS: Duration = Duration::from_secs(5 * 60);
 
-/// Options of [`crate::run`]; the defaults are upstream's.
+/// Options of [`crate::run()`]; the defaults are upstream's.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
     /// One profile for each `schedulerName`.

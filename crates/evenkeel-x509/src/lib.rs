@@ -10,7 +10,7 @@
 //! | `isValid(leafCertificate)`: validity, unhandled critical extensions | `leaf::verify_root` |
 //! | `VerifyHostname`: alternative names only | `server::ServerVerifier` |
 //! | `checkChainForKeyUsage` | `leaf::Usage` |
-//! | texts of errors | [`message`] |
+//! | texts of errors | [`mod@message`] |
 
 mod client;
 mod leaf;

@@ -1,6 +1,6 @@
 //! Custom resources: definitions become rows of the resource table while the server runs.
 //!
-//! A [`Definition`] is made of each CustomResourceDefinition that is established; its versions are rows as any other,
+//! A `Definition` is made of each CustomResourceDefinition that is established; its versions are rows as any other,
 //! with [`hooks::Hooks`] for rules. The [`keeper`] follows the definitions: it writes their conditions, keeps the table,
 //! and takes the objects of a definition away before it goes.
 

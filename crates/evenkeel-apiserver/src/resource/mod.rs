@@ -130,7 +130,7 @@ pub(crate) struct ResourceType {
     pub(crate) columns: Box<[Column]>,
     /// Where its objects are stored. Versions of one resource (and `events` of both groups) share one shelf.
     pub(crate) shelf: Shelf,
-    /// Whether this is the version that is stored; others are converted by [`KindHooks::convert`].
+    /// Whether this is the version that is stored; others are converted by `KindHooks::convert_out`.
     pub(crate) stored: bool,
     /// Rules of the kind.
     pub(crate) hooks: Arc<dyn KindHooks>,

@@ -53,7 +53,7 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    /// An elector. It records the events "<identity> became leader" and "… stopped leading" about the Lease in `events`.
+    /// An elector. It records the events "`<identity>` became leader" and "… stopped leading" about the Lease in `events`.
     ///
     /// # Errors
     /// When the configuration breaks a rule of [`Config::check`].

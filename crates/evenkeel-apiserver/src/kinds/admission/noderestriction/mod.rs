@@ -8,7 +8,7 @@
 //! | nodes | `nodes` |
 //! | persistentvolumeclaims/status | [`claim`] |
 //! | serviceaccounts/token | `tokens` |
-//! | leases, csinodes, resourceslices | [`lease`], [`csi_node`], [`slice`] |
+//! | leases, csinodes, resourceslices | [`lease`], [`csi_node`], [`slice()`] |
 //! | certificatesigningrequests, podcertificaterequests | `certificates` |
 
 mod certificates;
