@@ -192,7 +192,7 @@ impl TokenMetrics {
         let fetching = int_gauges(
             registry,
             "authentication_token_cache_active_fetch_count",
-            "ReviewClient of tokens under way (in_flight), and requests that wait for another's (blocked).",
+            "Reviews of tokens under way (in_flight), and requests that wait for another's (blocked).",
             labels,
         );
         // Nobody waits for another's review: each asks for itself, and reviews are answered soon.
@@ -216,7 +216,7 @@ impl TokenMetrics {
             fetched: counters(
                 registry,
                 "authentication_token_cache_fetch_total",
-                "ReviewClient of tokens by the cluster: ok or error.",
+                "Reviews of tokens by the cluster: ok or error.",
                 labels,
             ),
             fetching,
@@ -231,7 +231,7 @@ fn reviews(
 ) -> (IntCounterVec, HistogramVec) {
     let labels = &["code"];
     (
-        counters(registry, total, "ReviewClient asked of the cluster, by status code.", labels),
+        counters(registry, total, "Reviews asked of the cluster, by status code.", labels),
         histograms(
             registry,
             seconds,
