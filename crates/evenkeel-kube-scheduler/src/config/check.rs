@@ -20,7 +20,7 @@ pub struct FieldError {
 impl FieldError {
     /// A value that is not allowed.
     pub(super) fn value(path: String, value: impl Into<Value>, why: &str) -> Self {
-        Self { path, what: format!("FieldError value: {}: {why}", value.into()) }
+        Self { path, what: format!("Invalid value: {}: {why}", value.into()) }
     }
 
     pub(super) fn required(path: String, why: &str) -> Self {
