@@ -26,6 +26,12 @@ upstream:
 e2e-upstream: upstream
     EVENKEEL_UPSTREAM_BIN=$PWD/target/upstream cargo test --workspace --test e2e
 
+# Scenarios on upstream's API server, with upstream's programs and with ours: both must write the same.
+scenarios *NAMES:
+    tests/upstream/build target/upstream kubectl kubemark
+    cargo build --release
+    EVENKEEL_UPSTREAM_BIN=$PWD/target/upstream tests/scenarios/run {{NAMES}}
+
 # What must pass before a change lands.
 ci:
     .ci/run

@@ -62,6 +62,7 @@ pub mod schedule;
 mod scripted;
 pub mod simulate;
 mod status_patcher;
+mod stopwatch;
 
 pub use options::{DEFAULT_SCHEDULER, SchedulerOptions};
 pub use run::{StandbyScheduler, run};

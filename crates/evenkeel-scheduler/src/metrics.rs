@@ -8,7 +8,7 @@ mod hints;
 mod tests;
 
 pub(crate) use claims::{Awaited, Claims, Stage};
-pub(crate) use hints::{Asked, Hints};
+use hints::Hints;
 
 use evenkeel_runtime::metrics::{counters, exponential, histograms, int_gauges};
 use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crate::{
     core::Core,
     framework::{ExtensionPoint, Profile},
-    queue::{Counts, EventLabel, Popped},
+    queue::{Counts, EventLabel, PluginCall, Popped},
     schedule::Trace,
 };
 
@@ -241,9 +241,25 @@ impl Metrics {
         self.queues.event_seconds.with_label_values(&[event]).observe(took.as_secs_f64());
     }
 
-    /// Returns the metrics of queueing hints.
-    pub(crate) fn hints(&self) -> &Hints {
-        &self.hints
+    /// Records the queue's calls of these profiles' plugins.
+    pub(crate) fn plugins_called(&self, calls: &[PluginCall], profiles: &[Profile]) {
+        let point = ExtensionPoint::PreEnqueue.as_str();
+        for call in calls {
+            match *call {
+                PluginCall::Hint { asked, took } => {
+                    let plugin = profiles[asked.profile].plugin(asked.plugin);
+                    self.hints.took(asked, plugin.name(), took);
+                }
+                PluginCall::PreEnqueue { profile, plugin, status, took } => {
+                    let plugin = profiles[profile].plugin(plugin);
+                    self.plugin_ran(plugin.name(), point, status, took);
+                }
+                // Upstream sets this label to Success even if a plugin gates the pod.
+                PluginCall::AllPreEnqueue { profile, took } => {
+                    self.ran(point, "Success", profiles[profile].name(), took);
+                }
+            }
+        }
     }
 
     /// Returns the metrics of claims.

@@ -29,6 +29,7 @@ use crate::{
     pod::PodInfo,
     schedule::View,
     status_patcher::StatusPatcher,
+    stopwatch::Stopwatch,
 };
 
 /// Number of consecutive attempts after which gauges are updated.
@@ -74,7 +75,7 @@ impl StandbyScheduler {
         let tasks = Tasks::under(stop.clone());
         let mut core = Core::new(options);
         let metrics = Metrics::register(registry);
-        core.queue_mut().measure(metrics.clone());
+        core.measure(Stopwatch::start(), metrics.clone());
         let mut recorders = Vec::new();
         // Events use a client of their own, so that they do not use up the bindings' rate limit.
         let status_patcher = client.with_user_agent("events");
@@ -137,11 +138,13 @@ impl StandbyScheduler {
     /// Adds a pod, for previews.
     pub(crate) fn see(&mut self, pod: &Arc<Pod>) {
         self.scheduler.core.add_or_update_pod(pod, self.scheduler.clock.now());
+        self.scheduler.record_plugin_calls();
     }
 
     /// Deletes a pod, for previews.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.scheduler.core.delete_pod(uid, self.scheduler.clock.now());
+        self.scheduler.record_plugin_calls();
     }
 
     /// Returns the pod's profile and the view that an attempt would use.
@@ -307,9 +310,16 @@ impl Scheduler {
         let began = Instant::now();
         self.handle(event);
         let took = began.elapsed();
+        self.record_plugin_calls();
         for (resource, action) in self.core.take_handled_events() {
             self.metrics.handled(&format!("{}{}", resource.as_str(), action.as_str()), took);
         }
+    }
+
+    /// Records the plugin calls that the queue measured.
+    fn record_plugin_calls(&mut self) {
+        let calls = self.core.queue_mut().take_plugin_calls();
+        self.metrics.plugins_called(&calls, self.core.profiles());
     }
 
     fn handle(&mut self, event: Event) {
@@ -341,6 +351,7 @@ impl Scheduler {
             return false;
         };
         self.attempts += 1;
+        self.record_plugin_calls();
         self.metrics.searched(began.elapsed());
         self.metrics.traced(&trace, self.core.profile(profile));
         match result {
@@ -395,7 +406,9 @@ impl Scheduler {
                     let meta = &assumed.popped.info.pod.meta;
                     tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Pod not bound");
                 }
-                if let Some(failure) = self.core.handle_binding_cycle_error(assumed, cause, now) {
+                let failure = self.core.handle_binding_cycle_error(assumed, cause, now);
+                self.record_plugin_calls();
+                if let Some(failure) = failure {
                     self.failed(&failure, nominated, began, now);
                 }
             }

@@ -57,9 +57,15 @@ pub fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The part of a file's text before its unit tests.
+/// The part of a file's text before its unit tests. A mere declaration of a test module (`mod tests;`) does not end it.
 pub fn production(text: &str) -> &str {
-    text.split("#[cfg(test)]").next().unwrap_or_default()
+    const TEST: &str = "#[cfg(test)]";
+    let declares = |rest: &str| {
+        let line = rest.trim_start().lines().next().unwrap_or_default();
+        line.starts_with("mod ") && line.ends_with(';')
+    };
+    let end = text.match_indices(TEST).find(|(at, _)| !declares(&text[at + TEST.len()..]));
+    end.map_or(text, |(at, _)| &text[..at])
 }
 
 /// Number and text of the lines that are no comments.

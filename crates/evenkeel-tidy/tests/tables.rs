@@ -20,12 +20,19 @@ fn declares(file: &Path, name: &str) -> bool {
     })
 }
 
-/// Modules that must begin with such a table.
-const WITH_TABLE: [&str; 20] = [
+/// Head of such a table.
+const HEAD: &str = "//! | documented | where |";
+
+/// Modules that must begin with such a table. The scheduler's plugins are found by themselves.
+const WITH_TABLE: [&str; 18] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
     "evenkeel-apiserver/src/kinds/policybased.rs",
     "evenkeel-apiserver/src/pipeline/mod.rs",
+    "evenkeel-apiserver/src/verbs/delete.rs",
+    "evenkeel-apiserver/src/verbs/list.rs",
+    "evenkeel-apiserver/src/verbs/mod.rs",
     "evenkeel-apiserver/src/verbs/stages.rs",
+    "evenkeel-apiserver/src/verbs/watch.rs",
     "evenkeel-controllers/src/apps/daemonset/plan.rs",
     "evenkeel-controllers/src/apps/deployment/plan.rs",
     "evenkeel-controllers/src/apps/statefulset/plan.rs",
@@ -35,20 +42,23 @@ const WITH_TABLE: [&str; 20] = [
     "evenkeel-controllers/src/core/garbagecollector/plan.rs",
     "evenkeel-controllers/src/core/nodelifecycle/plan/mod.rs",
     "evenkeel-controllers/src/discovery/endpointslice/plan.rs",
-    "evenkeel-scheduler/src/plugins/default_preemption/mod.rs",
-    "evenkeel-scheduler/src/plugins/dynamic_resources/mod.rs",
-    "evenkeel-scheduler/src/plugins/inter_pod_affinity/mod.rs",
-    "evenkeel-scheduler/src/plugins/node_resources_fit/mod.rs",
-    "evenkeel-scheduler/src/plugins/pod_topology_spread/mod.rs",
-    "evenkeel-scheduler/src/plugins/taint_toleration.rs",
-    "evenkeel-scheduler/src/plugins/volume_binding/mod.rs",
+    "evenkeel-nodes/src/pod/plan.rs",
 ];
+
+/// Folder of the scheduler's plugins.
+const PLUGINS: &str = "crates/evenkeel-scheduler/src/plugins";
+
+/// Whether the text holds a plugin of the scheduler, beside its tests.
+fn holds_plugin(text: &str) -> bool {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    code.lines().any(|line| line.starts_with("impl Plugin for "))
+}
 
 #[test]
 fn tables_of_what_is_documented_lead_somewhere() {
     let files: Vec<PathBuf> =
         crates().iter().flat_map(|(_, path)| sources(&path.join("src"))).collect();
-    let tables = files.iter().filter(|file| read(file).contains("//! | documented | where |"));
+    let tables = files.iter().filter(|file| read(file).contains(HEAD));
     for file in tables {
         let (text, folder) = (read(file), file.parent().expect("a folder"));
         let rows = text.lines().filter(|line| line.starts_with("//! | ")).skip(1);
@@ -74,6 +84,24 @@ fn tables_of_what_is_documented_lead_somewhere() {
 fn the_great_decisions_have_a_table() {
     for module in WITH_TABLE {
         let file = evenkeel_tidy::root().join("crates").join(module);
-        assert!(read(&file).contains("//! | documented | where |"), "{module} has no table");
+        assert!(read(&file).contains(HEAD), "{module} has no table");
     }
+}
+
+#[test]
+fn every_plugin_has_a_table() {
+    let folder = evenkeel_tidy::root().join(PLUGINS);
+    let plugins: Vec<PathBuf> =
+        sources(&folder).into_iter().filter(|file| holds_plugin(&read(file))).collect();
+    assert!(plugins.len() >= 20, "{PLUGINS} holds {} plugins only", plugins.len());
+    for plugin in plugins {
+        assert!(read(&plugin).contains(HEAD), "{} has no table", plugin.display());
+    }
+}
+
+#[test]
+fn plugins_are_found() {
+    assert!(holds_plugin("use a;\n\nimpl Plugin for NodeName {\n}\n"));
+    assert!(!holds_plugin("#[cfg(test)]\nmod tests {\nimpl Plugin for Fake {\n}\n}\n"));
+    assert!(!holds_plugin("/// Says `impl Plugin for`.\nfn a() {}\n"));
 }

@@ -1,4 +1,16 @@
 //! DELETE of an object or of a collection: preconditions, grace, finalizers, propagation.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `preconditions`: uid and resourceVersion | `preconditions` |
+//! | `gracePeriodSeconds`; a later request can shorten it | `plan`, `shorten` |
+//! | `metadata.deletionTimestamp`, `metadata.deletionGracePeriodSeconds` | `set_deletion` |
+//! | finalizers keep the object | `plan` |
+//! | `propagationPolicy`, `orphanDependents` | `apply_finalizers`, `delete_options::finalizers` |
+//! | `dryRun` | `once` |
+//! | a namespace's `spec.finalizers` | `namespace::mark`, `namespace::is_finalized` |
+//! | Jobs orphan their pods by default, with a warning | `warns_of_orphans` |
+//! | `deletecollection` | `collection` |
 
 use std::sync::Arc;
 

@@ -1,4 +1,12 @@
 //! GET of a collection: selectors, pages, and the rules of resourceVersion.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `labelSelector`, `fieldSelector` | `parse`, `page` |
+//! | `resourceVersion` unset, 0, or another; `resourceVersionMatch`: `Exact`, `NotOlderThan` | `parse`, `page` |
+//! | a `resourceVersion` in the future: 504 with cause `ResourceVersionTooLarge` | `reach` |
+//! | chunks: `limit`, `continue`, `remainingItemCount` | `page`, `Token` |
+//! | an expired `continue` token: 410 with a token for an inconsistent continuation | `page_expired` |
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,20 @@
 //! What requests do to resources: one module a verb.
+//!
+//! | documented | where |
+//! |---|---|
+//! | HTTP method to verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection` | `dispatch` |
+//! | `get`: `resourceVersion` | `get::serve`, `get::check_version` |
+//! | `list`: selectors, chunks, `resourceVersionMatch` | `list::serve` |
+//! | `watch`: initial events, bookmarks | `watch::serve` |
+//! | `create`: name or `generateName`, namespace of the request | `create::serve`, `create::place`, `meta::generate_name` |
+//! | `update`: PUT of an object or of a subresource | `update::serve` |
+//! | `patch`: JSON, merge and strategic merge patch, server-side apply | `patch::serve`, `patch::form`, `patch::apply_new` |
+//! | `delete`: grace period, finalizers, propagation | `delete::serve` |
+//! | `deletecollection` | `delete::collection` |
+//! | subresource `scale` | `get::part`, `scale::settle` |
+//! | subresources `binding`, `eviction`, `token` | `connect::serve`, `token::serve` |
+//! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `reviews::serve` |
+//! | `dryRun`, `fieldManager`, `fieldValidation` | `../pipeline/query.rs` |
 
 mod connect;
 mod create;

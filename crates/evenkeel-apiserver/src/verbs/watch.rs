@@ -1,4 +1,13 @@
 //! A watch: what is there, then what changes, until the client or its time goes.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `resourceVersion` unset, 0, or another: initial synthetic events | `serve`, `initial_piece` |
+//! | streaming lists: `sendInitialEvents`, `resourceVersionMatch`, `k8s.io/initial-events-end` | `check`, `bookmark` |
+//! | `allowWatchBookmarks` | `next`, `bookmark` |
+//! | `timeoutSeconds` | `serve` |
+//! | 410 `Expired` for a revision that is compacted | `too_old` |
+//! | an object that begins or ceases to match the selectors: `ADDED`, `DELETED` | `change` |
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,9 +42,9 @@ const JITTER: f64 = 0.2;
 pub struct ReviewCacheTtls {
     /// Results of TokenReviews.
     pub token: Duration,
-    /// Granted permissions.
+    /// SubjectAccessReviews that grant the permission (`--authorization-webhook-cache-authorized-ttl`).
     pub granted: Duration,
-    /// Denied permissions.
+    /// SubjectAccessReviews that deny it (`--authorization-webhook-cache-unauthorized-ttl`).
     pub denied: Duration,
 }
 

@@ -1,4 +1,22 @@
 //! Plan of a kubelet for one pod: advances its containers, and decides status, events and the time of the next sync.
+//!
+//! | documented | where |
+//! |---|---|
+//! | pod phase | `phase` |
+//! | container states `Waiting`, `Running`, `Terminated` | `step`, `status::state_json` |
+//! | conditions `PodReadyToStartContainers`, `Initialized`, `ContainersReady`, `Ready` | `status::conditions`, `status::initialized`, `status::containers_ready` |
+//! | `restartPolicy` of pod and container | `restart`, `facts::after` |
+//! | CrashLoopBackOff: 10 s, doubled up to 300 s, reset after 10 minutes | `restart` |
+//! | init containers run in order, each to completion | `advance_inits` |
+//! | sidecar containers start before the others and stop after them | `advance_inits`, `finish` |
+//! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe`, `plan/processes::probe` |
+//! | `readinessGates` | `status::gates` |
+//! | ErrImagePull, ImagePullBackOff | `step`, `status::pull_error`, `status::pull_back_off` |
+//! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `stop_when_asked` |
+//! | termination: SIGTERM, `terminationGracePeriodSeconds`, SIGKILL (exit code 137) | `stop`, `stop_one`, `plan/processes::stops` |
+//! | the kubelet deletes the object when all containers have stopped | `plan` |
+//! | the kubelet rejects a pod that does not fit: `OutOfcpu`, `NodePorts`, … | `facts::Refused`, `admission::refuse` |
+//! | a restarted kubelet continues from the pod's status | `observe::recover_memory` |
 
 mod processes;
 

@@ -95,8 +95,9 @@ impl Core {
             start: self.start,
         };
         let mut cycle = Cycle::new(view, &popped.info, self.seed, &self.extenders);
-        cycle.measure(self.queue.metrics());
-        let Outcome { result, next_start, .. } = schedule_pod(&mut cycle, &mut state).await;
+        cycle.measure(self.stopwatch);
+        let Outcome { result, next_start, .. } =
+            schedule_pod(&mut cycle, &mut state, self.metrics.as_ref()).await;
         self.start = next_start;
         let (result, trace) = match result {
             Ok(chosen) => {
@@ -136,11 +137,11 @@ impl Core {
         self.assumed.insert((&*popped.uid).into());
         self.queue.nominator_mut().delete_nominated_pod(&popped.uid);
         let profile = &self.profiles[popped.profile];
-        let began = Trace::now();
+        let began = trace.now();
         let reserved = run_reserve_plugins(profile, &mut state, &popped.info, &node, trace);
         trace.ran(ExtensionPoint::Reserve, began, reserved.as_ref().err().map(|(_, why)| why));
         let permitted = reserved.and_then(|()| {
-            let began = Trace::now();
+            let began = trace.now();
             let permitted = run_permit_plugins(profile, &state, &popped.info, &node, trace);
             trace.ran(ExtensionPoint::Permit, began, permitted.as_ref().err().map(|(_, why)| why));
             permitted
@@ -309,7 +310,7 @@ async fn run_post_filter_plugins(
     if plugins.is_empty() {
         return (fit_error.to_string(), clear);
     }
-    let (began, mut nominated, mut messages) = (Trace::now(), None, Vec::new());
+    let (began, mut nominated, mut messages) = (cycle.trace_mut().now(), None, Vec::new());
     let mut found = false;
     for (n, plugin) in plugins {
         let Some(plugin) = plugin.as_post_filter() else { continue };

@@ -21,10 +21,12 @@ use crate::{
     framework::{
         ActionType, Change, Edit, EventResource, Extender, ObjectChange, Profile, WaitingPods,
     },
+    metrics::Metrics,
     nodes::NodeTable,
     pod::PodInfo,
     queue::{BackoffPolicy, Counts, Event, SchedulingQueue},
     schedule::View,
+    stopwatch::Stopwatch,
 };
 
 pub(crate) use attempt::{
@@ -42,6 +44,9 @@ pub(crate) struct Core {
     extenders: Arc<[Arc<dyn Extender>]>,
     start: usize,
     seed: u64,
+    stopwatch: Stopwatch,
+    /// Counts running extender calls; `None` in tests.
+    metrics: Option<Metrics>,
     /// Events handled since the last `take_handled_events`, for metrics.
     handled_events: HandledEvents,
 }
@@ -67,8 +72,17 @@ impl Core {
             extenders: options.extenders.clone().into(),
             start: 0,
             seed: options.seed,
+            stopwatch: Stopwatch::default(),
+            metrics: None,
             handled_events: HandledEvents::new(),
         }
+    }
+
+    /// Starts to measure plugin calls, and to count running extender calls.
+    pub(crate) fn measure(&mut self, stopwatch: Stopwatch, metrics: Metrics) {
+        self.stopwatch = stopwatch;
+        self.queue.measure(stopwatch);
+        self.metrics = Some(metrics);
     }
 
     pub(crate) fn profile(&self, n: usize) -> &Profile {

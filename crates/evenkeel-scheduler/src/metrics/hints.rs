@@ -8,22 +8,13 @@ use std::{
     time::Duration,
 };
 
-use crate::{framework::QueueingHint, queue::EventLabel};
+use crate::{framework::QueueingHint, queue::Asked};
 
 /// Durations of queueing hints. Looks series up by numbers, because an event may call a hint for every unschedulable pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Hints {
     seconds: HistogramVec,
     series: Arc<Mutex<HashMap<Asked, Histogram>>>,
-}
-
-/// A queueing hint call with its result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Asked {
-    pub(crate) profile: usize,
-    pub(crate) plugin: usize,
-    pub(crate) event: EventLabel,
-    pub(crate) hint: QueueingHint,
 }
 
 impl Hints {

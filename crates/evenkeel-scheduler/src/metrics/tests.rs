@@ -1,7 +1,10 @@
 //! Names, types, labels and bounds, against the table of upstream's.
 
-use super::{Asked, Awaited, Metrics, NONE, Stage};
-use crate::{framework::QueueingHint, queue::EventLabel};
+use super::{Awaited, Metrics, NONE, Stage};
+use crate::{
+    framework::QueueingHint,
+    queue::{Asked, EventLabel},
+};
 use prometheus::{
     HistogramVec, Registry,
     proto::{Bucket, LabelPair, Metric, MetricFamily, MetricType},

@@ -1,6 +1,13 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resources are used evenly.
 //!
 //! Upstream: `plugins/noderesources/balanced_allocation.go`
+//!
+//! | documented | where |
+//! |---|---|
+//! | `resources`, the resources that count | `Args` |
+//! | score: the smaller the standard deviation of the utilizations, the higher | `evenness` |
+//! | a pod that improves a node's balance scores it above 50 | `of` |
+//! | pods without requests (best effort) are not scored | `pre_score` |
 
 use smallvec::SmallVec;
 

@@ -2,6 +2,12 @@
 //!
 //! If a response is lost or is a server error, the pod may be bound. The plugin then repeats the POST, which binds at most
 //! once, and finally reads the pod. Otherwise its resources could be given away while it runs.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `POST` of a Binding to `pods/NAME/binding` | `bind` |
+//! | the Binding's `metadata.uid` as a precondition | `bind` |
+//! | a binding whose response was lost (not upstream) | `leaves_open`, `is_on` |
 
 use evenkeel_api::{Meta, View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};

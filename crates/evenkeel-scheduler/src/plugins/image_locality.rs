@@ -1,6 +1,13 @@
 //! ImageLocality: prefers nodes that have the pod's images.
 //!
 //! Upstream: `plugins/imagelocality`
+//!
+//! | documented | where |
+//! |---|---|
+//! | images of containers, init containers and image volumes (KEP-4639) | `images` |
+//! | an image without a tag is `:latest` | `full_name` |
+//! | an image scores by its size and by the share of nodes that have it (`scaledImageScore`) | `pre_score` |
+//! | sizes count from 23 MiB in all, up to 1000 MiB for each image (`calculatePriority`) | `score` |
 
 use evenkeel_api::views::Pod;
 

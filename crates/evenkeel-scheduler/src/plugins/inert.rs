@@ -1,4 +1,8 @@
 //! Upstream's plugins that a configuration may name and that have no effect here.
+//!
+//! | documented | where |
+//! |---|---|
+//! | plugins of PodGroups (KEP-4671) and of in-place resizing (KEP-5836), by name | `Inert` |
 
 use crate::framework::{ClusterEvent, Plugin};
 

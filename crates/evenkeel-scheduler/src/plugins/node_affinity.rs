@@ -1,6 +1,16 @@
 //! NodeAffinity: `spec.nodeSelector`, and node affinity of the pod and of the plugin's arguments.
 //!
 //! Upstream: `plugins/nodeaffinity`
+//!
+//! | documented | where |
+//! |---|---|
+//! | `spec.nodeSelector` | `node_selector::labels`, `filter` |
+//! | `requiredDuringSchedulingIgnoredDuringExecution` | `node_selector::Required`, `filter` |
+//! | `preferredDuringSchedulingIgnoredDuringExecution`, its `weight` | `node_selector::Preferred`, `pre_score`, `score` |
+//! | `nodeSelectorTerms` are ORed, an empty one matches nothing | `node_selector::any`, `node_selector::is_empty` |
+//! | `matchExpressions` are ANDed; operators `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt`, `Lt` | `node_selector::term_tests`, `node_selector::by_label` |
+//! | `matchFields`: `metadata.name` | `node_selector::by_field`, `node_selector::named_nodes` |
+//! | node affinity per scheduling profile (`addedAffinity`) | `Args`, `added`, `added_preferences` |
 
 use std::sync::Arc;
 

@@ -1,4 +1,9 @@
 //! NodeName: a pod with `spec.nodeName` only runs on that node.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `spec.nodeName`: no other node fits | `pre_filter`, `filter` |
+//! | a node of that name is added | `queueing_hint` |
 
 use crate::{
     framework::{

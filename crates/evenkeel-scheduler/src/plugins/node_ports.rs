@@ -1,4 +1,10 @@
 //! NodePorts: two pods cannot use the same host port of a node.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `hostPort`: `hostIP`, `hostPort` and `protocol` must be unique on a node | `filter`, `pod::clashes` |
+//! | `hostIP` empty or `0.0.0.0`: all addresses of the node; ports of containers and sidecars | `pod::clashes`, `pod::host_ports` |
+//! | a pod with such a port is deleted | `queueing_hint` |
 
 use crate::{
     framework::{

@@ -1,4 +1,10 @@
 //! NodeUnschedulable: cordoned nodes take no new pods.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `spec.unschedulable`, set by `kubectl cordon` and `kubectl drain` | `open`, `filter` |
+//! | toleration of `node.kubernetes.io/unschedulable:NoSchedule`, as DaemonSet pods have | `tolerated` |
+//! | `kubectl uncordon` | `queueing_hint` |
 
 use evenkeel_api::{
     placement,

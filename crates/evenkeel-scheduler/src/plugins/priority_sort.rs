@@ -1,6 +1,11 @@
 //! PrioritySort: higher priority first, then the pod that was queued earlier.
 //!
 //! Upstream: `plugins/queuesort`
+//!
+//! | documented | where |
+//! |---|---|
+//! | pending pods are ordered by priority, then by the time they were queued | `by_priority`, `key` |
+//! | `spec.priority`, 0 without one | `pod::priority` |
 
 use evenkeel_api::time::Timestamp;
 

@@ -1,4 +1,9 @@
 //! SchedulingGates: gates a pod until its `spec.schedulingGates` are removed (KEP-3521).
+//!
+//! | documented | where |
+//! |---|---|
+//! | `spec.schedulingGates`: the pod does not enter the activeQ | `pre_enqueue` |
+//! | the removal of all gates queues the pod | `events_to_register`, `queueing_hint` |
 
 use crate::{
     framework::{

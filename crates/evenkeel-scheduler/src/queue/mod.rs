@@ -10,6 +10,7 @@ mod backoff_policy;
 mod event;
 mod in_flight_events;
 mod nominator;
+mod plugin_calls;
 mod plugin_set;
 mod queueing_hint_map;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 pub(crate) use backoff_policy::BackoffPolicy;
 pub(crate) use event::{Event, EventLabel};
 pub use nominator::Nominator;
+pub(crate) use plugin_calls::{Asked, PluginCall};
 pub(crate) use plugin_set::PluginSet;
 
 use evenkeel_api::time::Timestamp;
@@ -28,17 +30,17 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
 
 use crate::{
     framework::{
         ActionType, Change, EventResource, ExtensionPoint, Profile, QueueingHint, SortKey,
     },
-    metrics::{Asked, Metrics},
     pod::PodInfo,
+    stopwatch::Stopwatch,
 };
 use backoff_policy::saturating_add;
 use in_flight_events::InFlightEvents;
+use plugin_calls::PluginCalls;
 use queueing_hint_map::QueueingHintMap;
 
 /// Interval between checks for pods that stayed unschedulable too long.
@@ -63,8 +65,7 @@ pub(crate) struct SchedulingQueue {
     sequence: u64,
     unschedulable_flushed_at: Option<Timestamp>,
     tally: QueueMetrics,
-    /// Records how long plugins take; `None` in tests and previews.
-    metrics: Option<Metrics>,
+    plugin_calls: PluginCalls,
 }
 
 /// Key of unschedulable pods that react to the same events.
@@ -165,18 +166,18 @@ impl SchedulingQueue {
             sequence: 0,
             unschedulable_flushed_at: None,
             tally: QueueMetrics::default(),
-            metrics: None,
+            plugin_calls: PluginCalls::default(),
         }
     }
 
-    /// Starts to record the duration of plugin calls.
-    pub(crate) fn measure(&mut self, metrics: Metrics) {
-        self.metrics = Some(metrics);
+    /// Starts to record the duration of plugin calls; the caller takes them ([`Self::take_plugin_calls`]).
+    pub(crate) fn measure(&mut self, stopwatch: Stopwatch) {
+        self.plugin_calls.measure(stopwatch);
     }
 
-    /// Returns the metrics, if plugin calls are recorded.
-    pub(crate) fn metrics(&self) -> Option<&Metrics> {
-        self.metrics.as_ref()
+    /// Takes the plugin calls since the last call.
+    pub(crate) fn take_plugin_calls(&mut self) -> Vec<PluginCall> {
+        self.plugin_calls.take()
     }
 
     /// Adds a new pod to activeQ, unless a PreEnqueue plugin gates it.
@@ -228,7 +229,9 @@ impl SchedulingQueue {
             QueueState::Unschedulable(_) => {
                 for action in actions {
                     let event = target_pod_event(&uid, *action, &old, info);
-                    let strategy = self.is_pod_worth_requeuing(&uid, &event);
+                    let mut calls = std::mem::take(&mut self.plugin_calls);
+                    let strategy = self.is_pod_worth_requeuing(&uid, &event, &mut calls);
+                    self.plugin_calls = calls;
                     if strategy > QueueingStrategy::Skip
                         && self.requeue_pod_with_queueing_strategy(
                             &uid,
@@ -333,7 +336,9 @@ impl SchedulingQueue {
         }
         let profile = entry.profile;
         self.count_rejectors(profile, rejected, 1);
-        let strategy = self.hint_for_in_flight_pod(&uid);
+        let mut calls = std::mem::take(&mut self.plugin_calls);
+        let strategy = self.hint_for_in_flight_pod(&uid, &mut calls);
+        self.plugin_calls = calls;
         self.in_flight_events.done(&uid);
         self.requeue_pod_with_queueing_strategy(
             &uid,
@@ -361,6 +366,7 @@ impl SchedulingQueue {
     ) {
         let Event::Change { resource, action, .. } = event else { return };
         let mut moved: SmallVec<[(Arc<str>, QueueingStrategy); 8]> = SmallVec::new();
+        let mut calls = std::mem::take(&mut self.plugin_calls);
         for (group, uids) in &self.unschedulable_pods {
             let registered = self.queueing_hint_map.plugins_for(group.profile, *resource, *action);
             let concerned = match group.gating_plugin {
@@ -376,7 +382,7 @@ impl SchedulingQueue {
             for uid in uids {
                 let passes = self.pods.get(uid).is_some_and(|entry| pre_check(&entry.info));
                 let strategy = if passes {
-                    self.is_pod_worth_requeuing(uid, event)
+                    self.is_pod_worth_requeuing(uid, event, &mut calls)
                 } else {
                     QueueingStrategy::Skip
                 };
@@ -385,6 +391,7 @@ impl SchedulingQueue {
                 }
             }
         }
+        self.plugin_calls = calls;
         // Equal input must give an equal order.
         moved.sort_unstable();
         for (uid, strategy) in moved {
@@ -513,14 +520,14 @@ impl SchedulingQueue {
     /// Replays the in-flight events for a pod whose attempt failed, and returns the strongest reaction.
     ///
     /// Upstream: `determineSchedulingHintForInFlightPod`
-    fn hint_for_in_flight_pod(&self, uid: &str) -> QueueingStrategy {
+    fn hint_for_in_flight_pod(&self, uid: &str, calls: &mut PluginCalls) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
         if entry.unschedulable_plugins.union(entry.pending_plugins).is_empty() {
             return QueueingStrategy::AfterBackoff;
         }
         let mut best = QueueingStrategy::Skip;
         for event in self.in_flight_events.since(uid) {
-            best = best.max(self.is_pod_worth_requeuing(uid, event));
+            best = best.max(self.is_pod_worth_requeuing(uid, event, calls));
             if best == QueueingStrategy::Immediately
                 || (best == QueueingStrategy::AfterBackoff && entry.pending_plugins.is_empty())
             {
@@ -533,7 +540,12 @@ impl SchedulingQueue {
     /// Asks the plugins that rejected the pod and registered for the event whether it may make the pod schedulable.
     ///
     /// Upstream: `isPodWorthRequeuing`
-    fn is_pod_worth_requeuing(&self, uid: &str, event: &Event) -> QueueingStrategy {
+    fn is_pod_worth_requeuing(
+        &self,
+        uid: &str,
+        event: &Event,
+        calls: &mut PluginCalls,
+    ) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
         let rejectors = entry.unschedulable_plugins.union(entry.pending_plugins);
         let (resource, action, change) = match event {
@@ -552,7 +564,8 @@ impl SchedulingQueue {
         }
         for plugin in rejectors.intersection(registered).iter() {
             if plugin != PluginSet::NO_NODES
-                && self.queueing_hint(entry, plugin, event.label(), change) == QueueingHint::Skip
+                && self.queueing_hint(entry, plugin, event.label(), change, calls)
+                    == QueueingHint::Skip
             {
                 continue;
             }
@@ -574,14 +587,12 @@ impl SchedulingQueue {
         plugin: usize,
         event: EventLabel,
         change: &Change,
+        calls: &mut PluginCalls,
     ) -> QueueingHint {
         let profile = entry.profile;
-        let asked = self.profiles[profile].plugin(plugin);
-        let Some(metrics) = &self.metrics else { return asked.queueing_hint(&entry.info, change) };
-        let began = Instant::now();
-        let hint = asked.queueing_hint(&entry.info, change);
-        let asked_for = Asked { profile, plugin, event, hint };
-        metrics.hints().took(asked_for, asked.name(), began.elapsed());
+        let began = calls.begin();
+        let hint = self.profiles[profile].plugin(plugin).queueing_hint(&entry.info, change);
+        calls.hinted(Asked { profile, plugin, event, hint }, began);
         hint
     }
 
@@ -661,28 +672,21 @@ impl SchedulingQueue {
         let Some(entry) = self.pods.get(uid) else { return false };
         let (profile, last) = (entry.profile, entry.gating_plugin);
         // One run in ten records each plugin's duration.
-        let timed = self.metrics.as_ref().filter(|_| self.sequence.is_multiple_of(10));
+        let timed = self.sequence.is_multiple_of(10);
+        let mut calls = std::mem::take(&mut self.plugin_calls);
+        let began = calls.begin();
         let closed = |n: &usize| {
             let plugin = self.profiles[profile].plugin(*n);
             let Some(asked) = plugin.as_pre_enqueue() else { return false };
-            let timed = timed.map(|metrics| (metrics, Instant::now()));
+            let began = calls.begin().filter(|_| timed);
             let answer = asked.pre_enqueue(&entry.info);
-            if let Some((metrics, began)) = timed {
-                let status = answer.as_ref().err().map_or("Success", |why| why.code.as_str());
-                let point = ExtensionPoint::PreEnqueue.as_str();
-                metrics.plugin_ran(plugin.name(), point, status, began.elapsed());
-            }
+            calls.pre_enqueued(profile, *n, answer.as_ref().err(), began);
             answer.is_err()
         };
-        let began = Instant::now();
         let others = self.profiles[profile].at(ExtensionPoint::PreEnqueue).map(|(n, _)| n);
         let gate = last.into_iter().chain(others.filter(|n| Some(*n) != last)).find(closed);
-        if let Some(metrics) = &self.metrics {
-            // Upstream sets this label to Success even if a plugin gates the pod.
-            let (point, name) =
-                (ExtensionPoint::PreEnqueue.as_str(), self.profiles[profile].name());
-            metrics.ran(point, "Success", name, began.elapsed());
-        }
+        calls.ran_pre_enqueue(profile, began);
+        self.plugin_calls = calls;
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.gating_plugin = gate;
         let Some(gate) = gate else { return false };

@@ -19,6 +19,7 @@ use crate::{
     },
     metrics::Metrics,
     pod::PodInfo,
+    stopwatch::Stopwatch,
 };
 
 /// Registers for new nodes and returns a fixed hint.
@@ -204,7 +205,8 @@ fn an_unschedulable_pod_waits_for_a_change_that_its_rejectors_care_for() {
 fn plugins_are_timed_when_they_give_hints() {
     let registry = prometheus::Registry::new();
     let mut queue = queue();
-    queue.measure(Metrics::register(&registry));
+    let metrics = Metrics::register(&registry);
+    queue.measure(Stopwatch::start());
     queue.add(plain("p"), 0, at(0));
     queue.add(plain("q"), 0, at(0));
     for _ in 0..2 {
@@ -213,6 +215,8 @@ fn plugins_are_timed_when_they_give_hints() {
     }
     queue.move_all_to_active_or_backoff_queue(&node_came(), at(20), |_| true);
     queue.update(&plain("p"), &[ActionType::Update], at(20));
+    let calls = queue.take_plugin_calls();
+    metrics.plugins_called(&calls, &queue.profiles);
     let found = series(&registry, "scheduler_queueing_hint_execution_duration_seconds");
     let points = series(&registry, "scheduler_framework_extension_point_duration_seconds");
     assert_eq!(points, [("PreEnqueue default-scheduler Success".to_owned(), 4)]);

@@ -10,10 +10,10 @@ use crate::{
         Code, CycleState, Extender, ExtensionPoint, Filter, PreFilter, PreFilterResult, Profile,
         Status, StatusResult,
     },
-    metrics::Metrics,
     nodes::{NodeRef, NodeTable, Slot},
     pod::PodInfo,
     queue::Nominator,
+    stopwatch::Stopwatch,
 };
 
 /// One scheduling cycle of a pod. Callers may move pods to and from nodes to evaluate alternatives, and must undo it.
@@ -32,8 +32,6 @@ pub struct Cycle<'a> {
     pre_filter_nodes: Option<Vec<Arc<str>>>,
     pub(super) pre_filter_plugins: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
-    /// Counts running extender calls; `None` in tests and previews.
-    pub(super) metrics: Option<&'a Metrics>,
     pub(super) trace: Trace,
 }
 
@@ -63,14 +61,13 @@ impl<'a> Cycle<'a> {
             pre_filter_nodes: None,
             pre_filter_plugins: Vec::new(),
             extenders,
-            metrics: None,
             trace: Trace::new(seed, profile.len()),
         }
     }
 
-    /// Starts to count running extender calls.
-    pub(crate) fn measure(&mut self, metrics: Option<&'a Metrics>) {
-        self.metrics = metrics;
+    /// Starts to measure durations.
+    pub(crate) fn measure(&mut self, stopwatch: Stopwatch) {
+        self.trace.measure(stopwatch);
     }
 
     pub(crate) fn profile(&self) -> &'a Profile {
@@ -186,7 +183,7 @@ impl<'a> Cycle<'a> {
         let node = self.nodes.at(slot);
         let timed = self.trace.times_node(slot);
         for (n, plugin) in &self.filters {
-            let began = timed.then(Trace::now);
+            let began = timed.then(|| self.trace.now());
             let answer = plugin.filter(state, self.pod, node);
             self.trace.asked(ExtensionPoint::Filter, *n, began, answer.as_ref().err());
             if let Err(mut why) = answer {
@@ -208,7 +205,7 @@ impl<'a> Cycle<'a> {
         &mut self,
         state: &mut CycleState,
     ) -> Result<(), NodeStatus> {
-        let began = Trace::now();
+        let began = self.trace.now();
         let answer = self.pre_filter_each(state);
         let why = answer.as_ref().err().map(|rejected| &rejected.why);
         self.trace.ran(ExtensionPoint::PreFilter, began, why);
@@ -219,7 +216,7 @@ impl<'a> Cycle<'a> {
         let (mut skipped, mut hopeful) = (SmallVec::<[usize; 16]>::new(), None);
         for (n, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
-            let began = self.trace.times_plugins().then(Trace::now);
+            let began = self.trace.begin();
             let answer = plugin.pre_filter(state, self.pod, self.nodes);
             match answer {
                 Ok(PreFilterResult::Skip) => {
@@ -325,7 +322,7 @@ impl<'a> Cycle<'a> {
     ///
     /// Upstream: `findNodesThatPassFilters`
     pub(super) fn find_nodes_that_pass_filters(&mut self, state: &CycleState) -> FilterOutcome {
-        let began = Trace::now();
+        let began = self.trace.now();
         let mut found = FilterOutcome::default();
         let only: Option<Vec<Slot>> = self.pre_filter_nodes.as_ref().map(|names| {
             names.iter().filter_map(|name| self.nodes.get(name)).map(NodeRef::slot).collect()

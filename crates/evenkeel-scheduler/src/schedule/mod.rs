@@ -1,14 +1,17 @@
-//! One attempt to find a node for a pod. Pure: equal nodes, pods and seeds give equal outcomes.
+//! One attempt to find a node for a pod. Pure, but for [`act`], which asks the extenders: equal nodes, pods, seeds and answers
+//! give equal outcomes.
 
+mod act;
+mod attempt;
 mod cycle;
 mod extenders;
 mod fit_error;
 mod prioritize;
 mod trace;
 
-use futures::FutureExt;
 use std::sync::Arc;
 
+pub(crate) use act::schedule_pod;
 pub use cycle::Cycle;
 pub(crate) use prioritize::mix;
 pub(crate) use trace::Trace;
@@ -18,8 +21,8 @@ use crate::{
     framework::{CycleState, Profile, Status},
     nodes::{NodeTable, Slot},
     pod::PodInfo,
-    queue::PluginSet,
 };
+use attempt::{Attempt, Step};
 
 /// Input of an attempt.
 ///
@@ -109,8 +112,12 @@ pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
 /// Finds a node for `pod` without extenders; `seed` breaks ties.
 pub fn schedule(view: View<'_>, pod: &PodInfo, seed: u64, state: &mut CycleState) -> Outcome {
     let mut cycle = Cycle::new(view, pod, seed, &[]);
-    let outcome = schedule_pod(&mut cycle, state).now_or_never();
-    outcome.expect("only extenders are waited for, and there are none")
+    match Attempt::begin(&mut cycle, state).1 {
+        Step::Done(outcome) => outcome,
+        Step::Filter { .. } | Step::Prioritize { .. } => {
+            unreachable!("only extenders are asked, and there are none")
+        }
+    }
 }
 
 /// Nodes found so far.
@@ -121,57 +128,6 @@ struct FilterOutcome {
     evaluated: usize,
     /// An extender removed nodes.
     extended: bool,
-}
-
-/// Runs one attempt; restores the nodes that it changes.
-///
-/// Upstream: `schedulePod`, `findNodesThatFitPod`
-pub(crate) async fn schedule_pod(cycle: &mut Cycle<'_>, state: &mut CycleState) -> Outcome {
-    let (n_nodes, start) = (cycle.nodes().len(), cycle.start);
-    let none = |fit_error| Outcome { result: Err(fit_error), evaluated: 0, next_start: start };
-    if n_nodes == 0 {
-        return none(cycle.fit_error(None, Vec::new()));
-    }
-    if let Err(rejected) = cycle.run_pre_filter_plugins(state) {
-        return none(cycle.fit_error(Some(rejected), Vec::new()));
-    }
-    let nominated_node = &cycle.pod().pod.status.nominated_node_name;
-    let mut found = FilterOutcome::default();
-    if !nominated_node.is_empty() {
-        // Preemption made room there, so it is likely feasible.
-        found = cycle.evaluate_nominated_node(state, nominated_node);
-        extenders::find_nodes_that_pass_extenders(cycle, &mut found).await;
-    }
-    let mut next_start = start;
-    if found.feasible.is_empty() {
-        found = cycle.find_nodes_that_pass_filters(state);
-        next_start = (start + found.evaluated) % n_nodes;
-        extenders::find_nodes_that_pass_extenders(cycle, &mut found).await;
-    }
-    let outcome = |choice| Outcome { result: choice, evaluated: found.evaluated, next_start };
-    let n_feasible = found.feasible.len();
-    let slot = match found.feasible.as_slice() {
-        [] => {
-            let mut fit_error = cycle.fit_error(None, found.rejected);
-            fit_error.pre_filter_plugins.extend(found.extended.then_some(PluginSet::EXTENDERS));
-            return outcome(Err(fit_error));
-        }
-        [only] => *only,
-        several => {
-            let extender_scores = extenders::prioritize_nodes(cycle, several).await;
-            cycle.prioritize_and_select_host(state, several, &extender_scores)
-        }
-    };
-    if let Some(wrong) = found.rejected.iter().position(is_error) {
-        let wrong = found.rejected.swap_remove(wrong);
-        return outcome(Err(cycle.fit_error(Some(wrong), Vec::new())));
-    }
-    let node = Arc::clone(cycle.nodes().at(slot).name());
-    outcome(Ok(ScheduleResult { suggested_host: node, feasible_nodes: n_feasible }))
-}
-
-fn is_error(rejected: &NodeStatus) -> bool {
-    rejected.why.code == crate::framework::Code::Error
 }
 
 #[cfg(test)]

@@ -44,10 +44,10 @@ fn prioritize_nodes(
 ) -> Vec<i64> {
     let (profile, nodes, pod) = (cycle.profile, cycle.nodes(), cycle.pod);
     let (mut done, mut same) = (Vec::new(), 0);
-    let began = Trace::now();
+    let began = trace.now();
     for (n, plugin) in profile.at(ExtensionPoint::PreScore) {
         let Some(plugin) = plugin.as_pre_score() else { continue };
-        let timed = trace.times_plugins().then(Trace::now);
+        let timed = trace.begin();
         let answer = plugin.pre_score(state, pod, nodes, feasible);
         match answer {
             PreScoreResult::All => {
@@ -64,12 +64,12 @@ fn prioritize_nodes(
         done.push(n);
     }
     trace.ran(ExtensionPoint::PreScore, began, None);
-    let began = Trace::now();
+    let began = trace.now();
     let mut total = vec![same; feasible.len()];
     let mut own = Vec::with_capacity(feasible.len());
     for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
         let Some(plugin) = plugin.as_score() else { continue };
-        let timed = trace.times_plugins().then(Trace::now);
+        let timed = trace.begin();
         own.clear();
         plugin.score_all(state, pod, feasible, &mut own);
         plugin.normalize_score(state, feasible, &mut own);

@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 use std::time::Duration;
-use tokio::time::Instant;
 
 use super::prioritize::mix;
 use crate::{
     framework::{ExtensionPoint, Status},
     nodes::Slot,
+    stopwatch::Stopwatch,
 };
 
 /// One attempt in this many records the duration of each plugin.
@@ -19,6 +19,7 @@ const TIMED_NODES: Slot = 64;
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     sampled: bool,
+    stopwatch: Stopwatch,
     /// Extension point, status and total duration of its plugins.
     pub(crate) points: SmallVec<[(ExtensionPoint, &'static str, Duration); 6]>,
     /// Extension point, plugin, status and duration of single plugin calls.
@@ -38,17 +39,23 @@ impl Trace {
         }
     }
 
-    pub(crate) fn now() -> Instant {
-        Instant::now()
+    /// Starts to measure durations.
+    pub(super) fn measure(&mut self, stopwatch: Stopwatch) {
+        self.stopwatch = stopwatch;
+    }
+
+    /// Returns the reading at the start of an extension point.
+    pub(crate) fn now(&self) -> Duration {
+        self.stopwatch.read()
     }
 
     pub(crate) fn times_plugins(&self) -> bool {
         self.sampled
     }
 
-    /// Returns the start time of a plugin call if plugin durations are recorded.
-    pub(crate) fn begin(&self) -> Option<Instant> {
-        self.sampled.then(Instant::now)
+    /// Returns the reading at the start of a plugin call if plugin durations are recorded.
+    pub(crate) fn begin(&self) -> Option<Duration> {
+        self.sampled.then(|| self.now())
     }
 
     /// Records the duration of a plugin call that is not counted.
@@ -56,11 +63,11 @@ impl Trace {
         &mut self,
         point: ExtensionPoint,
         plugin: usize,
-        began: Option<Instant>,
+        began: Option<Duration>,
         why: Option<&Status>,
     ) {
         if let Some(began) = began {
-            self.plugins.push((point, plugin, code(why), began.elapsed()));
+            self.plugins.push((point, plugin, code(why), self.stopwatch.since(began)));
         }
     }
 
@@ -72,7 +79,7 @@ impl Trace {
         &mut self,
         point: ExtensionPoint,
         plugin: usize,
-        began: Option<Instant>,
+        began: Option<Duration>,
         why: Option<&Status>,
     ) {
         match (point, self.filtered.get_mut(plugin)) {
@@ -80,31 +87,41 @@ impl Trace {
             _ => self.asked.push((point, plugin, 1)),
         }
         if let Some(began) = began {
-            self.plugins.push((point, plugin, code(why), began.elapsed()));
+            self.plugins.push((point, plugin, code(why), self.stopwatch.since(began)));
         }
     }
 
     /// Records a skipped plugin; as upstream, it is not counted.
-    pub(super) fn skipped(&mut self, point: ExtensionPoint, plugin: usize, began: Option<Instant>) {
+    pub(super) fn skipped(
+        &mut self,
+        point: ExtensionPoint,
+        plugin: usize,
+        began: Option<Duration>,
+    ) {
         if let Some(began) = began {
-            self.plugins.push((point, plugin, "Skip", began.elapsed()));
+            self.plugins.push((point, plugin, "Skip", self.stopwatch.since(began)));
         }
     }
 
     /// Counts a plugin's scores of this many nodes.
-    pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Instant>) {
+    pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Duration>) {
         self.asked.push((
             ExtensionPoint::Score,
             plugin,
             u32::try_from(n_nodes).unwrap_or(u32::MAX),
         ));
         if let Some(began) = began {
-            self.plugins.push((ExtensionPoint::Score, plugin, code(None), began.elapsed()));
+            self.plugins.push((
+                ExtensionPoint::Score,
+                plugin,
+                code(None),
+                self.stopwatch.since(began),
+            ));
         }
     }
 
-    pub(crate) fn ran(&mut self, point: ExtensionPoint, began: Instant, why: Option<&Status>) {
-        self.points.push((point, code(why), began.elapsed()));
+    pub(crate) fn ran(&mut self, point: ExtensionPoint, began: Duration, why: Option<&Status>) {
+        self.points.push((point, code(why), self.stopwatch.since(began)));
     }
 }
 

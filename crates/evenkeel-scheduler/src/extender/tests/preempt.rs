@@ -44,7 +44,7 @@ async fn preempted(extenders: &[Arc<Extender>]) -> PostFilterResult {
     let (mut nodes, pod, mut state) = (nodes(), pod("p", 10, "4"), CycleState::default());
     let view = View { profile: &profile, nodes: &mut nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, &pod, 7, &extenders);
-    let outcome = schedule_pod(&mut cycle, &mut state).now_or_never().unwrap();
+    let outcome = schedule_pod(&mut cycle, &mut state, None).now_or_never().unwrap();
     let fit_error = outcome.result.expect_err("both nodes are full");
     DefaultPreemption::default().post_filter(&mut cycle, &state, &fit_error).await
 }

@@ -61,7 +61,7 @@ fn find_candidates(
     let (nominator, mut state) = (Nominator::default(), CycleState::default());
     let view = View { profile: &profile, nodes, nominator: &nominator, start: 0 };
     let mut cycle = Cycle::new(view, pod, 7, &[]);
-    let outcome = schedule_pod(&mut cycle, &mut state).now_or_never().unwrap();
+    let outcome = schedule_pod(&mut cycle, &mut state, None).now_or_never().unwrap();
     let fit_error = outcome.result.expect_err("it must not fit anywhere");
     if let Some(why) = plan::ineligible_to_preempt_others(&cycle, &fit_error) {
         return Err(why.to_owned());

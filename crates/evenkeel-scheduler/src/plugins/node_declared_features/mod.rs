@@ -1,6 +1,13 @@
 //! NodeDeclaredFeatures: a pod goes where the kubelet says that it can do what the pod asks for.
 //!
 //! Upstream: `plugins/nodedeclaredfeatures`, `component-helpers/nodedeclaredfeatures`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | features that a pod needs, inferred from its spec (KEP-5328) | `needed` |
+//! | `restartPolicyRules` with the action `RestartAllContainers` | `restarts_all` |
+//! | `status.declaredFeatures` of the node | `filter` |
+//! | a node declares more, or an update of the pod needs other features | `events_to_register`, `queueing_hint` |
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,15 @@
 //! NodeVolumeLimits: a node takes no more volumes of a driver than its kubelet says.
 //!
 //! Upstream: `plugins/nodevolumelimits/csi.go`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `spec.drivers[].allocatable.count` of the CSINode | `limit`, `filter` |
+//! | volumes count once for each driver and handle | `count::Counted`, `count::there` |
+//! | claims that are not bound, by the provisioner of their class | `count::of_claim`, `count::of_class` |
+//! | in-tree volumes that migrated to CSI | `count::inline` |
+//! | VolumeAttachments of volumes that no pod on the node uses | `count::attached` |
+//! | `preventPodSchedulingIfMissing` of the CSIDriver | `must_be_there`, `is_there` |
 
 mod count;
 #[cfg(test)]

@@ -1,6 +1,12 @@
 //! VolumeRestrictions: disks that only one pod of a node can have, and claims that only one pod of the cluster can.
 //!
 //! Upstream: `plugins/volumerestrictions`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | access mode `ReadWriteOncePod` (KEP-2485) | `pre_filter`, `Restricted` |
+//! | preemption of the pod that uses such a claim | `add_pod`, `remove_pod` |
+//! | a GCE disk, an iSCSI or RBD volume is shared on a node only if all pods mount it read-only; an EBS volume never | `exclude` |
 
 #[cfg(test)]
 mod tests;

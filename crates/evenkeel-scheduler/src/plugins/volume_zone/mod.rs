@@ -1,6 +1,13 @@
 //! VolumeZone: a pod goes where the labels of its volumes say that they are.
 //!
 //! Upstream: `plugins/volumezone`.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` of PersistentVolumes, and their beta names | `places`, `filter` |
+//! | several zones in one label, separated by `__` | `places` |
+//! | nodes without such labels fit | `filter` |
+//! | `volumeBindingMode: WaitForFirstConsumer`: a claim without volume does not count | `volume_of` |
 
 #[cfg(test)]
 mod tests;

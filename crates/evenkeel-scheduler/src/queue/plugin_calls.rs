@@ -1,0 +1,76 @@
+//! Plugin calls of the queue, measured for metrics.
+
+use std::time::Duration;
+
+use super::EventLabel;
+use crate::{
+    framework::{QueueingHint, Status},
+    stopwatch::Stopwatch,
+};
+
+/// A queueing hint call with its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Asked {
+    pub(crate) profile: usize,
+    pub(crate) plugin: usize,
+    pub(crate) event: EventLabel,
+    pub(crate) hint: QueueingHint,
+}
+
+/// A measured call; profiles and plugins are indexes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PluginCall {
+    /// A plugin's queueing hint.
+    Hint { asked: Asked, took: Duration },
+    /// One PreEnqueue plugin of a sampled run, with its status code.
+    PreEnqueue { profile: usize, plugin: usize, status: &'static str, took: Duration },
+    /// All PreEnqueue plugins of a profile.
+    AllPreEnqueue { profile: usize, took: Duration },
+}
+
+/// Calls that the caller has not taken yet; none are recorded without a stopwatch.
+#[derive(Debug, Default)]
+pub(super) struct PluginCalls {
+    stopwatch: Option<Stopwatch>,
+    calls: Vec<PluginCall>,
+}
+
+impl PluginCalls {
+    pub(super) fn measure(&mut self, stopwatch: Stopwatch) {
+        self.stopwatch = Some(stopwatch);
+    }
+
+    pub(super) fn take(&mut self) -> Vec<PluginCall> {
+        std::mem::take(&mut self.calls)
+    }
+
+    /// Returns the reading at the start of a call.
+    pub(super) fn begin(&self) -> Option<Duration> {
+        self.stopwatch.map(Stopwatch::read)
+    }
+
+    pub(super) fn hinted(&mut self, asked: Asked, began: Option<Duration>) {
+        self.record(began, |took| PluginCall::Hint { asked, took });
+    }
+
+    pub(super) fn pre_enqueued(
+        &mut self,
+        profile: usize,
+        plugin: usize,
+        why: Option<&Status>,
+        began: Option<Duration>,
+    ) {
+        let status = why.map_or("Success", |why| why.code.as_str());
+        self.record(began, |took| PluginCall::PreEnqueue { profile, plugin, status, took });
+    }
+
+    pub(super) fn ran_pre_enqueue(&mut self, profile: usize, began: Option<Duration>) {
+        self.record(began, |took| PluginCall::AllPreEnqueue { profile, took });
+    }
+
+    fn record(&mut self, began: Option<Duration>, call: impl FnOnce(Duration) -> PluginCall) {
+        if let Some((stopwatch, began)) = self.stopwatch.zip(began) {
+            self.calls.push(call(stopwatch.since(began)));
+        }
+    }
+}

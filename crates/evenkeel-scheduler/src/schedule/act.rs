@@ -1,0 +1,71 @@
+//! Asks the extenders for an attempt: filters run one after the other, scores concurrently.
+
+use futures::future::join_all;
+
+use super::{
+    Outcome,
+    attempt::{Attempt, Step},
+    cycle::Cycle,
+};
+use crate::{
+    framework::{CycleState, ExtenderError, ExtenderFiltered, ExtenderScores},
+    metrics::Metrics,
+};
+use std::sync::Arc;
+
+/// Runs one attempt; restores the nodes that it changes. `metrics` counts running extender calls.
+///
+/// Upstream: `schedulePod`
+pub(crate) async fn schedule_pod(
+    cycle: &mut Cycle<'_>,
+    state: &mut CycleState,
+    metrics: Option<&Metrics>,
+) -> Outcome {
+    let (mut attempt, mut step) = Attempt::begin(cycle, state);
+    loop {
+        step = match step {
+            Step::Done(outcome) => return outcome,
+            Step::Filter { extender, nodes } => {
+                let answer = filter(cycle, extender, &nodes).await;
+                attempt.filtered(cycle, state, extender, answer)
+            }
+            Step::Prioritize { extenders, nodes } => {
+                let answers = prioritize(cycle, &extenders, &nodes, metrics).await;
+                attempt.prioritized(cycle, state, answers)
+            }
+        };
+    }
+}
+
+async fn filter(
+    cycle: &Cycle<'_>,
+    extender: usize,
+    nodes: &[Arc<str>],
+) -> Result<ExtenderFiltered, ExtenderError> {
+    let extender = &cycle.extenders[extender];
+    let answer = extender.filter(cycle.pod, nodes).await;
+    if let Err(error) = &answer
+        && extender.is_ignorable()
+    {
+        tracing::info!(extender = extender.name(), %error, "Extender left out");
+    }
+    answer
+}
+
+async fn prioritize(
+    cycle: &Cycle<'_>,
+    extenders: &[usize],
+    nodes: &[Arc<str>],
+    metrics: Option<&Metrics>,
+) -> Vec<Result<ExtenderScores, ExtenderError>> {
+    let answers = extenders.iter().map(async |extender| {
+        let extender = &cycle.extenders[*extender];
+        let _running = metrics.map(|metrics| metrics.running("prioritizing_extender"));
+        let answer = extender.prioritize(cycle.pod, nodes).await;
+        if let Err(error) = &answer {
+            tracing::debug!(extender = extender.name(), %error, "Extender gave no scores");
+        }
+        answer
+    });
+    join_all(answers).await
+}

@@ -1,0 +1,166 @@
+//! One attempt in steps. A step is a question to extenders, or the outcome; the caller asks, and hands the answer to the next
+//! step. An attempt without extenders asks nothing.
+
+use std::sync::Arc;
+
+use super::{FilterOutcome, NodeStatus, Outcome, ScheduleResult, cycle::Cycle, extenders};
+use crate::{
+    framework::{Code, CycleState, ExtenderError, ExtenderFiltered, ExtenderScores},
+    nodes::Slot,
+    queue::PluginSet,
+};
+
+/// What an attempt needs next. Extenders are indexes of [`Cycle::extenders`].
+pub(super) enum Step {
+    /// Which of these nodes the extender accepts.
+    Filter { extender: usize, nodes: Vec<Arc<str>> },
+    /// The scores that each of these extenders gives the nodes.
+    Prioritize { extenders: Vec<usize>, nodes: Vec<Arc<str>> },
+    /// The attempt is over.
+    Done(Outcome),
+}
+
+/// State of an attempt between two steps.
+///
+/// Upstream: `schedulePod`, `findNodesThatFitPod`
+#[derive(Default)]
+pub(super) struct Attempt {
+    found: FilterOutcome,
+    /// Number of feasible nodes before extenders were asked.
+    feasible_before: usize,
+    /// Only the nominated node was evaluated.
+    only_nominated: bool,
+    next_start: usize,
+}
+
+impl Attempt {
+    /// Starts the attempt.
+    pub(super) fn begin(cycle: &mut Cycle<'_>, state: &mut CycleState) -> (Self, Step) {
+        let mut attempt = Self { next_start: cycle.start, ..Self::default() };
+        let step = attempt.evaluate(cycle, state);
+        (attempt, step)
+    }
+
+    fn evaluate(&mut self, cycle: &mut Cycle<'_>, state: &mut CycleState) -> Step {
+        if cycle.nodes().len() == 0 {
+            return self.without_node(cycle, None, Vec::new());
+        }
+        if let Err(rejected) = cycle.run_pre_filter_plugins(state) {
+            return self.without_node(cycle, Some(rejected), Vec::new());
+        }
+        let nominated_node = &cycle.pod().pod.status.nominated_node_name;
+        if nominated_node.is_empty() {
+            return self.evaluate_all(cycle, state);
+        }
+        // Preemption made room there, so it is likely feasible.
+        self.only_nominated = true;
+        self.found = cycle.evaluate_nominated_node(state, nominated_node);
+        self.feasible_before = self.found.feasible.len();
+        self.find_nodes_that_pass_extenders(cycle, state, 0)
+    }
+
+    fn evaluate_all(&mut self, cycle: &mut Cycle<'_>, state: &mut CycleState) -> Step {
+        self.only_nominated = false;
+        self.found = cycle.find_nodes_that_pass_filters(state);
+        self.next_start = (cycle.start + self.found.evaluated) % cycle.nodes().len();
+        self.feasible_before = self.found.feasible.len();
+        self.find_nodes_that_pass_extenders(cycle, state, 0)
+    }
+
+    /// Asks the next extender, from index `from` on; keeps the nodes that every extender accepts.
+    ///
+    /// Upstream: `findNodesThatPassExtenders`
+    fn find_nodes_that_pass_extenders(
+        &mut self,
+        cycle: &mut Cycle<'_>,
+        state: &mut CycleState,
+        from: usize,
+    ) -> Step {
+        let feasible = &self.found.feasible;
+        if let Some(extender) = extenders::next_filter(cycle, feasible, from) {
+            return Step::Filter { extender, nodes: extenders::names(cycle, feasible) };
+        }
+        self.found.extended = feasible.len() < self.feasible_before;
+        if self.only_nominated && feasible.is_empty() {
+            return self.evaluate_all(cycle, state);
+        }
+        self.rank(cycle, state)
+    }
+
+    /// Continues with an extender's answer to [`Step::Filter`].
+    pub(super) fn filtered(
+        &mut self,
+        cycle: &mut Cycle<'_>,
+        state: &mut CycleState,
+        extender: usize,
+        answer: Result<ExtenderFiltered, ExtenderError>,
+    ) -> Step {
+        match answer {
+            Ok(answer) => extenders::filter(cycle, &mut self.found, answer),
+            Err(_) if cycle.extenders[extender].is_ignorable() => {}
+            Err(error) => extenders::fail(&mut self.found, error.as_ref()),
+        }
+        self.find_nodes_that_pass_extenders(cycle, state, extender + 1)
+    }
+
+    fn rank(&mut self, cycle: &mut Cycle<'_>, state: &mut CycleState) -> Step {
+        match self.found.feasible.as_slice() {
+            [] => {
+                let rejected = std::mem::take(&mut self.found.rejected);
+                self.without_node(cycle, None, rejected)
+            }
+            [only] => {
+                let only = *only;
+                self.select(cycle, only)
+            }
+            several => {
+                let extenders = extenders::prioritizing(cycle);
+                if extenders.is_empty() {
+                    return self.prioritized(cycle, state, Vec::new());
+                }
+                Step::Prioritize { extenders, nodes: extenders::names(cycle, several) }
+            }
+        }
+    }
+
+    /// Continues with the extenders' answers to [`Step::Prioritize`].
+    pub(super) fn prioritized(
+        &mut self,
+        cycle: &mut Cycle<'_>,
+        state: &mut CycleState,
+        answers: Vec<Result<ExtenderScores, ExtenderError>>,
+    ) -> Step {
+        let extender_scores = extenders::sums(answers);
+        let best = cycle.prioritize_and_select_host(state, &self.found.feasible, &extender_scores);
+        self.select(cycle, best)
+    }
+
+    /// Ends the attempt with this node, unless a plugin failed on another one.
+    fn select(&mut self, cycle: &Cycle<'_>, slot: Slot) -> Step {
+        let failed = self.found.rejected.iter().position(|one| one.why.code == Code::Error);
+        if let Some(failed) = failed {
+            let failed = self.found.rejected.swap_remove(failed);
+            return self.without_node(cycle, Some(failed), Vec::new());
+        }
+        let suggested_host = Arc::clone(cycle.nodes().at(slot).name());
+        let feasible_nodes = self.found.feasible.len();
+        self.done(Ok(ScheduleResult { suggested_host, feasible_nodes }))
+    }
+
+    fn without_node(
+        &self,
+        cycle: &Cycle<'_>,
+        overall: Option<NodeStatus>,
+        rejected: Vec<NodeStatus>,
+    ) -> Step {
+        let extended = overall.is_none() && self.found.extended;
+        let mut fit_error = cycle.fit_error(overall, rejected);
+        fit_error.pre_filter_plugins.extend(extended.then_some(PluginSet::EXTENDERS));
+        self.done(Err(fit_error))
+    }
+
+    fn done(&self, result: Result<ScheduleResult, super::FitError>) -> Step {
+        let (evaluated, next_start) = (self.found.evaluated, self.next_start);
+        Step::Done(Outcome { result, evaluated, next_start })
+    }
+}

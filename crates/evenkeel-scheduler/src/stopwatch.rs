@@ -1,0 +1,28 @@
+//! Measured durations of plugin calls, for metrics.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Monotonic clock that the wiring starts and hands to what it measures. No decision depends on its readings; a stopped one
+/// (the default) always reads zero, so that an attempt without one is a pure function.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Stopwatch {
+    started: Option<Instant>,
+}
+
+impl Stopwatch {
+    /// Returns a running stopwatch.
+    pub(crate) fn start() -> Self {
+        Self { started: Some(Instant::now()) }
+    }
+
+    /// Returns the time since the start.
+    pub(crate) fn read(self) -> Duration {
+        self.started.map_or(Duration::ZERO, |started| started.elapsed())
+    }
+
+    /// Returns the time since an earlier reading.
+    pub(crate) fn since(self, earlier: Duration) -> Duration {
+        self.read().saturating_sub(earlier)
+    }
+}
