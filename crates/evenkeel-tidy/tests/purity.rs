@@ -79,6 +79,13 @@ const IMPURE_FILES: [&str; 27] = [
 /// Plans outside those folders.
 const PLANS: [&str; 2] = ["crates/evenkeel-nodes/src", "crates/evenkeel-cloud/src"];
 
+/// Crates of which every file is pure: rules of the API, without the server that applies them.
+const PURE_CRATES: [&str; 3] = [
+    "crates/evenkeel-apimachinery/src",
+    "crates/evenkeel-kinds/src",
+    "crates/evenkeel-apiextensions/src",
+];
+
 fn is_test(file: &Path) -> bool {
     file.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
 }
@@ -131,6 +138,17 @@ fn plans_are_pure() {
         assert_eq!(impurity(&read(file)), None, "{}: (line, identifier)", file.display());
     }
     assert!(n_plans >= 2, "the plans are where they are looked for ({n_plans} found)");
+}
+
+#[test]
+fn rules_of_the_api_are_pure() {
+    for folder in PURE_CRATES {
+        let files = sources(&root().join(folder));
+        assert!(files.len() >= 15, "{folder}: the files are where they are looked for");
+        for file in files.iter().filter(|file| !is_test(file)) {
+            assert_eq!(impurity(&read(file)), None, "{}: (line, identifier)", file.display());
+        }
+    }
 }
 
 #[test]
