@@ -46,7 +46,7 @@ const DECIDING: [(&str, &[&str]); 4] = [
 
 /// Files of those folders that are not pure yet, or that every controller shares for its wiring. Strike one off when it is
 /// made pure; none may be added.
-const IMPURE_FILES: [&str; 27] = [
+const IMPURE_FILES: [&str; 24] = [
     "crates/evenkeel-controllers/src/autoscaling/horizontalpodautoscaler/readings.rs",
     "crates/evenkeel-controllers/src/certificates/signing/authority.rs",
     "crates/evenkeel-controllers/src/core/garbagecollector/inspect.rs",
@@ -62,7 +62,6 @@ const IMPURE_FILES: [&str; 27] = [
     "crates/evenkeel-controllers/src/storage/binder/claims.rs",
     "crates/evenkeel-controllers/src/storage/binder/host_path.rs",
     "crates/evenkeel-controllers/src/storage/binder/volumes.rs",
-    "crates/evenkeel-scheduler/src/plugins/default_binder.rs",
     "crates/evenkeel-scheduler/src/plugins/default_preemption/execute.rs",
     "crates/evenkeel-scheduler/src/plugins/dynamic_resources/assumed.rs",
     "crates/evenkeel-scheduler/src/plugins/dynamic_resources/attempt.rs",
@@ -71,9 +70,7 @@ const IMPURE_FILES: [&str; 27] = [
     "crates/evenkeel-scheduler/src/plugins/dynamic_resources/inventory.rs",
     "crates/evenkeel-scheduler/src/plugins/dynamic_resources/selectors.rs",
     "crates/evenkeel-scheduler/src/plugins/dynamic_resources/waiting.rs",
-    "crates/evenkeel-scheduler/src/plugins/dynamic_resources/writes.rs",
     "crates/evenkeel-scheduler/src/plugins/resource_classes.rs",
-    "crates/evenkeel-scheduler/src/plugins/volume_binding/bind.rs",
 ];
 
 /// Plans outside those folders.

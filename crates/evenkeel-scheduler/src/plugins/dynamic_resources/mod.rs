@@ -38,8 +38,6 @@ mod selectors;
 #[cfg(test)]
 mod tests;
 mod waiting;
-#[cfg(test)]
-mod writes;
 
 use evenkeel_api::views::{DeviceClass, DeviceTaintRule, Pod, ResourceClaim, ResourceSlice};
 use evenkeel_runtime::cache::{Cache, CacheEvent};

@@ -1,5 +1,7 @@
 //! Devices by table: what drivers offer, what is asked for, and what is given.
 
+mod writes;
+
 use evenkeel_api::{
     Encoding, View,
     views::{DeviceClass, DeviceTaintRule, Node, ResourceClaim, ResourceSlice},

@@ -1,101 +1,27 @@
-//! Writes the bindings of a pod's claims in PreBind, and waits until the claims are bound.
-//!
-//! Upstream: `BindPodVolumes`
+//! What PreBind writes to volumes and claims, and when the claims are bound.
 
-use super::{
-    AssumedPodVolumes, Observed,
-    find::{self, Provision},
-};
-use crate::framework::PreBindError;
+use super::{AssumedPodVolumes, Observed, find};
 use crate::plugins::volumes::{Lookup, not_found};
 use evenkeel_api::{
     Text, View, storage,
     views::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
 };
-use evenkeel_runtime::{
-    client::Client,
-    controller::rewrite,
-    plan::{PatchForm, Rewrite, Target},
-};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Resource version of a written object.
-struct Written {
+pub(super) struct Written {
     namespace: Text,
     name: Text,
     version: u64,
 }
 
-pub(super) async fn bind(
-    client: &Client,
-    seen: &Observed,
-    pod: &Pod,
-    assumed_volumes: &AssumedPodVolumes,
-    patience: Duration,
-) -> Result<(), PreBindError> {
-    let (volumes, claims) = write(client, assumed_volumes).await?;
-    let check = || check(seen, pod, assumed_volumes, &volumes, &claims);
-    let wait = async {
-        loop {
-            // Subscribed before the first check, so that no change is missed.
-            let changed = seen.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if check().map_err(|why| PreBindError::Refused(format!("binding volumes: {why}")))? {
-                return Ok(());
-            }
-            changed.await;
-        }
-    };
-    tokio::select! {
-        done = wait => done,
-        () = seen.clock.sleep(patience) => {
-            Err(PreBindError::Refused("binding volumes: context deadline exceeded".to_owned()))
-        }
-    }
-}
-
-/// Binds volumes to claims, and sets annotation `selected-node` on claims to provision.
-///
-/// Upstream: `bindAPIUpdate`
-async fn write(
-    client: &Client,
-    assumed_volumes: &AssumedPodVolumes,
-) -> Result<(Vec<Written>, Vec<Written>), PreBindError> {
-    let (mut volumes, mut claims) = (Vec::new(), Vec::new());
-    for (volume, claim) in &assumed_volumes.found.bindings {
-        let version = put(client, &**volume, &promise(volume, claim)).await?;
-        volumes.push(written(&**volume, version));
-    }
-    for Provision { claim, .. } in &assumed_volumes.found.provisions {
-        let annotations = json!({ storage::SELECTED_NODE: &*assumed_volumes.node });
-        let noted =
-            claim.meta.annotations.get(storage::SELECTED_NODE) == Some(&*assumed_volumes.node);
-        let version = if noted {
-            claim.meta.version()
-        } else {
-            put(client, &**claim, &json!({"metadata": {"annotations": annotations}})).await?
-        };
-        claims.push(written(&**claim, version));
-    }
-    Ok((volumes, claims))
-}
-
-fn written<V: View>(object: &V, version: u64) -> Written {
+pub(super) fn written<V: View>(object: &V, version: u64) -> Written {
     let meta = object.meta();
     Written { namespace: meta.namespace.clone(), name: meta.name.clone(), version }
 }
 
-async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, PreBindError> {
-    let meta = object.meta();
-    let target = Target::of(V::kind(), meta);
-    let change = Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());
-    Ok(rewrite(client, &change).await?.meta.version())
-}
-
 /// Returns the patch that binds the volume to the claim.
-fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
+pub(super) fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
     let mut change = json!({"spec": {"claimRef": storage::claim_reference(claim)}});
     if !storage::is_for_claim(volume, claim) {
         change["metadata"] = json!({"annotations": {storage::BOUND_BY_CONTROLLER: "yes"}});
@@ -103,10 +29,16 @@ fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
     change
 }
 
+/// Returns the patch that tells the provisioner the node, unless the claim names it.
+pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option<Value> {
+    let noted = claim.meta.annotations.get(storage::SELECTED_NODE) == Some(node);
+    (!noted).then(|| json!({"metadata": {"annotations": {storage::SELECTED_NODE: node}}}))
+}
+
 /// Reports whether all claims are bound; fails if one never will be.
 ///
 /// Upstream: `checkBindings`
-fn check(
+pub(super) fn check(
     seen: &Observed,
     pod: &Pod,
     assumed_volumes: &AssumedPodVolumes,

@@ -12,9 +12,10 @@
 //! | `volumeBindingMode: WaitForFirstConsumer` with an existing volume | `find::find_pod_volumes` |
 //! | dynamic provisioning, `allowedTopologies` | `find::check_volume_provision` |
 //! | storage capacity tracking (CSIStorageCapacity) | `find::has_enough_capacity` |
-//! | binding before the pod runs, `bindTimeoutSeconds` | `bind::bind` |
+//! | binding before the pod runs, `bindTimeoutSeconds` | `act::bind`, `bind::check` |
 //! | scores by storage capacity, `shape` | `score::score` |
 
+mod act;
 mod bind;
 mod find;
 mod score;
@@ -386,7 +387,7 @@ impl PreBind for VolumeBinding {
             let (Some(assumed_volumes), Some(seen)) = (assumed_volumes, self.seen.get()) else {
                 return Ok(());
             };
-            bind::bind(client, seen, &pod.pod, &assumed_volumes, self.args.bind_timeout)
+            act::bind(client, seen, &pod.pod, &assumed_volumes, self.args.bind_timeout)
                 .await
                 .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Bind))?;
             // The claims are bound, so the cache has this information.

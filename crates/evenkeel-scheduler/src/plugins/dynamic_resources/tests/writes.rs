@@ -5,7 +5,7 @@ use evenkeel_runtime::{client::Client, clock::Clock};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use super::{
+use super::super::{
     Asked, AssumedClaims, DynamicResources,
     attempt::{Attempt, Extended},
     bind,
@@ -79,7 +79,7 @@ fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> Attempt {
     let inventory = Arc::new(Inventory::new(vec![devices], Vec::new(), None));
     let class = |name: &str| Some(object::<DeviceClass>(name, &json!({})));
     let in_use = Arc::new(InUse::default());
-    let selectors = super::Selectors::default();
+    let selectors = super::super::Selectors::default();
     let attempt = Attempt::new(vec![claim], &class, &selectors, inventory, in_use, Extended::None);
     for name in nodes {
         let node = node(name, &json!({}));
@@ -277,12 +277,14 @@ fn on_its_way(script: &Script) -> (DynamicResources, Client) {
     state.put(attempt(claim("1", &json!({})), &["n"]));
     plugin.reserve(&mut state, &pod(), "n").unwrap();
     assert!(state.get::<Attempt>().is_none());
-    assert!(super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c"));
+    assert!(super::super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c"));
     (plugin, client)
 }
 
 fn has_device(plugin: &DynamicResources) -> bool {
-    super::locked(&plugin.seen.get().unwrap().tracker).in_use().is_taken(&format!("{DRIVER}/p/d0"))
+    super::super::locked(&plugin.seen.get().unwrap().tracker)
+        .in_use()
+        .is_taken(&format!("{DRIVER}/p/d0"))
 }
 
 #[tokio::test]
@@ -295,7 +297,8 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     plugin.pre_bind(&client, &pod(), "n").await.unwrap();
     assert_eq!(script.asked().len(), 2);
     assert!(
-        !super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c") && has_device(&plugin)
+        !super::super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c")
+            && has_device(&plugin)
     );
     plugin.post_bind(&pod(), "n");
     assert_eq!(plugin.pre_bind_pre_flight(&pod(), "n"), PreBindPreFlight::Skip);
@@ -307,9 +310,10 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     assert!(plugin.pre_bind(&client, &pod(), "n").await.is_err());
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     assert!(
-        !has_device(&plugin) && !super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c")
+        !has_device(&plugin)
+            && !super::super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c")
     );
-    assert!(super::locked(&plugin.assumed).get("web").is_none());
+    assert!(super::super::locked(&plugin.assumed).get("web").is_none());
     assert_eq!(script.asked().len(), 1, "there is nothing to release");
 }
 
@@ -321,7 +325,7 @@ async fn a_pod_that_is_called_back_releases_what_it_had() {
     plugin.connect(&handle);
     let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
     let decided = AssumedClaims { claims: vec![(claim("1", &used), None)], special: None };
-    super::locked(&plugin.assumed).insert("web".into(), decided);
+    super::super::locked(&plugin.assumed).insert("web".into(), decided);
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     handle.tasks.join().await;
     let (what, body) = script.asked().pop().unwrap();
@@ -335,7 +339,7 @@ fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, Cycl
     let named = json!({"spec": {"extendedResourceName": "example.com/gpu"}});
     plugin.resource_classes.set(object("gpus", &named));
     let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
-    *super::locked(&plugin.inventory) =
+    *super::super::locked(&plugin.inventory) =
         Some(Arc::new(Inventory::new(vec![devices], Vec::new(), None)));
     plugin.seen.get().unwrap().stale.store(false, std::sync::atomic::Ordering::Release);
     let mut state = CycleState::default();
@@ -410,7 +414,7 @@ async fn a_claim_is_made_for_extended_resources() {
         json!({"metadata": {"uid": "web"}, "status": {"extendedResourceClaimStatus": status}})
     );
     plugin.post_bind(&pod, "n");
-    assert!(super::locked(&plugin.assumed).is_empty());
+    assert!(super::super::locked(&plugin.assumed).is_empty());
     assert_eq!(claims_made(&plugin), [("false  Pod success".to_owned(), 1)]);
 }
 
@@ -465,8 +469,8 @@ async fn a_claim_that_was_made_for_nothing_is_deleted() {
     let seen = plugin.seen.get().unwrap();
     // Until it is gone it is as if it were not there.
     let shown: Arc<ResourceClaim> = object("web-1", &made("2", &protected));
-    super::locked(&seen.extended_claims).seen(&shown);
-    assert!(super::locked(&seen.extended_claims).of(&pod.pod).is_none());
+    super::super::locked(&seen.extended_claims).seen(&shown);
+    assert!(super::super::locked(&seen.extended_claims).of(&pod.pod).is_none());
     seen.handle.tasks.join().await;
     let what = script.seen();
     assert_eq!(what, [format!("DELETE {SPECIAL}")]);
@@ -484,7 +488,7 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     ]);
     let (plugin, _, _) = with_class(&script, &pod);
     let stale: Arc<ResourceClaim> = object("web-1", &made("2", &old));
-    super::locked(&plugin.seen.get().unwrap().extended_claims).seen(&stale);
+    super::super::locked(&plugin.seen.get().unwrap().extended_claims).seen(&stale);
     let mut state = CycleState::default();
     plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
     let why = "cannot schedule extended resource claim".to_owned();
@@ -506,7 +510,7 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     ] {
         assert_eq!(plugin.queueing_hint(pod, &gone(claim)), want);
     }
-    super::locked(&plugin.seen.get().unwrap().extended_claims).gone(&stale);
+    super::super::locked(&plugin.seen.get().unwrap().extended_claims).gone(&stale);
     assert!(matches!(
         plugin.extended(plugin.seen.get().unwrap(), &pod),
         Extended::ExtendedResourceRequest(_)

@@ -9,19 +9,16 @@
 //! | the Binding's `metadata.uid` as a precondition | `bind` |
 //! | a binding whose response was lost (not upstream) | `leaves_open`, `is_on` |
 
+mod plan;
+
 use evenkeel_api::{Meta, View, views::Pod};
 use evenkeel_runtime::client::{ApiError, Client, Metadata};
-
-use std::time::Duration;
 
 use crate::{
     framework::{Bind, ClusterEvent, Plugin, PluginFuture},
     pod::PodInfo,
 };
-
-/// Delay before a repeated POST.
-const WAITS: [Duration; 3] =
-    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250)];
+use plan::{Failures, Next, binding, is_bound};
 
 /// The DefaultBinder plugin; binds the pod with the scheduled uid only.
 #[derive(Debug, Clone, Copy)]
@@ -49,45 +46,30 @@ impl Bind for DefaultBinder {
         node: &'a str,
     ) -> PluginFuture<'a, Result<bool, ApiError>> {
         let meta = &pod.pod.meta;
-        let body = serde_json::json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": { "name": meta.name, "namespace": meta.namespace, "uid": meta.uid },
-            "target": { "kind": "Node", "name": node },
-        })
-        .to_string();
+        let body = binding(meta, node);
         Box::pin(async move {
             let (kind, namespace, name) = (Pod::kind(), &meta.namespace, &meta.name);
             let post = async || {
                 let body = body.clone().into();
                 client.create_subresource::<Metadata>(&kind, namespace, name, "binding", body).await
             };
-            let (mut waits, mut open) = (WAITS.into_iter(), false);
+            let mut failures = Failures::default();
             loop {
                 let Err(error) = post().await else { return Ok(true) };
-                let again = leaves_open(&error);
-                // The connection may have repeated the POST by itself, so a conflict may be with this binding.
-                open |= again || error.is_conflict();
-                match waits.next().filter(|_| again) {
-                    Some(wait) => client.clock().sleep(wait).await,
-                    None if open && is_on(client, meta, node).await => return Ok(true),
-                    None => return Err(error),
+                match failures.after(&error) {
+                    Next::Repeat(wait) => client.clock().sleep(wait).await,
+                    Next::Read if is_on(client, meta, node).await => return Ok(true),
+                    Next::Read | Next::Fail => return Err(error),
                 }
             }
         })
     }
 }
 
-/// Reports whether the API server may have executed the request.
-fn leaves_open(error: &ApiError) -> bool {
-    matches!(error, ApiError::Transport { .. } | ApiError::Decode { .. })
-        || matches!(error.code(), 500 | 503 | 504)
-}
-
 /// Reports whether the API server has the pod on this node.
 async fn is_on(client: &Client, meta: &Meta, node: &str) -> bool {
     let found = client.get::<Pod>(&meta.namespace, &meta.name).await;
-    found.is_ok_and(|found| found.meta.uid == meta.uid && *found.spec.node_name == *node)
+    found.is_ok_and(|found| is_bound(&found, meta, node))
 }
 
 #[cfg(test)]

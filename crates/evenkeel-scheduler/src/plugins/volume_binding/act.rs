@@ -1,0 +1,75 @@
+//! Writes the bindings of a pod's claims in PreBind, and waits until the claims are bound.
+
+use super::{
+    AssumedPodVolumes, Observed,
+    bind::{Written, check, promise, selected_node, written},
+    find::Provision,
+};
+use crate::framework::PreBindError;
+use evenkeel_api::{View, views::Pod};
+use evenkeel_runtime::{
+    client::Client,
+    controller::rewrite,
+    plan::{PatchForm, Rewrite, Target},
+};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Upstream: `BindPodVolumes`
+pub(super) async fn bind(
+    client: &Client,
+    seen: &Observed,
+    pod: &Pod,
+    assumed_volumes: &AssumedPodVolumes,
+    patience: Duration,
+) -> Result<(), PreBindError> {
+    let (volumes, claims) = write(client, assumed_volumes).await?;
+    let check = || check(seen, pod, assumed_volumes, &volumes, &claims);
+    let wait = async {
+        loop {
+            // Subscribed before the first check, so that no change is missed.
+            let changed = seen.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if check().map_err(|why| PreBindError::Refused(format!("binding volumes: {why}")))? {
+                return Ok(());
+            }
+            changed.await;
+        }
+    };
+    tokio::select! {
+        done = wait => done,
+        () = seen.clock.sleep(patience) => {
+            Err(PreBindError::Refused("binding volumes: context deadline exceeded".to_owned()))
+        }
+    }
+}
+
+/// Binds volumes to claims, and sets annotation `selected-node` on claims to provision.
+///
+/// Upstream: `bindAPIUpdate`
+async fn write(
+    client: &Client,
+    assumed_volumes: &AssumedPodVolumes,
+) -> Result<(Vec<Written>, Vec<Written>), PreBindError> {
+    let (mut volumes, mut claims) = (Vec::new(), Vec::new());
+    for (volume, claim) in &assumed_volumes.found.bindings {
+        let version = put(client, &**volume, &promise(volume, claim)).await?;
+        volumes.push(written(&**volume, version));
+    }
+    for Provision { claim, .. } in &assumed_volumes.found.provisions {
+        let version = match selected_node(claim, &assumed_volumes.node) {
+            Some(change) => put(client, &**claim, &change).await?,
+            None => claim.meta.version(),
+        };
+        claims.push(written(&**claim, version));
+    }
+    Ok((volumes, claims))
+}
+
+async fn put<V: View>(client: &Client, object: &V, change: &Value) -> Result<u64, PreBindError> {
+    let meta = object.meta();
+    let target = Target::of(V::kind(), meta);
+    let change = Rewrite::new(target, &meta.resource_version, PatchForm::Merge, change.to_string());
+    Ok(rewrite(client, &change).await?.meta.version())
+}
