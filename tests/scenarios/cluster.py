@@ -42,6 +42,10 @@ def free_ports(count):
 class ApiError(Exception):
     """An answer of the API server with a status of 400 or more."""
 
+    def __init__(self, text, status):
+        super().__init__(text)
+        self.status = status
+
 
 class Cluster:
     """The control plane; runs while the `with` block does."""
@@ -226,13 +230,22 @@ class Cluster:
         answer = response.read()
         connection.close()
         if response.status >= 400:
-            raise ApiError(f"{method} {path}: {response.status} {answer[:300]!r}")
+            raise ApiError(f"{method} {path}: {response.status} {answer[:300]!r}", response.status)
         return answer
+
+    def list(self, path, field="items"):
+        """The list at a path; empty for a custom resource whose definition another scenario has just created or deleted."""
+        try:
+            return self.get(path)[field]
+        except ApiError as error:
+            if error.status in (404, 429):
+                return []
+            raise
 
     def resources(self):
         """All resources that can be listed: (path of the group version, plural name, kind, whether namespaced)."""
         groups = self.get("/apis")["groups"]
         for version in ["/api/v1"] + ["/apis/" + group["preferredVersion"]["groupVersion"] for group in groups]:
-            for resource in self.get(version)["resources"]:
+            for resource in self.list(version, "resources"):
                 if "list" in resource.get("verbs", []) and "/" not in resource["name"]:
                     yield version, resource["name"], resource["kind"], resource["namespaced"]

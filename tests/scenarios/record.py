@@ -121,7 +121,7 @@ def objects(cluster, namespace):
             continue
         places = [f"/namespaces/{name}" for name in names if owns(namespace, name)] if namespaced else [""]
         for place in places:
-            for item in cluster.get(f"{version}{place}/{resource}")["items"]:
+            for item in cluster.list(f"{version}{place}/{resource}"):
                 if namespaced or owns(namespace, item["metadata"]["name"]):
                     yield {"apiVersion": version.split("/", 2)[2], "kind": kind, **item}
 
