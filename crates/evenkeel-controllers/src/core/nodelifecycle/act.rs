@@ -13,7 +13,7 @@ use super::{
     },
     state::{MonitorState, NodeRecord, State},
 };
-use crate::{descriptor::ControllerContext, wire};
+use crate::{wire, wiring::descriptor::ControllerContext};
 use evenkeel_api::{
     Text, View,
     views::{Lease, Node, Pod},

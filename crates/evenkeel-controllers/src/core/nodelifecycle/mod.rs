@@ -13,7 +13,7 @@ mod state;
 pub use options::Options;
 
 use super::tainteviction;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Monitor;
 use evenkeel_api::{
     time::Timestamp,

@@ -10,8 +10,8 @@ mod replenish;
 mod tests;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Periodic,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use contents::Contents;
 use evenkeel_api::{quota::Usage, time::Timestamp, views::ResourceQuota};

@@ -1,7 +1,7 @@
 //! Events after which quotas are recounted. Upstream: `replenishQuota`, `update_filter.go`.
 
 use super::contents::Contents;
-use crate::monitors::{Follower, WithCache, with_cache};
+use crate::wiring::monitors::{Follower, WithCache, with_cache};
 use evenkeel_api::{
     Kind, View,
     quota::{Tracked, is_charged, is_terminating, service_type, volume_classes},
