@@ -7,8 +7,8 @@ use evenkeel_component::{
     leading::{Controllers, Ready, Started},
 };
 use evenkeel_controllers::{
-    descriptor::{ControllerContext, Descriptor, descriptors},
     needs::{Gates, Resources, Unmet},
+    wiring::descriptor::{ControllerContext, Descriptor, descriptors},
 };
 use evenkeel_runtime::{
     client::{Client, LeaderFence},

@@ -7,8 +7,8 @@ use crate::{controllers, options::Options};
 use anyhow::{Context, Result};
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use evenkeel_controllers::{
-    descriptor::{ControllerContext, Descriptor},
     needs::{Gates, Resources},
+    wiring::descriptor::{ControllerContext, Descriptor},
 };
 use evenkeel_runtime::{
     cache::Caches,
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use evenkeel_apiserver::Server;
-    use evenkeel_controllers::descriptor::descriptors;
+    use evenkeel_controllers::wiring::descriptor::descriptors;
     use serde_json::{Value, json};
 
     async fn ask(client: &Client, method: &str, path: &str, body: Value) -> Value {

@@ -13,7 +13,9 @@ use evenkeel_component::{
     process::{Parts, Process},
     worker::Worker,
 };
-use evenkeel_controllers::{core::serviceaccounttoken, descriptor::Descriptor, needs::Gates};
+use evenkeel_controllers::{
+    core::serviceaccounttoken, needs::Gates, wiring::descriptor::Descriptor,
+};
 use evenkeel_runtime::{leaderelection, manager::RunnableGroup};
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 

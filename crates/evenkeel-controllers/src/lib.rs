@@ -6,10 +6,8 @@ pub mod batch;
 pub mod bootstrap;
 pub mod certificates;
 pub mod core;
-pub mod descriptor;
 pub mod discovery;
 pub mod machinery;
-pub mod monitors;
 pub mod needs;
 pub mod networking;
 pub mod options;
@@ -17,6 +15,7 @@ pub mod policy;
 pub mod rbac;
 pub mod resource;
 pub mod storage;
+pub mod wiring;
 
 mod answers;
 mod children;

@@ -11,8 +11,8 @@ use evenkeel_cloud::{
 use evenkeel_controllers::{
     certificates::signing::{self, Pair},
     core::rootcacertpublisher,
-    descriptor::{Clients, ControllerContext, descriptors},
     options::Options as ControllersOptions,
+    wiring::descriptor::{Clients, ControllerContext, descriptors},
 };
 use evenkeel_runtime::{
     cache::Caches,

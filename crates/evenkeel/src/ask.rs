@@ -9,7 +9,7 @@ use crate::up::Home;
 use anyhow::{Context, Result};
 use evenkeel::explain;
 use evenkeel_controller_manager::plan;
-use evenkeel_controllers::{descriptor::descriptors, needs::Gates, options::Options};
+use evenkeel_controllers::{needs::Gates, options::Options, wiring::descriptor::descriptors};
 use evenkeel_runtime::{
     client::{self, ConnectOptions},
     clock::Clock,

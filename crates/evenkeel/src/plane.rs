@@ -5,8 +5,8 @@ use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
     certificates::signing::Pair,
     core::rootcacertpublisher,
-    descriptor::{ControllerContext, Descriptor, StartError, descriptors},
     options::Options,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
 use evenkeel_nodes::{NodeOptions, NodesOptions, StorageOptions, Usage};
 use evenkeel_runtime::{

@@ -1,6 +1,6 @@
 //! Periodic pass over all objects of a kind that deletes expired ones.
 
-use crate::descriptor::{ControllerContext, Descriptor};
+use crate::wiring::descriptor::{ControllerContext, Descriptor};
 use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::{
     cache::Cache,

@@ -10,7 +10,7 @@ mod act;
 mod kubelet;
 mod request;
 
-use crate::descriptor::{ControllerContext, Descriptor};
+use crate::wiring::descriptor::{ControllerContext, Descriptor};
 use evenkeel_runtime::{
     cache::{Cache, Full},
     controller::Builder,

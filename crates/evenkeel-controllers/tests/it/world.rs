@@ -7,8 +7,8 @@ use evenkeel_api::{
 };
 use evenkeel_apiserver::Server;
 use evenkeel_controllers::{
-    descriptor::{Clients, ControllerContext, descriptors},
     options::Options,
+    wiring::descriptor::{Clients, ControllerContext, descriptors},
 };
 use evenkeel_runtime::{
     cache::Caches,

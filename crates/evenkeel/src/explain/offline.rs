@@ -4,9 +4,9 @@ use super::Source;
 use anyhow::Result;
 use evenkeel_controllers::{
     core::garbagecollector::Snapshot,
-    descriptor::{ControllerContext, descriptors},
     needs::Resources,
     options::Options,
+    wiring::descriptor::{ControllerContext, descriptors},
 };
 use evenkeel_runtime::{
     cache::Caches,

@@ -7,7 +7,7 @@ use crate::{
     program::{Embedded, Program, Watcher, free_port},
 };
 use base64::prelude::*;
-use evenkeel_controllers::descriptor::descriptors;
+use evenkeel_controllers::wiring::descriptor::descriptors;
 use serde_json::{Value, json};
 use std::{path::Path, time::Duration};
 

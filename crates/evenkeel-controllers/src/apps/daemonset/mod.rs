@@ -15,10 +15,10 @@ mod tests;
 use crate::{
     apps::STATUS_PACE,
     children::on_child,
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
     owned::ByController,
     pods,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use backoff::Backoff;
 use evenkeel_api::{

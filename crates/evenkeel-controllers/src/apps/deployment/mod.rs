@@ -21,9 +21,9 @@ mod tests;
 use crate::{
     apps::{STATUS_PACE, TERMINATING},
     children::on_child,
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
     owned::ByController,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
     time::Timestamp,

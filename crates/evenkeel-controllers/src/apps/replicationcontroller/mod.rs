@@ -3,8 +3,8 @@
 
 use super::replicaset;
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::views::ReplicationController;
 

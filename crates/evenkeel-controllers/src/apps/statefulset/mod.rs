@@ -17,10 +17,10 @@ mod tests;
 use crate::{
     apps::STATUS_PACE,
     children::on_child,
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
     owned::ByController,
     pods,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
     time::Timestamp,

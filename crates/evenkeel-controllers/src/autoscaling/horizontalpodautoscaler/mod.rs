@@ -18,8 +18,8 @@ mod tests;
 pub use options::Options;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     scale::{Scale, ScaleError, Scales},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
     Kind,

@@ -10,9 +10,9 @@ mod tests;
 mod times;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
     owned::{ByController, resolve},
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
     time::Timestamp,

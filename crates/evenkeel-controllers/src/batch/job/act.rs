@@ -3,8 +3,8 @@
 
 use super::{BACKOFF, BATCH, end, orphans::is_orphan, plan, pod};
 use crate::{
-    descriptor::ControllerContext,
     owned::{ByController, resolve},
+    wiring::descriptor::ControllerContext,
 };
 use evenkeel_api::{
     View,

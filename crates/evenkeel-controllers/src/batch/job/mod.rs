@@ -24,9 +24,9 @@ mod tests;
 pub(crate) use end::{finished, is_finished};
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
     owned::ByController,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use backoff::Failures;
 use evenkeel_api::{

@@ -4,8 +4,8 @@
 mod plan;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{time::Timestamp, views::Job};
 use evenkeel_runtime::{

@@ -3,7 +3,7 @@
 mod plan;
 
 use super::token::{NAMESPACE, TokenSecret, secrets};
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{View as _, time::Timestamp};
 use evenkeel_runtime::{
     cache::Cache,

@@ -5,7 +5,7 @@ mod act;
 mod plan;
 
 use super::SigningRequest;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Approver;
 use std::sync::Arc;
 

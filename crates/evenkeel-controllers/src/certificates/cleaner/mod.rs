@@ -3,7 +3,7 @@
 mod plan;
 
 use super::{SigningRequest, act::Sweep};
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use std::time::Duration;
 
 /// Period of the passes. Upstream: `pollingInterval`.

@@ -4,8 +4,8 @@
 mod plan;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     needs::Resource,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{

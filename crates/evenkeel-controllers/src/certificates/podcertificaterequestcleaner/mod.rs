@@ -5,8 +5,8 @@ mod plan;
 
 use super::act::Sweep;
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     needs::Resource,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_runtime::cache::Full;
 use std::time::Duration;

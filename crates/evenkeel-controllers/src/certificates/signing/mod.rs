@@ -12,7 +12,7 @@ mod usage;
 pub use options::{Options, Pair};
 
 use super::SigningRequest;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Signing;
 use authority::Authority;
 use plan::Signer;

@@ -19,9 +19,9 @@ mod snapshot;
 pub use snapshot::Snapshot;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
-    monitors::Monitors,
     options::Flags,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
+    wiring::monitors::Monitors,
 };
 use evenkeel_api::Text;
 use evenkeel_runtime::{

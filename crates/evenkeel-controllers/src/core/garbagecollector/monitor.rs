@@ -2,7 +2,7 @@
 //! `syncMonitors`.
 
 use super::GarbageCollector;
-use crate::monitors::{Follower, WithCache, with_cache};
+use crate::wiring::monitors::{Follower, WithCache, with_cache};
 use evenkeel_api::{Kind, Meta, View};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},

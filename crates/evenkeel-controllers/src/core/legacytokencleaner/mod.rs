@@ -8,7 +8,7 @@ mod plan;
 pub use options::Options;
 
 use super::serviceaccounttoken::token_secrets;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Cleaner;
 use evenkeel_api::views::ServiceAccount;
 use evenkeel_runtime::controller::Periodic;

@@ -6,8 +6,8 @@ mod describe;
 mod plan;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Periodic,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use act::Content;
 use bytes::Bytes;

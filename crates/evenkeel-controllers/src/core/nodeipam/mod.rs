@@ -10,7 +10,7 @@ mod plan;
 
 pub use options::Options;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Allocations;
 use evenkeel_api::views::Node;
 use evenkeel_runtime::controller::Context;

@@ -2,20 +2,20 @@
 //! `doNoExecuteTaintingPass`.
 
 use super::{
-    DESCRIPTOR, Options,
-    live::{self, Live},
+    DESCRIPTOR, MonitorState, Options,
     metrics::Metrics,
     plan::{
-        health::{self, Moment, Ready},
+        health::{self, Moment, NodeHealth, Ready},
         no_execute::{self, TaintAction},
         pods, unreachable,
         zones::{self, DisruptionChange, NodeCounts},
     },
-    state::{MonitorState, NodeRecord, State},
+    state::{NodeRecord, State},
 };
-use crate::{descriptor::ControllerContext, wire};
+use crate::{wire, wiring::descriptor::ControllerContext};
+use bytes::Bytes;
 use evenkeel_api::{
-    Text, View,
+    Encoding, Text, View,
     views::{Lease, Node, Pod},
 };
 use evenkeel_runtime::{
@@ -27,6 +27,8 @@ use evenkeel_runtime::{
     plan::{Note, PatchForm, Target},
 };
 use futures::StreamExt;
+use http::{Request, header::ACCEPT};
+use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Namespace of the leases that kubelets renew. Upstream: `NamespaceNodeLease`.
@@ -187,6 +189,11 @@ impl Monitor {
         self.events.record(&Note::normal(node, reason, format!("Node {name} event: {what}")));
     }
 
+    fn update_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
+        let now = self.memory.now();
+        self.memory.lock().update_health(node, lease, now)
+    }
+
     async fn update_node_health(&self, node: &Node) {
         let began = self.clock.instant();
         if let Err(error) = self.try_update_node_health(node).await {
@@ -198,7 +205,7 @@ impl Monitor {
     async fn try_update_node_health(&self, node: &Node) -> Result<(), Failed> {
         let name = &*node.meta.name;
         let lease = self.leases.get(LEASES, name);
-        let health = self.memory.update_health(node, lease.as_deref());
+        let health = self.update_health(node, lease.as_deref());
         let overdue = health.is_grace_period_over(&self.options, self.memory.now());
         let ready = if overdue && health.ready != Some(Ready::Unknown) {
             self.mark_unreachable(name, lease.as_deref()).await?
@@ -209,7 +216,7 @@ impl Monitor {
         let marks = self.memory.lock().nodes.get(name).is_some_and(|known| known.pods_to_mark);
         if marks {
             let done = ready == Some(Ready::Yes) || self.mark_pods(name).await;
-            self.memory.change(name, |known| known.pods_to_mark = !done);
+            self.memory.lock().change(name, |known| known.pods_to_mark = !done);
         }
         Ok(())
     }
@@ -239,9 +246,9 @@ impl Monitor {
         name: &str,
         lease: Option<&Lease>,
     ) -> Result<Option<Ready>, Failed> {
-        let mut live: Live<Node> = live::read(&self.client, "", name).await?;
+        let mut live: Live<Node> = read_live(&self.client, "", name).await?;
         // The live node or lease may be newer than the cache.
-        let health = self.memory.update_health(&live.view, lease);
+        let health = self.update_health(&live.view, lease);
         let was = health.ready;
         if !health.is_grace_period_over(&self.options, self.memory.now())
             || was == Some(Ready::Unknown)
@@ -253,9 +260,9 @@ impl Monitor {
         }
         unreachable::mark_unknown(&mut live.object, self.clock.now());
         // Recorded before the write: the status may have been written although the response was lost.
-        self.memory.change(name, |known| known.pods_to_mark |= was == Some(Ready::Yes));
+        self.memory.lock().change(name, |known| known.pods_to_mark |= was == Some(Ready::Yes));
         live.put_status(&self.client).await?;
-        self.memory.change(name, NodeRecord::set_unreachable);
+        self.memory.lock().change(name, NodeRecord::set_unreachable);
         tracing::info!(node = name, "Node is unreachable; set its conditions to Unknown");
         if was == Some(Ready::Yes) {
             let what = format!("Node {name} status is now: NodeNotReady");
@@ -281,7 +288,8 @@ impl Monitor {
     /// Taints a node at once, or enqueues it in its zone. Upstream: `processTaintBaseEviction`.
     async fn process_taint_based_eviction(&self, node: &Node, ready: Option<Ready>) {
         let name = &*node.meta.name;
-        if self.memory.has_rejected_patch(node) {
+        let now = self.memory.now().steady;
+        if self.memory.lock().has_rejected_patch(node, now) {
             return;
         }
         match no_execute::taint_action(node, ready) {
@@ -336,7 +344,8 @@ impl Monitor {
         let (kind, form) = (Node::kind(), PatchForm::Strategic);
         let done = self.client.patch::<Metadata>(&kind, "", name, "", form, body.into()).await;
         if done.as_ref().is_err_and(ApiError::is_invalid) {
-            self.memory.record_rejected_patch(&node);
+            let now = self.memory.now().steady;
+            self.memory.lock().record_rejected_patch(&node, now);
         }
         done.map(|_| true)
     }
@@ -442,7 +451,7 @@ pub(super) async fn mark_pod(
         return Ok(());
     }
     let meta = &pod.meta;
-    let mut live: Live<Pod> = match live::read(client, &meta.namespace, &meta.name).await {
+    let mut live: Live<Pod> = match read_live(client, &meta.namespace, &meta.name).await {
         Err(error) if error.is_not_found() => return Ok(()),
         live => live?,
     };
@@ -461,4 +470,37 @@ pub(super) async fn mark_pod(
 
 fn signed(duration: Duration) -> Moment {
     Moment::try_from(duration).unwrap_or(Moment::MAX)
+}
+
+/// An object read live as JSON, and its lean view. It is changed and written back whole, so that fields that the view
+/// lacks are kept.
+struct Live<V> {
+    object: Value,
+    view: V,
+}
+
+/// Reads one object live.
+async fn read_live<V: View>(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Live<V>, ApiError> {
+    let path = format!("{}/{name}", V::kind().path(namespace));
+    let problem =
+        |reason: String| ApiError::Request { path: path.as_str().into(), reason: reason.into() };
+    let request = Request::get(&path).header(ACCEPT, "application/json").body(Bytes::new());
+    let answer = client.raw(request.map_err(|error| problem(error.to_string()))?).await?;
+    let object =
+        serde_json::from_slice(answer.body()).map_err(|error| problem(error.to_string()))?;
+    let view = V::decode(answer.body(), Encoding::Json);
+    Ok(Live { object, view: view.map_err(|error| problem(error.to_string()))? })
+}
+
+impl<V: View> Live<V> {
+    /// Writes the status, with the resource version that was read as precondition.
+    async fn put_status(&self, client: &Client) -> Result<Metadata, ApiError> {
+        let (kind, meta) = (V::kind(), self.view.meta());
+        let body = Bytes::from(self.object.to_string());
+        client.update(&kind, &meta.namespace, &meta.name, "status", body).await
+    }
 }

@@ -4,7 +4,6 @@
 //! Upstream: `pkg/controller/nodelifecycle`.
 
 mod act;
-mod live;
 mod metrics;
 mod options;
 mod plan;
@@ -13,7 +12,7 @@ mod state;
 pub use options::Options;
 
 use super::tainteviction;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Monitor;
 use evenkeel_api::{
     time::Timestamp,
@@ -21,13 +20,18 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
+    clock::Clock,
     controller::{Builder, Context, Error, Outcome},
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::{condition_taints, health::Ready};
-use state::MonitorState;
-use std::sync::Arc;
+use plan::{
+    condition_taints,
+    health::{Moment, Now, Ready},
+};
+use state::State;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::time::Instant;
 
 /// Workers, as upstream has them: `scheduler.UpdateWorkerSize` and `podUpdateWorkerSize`. No flag changes them.
 const WORKERS: usize = 8;
@@ -100,14 +104,15 @@ fn watch_pods(
         .workers(POD_WORKERS)
         .explains(move |key, _| {
             let pod = seen.get(&key.namespace, &key.name)?;
-            let lost = known.ready(&pod.spec.node_name).is_some_and(|ready| ready != Ready::Yes);
+            let lost =
+                known.lock().ready(&pod.spec.node_name).is_some_and(|ready| ready != Ready::Yes);
             let marks = lost && plan::pods::claims_ready(&pod);
             let would = marks.then(|| "mark it as not ready, as its node is".to_owned());
             Some((Description::new(), would.into_iter().collect()))
         })
         .reconcile(move |request, context: Context| {
             let pod = all.get(&request.key.namespace, &request.key.name);
-            let ready = pod.as_ref().and_then(|pod| memory.ready(&pod.spec.node_name));
+            let ready = pod.as_ref().and_then(|pod| memory.lock().ready(&pod.spec.node_name));
             async move {
                 // The monitor's next pass records a node that is still unknown, and marks its pods.
                 let (Some(pod), Some(ready)) = (pod, ready) else { return Ok(Outcome::Settled) };
@@ -119,6 +124,29 @@ fn watch_pods(
             }
         });
     context.run(controller);
+}
+
+/// State shared by the monitor, the planner of taints and the watch of pods; clones refer to the same state.
+#[derive(Clone)]
+struct MonitorState {
+    clock: Clock,
+    began: Instant,
+    state: Arc<Mutex<State>>,
+}
+
+impl MonitorState {
+    fn new(clock: Clock) -> Self {
+        Self { began: clock.instant(), clock, state: Arc::default() }
+    }
+
+    fn now(&self) -> Now {
+        let passed = self.clock.instant().saturating_duration_since(self.began);
+        Now { steady: Moment::try_from(passed).unwrap_or(Moment::MAX), wall: self.clock.now() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Planner of `NoSchedule` taints and of labels. Upstream: `doNodeProcessingPassWorker`.
@@ -138,7 +166,8 @@ impl Planner for ByCondition {
 
     fn describe(&self, node: &Arc<Node>, _: Timestamp) -> Description {
         let mut description = condition_taints::describe(node);
-        self.memory.describe(&node.meta.name, &self.options, &mut description);
+        let now = self.memory.now();
+        self.memory.lock().describe(&node.meta.name, &self.options, now, &mut description);
         description
     }
 

@@ -12,20 +12,8 @@ use evenkeel_api::{
     Text,
     views::{Lease, Node},
 };
-use evenkeel_runtime::{clock::Clock, introspect::Description};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
-use tokio::time::Instant;
-
-/// State shared by the monitor, the planner of taints and the watch of pods; clones refer to the same state.
-#[derive(Clone)]
-pub(super) struct MonitorState {
-    clock: Clock,
-    began: Instant,
-    state: Arc<Mutex<State>>,
-}
+use evenkeel_runtime::introspect::Description;
+use std::collections::BTreeMap;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -57,39 +45,25 @@ impl NodeRecord {
     }
 }
 
-impl MonitorState {
-    pub(super) fn new(clock: Clock) -> Self {
-        Self { began: clock.instant(), clock, state: Arc::default() }
-    }
-
-    pub(super) fn now(&self) -> Now {
-        let steady = Moment::try_from(self.began.elapsed()).unwrap_or(Moment::MAX);
-        Now { steady, wall: self.clock.now() }
-    }
-
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl State {
     /// Changes the state of a node, if the node is known.
-    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
-        if let Some(known) = self.lock().nodes.get_mut(name) {
+    pub(super) fn change(&mut self, name: &str, change: impl FnOnce(&mut NodeRecord)) {
+        if let Some(known) = self.nodes.get_mut(name) {
             change(known);
         }
     }
 
     /// Whether a patch of the node's taints was refused and its backoff is not over.
-    pub(super) fn has_rejected_patch(&self, node: &Node) -> bool {
-        let (version, now) = (node.meta.version(), self.now().steady);
-        let state = self.lock();
-        let rejected_patch =
-            state.nodes.get(&node.meta.name).and_then(|known| known.rejected_patch);
+    pub(super) fn has_rejected_patch(&self, node: &Node, now: Moment) -> bool {
+        let known = self.nodes.get(&node.meta.name);
+        let rejected_patch = known.and_then(|known| known.rejected_patch);
+        let version = node.meta.version();
         rejected_patch.is_some_and(|rejected_patch| rejected_patch.applies(version, now))
     }
 
     /// Records that the API server refused a patch of the node's taints as invalid.
-    pub(super) fn record_rejected_patch(&self, node: &Node) {
-        let (version, now) = (node.meta.version(), self.now().steady);
+    pub(super) fn record_rejected_patch(&mut self, node: &Node, now: Moment) {
+        let version = node.meta.version();
         self.change(&node.meta.name, |known| {
             known.rejected_patch = Some(RejectedPatch::after(known.rejected_patch, version, now));
         });
@@ -97,14 +71,17 @@ impl MonitorState {
 
     /// Returns the status of the node's condition `Ready`, as last observed.
     pub(super) fn ready(&self, name: &str) -> Option<Ready> {
-        self.lock().nodes.get(name)?.health?.ready
+        self.nodes.get(name)?.health?.ready
     }
 
     /// Updates the health of a node from its status and its lease, and returns it.
-    pub(super) fn update_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
-        let now = self.now();
-        let mut state = self.lock();
-        let known = state.nodes.get_mut(&node.meta.name);
+    pub(super) fn update_health(
+        &mut self,
+        node: &Node,
+        lease: Option<&Lease>,
+        now: Now,
+    ) -> NodeHealth {
+        let known = self.nodes.get_mut(&node.meta.name);
         let before = known.as_ref().and_then(|known| known.health);
         let health = NodeHealth::updated(before, node, lease, now);
         if let Some(known) = known {
@@ -114,10 +91,14 @@ impl MonitorState {
     }
 
     /// Describes a node's state for `evenkeel explain`.
-    pub(super) fn describe(&self, name: &str, options: &Options, description: &mut Description) {
-        let now = self.now();
-        let state = self.lock();
-        let Some(known) = state.nodes.get(name) else { return };
+    pub(super) fn describe(
+        &self,
+        name: &str,
+        options: &Options,
+        now: Now,
+        description: &mut Description,
+    ) {
+        let Some(known) = self.nodes.get(name) else { return };
         if let Some(health) = known.health {
             description.fact(
                 "last sign of life",
@@ -127,6 +108,6 @@ impl MonitorState {
                 description.waits("its kubelet to report or to renew the node's lease");
             }
         }
-        description.fact("state of its zone", format!("{:?}", state.zones.state(&known.zone)));
+        description.fact("state of its zone", format!("{:?}", self.zones.state(&known.zone)));
     }
 }

@@ -4,8 +4,8 @@
 mod plan;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Flags,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
     Text, View,

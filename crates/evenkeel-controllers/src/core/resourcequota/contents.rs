@@ -7,26 +7,17 @@ use evenkeel_api::{
     views::{DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
 };
 use evenkeel_runtime::cache::{Cache, Caches};
-use std::{
-    any::Any,
-    collections::BTreeMap,
-    sync::{
-        Arc, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{any::Any, collections::BTreeMap, sync::Arc};
 
-/// The caches; clones share them.
+/// The counted kinds, and the caches of their objects.
 #[derive(Clone)]
-pub(super) struct Contents(Arc<Shared>);
-
-struct Shared {
+pub(super) struct Contents {
     caches: Caches,
     /// Caches by resource name in quotas.
-    kinds: RwLock<BTreeMap<Text, Arc<Counted>>>,
+    kinds: BTreeMap<Text, Arc<Counted>>,
     /// Whether all kinds that the server had at the start are synced.
-    complete: AtomicBool,
-    classes: OnceLock<Cache<DeviceClass>>,
+    complete: bool,
+    classes: Option<Cache<DeviceClass>>,
 }
 
 /// A counted kind.
@@ -69,54 +60,48 @@ impl<V: View> Held for Cache<V> {
 
 impl Contents {
     pub(super) fn new(caches: &Caches) -> Self {
-        Self(Arc::new(Shared {
-            caches: caches.clone(),
-            kinds: RwLock::default(),
-            complete: AtomicBool::new(false),
-            classes: OnceLock::new(),
-        }))
+        Self { caches: caches.clone(), kinds: BTreeMap::new(), complete: false, classes: None }
     }
 
     /// Adds a kind.
-    pub(super) fn add<V: View>(&self, tracked: &Arc<Tracked>, cache: Cache<V>) {
+    pub(super) fn add<V: View>(&mut self, tracked: &Arc<Tracked>, cache: Cache<V>) {
         if tracked.sort() == Sort::DeviceClaims {
-            self.0.classes.get_or_init(|| self.0.caches.of());
+            self.classes.get_or_insert_with(|| self.caches.of());
         }
         let counted = Counted { tracked: tracked.clone(), cache: Box::new(cache) };
-        let mut kinds = self.0.kinds.write().unwrap_or_else(PoisonError::into_inner);
-        kinds.insert(tracked.count().into(), Arc::new(counted));
+        self.kinds.insert(tracked.count().into(), Arc::new(counted));
     }
 
     /// Removes a kind.
-    pub(super) fn remove(&self, tracked: &Tracked) {
-        self.0.kinds.write().unwrap_or_else(PoisonError::into_inner).remove(tracked.count());
+    pub(super) fn remove(&mut self, tracked: &Tracked) {
+        self.kinds.remove(tracked.count());
     }
 
     /// Declares the initial kinds complete. Returns whether they were before.
-    pub(super) fn complete(&self) -> bool {
-        self.0.complete.swap(true, Ordering::Relaxed)
+    pub(super) fn complete(&mut self) -> bool {
+        std::mem::replace(&mut self.complete, true)
     }
 
     /// Whether a kind counts towards the resource `name`.
     pub(super) fn counts(&self, name: &str) -> bool {
         let classes = self.classes();
-        self.kinds().iter().any(|counted| counted.tracked.tracks(name, &classes))
+        self.kinds.values().any(|counted| counted.tracked.tracks(name, &classes))
     }
 
     /// Returns the observed state of a quota, of synced kinds; `None` before the initial kinds are complete.
     pub(super) fn of(&self, quota: Arc<ResourceQuota>) -> Option<Observed> {
-        if !self.0.complete.load(Ordering::Relaxed) {
+        if !self.complete {
             return None;
         }
         let (classes, namespace) = (self.classes(), quota.meta.namespace.clone());
         let mut parts = Vec::new();
-        for counted in self.kinds() {
+        for counted in self.kinds.values() {
             let tracked = counted.tracked.clone();
             let limits = quota.spec.hard.iter().any(|(name, _)| tracked.tracks(name, &classes));
             if limits && counted.cache.has_synced() {
                 let mut content = counted.cache.content(tracked.sort(), &namespace);
                 if let Content::DeviceClaims(_, pods) = &mut content {
-                    *pods = self.0.caches.of::<Pod>().namespace(&namespace);
+                    *pods = self.caches.of::<Pod>().namespace(&namespace);
                 }
                 parts.push(Part { tracked, content });
             }
@@ -126,11 +111,7 @@ impl Contents {
 
     /// Returns the device classes.
     pub(super) fn classes(&self) -> Classes {
-        let classes = self.0.classes.get().map(Cache::list).unwrap_or_default();
+        let classes = self.classes.as_ref().map(Cache::list).unwrap_or_default();
         classes.iter().map(|class| &**class).collect()
-    }
-
-    fn kinds(&self) -> Vec<Arc<Counted>> {
-        self.0.kinds.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }

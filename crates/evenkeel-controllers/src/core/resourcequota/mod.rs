@@ -3,6 +3,7 @@
 //! The API server reserves quota as objects are created. This controller recounts when objects are deleted, when a
 //! quota changes, and periodically.
 
+mod act;
 mod contents;
 mod plan;
 mod replenish;
@@ -10,9 +11,10 @@ mod replenish;
 mod tests;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Periodic,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
+use act::Replenish;
 use contents::Contents;
 use evenkeel_api::{quota::Usage, time::Timestamp, views::ResourceQuota};
 use evenkeel_runtime::{
@@ -23,8 +25,7 @@ use evenkeel_runtime::{
     queue::Priority,
 };
 use plan::Observed;
-use replenish::Replenish;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Quotas without a status come first, because nothing can be created in their namespaces. Upstream:
 /// `missingUsageQueue`.
@@ -51,7 +52,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.resourcequota;
     let quotas = context.env.caches.of::<ResourceQuota>();
     quotas.resync_every(options.sync_period);
-    let contents = Contents::new(&context.env.caches);
+    let contents = SharedContents::new(Contents::new(&context.env.caches));
     let of_event = contents.clone();
     let controller = context
         .builder_watching(&DESCRIPTOR, &quotas, move |event, enqueue| {
@@ -72,7 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 }
 
 /// Ignores updates of `status.used`, which this controller and the API server write. A resync is not ignored.
-fn on_quota(contents: &Contents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
+fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueue: &Enqueue) {
     let quota = event.object();
     if let CacheEvent::Updated { old, new } = event
         && old.meta.resource_version != new.meta.resource_version
@@ -88,16 +89,35 @@ fn on_quota(contents: &Contents, event: &CacheEvent<ResourceQuota>, enqueue: &En
     }
 }
 
-fn lacks_figures(contents: &Contents, quota: &ResourceQuota) -> bool {
+fn lacks_figures(contents: &SharedContents, quota: &ResourceQuota) -> bool {
     let status = &quota.status;
     let mut unused = status.hard.iter().filter(|(name, _)| !status.used.contains(name));
     Usage::from(&quota.spec.hard) != Usage::from(&status.hard)
-        || unused.any(|(name, _)| contents.counts(name))
+        || unused.any(|(name, _)| contents.read().counts(name))
+}
+
+/// The contents that the planner, the event handlers and the watches share; clones refer to the same. The lock is not
+/// held while contents are read, because readers also lock the caches.
+#[derive(Clone)]
+struct SharedContents(Arc<RwLock<Arc<Contents>>>);
+
+impl SharedContents {
+    fn new(contents: Contents) -> Self {
+        Self(Arc::new(RwLock::new(Arc::new(contents))))
+    }
+
+    fn read(&self) -> Arc<Contents> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Contents) -> T) -> T {
+        change(Arc::make_mut(&mut self.0.write().unwrap_or_else(PoisonError::into_inner)))
+    }
 }
 
 struct Quotas {
     quotas: Cache<ResourceQuota>,
-    contents: Contents,
+    contents: SharedContents,
 }
 
 impl Planner for Quotas {
@@ -106,7 +126,7 @@ impl Planner for Quotas {
 
     fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let quota: Arc<ResourceQuota> = self.quotas.get(&key.namespace, &key.name)?;
-        self.contents.of(quota)
+        self.contents.read().of(quota)
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

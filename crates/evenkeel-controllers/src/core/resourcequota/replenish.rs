@@ -1,109 +1,19 @@
-//! Events after which quotas are recounted. Upstream: `replenishQuota`, `update_filter.go`.
+//! Events after which quotas are recounted. Upstream: `DefaultUpdateFilter`.
 
-use super::contents::Contents;
-use crate::monitors::{Follower, WithCache, with_cache};
 use evenkeel_api::{
-    Kind, View,
     quota::{Tracked, is_charged, is_terminating, service_type, volume_classes},
     time::Timestamp,
-    views::{ContainerStatus, PersistentVolumeClaim, Pod, ResourceQuota, Service},
+    views::{ContainerStatus, PersistentVolumeClaim, Pod, Service},
 };
-use evenkeel_runtime::{
-    cache::{Cache, CacheEvent, Caches},
-    clock::Clock,
-    discovery::Resource,
-    plan::Key,
-    queue::{Priority, Queue},
-};
-use futures::future::BoxFuture;
-use std::{any::Any, sync::Arc};
+use evenkeel_runtime::discovery::Resource;
+use std::any::Any;
 
-/// Enqueues quotas when the usage of what they limit may decrease.
-#[derive(Clone)]
-pub(super) struct Replenish {
-    pub(super) caches: Caches,
-    pub(super) quotas: Cache<ResourceQuota>,
-    pub(super) contents: Contents,
-    pub(super) queue: Queue<Key>,
-    pub(super) clock: Clock,
-}
-
-impl Replenish {
-    /// Enqueues the quotas that limit this kind, in one namespace or, if empty, in all. Upstream: `replenishQuota`.
-    fn enqueue(&self, tracked: &Tracked, namespace: &str, priority: Priority) {
-        let quotas = if namespace.is_empty() {
-            self.quotas.list()
-        } else {
-            self.quotas.namespace(namespace)
-        };
-        if quotas.is_empty() {
-            return;
-        }
-        let classes = self.contents.classes();
-        for quota in quotas {
-            if quota.spec.hard.iter().any(|(name, _)| tracked.tracks(name, &classes)) {
-                self.queue.add(Key::of(&quota.meta), priority);
-            }
-        }
-    }
-}
-
-impl Follower for Replenish {
-    fn wants(&self, resource: &Resource) -> bool {
-        resource.kind.namespaced
-            && ["create", "delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
-            && Tracked::new(&resource.kind.group, &resource.kind.plural).is_some()
-    }
-
-    fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()> {
-        match Tracked::new(&kind.group, &kind.plural) {
-            Some(tracked) => with_cache(&self.caches, kind, Attach(self.clone(), tracked)),
-            None => Box::pin(async {}),
-        }
-    }
-
-    fn put_down(&self, kind: &Kind) {
-        if let Some(tracked) = Tracked::new(&kind.group, &kind.plural) {
-            self.contents.remove(&tracked);
-        }
-    }
-
-    fn settled(&self) {
-        if !self.contents.complete() {
-            for quota in self.quotas.list() {
-                self.queue.add(Key::of(&quota.meta), Priority::NORMAL);
-            }
-        }
-    }
-}
-
-/// Adds a kind, and subscribes to its events.
-struct Attach(Replenish, Tracked);
-
-impl WithCache for Attach {
-    type Out = BoxFuture<'static, ()>;
-
-    fn with<V: View>(self, cache: Cache<V>) -> BoxFuture<'static, ()> {
-        let Self(this, tracked) = self;
-        let tracked = Arc::new(tracked);
-        this.contents.add(&tracked, cache.clone());
-        let (heard, of_event) = (this.clone(), tracked.clone());
-        cache.subscribe(move |event| {
-            let less = match event {
-                CacheEvent::Added { .. } => false,
-                CacheEvent::Updated { old, new } => matters(&**old, &**new, heard.clock.now()),
-                CacheEvent::Deleted(_) => true,
-            };
-            if less {
-                let namespace = &event.object().meta().namespace;
-                heard.enqueue(&of_event, namespace, Priority::NORMAL);
-            }
-        });
-        Box::pin(async move {
-            cache.synced().await;
-            this.enqueue(&tracked, "", Priority::LOW);
-        })
-    }
+/// Whether quotas can limit the resource: its objects have a namespace, can be created, deleted and watched, and are
+/// counted.
+pub(super) fn is_countable(resource: &Resource) -> bool {
+    resource.kind.namespaced
+        && ["create", "delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
+        && Tracked::new(&resource.kind.group, &resource.kind.plural).is_some()
 }
 
 /// Whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.

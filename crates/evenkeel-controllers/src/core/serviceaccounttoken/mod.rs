@@ -9,7 +9,7 @@ mod sign;
 pub use options::Options;
 pub(super) use plan::Claim;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use act::Tokens;
 use evenkeel_api::{View, views::ServiceAccount};
 use evenkeel_runtime::{

@@ -13,7 +13,7 @@ use super::{
     selected::{Selected, selects_pods},
     trigger::{Times, TriggerTimes},
 };
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     time::Timestamp,
     views::{Endpoints, Pod, Service},

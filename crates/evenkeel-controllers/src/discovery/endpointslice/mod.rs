@@ -22,7 +22,7 @@ use super::{
     slice::ByService,
     trigger::{Times, TriggerTimes},
 };
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     placement,
     time::Timestamp,

@@ -10,7 +10,7 @@ mod tests;
 pub use options::Options;
 
 use super::{OwnWrites, endpoints::MAX_RETRIES, slice::ByService};
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     time::Timestamp,
     views::{EndpointSlice, Endpoints, Service},

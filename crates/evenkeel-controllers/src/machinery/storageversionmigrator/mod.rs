@@ -9,8 +9,8 @@ mod custom;
 mod plan;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     needs::Resource,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use act::Migrator;
 use evenkeel_api::{Kind, View as _};

@@ -5,7 +5,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     Kind,
     cidr::Cidr,

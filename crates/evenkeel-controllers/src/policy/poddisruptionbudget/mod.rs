@@ -9,10 +9,10 @@ mod status;
 mod tests;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
     pods,
     scale::Scales,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use act::Owners;
 use evenkeel_api::views::{Pod, PodDisruptionBudget};

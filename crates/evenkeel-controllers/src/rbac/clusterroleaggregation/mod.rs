@@ -3,7 +3,7 @@
 
 mod plan;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{time::Timestamp, views::ClusterRole};
 use evenkeel_runtime::{
     cache::Cache,

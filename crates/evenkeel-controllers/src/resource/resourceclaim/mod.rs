@@ -8,9 +8,9 @@ mod plan;
 mod release;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     needs::Resource,
     options::Workers,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use act::Claims;
 use evenkeel_api::{View as _, views::Pod};

@@ -14,7 +14,7 @@ mod tests;
 
 pub use options::Options;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     Text, storage,
     time::Timestamp,

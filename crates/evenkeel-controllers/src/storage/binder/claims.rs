@@ -4,7 +4,7 @@ use super::{
     Binder, DESCRIPTOR, host_path,
     plan::claim::{self, Next, Provisioner, Seen},
 };
-use crate::{descriptor::ControllerContext, storage::persistentvolumeclaimprotection};
+use crate::{storage::persistentvolumeclaimprotection, wiring::descriptor::ControllerContext};
 use evenkeel_api::{
     Text, storage,
     views::{PersistentVolumeClaim, Pod},

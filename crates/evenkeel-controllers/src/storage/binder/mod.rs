@@ -11,7 +11,7 @@ mod volumes;
 
 pub use options::{Options, Recycling};
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     storage,
     views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},

@@ -7,7 +7,7 @@ use super::{
         volume::{self, Seen},
     },
 };
-use crate::descriptor::ControllerContext;
+use crate::wiring::descriptor::ControllerContext;
 use evenkeel_api::{
     storage,
     views::{ObjectReference, PersistentVolume, PersistentVolumeClaim},

@@ -5,8 +5,8 @@
 mod plan;
 
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     options::Workers,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
     storage,

@@ -5,7 +5,7 @@
 
 mod plan;
 
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     storage,
     time::Timestamp,

@@ -9,7 +9,7 @@ mod plan;
 pub(super) use plan::is_terminated;
 
 use super::finalizers;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     Text, View, storage,
     views::{Namespace, PersistentVolumeClaim, Pod},

@@ -5,7 +5,7 @@
 mod plan;
 
 use super::finalizers;
-use crate::descriptor::{ControllerContext, Descriptor, StartError};
+use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{time::Timestamp, views::PersistentVolume};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},

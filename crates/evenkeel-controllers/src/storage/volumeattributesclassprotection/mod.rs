@@ -6,8 +6,8 @@ mod plan;
 
 use super::finalizers;
 use crate::{
-    descriptor::{ControllerContext, Descriptor, StartError},
     needs::Resource,
+    wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
     View,

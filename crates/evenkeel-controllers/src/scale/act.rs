@@ -1,8 +1,9 @@
-//! Scale sub-resource of built-in and custom kinds, found by discovery. Upstream: `client-go/scale`.
+//! Client of the scale sub-resource, with a cache of discovery. Upstream: `client-go/scale`.
 
+use super::{Scale, ScaleError, body, decode};
 use crate::answers::words;
 use bytes::Bytes;
-use evenkeel_api::{Kind, Text, time::Timestamp};
+use evenkeel_api::{Kind, time::Timestamp};
 use evenkeel_runtime::{
     client::{ApiError, Client},
     discovery::{Resource, ServerResources},
@@ -12,8 +13,6 @@ use http::{
     Method, Request,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Seconds for which a discovery result is cached; upstream resets its REST mapper as often.
@@ -21,39 +20,6 @@ const KNOWN_FOR_SECONDS: i64 = 30;
 
 /// Seconds before a missing kind is looked up again.
 const MISSED_FOR_SECONDS: i64 = 5;
-
-/// Scale of an object.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Scale {
-    /// Uid of the scaled object.
-    pub(crate) uid: Text,
-    /// Name of the scaled object.
-    pub(crate) name: Text,
-    /// Resource version of the scaled object.
-    pub(crate) resource_version: Text,
-    /// Desired replicas, `spec.replicas` of the scale.
-    pub(crate) replicas: i32,
-    /// Observed replicas, `status.replicas` of the scale.
-    pub(crate) current: i32,
-    /// `status.selector` as a query string; empty without one.
-    pub(crate) selector: Text,
-}
-
-/// Why a scale could not be read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ScaleError {
-    /// Discovery has no such kind in the group.
-    #[error("no matches for kind {kind:?} in {place}")]
-    NoKind {
-        /// The kind, as in the reference.
-        kind: String,
-        /// The searched group or version: `group "apps"` or `version "apps/v1"`.
-        place: String,
-    },
-    /// The API server's error.
-    #[error("{}", .0.message)]
-    Refused(#[source] Failure),
-}
 
 /// A discovery result and its time.
 type Found = (Timestamp, Arc<ServerResources>);
@@ -131,16 +97,8 @@ impl Scales {
         scale: &Scale,
         replicas: i32,
     ) -> Result<Scale, Failure> {
-        let body = json!({
-            "apiVersion": "autoscaling/v1", "kind": "Scale",
-            "metadata": {
-                "name": scale.name, "namespace": namespace, "uid": scale.uid,
-                "resourceVersion": scale.resource_version,
-            },
-            "spec": {"replicas": replicas},
-            "status": {"replicas": scale.current, "selector": scale.selector},
-        });
-        self.exchange(Method::PUT, kind, namespace, &scale.name, body.to_string().into()).await
+        let body = body(namespace, scale, replicas);
+        self.exchange(Method::PUT, kind, namespace, &scale.name, body.into()).await
     }
 
     async fn exchange(
@@ -161,13 +119,12 @@ impl Scales {
         let refused =
             |error: ApiError| Failure { message: words(&error, ""), ..Failure::from(&error) };
         let answer = self.client.raw(request).await.map_err(refused)?;
-        let wire: Wire = serde_json::from_slice(answer.body()).map_err(|error| {
+        decode(answer.body()).map_err(|error| {
             local(format!(
                 "the scale of {} {namespace}/{name} cannot be read: {error}",
                 kind.plural
             ))
-        })?;
-        Ok(wire.into())
+        })
     }
 
     /// Applies `find` to the discovery result, and refreshes an old one, or one without a result that is not recent.
@@ -200,63 +157,4 @@ impl Scales {
 /// Returns an error that occurred before a request.
 fn local(message: String) -> Failure {
     Failure { code: 0, reason: String::new(), message, namespace_terminating: false }
-}
-
-/// Scale of `autoscaling/v1`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Wire {
-    metadata: WireMeta,
-    spec: WireReplicas,
-    status: WireStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct WireMeta {
-    uid: Text,
-    name: Text,
-    resource_version: Text,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireReplicas {
-    replicas: i32,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireStatus {
-    replicas: i32,
-    /// A string in `autoscaling/v1`; a map in versions of older groups.
-    selector: Value,
-}
-
-impl From<Wire> for Scale {
-    fn from(wire: Wire) -> Self {
-        Self {
-            uid: wire.metadata.uid,
-            name: wire.metadata.name,
-            resource_version: wire.metadata.resource_version,
-            replicas: wire.spec.replicas,
-            current: wire.status.replicas,
-            selector: wire.status.selector.as_str().unwrap_or_default().into(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_scale_is_read_as_far_as_it_is_there() {
-        let text = r#"{"kind":"Scale","metadata":{"name":"web","uid":"u","resourceVersion":"7"},
-            "spec":{"replicas":3},"status":{"replicas":2,"selector":"app=web"}}"#;
-        let scale: Scale = serde_json::from_str::<Wire>(text).map(Scale::from).unwrap();
-        assert_eq!((scale.replicas, scale.current, &*scale.selector), (3, 2, "app=web"));
-        let bare: Scale = serde_json::from_str::<Wire>(r#"{"spec":{}}"#).map(Scale::from).unwrap();
-        assert_eq!(bare, Scale::default());
-    }
 }

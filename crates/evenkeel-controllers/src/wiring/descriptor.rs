@@ -4,11 +4,11 @@
 
 use crate::{
     apps, autoscaling, batch, bootstrap, certificates, core, discovery, machinery,
-    monitors::Monitors,
     needs::{Gates, Resource, Resources, Unmet},
     networking,
     options::Options,
     policy, rbac, resource, storage,
+    wiring::monitors::Monitors,
 };
 use evenkeel_api::View;
 use evenkeel_runtime::{

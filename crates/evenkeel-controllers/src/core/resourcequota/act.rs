@@ -1,0 +1,104 @@
+//! Caches of the counted kinds, which follow discovery, and the recounts after their events. Upstream: `replenishQuota`.
+
+use super::{
+    SharedContents,
+    contents::Contents,
+    replenish::{is_countable, matters},
+};
+use crate::wiring::monitors::{Follower, WithCache, with_cache};
+use evenkeel_api::{Kind, View, quota::Tracked, views::ResourceQuota};
+use evenkeel_runtime::{
+    cache::{Cache, CacheEvent, Caches},
+    clock::Clock,
+    discovery::Resource,
+    plan::Key,
+    queue::{Priority, Queue},
+};
+use futures::future::BoxFuture;
+use std::sync::Arc;
+
+/// Enqueues quotas when the usage of what they limit may decrease.
+#[derive(Clone)]
+pub(super) struct Replenish {
+    pub(super) caches: Caches,
+    pub(super) quotas: Cache<ResourceQuota>,
+    pub(super) contents: SharedContents,
+    pub(super) queue: Queue<Key>,
+    pub(super) clock: Clock,
+}
+
+impl Replenish {
+    /// Enqueues the quotas that limit this kind, in one namespace or, if empty, in all. Upstream: `replenishQuota`.
+    fn enqueue(&self, tracked: &Tracked, namespace: &str, priority: Priority) {
+        let quotas = if namespace.is_empty() {
+            self.quotas.list()
+        } else {
+            self.quotas.namespace(namespace)
+        };
+        if quotas.is_empty() {
+            return;
+        }
+        let classes = self.contents.read().classes();
+        for quota in quotas {
+            if quota.spec.hard.iter().any(|(name, _)| tracked.tracks(name, &classes)) {
+                self.queue.add(Key::of(&quota.meta), priority);
+            }
+        }
+    }
+}
+
+impl Follower for Replenish {
+    fn wants(&self, resource: &Resource) -> bool {
+        is_countable(resource)
+    }
+
+    fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()> {
+        match Tracked::new(&kind.group, &kind.plural) {
+            Some(tracked) => with_cache(&self.caches, kind, Attach(self.clone(), tracked)),
+            None => Box::pin(async {}),
+        }
+    }
+
+    fn put_down(&self, kind: &Kind) {
+        if let Some(tracked) = Tracked::new(&kind.group, &kind.plural) {
+            self.contents.change(|contents| contents.remove(&tracked));
+        }
+    }
+
+    fn settled(&self) {
+        if !self.contents.change(Contents::complete) {
+            for quota in self.quotas.list() {
+                self.queue.add(Key::of(&quota.meta), Priority::NORMAL);
+            }
+        }
+    }
+}
+
+/// Adds a kind, and subscribes to its events.
+struct Attach(Replenish, Tracked);
+
+impl WithCache for Attach {
+    type Out = BoxFuture<'static, ()>;
+
+    fn with<V: View>(self, cache: Cache<V>) -> BoxFuture<'static, ()> {
+        let Self(this, tracked) = self;
+        let tracked = Arc::new(tracked);
+        this.contents.change(|contents| contents.add(&tracked, cache.clone()));
+        let (heard, of_event) = (this.clone(), tracked.clone());
+        cache.subscribe(move |event| {
+            let less = match event {
+                CacheEvent::Added { .. } => false,
+                CacheEvent::Updated { old, new } => matters(&**old, &**new, heard.clock.now()),
+                CacheEvent::Deleted(_) => true,
+            };
+            if less {
+                let namespace = &event.object().meta().namespace;
+                heard.enqueue(&of_event, namespace, Priority::NORMAL);
+            }
+        });
+        Box::pin(async move {
+            cache.synced().await;
+            this.enqueue(&tracked, "", Priority::LOW);
+        })
+    }
+}
