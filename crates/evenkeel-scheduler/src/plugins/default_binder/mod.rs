@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `POST` of a Binding to `pods/NAME/binding` | `bind` |
 //! | the Binding's `metadata.uid` as a precondition | `bind` |
-//! | a binding whose response was lost (not upstream) | `leaves_open`, `is_on` |
+//! | a binding whose response was lost (not upstream) | `plan::leaves_open`, `plan::is_bound` |
 
 mod plan;
 

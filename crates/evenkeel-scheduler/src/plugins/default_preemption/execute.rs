@@ -1,41 +1,15 @@
-//! Executes a preemption concurrently with other attempts. All victims but one are preempted in parallel, then the last one.
-//! So the preemptor is not retried before every victim is terminating.
-//!
-//! Upstream: `pkg/scheduler/framework/preemption/executor.go`
+//! What a preemption writes about a victim, and what follows from how the victim left.
 
-use evenkeel_api::{
-    View as _,
-    time::Timestamp,
-    views::{Pod, PodDisruptionBudget},
-};
-use evenkeel_runtime::{
-    cache::Cache,
-    client::{ApiError, DeleteOptions, Metadata},
-    plan::{Note, PatchForm, Target},
-};
-use futures::future::try_join_all;
+use evenkeel_api::{View as _, time::Timestamp, views::Pod};
+use evenkeel_runtime::plan::{Note, Target};
 use serde_json::{Value, json};
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
-use tokio::time::Instant;
-
-use super::NAME;
-use crate::{
-    framework::{Candidate, Handle},
-    pod::PodInfo,
-};
 
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 const PREEMPTION_BY_SCHEDULER: &str = "PreemptionByScheduler";
-/// Delay before the preemptor is retried after a failure. Without it, failures that return at once (no connection) would spin.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How a victim left its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PreemptOutcome {
+pub(super) enum PreemptOutcome {
     /// The victim was deleted; the cache will report it.
     Deleted,
     /// The victim was an assumed pod and was cancelled in the scheduler's memory; no event follows.
@@ -44,208 +18,38 @@ enum PreemptOutcome {
     NotFound,
 }
 
-/// Runs preemptions, and knows for which pods they run.
-pub(super) struct Executor {
-    handle: Handle,
-    pods: Cache<Pod>,
-    budgets: Cache<PodDisruptionBudget>,
-    /// Pods whose preemption runs, by uid. The value is the last victim once all others are deleted.
-    preempting: Mutex<HashMap<Box<str>, Option<Arc<Pod>>>>,
-}
-
-impl Executor {
-    pub(super) fn new(handle: &Handle) -> Self {
-        Self {
-            pods: handle.caches.of(),
-            budgets: handle.lister(),
-            handle: handle.clone(),
-            preempting: Mutex::default(),
-        }
-    }
-
-    pub(super) fn budgets(&self) -> Vec<Arc<PodDisruptionBudget>> {
-        self.budgets.list()
-    }
-
-    pub(super) fn record_attempt(&self) {
-        self.handle.metrics.preemption_tried();
-    }
-
-    fn preempting(&self) -> MutexGuard<'_, HashMap<Box<str>, Option<Arc<Pod>>>> {
-        self.preempting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reports whether the pod's preemption still runs. It ends when the cache shows the last victim terminating, even before
-    /// the API server answers.
-    ///
-    /// Upstream: `IsPodRunningPreemption`
-    pub(super) fn is_running_preemption(&self, uid: &str) -> bool {
-        match self.preempting().get(uid) {
-            None => false,
-            Some(None) => true,
-            Some(Some(last)) => self.cached(last).is_some_and(|last| !last.meta.deleting()),
-        }
-    }
-
-    /// Returns the pod with this uid from the cache.
-    fn cached(&self, pod: &Pod) -> Option<Arc<Pod>> {
-        let held = self.pods.get(&pod.meta.namespace, &pod.meta.name);
-        held.filter(|held| held.meta.uid == pod.meta.uid)
-    }
-
-    /// Starts to preempt the victims. `lower` are pods of lower priority that are nominated to the node.
-    ///
-    /// Upstream: `prepareCandidateAsync`
-    pub(super) fn prepare_candidate_async(
-        self: &Arc<Self>,
-        pod: &PodInfo,
-        victims: Candidate,
-        lower: Vec<Arc<Pod>>,
-    ) {
-        self.handle.metrics.preempted(victims.pods.len());
-        let Candidate { node, mut pods, .. } = victims;
-        pods.retain(|victim| !victim.meta.deleting());
-        let Some(last) = pods.pop() else { return };
-        let preemption =
-            Preemption { executor: Arc::clone(self), pod: pod.clone(), node, others: pods, last };
-        self.preempting().insert(pod.uid().into(), None);
-        self.handle.tasks.spawn_until_cancelled("preemption", async move {
-            preemption.run(lower).await;
-        });
+/// Reports whether no event will follow that moves the preemptor. The queue may have ignored the deletion of a victim that
+/// was not found while the preemptor was gated; if the cache still has the victim, its deletion is yet to come.
+pub(super) fn is_unseen(last: PreemptOutcome, cached: bool) -> bool {
+    match last {
+        PreemptOutcome::Deleted => false,
+        PreemptOutcome::CancelledInMemory => true,
+        PreemptOutcome::NotFound => !cached,
     }
 }
 
-/// Preemption of one candidate's victims for one pod.
-struct Preemption {
-    executor: Arc<Executor>,
-    pod: PodInfo,
-    node: Arc<str>,
-    others: Vec<Arc<Pod>>,
-    last: Arc<Pod>,
+/// Returns the event of a victim; `preemptor` is a uid.
+pub(super) fn preempted(victim: &Pod, preemptor: &str, node: &str, in_memory: bool) -> Note {
+    let suffix = if in_memory { " (in kube-scheduler memory)." } else { "" };
+    Note {
+        regarding: Target::of(Pod::kind(), &victim.meta),
+        warning: false,
+        reason: "Preempted",
+        message: format!("Preempted by pod {preemptor} on node {node}{suffix}"),
+    }
 }
 
-impl Preemption {
-    async fn run(self, lower: Vec<Arc<Pod>>) {
-        let Self { executor, pod, .. } = &self;
-        let began = Instant::now();
-        let mut well = true;
-        for other in &lower {
-            // These pods may not fit any more; without a nomination they find another node sooner.
-            if let Err(error) = self.clear_nomination(other).await {
-                let meta = &other.meta;
-                tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not cleared");
-                well = false;
-            }
-        }
-        let outcome = self.preempt_victims().await;
-        executor.preempting().remove(pod.uid());
-        let unseen = match outcome {
-            Ok(PreemptOutcome::Deleted) => false,
-            Ok(PreemptOutcome::CancelledInMemory) => true,
-            // The queue may have ignored the deletion while the preemptor was gated. If the cache still has the victim, its
-            // deletion is yet to come.
-            Ok(PreemptOutcome::NotFound) => executor.cached(&self.last).is_none(),
-            Err(error) => {
-                let meta = &pod.pod.meta;
-                tracing::warn!(namespace = %meta.namespace, name = %meta.name, %error, "Victims not evicted");
-                well = false;
-                false
-            }
-        };
-        if !well {
-            executor.handle.clock.sleep(RETRY_DELAY).await;
-        }
-        if !well || unseen {
-            // No event will follow that moves the preemptor.
-            executor.handle.activate(pod.uid());
-        }
-        executor.handle.metrics.preemption_ran(well, began.elapsed());
-    }
-
-    /// Preempts every victim, and returns the outcome of the last one.
-    async fn preempt_victims(&self) -> Result<PreemptOutcome, ApiError> {
-        for group in self.others.chunks(self.executor.handle.parallelism) {
-            let preemptions: Vec<_> =
-                group.iter().map(|victim| self.preempt_victim_concurrently(victim)).collect();
-            try_join_all(preemptions).await?;
-        }
-        let uid = self.pod.uid().into();
-        self.executor.preempting().insert(uid, Some(Arc::clone(&self.last)));
-        self.preempt_pod(&self.last).await
-    }
-
-    /// Preempts one of several victims, counted in `scheduler_goroutines`.
-    async fn preempt_victim_concurrently(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {
-        let _running = self.executor.handle.metrics.running(NAME);
-        self.preempt_pod(victim).await
-    }
-
-    /// Evicts a victim: cancels it if it is only assumed, else sets `DisruptionTarget` and deletes it.
-    ///
-    /// Upstream: `PreemptPod`
-    async fn preempt_pod(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {
-        let handle = &self.executor.handle;
-        let in_memory = handle.preempt(&victim.meta.uid, NAME);
-        if !in_memory {
-            match self.delete(victim).await {
-                Ok(()) => {}
-                Err(error) if error.is_not_found() || error.is_other_uid() => {
-                    return Ok(PreemptOutcome::NotFound);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let suffix = if in_memory { " (in kube-scheduler memory)." } else { "" };
-        let note = Note {
-            regarding: Target::of(Pod::kind(), &victim.meta),
-            warning: false,
-            reason: "Preempted",
-            message: format!("Preempted by pod {} on node {}{suffix}", self.pod.uid(), self.node),
-        };
-        let preemptor = Target::of(Pod::kind(), &self.pod.pod.meta);
-        handle.recorder.record(&note, "Preempting", Some(&preemptor));
-        Ok(if in_memory { PreemptOutcome::CancelledInMemory } else { PreemptOutcome::Deleted })
-    }
-
-    async fn delete(&self, victim: &Pod) -> Result<(), ApiError> {
-        let handle = &self.executor.handle;
-        let scheduler = match &*self.pod.pod.spec.scheduler_name {
-            "" => crate::DEFAULT_SCHEDULER,
-            name => name,
-        };
-        let message = format!("{scheduler}: preempting to accommodate a higher priority pod");
-        if let Some(status) = condition(victim, &message, handle.clock.now()) {
-            self.patch(victim, &status).await?;
-        }
-        let options =
-            DeleteOptions { uid: victim.meta.uid.to_string(), ..DeleteOptions::default() };
-        let (kind, meta) = (Pod::kind(), &victim.meta);
-        handle.client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop)
-    }
-
-    async fn clear_nomination(&self, pod: &Pod) -> Result<(), ApiError> {
-        if pod.status.nominated_node_name.is_empty() {
-            return Ok(());
-        }
-        match self.patch(pod, &json!({ "nominatedNodeName": null })).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            answer => answer,
-        }
-    }
-
-    async fn patch(&self, pod: &Pod, status: &Value) -> Result<(), ApiError> {
-        let (kind, meta) = (Pod::kind(), &pod.meta);
-        let body = json!({ "metadata": { "uid": meta.uid }, "status": status }).to_string();
-        let (client, form) = (&self.executor.handle.client, PatchForm::Strategic);
-        let written = client
-            .patch::<Metadata>(&kind, &meta.namespace, &meta.name, "status", form, body.into())
-            .await;
-        written.map(drop)
-    }
+/// Returns the message of the victims' condition.
+pub(super) fn reason(preemptor: &Pod) -> String {
+    let scheduler = match &*preemptor.spec.scheduler_name {
+        "" => crate::DEFAULT_SCHEDULER,
+        name => name,
+    };
+    format!("{scheduler}: preempting to accommodate a higher priority pod")
 }
 
 /// Returns the status patch that sets `DisruptionTarget`, unless the victim has that condition.
-fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
+pub(super) fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
     let conditions = &victim.status.conditions;
     let found = conditions.iter().find(|condition| &*condition.type_ == DISRUPTION_TARGET);
     let same = found.is_some_and(|found| {
@@ -280,4 +84,28 @@ fn condition(victim: &Pod, message: &str, now: Timestamp) -> Option<Value> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, pod};
+
+    #[test]
+    fn a_victim_says_once_why_it_leaves() {
+        let ready = json!({ "type": "Ready", "status": "True" });
+        let fresh = pod("v", &json!({ "status": { "conditions": [ready] } }));
+        let status = condition(&fresh, "for another", at(9)).unwrap();
+        assert_eq!(
+            status["$setElementOrder/conditions"],
+            json!([{ "type": "Ready" }, { "type": DISRUPTION_TARGET }])
+        );
+        let mut told = status["conditions"][0].clone();
+        assert_eq!(
+            (&told["reason"], &told["observedGeneration"]),
+            (&json!(PREEMPTION_BY_SCHEDULER), &json!(1))
+        );
+        told["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
+        let told = pod("v", &json!({ "status": { "conditions": [told] } }));
+        assert_eq!(condition(&told, "for another", at(9)), None);
+        let other = condition(&told, "for yet another", at(9)).unwrap();
+        assert_eq!(other["conditions"][0]["lastTransitionTime"], "2027-01-15T08:00:05Z");
+    }
+}

@@ -1,6 +1,6 @@
 //! DefaultPreemption: makes room for a pod by evicting pods of lower priority.
 //!
-//! `plan` selects node and victims without side effects; `execute` evicts them concurrently with other attempts and gates the
+//! `plan` selects node and victims without side effects; `act` evicts them concurrently with other attempts and gates the
 //! preemptor meanwhile.
 //!
 //! Upstream: `plugins/defaultpreemption`, `framework/preemption`
@@ -14,9 +14,10 @@
 //! | PodDisruptionBudget is supported, but not guaranteed | `plan::filter_pods_with_pdb_violation` |
 //! | choice between nodes: violated budgets, priorities, number of victims, start times | `plan::pick_one_node_for_preemption`, `plan::selection_key` |
 //! | extenders (`preemptVerb`) | `call_extenders`, `convert_to_victims` |
-//! | `status.nominatedNodeName` | `post_filter_result`, `execute::Executor` |
+//! | `status.nominatedNodeName` | `post_filter_result`, `act::Executor` |
 //! | condition `DisruptionTarget` of the victims | `execute::condition` |
 
+mod act;
 mod execute;
 mod plan;
 #[cfg(test)]
@@ -34,7 +35,7 @@ use crate::{
     pod::PodInfo,
     schedule::{Cycle, FitError},
 };
-use execute::Executor;
+use act::Executor;
 
 const NAME: &str = "DefaultPreemption";
 

@@ -138,24 +138,3 @@ async fn who_is_gone_is_waited_for_only_where_that_is_still_to_be_seen() {
         assert!(!unseen.executor.is_running_preemption("high"));
     }
 }
-
-#[test]
-fn a_victim_says_once_why_it_leaves() {
-    let ready = json!({ "type": "Ready", "status": "True" });
-    let fresh = pod("v", &json!({ "status": { "conditions": [ready] } }));
-    let status = condition(&fresh, "for another", at(9)).unwrap();
-    assert_eq!(
-        status["$setElementOrder/conditions"],
-        json!([{ "type": "Ready" }, { "type": DISRUPTION_TARGET }])
-    );
-    let mut told = status["conditions"][0].clone();
-    assert_eq!(
-        (&told["reason"], &told["observedGeneration"]),
-        (&json!(PREEMPTION_BY_SCHEDULER), &json!(1))
-    );
-    told["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
-    let told = pod("v", &json!({ "status": { "conditions": [told] } }));
-    assert_eq!(condition(&told, "for another", at(9)), None);
-    let other = condition(&told, "for yet another", at(9)).unwrap();
-    assert_eq!(other["conditions"][0]["lastTransitionTime"], "2027-01-15T08:00:05Z");
-}
