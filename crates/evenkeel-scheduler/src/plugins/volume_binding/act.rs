@@ -15,7 +15,7 @@ use evenkeel_runtime::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// Upstream: `BindPodVolumes`
+/// Writes the volumes and claims that a binding chose, and waits until the claims are bound.
 pub(super) async fn bind(
     client: &Client,
     seen: &Observed,
