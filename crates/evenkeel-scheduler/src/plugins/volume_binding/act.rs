@@ -16,6 +16,8 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// Writes the volumes and claims that a binding chose, and waits until the claims are bound.
+///
+/// Upstream: `BindPodVolumes`
 pub(super) async fn bind(
     client: &Client,
     seen: &Observed,
