@@ -21,8 +21,9 @@ fn declares(file: &Path, name: &str) -> bool {
 }
 
 /// Modules that must begin with such a table.
-const WITH_TABLE: [&str; 20] = [
+const WITH_TABLE: [&str; 21] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
+    "evenkeel-apiserver/src/auth/rbac.rs",
     "evenkeel-apiserver/src/kinds/policybased.rs",
     "evenkeel-apiserver/src/pipeline/mod.rs",
     "evenkeel-apiserver/src/verbs/stages.rs",
