@@ -21,11 +21,12 @@ fn declares(file: &Path, name: &str) -> bool {
 }
 
 /// Modules that must begin with such a table.
-const WITH_TABLE: [&str; 21] = [
+const WITH_TABLE: [&str; 22] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
     "evenkeel-apiserver/src/auth/rbac.rs",
     "evenkeel-apiserver/src/kinds/policybased.rs",
     "evenkeel-apiserver/src/pipeline/mod.rs",
+    "evenkeel-apiserver/src/verbs/list.rs",
     "evenkeel-apiserver/src/verbs/stages.rs",
     "evenkeel-controllers/src/apps/daemonset/plan.rs",
     "evenkeel-controllers/src/apps/deployment/plan.rs",
