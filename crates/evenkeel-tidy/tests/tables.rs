@@ -21,9 +21,10 @@ fn declares(file: &Path, name: &str) -> bool {
 }
 
 /// Modules that must begin with such a table.
-const WITH_TABLE: [&str; 22] = [
+const WITH_TABLE: [&str; 23] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
     "evenkeel-apiserver/src/auth/rbac.rs",
+    "evenkeel-apiserver/src/flow.rs",
     "evenkeel-apiserver/src/kinds/policybased.rs",
     "evenkeel-apiserver/src/pipeline/mod.rs",
     "evenkeel-apiserver/src/verbs/list.rs",
