@@ -1,5 +1,14 @@
-//! Priority and fairness: which flow schema and which priority level a request belongs to (upstream: `util/flowcontrol`).
-//! Answers say so in their headers; nobody waits for anybody here.
+//! API Priority and Fairness: classifies a request to a FlowSchema and its priority level, and names both in the headers of
+//! the response. Requests are not queued and not rejected.
+//!
+//! | documented | where |
+//! |---|---|
+//! | The FlowSchema with the lowest matchingPrecedence that matches applies; equal precedence is ordered by name | `compile` |
+//! | A request that no other FlowSchema matches belongs to `catch-all` | `classify` |
+//! | A FlowSchema whose priority level does not exist is ignored | `compile` |
+//! | Long-running requests other than watches are exempt | `is_long_running` |
+//! | A rule matches by one of its subjects and one of its resource or non-resource rules | `matches_policy_rule` |
+//! | A resource rule matches verb, API group, resource and namespace, or clusterScope | `matches_resource_policy_rule` |
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,17 +21,19 @@ use crate::store::Store;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{int, text};
 
+/// Resource key of FlowSchemas.
 const SCHEMAS: &str = "flowcontrol.apiserver.k8s.io/flowschemas";
+/// Resource key of PriorityLevelConfigurations.
 const LEVELS: &str = "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations";
-/// Takes what no other schema takes.
+/// FlowSchema of the requests that no other one matches.
 const CATCH_ALL: &str = "catch-all";
-/// The precedence of a schema that says none.
+/// Default of `matchingPrecedence`.
 const PRECEDENCE: i64 = 1000;
 
 const SCHEMA_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
-/// Classifies by the stored schemas.
+/// Classifies requests by the stored FlowSchemas.
 #[derive(Default)]
 pub(crate) struct Flows {
     compiled: RwLock<Option<Arc<Compiled>>>,
@@ -30,7 +41,7 @@ pub(crate) struct Flows {
 
 struct Compiled {
     version: [u64; 2],
-    /// In the order in which they are asked.
+    /// FlowSchemas by ascending matchingPrecedence, then by name.
     schemas: Vec<Schema>,
 }
 
@@ -40,7 +51,7 @@ struct Schema {
     class: Class,
 }
 
-/// Where a request belongs: uids of a schema and of its priority level.
+/// Classification of a request: the uids of its FlowSchema and priority level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Class {
     schema: HeaderValue,
@@ -48,7 +59,7 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    /// Says so in the headers of the answer.
+    /// Sets the two uids in the response headers.
     pub(crate) fn mark(self, headers: &mut HeaderMap) {
         headers.insert(SCHEMA_HEADER, self.schema);
         headers.insert(LEVEL_HEADER, self.level);
@@ -105,7 +116,7 @@ struct PathRule {
     paths: Vec<Box<str>>,
 }
 
-/// A list, which may be stored as null.
+/// Decodes a list that may be null.
 fn listed<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -115,7 +126,10 @@ where
 }
 
 impl Flows {
-    /// Where a request belongs; nowhere, while it lasts as long as its client likes and is no watch.
+    /// Returns the first FlowSchema that matches a request, and its priority level; `None` for a long-running request that is
+    /// not a watch.
+    ///
+    /// Upstream: `matchesFlowSchema`
     pub(crate) fn classify(
         &self,
         store: &Store,
@@ -127,7 +141,9 @@ impl Flows {
             return None;
         }
         let compiled = self.compiled(store);
-        let of = |schema: &&Schema| schema.rules.iter().any(|rule| rule.covers(user, info, path));
+        let of = |schema: &&Schema| {
+            schema.rules.iter().any(|rule| rule.matches_policy_rule(user, info, path))
+        };
         let last = |schema: &&Schema| &*schema.name == CATCH_ALL;
         let schemas = &compiled.schemas;
         let found = schemas.iter().find(of).or_else(|| schemas.iter().find(last))?;
@@ -150,7 +166,9 @@ impl Flows {
     }
 }
 
-/// The schemas in order of precedence, without those whose priority level is not there.
+/// Orders the FlowSchemas by precedence and drops those whose priority level does not exist.
+///
+/// Upstream: `FlowSchemaSequence`
 fn compile(mut schemas: Vec<Value>, levels: &[Value]) -> Vec<Schema> {
     let precedence = |schema: &Value| int(schema, "spec.matchingPrecedence").unwrap_or(PRECEDENCE);
     schemas.sort_by(|a, b| {
@@ -177,7 +195,9 @@ fn compile(mut schemas: Vec<Value>, levels: &[Value]) -> Vec<Schema> {
     schemas.into_iter().filter_map(read).collect()
 }
 
-/// What upstream does not hold to any limit of time: streams to pods, logs, what is passed on.
+/// Returns whether upstream exempts a request from the request timeout: exec, attach, port-forward, logs, proxied requests.
+///
+/// Upstream: `BasicLongRunningRequestCheck`
 fn is_long_running(info: &Info<'_>, path: &str) -> bool {
     let parts = ["attach", "exec", "proxy", "log", "portforward"];
     info.verb == "proxy"
@@ -186,20 +206,24 @@ fn is_long_running(info: &Info<'_>, path: &str) -> bool {
 }
 
 impl Rule {
-    fn covers(&self, user: &User, info: &Info<'_>, path: &str) -> bool {
-        if !self.subjects.iter().any(|subject| subject.is(user)) {
+    /// Upstream: `matchesPolicyRule`
+    fn matches_policy_rule(&self, user: &User, info: &Info<'_>, path: &str) -> bool {
+        if !self.subjects.iter().any(|subject| subject.matches_subject(user)) {
             return false;
         }
         if info.is_resource {
-            self.resource_rules.iter().any(|rule| rule.covers(info))
+            self.resource_rules.iter().any(|rule| rule.matches_resource_policy_rule(info))
         } else {
-            self.path_rules.iter().any(|rule| rule.covers(info.verb, path))
+            self.path_rules
+                .iter()
+                .any(|rule| rule.matches_non_resource_policy_rule(info.verb, path))
         }
     }
 }
 
 impl Subject {
-    fn is(&self, user: &User) -> bool {
+    /// Upstream: `matchesSubject`
+    fn matches_subject(&self, user: &User) -> bool {
         match (&*self.kind, &self.user, &self.group, &self.service_account) {
             ("User", Some(named), _, _) => *named.name == *"*" || named.name == user.name,
             ("Group", _, Some(named), _) => *named.name == *"*" || user.is_in(&named.name),
@@ -218,7 +242,8 @@ impl Subject {
 }
 
 impl ResourceRule {
-    fn covers(&self, info: &Info<'_>) -> bool {
+    /// Upstream: `matchesResourcePolicyRule`
+    fn matches_resource_policy_rule(&self, info: &Info<'_>) -> bool {
         let joined;
         let resource = if info.subresource.is_empty() {
             info.resource
@@ -237,7 +262,8 @@ impl ResourceRule {
 }
 
 impl PathRule {
-    fn covers(&self, verb: &str, path: &str) -> bool {
+    /// Upstream: `matchesNonResourcePolicyRule`
+    fn matches_non_resource_policy_rule(&self, verb: &str, path: &str) -> bool {
         let below = |pattern: &str| {
             let folder = pattern.trim_end_matches('*').trim_end_matches('/');
             path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
@@ -247,7 +273,9 @@ impl PathRule {
     }
 }
 
-/// Whether a list names a value. `*` stands alone, and for all.
+/// Returns whether a list contains a value. `*` as the only element matches all values.
+///
+/// Upstream: `containsString`
 fn has(list: &[Box<str>], value: &str) -> bool {
     matches!(list, [one] if **one == *"*") || list.iter().any(|one| **one == *value)
 }
@@ -301,7 +329,8 @@ mod tests {
         let query = Query::parse(None);
         let method: Method = method.parse().expect("a method");
         let info = Info::new(&method, path, &query);
-        let covers = |s: &&Schema| s.rules.iter().any(|rule| rule.covers(user, &info, path));
+        let covers =
+            |s: &&Schema| s.rules.iter().any(|rule| rule.matches_policy_rule(user, &info, path));
         schemas.iter().find(covers).map_or("", |schema| &schema.name).to_owned()
     }
 

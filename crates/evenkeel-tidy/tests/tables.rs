@@ -24,8 +24,10 @@ fn declares(file: &Path, name: &str) -> bool {
 const HEAD: &str = "//! | documented | where |";
 
 /// Modules that must begin with such a table. The scheduler's plugins are found by themselves.
-const WITH_TABLE: [&str; 18] = [
+const WITH_TABLE: [&str; 20] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
+    "evenkeel-apiserver/src/auth/rbac.rs",
+    "evenkeel-apiserver/src/flow.rs",
     "evenkeel-apiserver/src/kinds/policybased.rs",
     "evenkeel-apiserver/src/pipeline/mod.rs",
     "evenkeel-apiserver/src/verbs/delete.rs",

@@ -1,4 +1,4 @@
-//! Tokens of service accounts: JSON web tokens that the server signs (ES256) and believes.
+//! Service account tokens: the server signs them as JSON web tokens (ES256) and validates them.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use serde_json::{Value, json};
 use super::User;
 use crate::store::Store;
 
-/// Who issues the tokens, and for whom they are when nobody says.
+/// Issuer of the tokens, and their default audience.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// Signs and reads tokens.
+/// Signs and validates service account tokens with one P-256 key.
 pub(crate) struct Accounts {
     key: EcdsaKeyPair,
     chance: SystemRandom,
     id: String,
 }
 
-/// What a token is for.
+/// Contents of a token to sign.
 pub(crate) struct Grant<'a> {
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
     pub(crate) uid: &'a str,
-    /// Kind, name and uid of the object with which the token goes.
+    /// Kind, name and uid of the object that the token is bound to; the token is invalid once that object is deleted.
     pub(crate) bound: Option<(&'a str, &'a str, &'a str)>,
     pub(crate) audiences: &'a [String],
     /// Id of the token.
@@ -72,7 +72,7 @@ struct Named {
 }
 
 impl Accounts {
-    /// With a P-256 key in PKCS#8.
+    /// Creates an issuer from a P-256 key in PKCS#8.
     pub(crate) fn new(pkcs8: &[u8]) -> Result<Self, String> {
         let chance = SystemRandom::new();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &chance)
@@ -81,7 +81,7 @@ impl Accounts {
         Ok(Self { id: BASE64.encode(digest), key, chance })
     }
 
-    /// A signed token; `None` when the source of chance fails.
+    /// Returns a signed token; `None` if the random number generator fails.
     pub(crate) fn sign(&self, grant: &Grant<'_>) -> Option<String> {
         let header = json!({"alg": "ES256", "kid": self.id, "typ": "JWT"});
         let issued = grant.issued.as_second();
@@ -107,7 +107,8 @@ impl Accounts {
         Some(format!("{message}.{}", BASE64.encode(signature)))
     }
 
-    /// The user of a token, and the audiences that it is for among those wanted (none wanted: the server's own).
+    /// Validates a token and returns its user and those of the wanted audiences that it lists; no wanted audience means the
+    /// server's own. `None` if the token is invalid or an object that it is bound to was deleted.
     pub(crate) fn user(
         &self,
         store: &Store,
@@ -159,7 +160,7 @@ impl Accounts {
             there("/secrets", &format!("{namespace}/{}", secret.name), &secret.uid)?;
         }
         if let Some(node) = &node {
-            // A token of a pod only tells the node; one of a node goes with it.
+            // A pod's token only names the node. A node's token is bound to it and ends with it.
             if pod.is_none() {
                 there("/nodes", &node.name, &node.uid)?;
             }

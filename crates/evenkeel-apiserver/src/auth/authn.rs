@@ -1,4 +1,5 @@
-//! Who sends a request: a bearer token, a client certificate, or nobody.
+//! Authentication: determines the user of a request from a bearer token or a client certificate; without either, the user is
+//! `system:anonymous`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::store::Store;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Knows tokens.
+/// Authenticates requests by static tokens and service account tokens.
 #[derive(Default)]
 pub(crate) struct Authenticator {
     tokens: HashMap<Box<str>, Arc<User>>,
@@ -20,7 +21,7 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    /// Adds a token.
+    /// Adds a static bearer token and the user that it authenticates.
     pub(crate) fn add(&mut self, token: &str, user: User) {
         self.tokens.insert(token.into(), Arc::new(user));
     }
@@ -40,17 +41,18 @@ impl Authenticator {
         }
     }
 
-    /// Believes tokens of service accounts.
+    /// Accepts service account tokens that the given issuer signed.
     pub(crate) fn set_accounts(&mut self, accounts: Accounts) {
         self.accounts = Some(accounts);
     }
 
-    /// What signs tokens of service accounts.
+    /// Returns the issuer of service account tokens; `None` if the server has none.
     pub(crate) fn accounts(&self) -> Option<&Accounts> {
         self.accounts.as_ref()
     }
 
-    /// The user of a request. `peer` is whom the connection stands for (a client certificate's user, or the caller in process).
+    /// Returns the user of a request. `peer` is the user of the connection: the client certificate's, or the in-process caller.
+    /// An unknown bearer token is refused, even with a client certificate.
     pub(crate) fn user(
         &self,
         store: &Store,
@@ -71,7 +73,7 @@ impl Authenticator {
         Ok(peer.cloned().unwrap_or_else(|| Arc::new(User::anonymous())))
     }
 
-    /// The user of a token, and for which of the wanted audiences it is good.
+    /// Returns the user of a token and those of the given audiences for which the token is valid.
     pub(crate) fn token(
         &self,
         store: &Store,

@@ -3,13 +3,13 @@
 //! | documented | where |
 //! |---|---|
 //! | A role may contain only permissions that its writer holds | `confirm` |
-//! | A rule is held when one rule of the writer covers each of its verbs, resources, names and paths | `uncovered` |
+//! | A rule is held when one rule of the writer covers each of its verbs, resources, names and paths | `rule_covers` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::User;
-use super::rbac::{Resolved, Rule, covers_url};
+use super::rbac::{Resolved, Rule, non_resource_url_matches};
 use evenkeel_apimachinery::status::quote;
 
 /// Refuses `rules` unless the user holds them all; the error is upstream's sentence.
@@ -50,7 +50,7 @@ pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
 /// Upstream: `Covers`
 fn uncovered(held: &[Rule], rules: &[Rule]) -> Vec<Rule> {
     let parts = rules.iter().flat_map(break_down);
-    parts.filter(|part| !held.iter().any(|rule| covers(rule, part))).collect()
+    parts.filter(|part| !held.iter().any(|rule| rule_covers(rule, part))).collect()
 }
 
 /// Takes a rule apart, down to one verb, one group, one resource and at most one name, or one verb and one path.
@@ -90,29 +90,28 @@ fn break_down(rule: &Rule) -> Vec<Rule> {
 /// Whether one rule covers a part of another.
 ///
 /// Upstream: `ruleCovers`
-fn covers(rule: &Rule, part: &Rule) -> bool {
+fn rule_covers(rule: &Rule, part: &Rule) -> bool {
     let has_all = |owned: &[Box<str>], wanted: &[Box<str>]| {
         wanted.iter().all(|wanted| owned.contains(wanted))
     };
     let any = |list: &[Box<str>]| list.iter().any(|value| **value == *"*");
     let names = rule.resource_names.is_empty()
         || !part.resource_names.is_empty() && has_all(&rule.resource_names, &part.resource_names);
-    let paths = part
-        .non_resource_urls
-        .iter()
-        .all(|path| rule.non_resource_urls.iter().any(|owned| covers_url(owned, path)));
+    let paths = part.non_resource_urls.iter().all(|path| {
+        rule.non_resource_urls.iter().any(|owned| non_resource_url_matches(owned, path))
+    });
     names
         && paths
         && (any(&rule.verbs) || has_all(&rule.verbs, &part.verbs))
         && (any(&rule.api_groups) || has_all(&rule.api_groups, &part.api_groups))
         && (any(&rule.resources)
-            || part.resources.iter().all(|wanted| covers_resource(&rule.resources, wanted)))
+            || part.resources.iter().all(|wanted| resource_covers_all(&rule.resources, wanted)))
 }
 
 /// Whether a resource is among those owned, or its sub-resource is of all resources.
 ///
 /// Upstream: `resourceCoversAll`
-fn covers_resource(owned: &[Box<str>], wanted: &str) -> bool {
+fn resource_covers_all(owned: &[Box<str>], wanted: &str) -> bool {
     let has = |wanted: &str| owned.iter().any(|owned| **owned == *wanted);
     has(wanted) || wanted.split_once('/').is_some_and(|(_, part)| has(&format!("*/{part}")))
 }
@@ -318,7 +317,7 @@ mod tests {
             granted in prop::collection::vec(a_rule(), 0..3),
         ) {
             prop_assume!(uncovered(&held, &granted).is_empty());
-            let may = |rules: &[Rule], what: &Attributes<'_>| rules.iter().any(|rule| rule.covers(what));
+            let may = |rules: &[Rule], what: &Attributes<'_>| rules.iter().any(|rule| rule.rule_allows(what));
             for verb in ["get", "list", "escalate"] {
                 for path in ["/a", "/a/b", "/ab", "/b"] {
                     let what = Attributes { verb, path: Some(path), ..Attributes::default() };

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may.
+//! Authentication (tokens, client certificates) and authorization (RBAC, Node authorizer) of requests.
 
 mod accounts;
 mod authn;

@@ -1,7 +1,7 @@
-//! What a kubelet may: the rules of the role `system:node`, where those would open everybody's objects only what the
-//! node's own pods refer to (upstream: the Node authorizer).
+//! Node authorizer: a kubelet has the permissions of the ClusterRole `system:node`, limited to objects that pods on its node
+//! refer to.
 //!
-//! Requests of nodes are rare here, so that the pods are read anew for each instead of kept as a graph.
+//! Kubelets send few requests here, so each request reads the node's pods from the store; upstream keeps a graph of them.
 
 use evenkeel_api::selector::FieldSelector;
 use serde_json::Value;
@@ -11,10 +11,12 @@ use super::rbac::{Attributes, Rule};
 use crate::store::{Entry, Store};
 use evenkeel_apimachinery::value::{list, object, text};
 
+/// Annotation of a mirror pod, the API object of a static pod. The Node authorizer ignores references in mirror pods.
 pub(crate) const MIRRORS: &str = "kubernetes.io/config.mirror";
 const LEASES: &str = "kube-node-lease";
 
-/// The node that a user is; empty where the user is a node and does not say which.
+/// Returns the node name of a kubelet's user, `system:node:NAME` in the group `system:nodes`; it may be empty. `None` for
+/// other users.
 ///
 /// Upstream: `NodeIdentity`
 pub(crate) fn node_of(user: &User) -> Option<&str> {
@@ -22,94 +24,113 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
     user.is_in("system:nodes").then_some(name)
 }
 
-/// Whether the node may; `rules` are those of its role. Creations are let through where only the object tells whether it is
-/// the node's: the NodeRestriction admission plugin looks at it.
+/// Returns whether a kubelet may make a request; `rules` are those of `system:node`. If only the object tells which node it
+/// belongs to, a creation is allowed here and the NodeRestriction admission plugin checks the object.
 ///
 /// Upstream: `NodeAuthorizer.Authorize`
-pub(super) fn allow(store: &Store, node: &str, rules: &[Rule], what: &Attributes<'_>) -> bool {
-    let whole = what.subresource.is_empty();
-    let is = |verbs: &[&str]| verbs.contains(&what.verb);
+pub(super) fn authorize(
+    store: &Store,
+    node: &str,
+    rules: &[Rule],
+    attributes: &Attributes<'_>,
+) -> bool {
+    let whole = attributes.subresource.is_empty();
+    let is = |verbs: &[&str]| verbs.contains(&attributes.verb);
     let reads = is(&["get", "list", "watch"]);
     let writes = is(&["create", "update", "patch", "delete"]);
-    let own = || what.verb == "create" || what.name == node;
-    match (what.group, what.resource) {
-        _ if what.path.is_some() => ruled(rules, what),
-        ("", "secrets" | "configmaps") => whole && reads && used(store, node, what),
-        ("", "persistentvolumeclaims") if what.subresource == "status" => {
-            is(&["update", "patch"]) && used(store, node, what)
+    let own = || attributes.verb == "create" || attributes.name == node;
+    match (attributes.group, attributes.resource) {
+        _ if attributes.path.is_some() => rules_allow(rules, attributes),
+        ("", "secrets" | "configmaps") => whole && reads && used(store, node, attributes),
+        ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
+            is(&["update", "patch"]) && used(store, node, attributes)
         }
         ("", "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims") => {
-            whole && is(&["get"]) && used(store, node, what)
+            whole && is(&["get"]) && used(store, node, attributes)
         }
-        ("", "serviceaccounts") => match what.subresource {
-            "" => is(&["get"]) && used(store, node, what),
-            "token" => is(&["create"]) && used(store, node, what),
+        ("", "serviceaccounts") => match attributes.subresource {
+            "" => is(&["get"]) && used(store, node, attributes),
+            "token" => is(&["create"]) && used(store, node, attributes),
             _ => false,
         },
-        ("", "persistentvolumes") => whole && is(&["get"]) && holds(store, node, what.name),
+        ("", "persistentvolumes") => whole && is(&["get"]) && holds(store, node, attributes.name),
         ("storage.k8s.io", "volumeattachments") => {
             let shelf = "storage.k8s.io/volumeattachments";
-            whole && is(&["get"]) && runs(store, node, shelf, what.name)
+            whole && is(&["get"]) && runs(store, node, shelf, attributes.name)
         }
         ("storage.k8s.io", "csinodes") => whole && (is(&["get"]) || writes) && own(),
         ("coordination.k8s.io", "leases") => {
-            what.namespace == LEASES && (is(&["get"]) || writes) && own()
+            attributes.namespace == LEASES && (is(&["get"]) || writes) && own()
         }
-        ("resource.k8s.io", "resourceslices") => whole && slices(store, node, what),
-        ("certificates.k8s.io", "podcertificaterequests") => whole && requests(store, node, what),
-        ("", "nodes") => match what.subresource {
-            "" => is(&["create", "update", "patch"]) || reads && what.name == node,
+        ("resource.k8s.io", "resourceslices") => whole && slices(store, node, attributes),
+        ("certificates.k8s.io", "podcertificaterequests") => {
+            whole && requests(store, node, attributes)
+        }
+        ("", "nodes") => match attributes.subresource {
+            "" => is(&["create", "update", "patch"]) || reads && attributes.name == node,
             "status" => is(&["update", "patch"]),
             _ => false,
         },
-        ("", "pods") => match what.subresource {
-            "" => is(&["create", "delete"]) || reads && pods(store, node, what),
+        ("", "pods") => match attributes.subresource {
+            "" => is(&["create", "delete"]) || reads && pods(store, node, attributes),
             "status" => is(&["update", "patch"]),
             "eviction" => is(&["create"]),
             _ => false,
         },
-        _ => ruled(rules, what),
+        _ => rules_allow(rules, attributes),
     }
 }
 
-fn ruled(rules: &[Rule], what: &Attributes<'_>) -> bool {
-    rules.iter().any(|rule| rule.covers(what))
+/// Returns whether one of the rules allows the request.
+///
+/// Upstream: `RulesAllow`
+fn rules_allow(rules: &[Rule], attributes: &Attributes<'_>) -> bool {
+    rules.iter().any(|rule| rule.rule_allows(attributes))
 }
 
-/// Whether the node may read pods: its own, and lists that are selected by the node's name.
-fn pods(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    match what.verb {
-        "get" => runs(store, node, "/pods", &format!("{}/{}", what.namespace, what.name)),
-        _ => selects(what, node),
+/// Returns whether a kubelet may read pods: those on its node, and lists whose field selector names the node.
+///
+/// Upstream: `authorizePod`
+fn pods(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    match attributes.verb {
+        "get" => {
+            runs(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name))
+        }
+        _ => selects(attributes, node),
     }
 }
 
-/// Whether the node may read or write ResourceSlices: its own, and lists that are selected by the node's name.
-fn slices(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    match what.verb {
+/// Returns whether a kubelet may read or write ResourceSlices: those of its node, and lists whose field selector names it.
+///
+/// Upstream: `authorizeResourceSlice`
+fn slices(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    match attributes.verb {
         "create" => true,
         "get" | "update" | "patch" | "delete" => {
-            runs(store, node, "resource.k8s.io/resourceslices", what.name)
+            runs(store, node, "resource.k8s.io/resourceslices", attributes.name)
         }
-        "list" | "watch" | "deletecollection" => selects(what, node),
+        "list" | "watch" | "deletecollection" => selects(attributes, node),
         _ => false,
     }
 }
 
-/// Whether the node may make or read PodCertificateRequests: its own, and lists that are selected by the node's name.
-fn requests(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    let key = || format!("{}/{}", what.namespace, what.name);
-    match what.verb {
+/// Returns whether a kubelet may create or read PodCertificateRequests: those of its node, and lists whose field selector
+/// names it.
+///
+/// Upstream: `authorizePodCertificateRequest`
+fn requests(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    let key = || format!("{}/{}", attributes.namespace, attributes.name);
+    match attributes.verb {
         "create" => true,
         "get" => runs(store, node, "certificates.k8s.io/podcertificaterequests", &key()),
-        "list" | "watch" => selects(what, node),
+        "list" | "watch" => selects(attributes, node),
         _ => false,
     }
 }
 
-/// Whether the field selector takes nothing but objects of the node.
-fn selects(what: &Attributes<'_>, node: &str) -> bool {
-    FieldSelector::parse(what.field_selector).is_ok_and(|selector| {
+/// Returns whether the field selector requires `spec.nodeName` to be the node.
+fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
+    FieldSelector::parse(attributes.field_selector).is_ok_and(|selector| {
         selector
             .terms()
             .iter()
@@ -126,9 +147,10 @@ fn read(entry: &Entry) -> Value {
     entry.decode().unwrap_or_default()
 }
 
-/// Whether a pod of the node refers to the object.
-fn used(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    !what.namespace.is_empty() && by_a_pod(store, node, what.namespace, what.resource, what.name)
+/// Returns whether a pod on the node refers to the object.
+fn used(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    !attributes.namespace.is_empty()
+        && by_a_pod(store, node, attributes.namespace, attributes.resource, attributes.name)
 }
 
 fn by_a_pod(store: &Store, node: &str, namespace: &str, resource: &str, name: &str) -> bool {
@@ -148,7 +170,8 @@ fn holds(store: &Store, node: &str, name: &str) -> bool {
     !namespace.is_empty() && by_a_pod(store, node, &namespace, "persistentvolumeclaims", &name)
 }
 
-/// Whether a pod names the object. One that only shows what a node runs by itself opens nothing.
+/// Returns whether a pod refers to the object. Mirror pods do not count: a kubelet writes them itself and could refer to
+/// any object.
 fn refers(pod: &Value, resource: &str, name: &str) -> bool {
     let mirror = object(pod, "metadata.annotations").is_some_and(|all| all.contains_key(MIRRORS));
     !mirror && names(pod, resource, &|named| named == name)
@@ -161,7 +184,7 @@ pub(crate) fn refers_to_any(pod: &Value, resource: &str) -> bool {
     names(pod, resource, &|named| !named.is_empty())
 }
 
-/// Whether one of the names that a pod has for objects of a resource is the one that is looked for.
+/// Returns whether `is` holds for one of the names by which a pod refers to objects of a resource.
 fn names(pod: &Value, resource: &str, is: &dyn Fn(&str) -> bool) -> bool {
     let volumes = list(pod, "spec.volumes");
     match resource {
@@ -193,7 +216,7 @@ fn names(pod: &Value, resource: &str, is: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// Whether a variable, or all of them, come from the object; `kinds` is how the two are called.
+/// Returns whether a container's `env` or `envFrom` refers to the object; `kinds` are the reference fields of the two.
 fn in_environment(pod: &Value, kinds: (&str, &str), is: &dyn Fn(&str) -> bool) -> bool {
     let (one, all) = (format!("valueFrom.{}.name", kinds.0), format!("{}.name", kinds.1));
     let lists = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"];
@@ -209,7 +232,7 @@ fn projected(volume: &Value, kind: &str, is: &dyn Fn(&str) -> bool) -> bool {
     list(volume, "projected.sources").iter().any(|source| is(text(source, &path)))
 }
 
-/// Sources call their secret by one of three names.
+/// Returns whether a volume refers to the secret. Volume sources use one of three fields for its name.
 fn is_secret(volume: &Value, is: &dyn Fn(&str) -> bool) -> bool {
     let mut sources = volume.as_object().into_iter().flat_map(|volume| volume.values());
     projected(volume, "secret", is)

@@ -1,5 +1,20 @@
-//! Role-based authorization: rules compiled from the stored roles and bindings, again whenever those changed. What nodes
-//! may besides is said by `nodes`.
+//! RBAC authorizer: compiles the stored Roles, ClusterRoles and their bindings, and compiles them again after each change.
+//! `nodes` authorizes kubelets.
+//!
+//! | documented | where |
+//! |---|---|
+//! | Permissions add up; there are no deny rules: one rule that allows the request is enough | `authorize` |
+//! | A member of `system:masters` may do everything, whatever the roles say | `authorize` |
+//! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `grants` |
+//! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `compile` |
+//! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `compile` |
+//! | A binding to a role that does not exist grants nothing | `role_not_found` |
+//! | A rule allows a request that matches its verbs, API groups, resources and resource names; `*` matches all | `rule_allows` |
+//! | `pods/log` names a subresource, `*/scale` the subresource of all resources; `pods` does not include `pods/log` | `resource_matches` |
+//! | A non-resource URL may end in `*`, which matches any suffix | `non_resource_url_matches` |
+//! | SelfSubjectRulesReview lists the rules of a user in a namespace | `rules_for` |
+//! | A kubelet may only read objects that pods on its node refer to | `nodes::authorize` |
+//! | Nobody grants permissions that it does not hold | `escalation::confirm` |
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,35 +24,40 @@ use serde::Deserialize;
 use super::{User, nodes};
 use crate::store::Store;
 
-const SHELVES: [&str; 4] = [
+/// Keys of the stored RBAC resources. [`compile`] reads them by position.
+const RBAC_RESOURCES: [&str; 4] = [
     "rbac.authorization.k8s.io/clusterroles",
     "rbac.authorization.k8s.io/roles",
     "rbac.authorization.k8s.io/clusterrolebindings",
     "rbac.authorization.k8s.io/rolebindings",
 ];
 
-/// What a request would do.
+/// Attributes of a request that authorization depends on: verb and resource, or verb and path.
+///
+/// Upstream: `AttributesRecord`
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Attributes<'a> {
-    /// `get`, `list`, …; the lower-case method of a path that is no resource.
+    /// `get`, `list`, …; for a non-resource request the HTTP method in lower case.
     pub(crate) verb: &'a str,
-    /// Group of the resource.
+    /// API group of the resource; empty for the core group.
     pub(crate) group: &'a str,
-    /// Resource.
+    /// Plural name of the resource, such as `pods`.
     pub(crate) resource: &'a str,
-    /// Sub-resource.
+    /// Subresource, such as `log`; empty for the resource itself.
     pub(crate) subresource: &'a str,
-    /// Namespace.
+    /// Namespace of the request; empty for cluster-scoped resources and for all namespaces.
     pub(crate) namespace: &'a str,
-    /// Name.
+    /// Name of the object; empty for lists and creations.
     pub(crate) name: &'a str,
-    /// The path, of a request that is for no resource.
+    /// URL path of a non-resource request; `None` for a resource request.
     pub(crate) path: Option<&'a str>,
-    /// The field selector of a list, watch or deletecollection, as the query has it.
+    /// The field selector of a list, watch or deletecollection, in the syntax of the query.
     pub(crate) field_selector: &'a str,
 }
 
-/// Decides by the stored roles.
+/// Authorizes requests by the stored roles and bindings.
+///
+/// Upstream: `RBACAuthorizer`
 #[derive(Default)]
 pub(crate) struct Rules {
     compiled: RwLock<Option<Arc<Compiled>>>,
@@ -46,37 +66,42 @@ pub(crate) struct Rules {
 #[derive(Default)]
 struct Compiled {
     version: [u64; 4],
-    /// Subject to what it is granted: namespace (none: everywhere) and the rules of a role.
+    /// Grants of each user name, service accounts included.
     users: HashMap<Box<str>, Vec<Grant>>,
+    /// Grants of each group name.
     groups: HashMap<Box<str>, Vec<Grant>>,
-    /// What nodes may.
+    /// Rules of the ClusterRole `system:node`, which the Node authorizer applies to kubelets.
     node: Option<Arc<[Rule]>>,
 }
 
+/// Rules of one role, granted by one binding to one subject.
 struct Grant {
+    /// Namespace in which the rules apply; `None` from a ClusterRoleBinding, whose rules apply everywhere.
     namespace: Option<Box<str>>,
-    /// The role's rules; the name of the role that is not there in upstream's words.
+    /// Rules of the role, or upstream's NotFound message if the role does not exist.
     rules: Result<Arc<[Rule]>, Arc<str>>,
-    /// Which binding of which role.
+    /// Names the binding and its role for the reason of a decision.
     by: Arc<str>,
 }
 
 impl Grant {
-    /// The role's rules, none where there is no such role.
+    /// Returns the role's rules; none if the role does not exist.
     fn rules(&self) -> &[Rule] {
         self.rules.as_deref().unwrap_or_default()
     }
 }
 
-/// The rules that apply to a user in one namespace (and everywhere).
+/// Rules that apply to a user in one namespace, those of ClusterRoleBindings included.
 #[derive(Default)]
 pub(crate) struct Resolved {
     pub(crate) rules: Vec<Rule>,
-    /// Why the list may be incomplete: the roles that bindings of the user name and that are not there.
+    /// NotFound messages of roles that the user's bindings refer to; the list of rules lacks theirs.
     pub(crate) errors: Vec<Arc<str>>,
 }
 
-/// A rule of a Role or a ClusterRole.
+/// Rule of a Role or a ClusterRole.
+///
+/// Upstream: `PolicyRule`
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Rule {
@@ -88,7 +113,7 @@ pub(crate) struct Rule {
     pub(crate) non_resource_urls: Vec<Box<str>>,
 }
 
-/// A Role or a ClusterRole, as far as it grants.
+/// Rules of a Role or a ClusterRole, without its metadata and aggregation rule.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Role {
@@ -104,7 +129,7 @@ struct Binding {
     subjects: Option<Vec<Subject>>,
 }
 
-/// The role that a binding grants.
+/// Reference of a binding to the Role or ClusterRole that it grants.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RoleRef {
@@ -123,35 +148,46 @@ struct Subject {
 }
 
 impl Rules {
-    /// Whether `user` may.
-    pub(crate) fn allow(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
+    /// Returns whether the user may make the request: as a member of `system:masters`, by the Node authorizer, or by a rule
+    /// that one of its bindings grants.
+    ///
+    /// Upstream: `RBACAuthorizer.Authorize`
+    pub(crate) fn authorize(
+        &self,
+        store: &Store,
+        user: &User,
+        attributes: &Attributes<'_>,
+    ) -> bool {
         if user.is_in("system:masters") {
             return true;
         }
         let compiled = self.compiled(store);
-        compiled.is_its_nodes(store, user, what)
+        compiled.node_authorizer_allows(store, user, attributes)
             || compiled
-                .grants(user, what.namespace)
-                .any(|(_, grant)| grant.rules().iter().any(|rule| rule.covers(what)))
+                .grants(user, attributes.namespace)
+                .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
-    /// Why `user` may; `None`: he may not. Empty for who may everything.
-    pub(crate) fn reason(
+    /// Decides like [`authorize`](Self::authorize) and returns the reason for an allowed request; `None` if the request is not
+    /// allowed. `system:masters` and the Node authorizer give an empty reason.
+    ///
+    /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`
+    pub(crate) fn authorize_with_reason(
         &self,
         store: &Store,
         user: &User,
-        what: &Attributes<'_>,
+        attributes: &Attributes<'_>,
     ) -> Option<String> {
         if user.is_in("system:masters") {
             return Some(String::new());
         }
         let compiled = self.compiled(store);
-        if compiled.is_its_nodes(store, user, what) {
+        if compiled.node_authorizer_allows(store, user, attributes) {
             return Some(String::new());
         }
         compiled
-            .grants(user, what.namespace)
-            .find(|(_, g)| g.rules().iter().any(|rule| rule.covers(what)))
+            .grants(user, attributes.namespace)
+            .find(|(_, g)| g.rules().iter().any(|rule| rule.rule_allows(attributes)))
             .map(|(subject, grant)| {
                 let to = match subject
                     .strip_prefix("system:serviceaccount:")
@@ -165,7 +201,7 @@ impl Rules {
             })
     }
 
-    /// Every rule that bindings give a user in a namespace (and everywhere).
+    /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
     ///
     /// Upstream: `DefaultRuleResolver.RulesFor`
     pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> Resolved {
@@ -181,8 +217,9 @@ impl Rules {
         resolved
     }
 
+    /// Returns the compiled roles and bindings; compiles them again if one was written since.
     fn compiled(&self, store: &Store) -> Arc<Compiled> {
-        let version = SHELVES.map(|shelf| store.touched(shelf));
+        let version = RBAC_RESOURCES.map(|shelf| store.touched(shelf));
         if let Some(compiled) = &*self.compiled.read().unwrap_or_else(PoisonError::into_inner)
             && compiled.version == version
         {
@@ -195,13 +232,21 @@ impl Rules {
 }
 
 impl Compiled {
-    /// Whether the user is a node that may.
-    fn is_its_nodes(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
+    /// Returns whether the user is a kubelet and the Node authorizer allows the request.
+    fn node_authorizer_allows(
+        &self,
+        store: &Store,
+        user: &User,
+        attributes: &Attributes<'_>,
+    ) -> bool {
         let (Some(node), Some(rules)) = (nodes::node_of(user), &self.node) else { return false };
-        !node.is_empty() && nodes::allow(store, node, rules, what)
+        !node.is_empty() && nodes::authorize(store, node, rules, attributes)
     }
 
-    /// What a user has in a namespace, each with the name by which he has it.
+    /// Returns the grants that apply to a user in a namespace, each with the matching user or group name. An empty namespace
+    /// selects the grants of ClusterRoleBindings only.
+    ///
+    /// Upstream: `VisitRulesFor`
     fn grants<'a>(
         &'a self,
         user: &'a User,
@@ -220,10 +265,13 @@ impl Compiled {
     }
 }
 
+/// Resolves each binding to the rules of its role, and files them by user and group.
+///
+/// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`
 fn compile(store: &Store, version: [u64; 4]) -> Compiled {
     let mut compiled = Compiled { version, ..Compiled::default() };
     let mut roles: HashMap<(bool, Box<str>), Arc<[Rule]>> = HashMap::new();
-    for (cluster, shelf) in [(true, SHELVES[0]), (false, SHELVES[1])] {
+    for (cluster, shelf) in [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])] {
         for entry in store.all(shelf) {
             match serde_json::from_slice::<Role>(entry.json()) {
                 Ok(role) => {
@@ -237,7 +285,7 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
         }
     }
     compiled.node = roles.get(&(true, "system:node".into())).cloned();
-    for (cluster, shelf) in [(true, SHELVES[2]), (false, SHELVES[3])] {
+    for (cluster, shelf) in [(true, RBAC_RESOURCES[2]), (false, RBAC_RESOURCES[3])] {
         for entry in store.all(shelf) {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {
                 Ok(binding) => binding,
@@ -254,8 +302,8 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
                 _ => binding.role_ref.name.clone(),
             };
             let rules = roles.get(&(of_cluster, key)).cloned();
-            let rules = rules.ok_or_else(|| missing(&binding.role_ref));
-            let by: Arc<str> = describe(&entry.key, cluster, &binding.role_ref).into();
+            let rules = rules.ok_or_else(|| role_not_found(&binding.role_ref));
+            let by: Arc<str> = describe_binding(&entry.key, cluster, &binding.role_ref).into();
             for subject in binding.subjects.unwrap_or_default() {
                 let grant =
                     Grant { namespace: namespace.clone(), rules: rules.clone(), by: by.clone() };
@@ -279,14 +327,16 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
     compiled
 }
 
-/// `clusterroles.rbac.authorization.k8s.io "role" not found`.
-fn missing(role: &RoleRef) -> Arc<str> {
+/// Returns the error for a missing role: `clusterroles.rbac.authorization.k8s.io "role" not found`.
+fn role_not_found(role: &RoleRef) -> Arc<str> {
     let plural = if &*role.kind == "ClusterRole" { "clusterroles" } else { "roles" };
     format!("{plural}.rbac.authorization.k8s.io \"{}\" not found", role.name).into()
 }
 
-/// `RoleBinding "name/namespace" of Role "role"`.
-fn describe(key: &str, cluster: bool, role: &RoleRef) -> String {
+/// Names a binding and its role in a reason: `RoleBinding "name/namespace" of Role "role"`.
+///
+/// Upstream: `roleBindingDescriber`, `clusterRoleBindingDescriber`
+fn describe_binding(key: &str, cluster: bool, role: &RoleRef) -> String {
     let binding = match key.split_once('/') {
         Some((namespace, name)) if !cluster => format!("RoleBinding \"{name}/{namespace}\""),
         _ => format!("ClusterRoleBinding \"{key}\""),
@@ -295,41 +345,45 @@ fn describe(key: &str, cluster: bool, role: &RoleRef) -> String {
 }
 
 impl Rule {
-    pub(super) fn covers(&self, what: &Attributes<'_>) -> bool {
+    /// Returns whether the rule's verbs, and its groups, resources and names or its URLs, match the request.
+    ///
+    /// Upstream: `RuleAllows`
+    pub(super) fn rule_allows(&self, attributes: &Attributes<'_>) -> bool {
         let has =
             |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
-        if !has(&self.verbs, what.verb) {
+        if !has(&self.verbs, attributes.verb) {
             return false;
         }
-        if let Some(path) = what.path {
-            return self.non_resource_urls.iter().any(|url| covers_url(url, path));
+        if let Some(path) = attributes.path {
+            return self.non_resource_urls.iter().any(|url| non_resource_url_matches(url, path));
         }
-        has(&self.api_groups, what.group)
-            && self.resources.iter().any(|r| covers_resource(r, what))
+        has(&self.api_groups, attributes.group)
+            && self.resources.iter().any(|r| resource_matches(r, attributes))
             && (self.resource_names.is_empty()
-                || self.resource_names.iter().any(|n| **n == *what.name))
+                || self.resource_names.iter().any(|n| **n == *attributes.name))
     }
 }
 
-/// Whether a rule's path is another one, or ends in stars and begins it.
+/// Returns whether a rule's URL equals the path, or ends in `*` and is a prefix of it.
 ///
 /// Upstream: `NonResourceURLMatches`
-pub(super) fn covers_url(rule: &str, path: &str) -> bool {
+pub(super) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
     rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
 
-/// Whether a rule's resource is the request's. What a rule names need not be a resource: an audience has slashes, too.
+/// Returns whether a rule's resource matches the request's resource and subresource. A resource may contain slashes itself:
+/// the audience of a token request is authorized as one.
 ///
 /// Upstream: `ResourceMatches`
-fn covers_resource(rule: &str, what: &Attributes<'_>) -> bool {
+fn resource_matches(rule: &str, attributes: &Attributes<'_>) -> bool {
     if rule == "*" {
         return true;
     }
-    if what.subresource.is_empty() {
-        return rule == what.resource;
+    if attributes.subresource.is_empty() {
+        return rule == attributes.resource;
     }
-    match rule.strip_suffix(what.subresource).and_then(|rest| rest.strip_suffix('/')) {
-        Some(resource) => resource == "*" || resource == what.resource,
+    match rule.strip_suffix(attributes.subresource).and_then(|rest| rest.strip_suffix('/')) {
+        Some(resource) => resource == "*" || resource == attributes.resource,
         None => false,
     }
 }
@@ -355,30 +409,34 @@ mod tests {
         let pods = rule(
             serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "*/scale"]}),
         );
-        assert!(pods.covers(&get("", "pods", "", "p")));
-        assert!(!pods.covers(&get("", "pods", "log", "p")));
-        assert!(pods.covers(&get("", "replicationcontrollers", "scale", "p")));
-        assert!(!pods.covers(&get("apps", "pods", "", "p")));
+        assert!(pods.rule_allows(&get("", "pods", "", "p")));
+        assert!(!pods.rule_allows(&get("", "pods", "log", "p")));
+        assert!(pods.rule_allows(&get("", "replicationcontrollers", "scale", "p")));
+        assert!(!pods.rule_allows(&get("apps", "pods", "", "p")));
         for nothing in ["*/", "pods/", "/"] {
             let rule = rule(
                 serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": [nothing]}),
             );
-            assert!(!rule.covers(&get("", "pods", "", "p")), "{nothing}");
-            assert!(!rule.covers(&get("", "pods", "log", "p")), "{nothing}");
+            assert!(!rule.rule_allows(&get("", "pods", "", "p")), "{nothing}");
+            assert!(!rule.rule_allows(&get("", "pods", "log", "p")), "{nothing}");
         }
         let audience = rule(
             serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["https://a/b"]}),
         );
-        assert!(audience.covers(&get("", "https://a/b", "", "p")));
+        assert!(audience.rule_allows(&get("", "https://a/b", "", "p")));
         let one = rule(
             serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": ["a"]}),
         );
-        assert!(one.covers(&get("x", "y", "z", "a")) && !one.covers(&get("x", "y", "z", "b")));
+        assert!(
+            one.rule_allows(&get("x", "y", "z", "a")) && !one.rule_allows(&get("x", "y", "z", "b"))
+        );
         let url =
             rule(serde_json::json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/api/*"]}));
         let at = |path| Attributes { verb: "get", path: Some(path), ..Attributes::default() };
         assert!(
-            url.covers(&at("/healthz")) && url.covers(&at("/api/v1")) && !url.covers(&at("/apis"))
+            url.rule_allows(&at("/healthz"))
+                && url.rule_allows(&at("/api/v1"))
+                && !url.rule_allows(&at("/apis"))
         );
     }
 }

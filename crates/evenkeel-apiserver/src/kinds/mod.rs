@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use crate::api::{Answer, Api, Call, Context};
 use crate::resource::ResourceType;
-use crate::store::{Indexers, Transaction};
+use crate::store::{IndexedResources, Transaction};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object; every method has a neutral default.
@@ -222,7 +222,7 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
 }
 
 /// The resources whose objects the store indexes.
-pub(crate) const INDEXERS: Indexers = &[(services::SHELF, services::index)];
+pub(crate) const INDEXED_RESOURCES: IndexedResources = &[(services::SHELF, services::index)];
 
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

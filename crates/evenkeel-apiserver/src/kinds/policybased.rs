@@ -48,7 +48,7 @@ pub(crate) fn check(
 fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
     let namespace = cx.namespace;
     let what = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
-    cx.api.rules.allow(&cx.api.store, cx.user, &what)
+    cx.api.rules.authorize(&cx.api.store, cx.user, &what)
 }
 
 /// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`

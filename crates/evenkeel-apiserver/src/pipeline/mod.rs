@@ -253,7 +253,7 @@ fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), 
 
 /// A 403 in upstream's words, unless the user may.
 pub(crate) fn permit(api: &Api, user: &User, what: &Attributes<'_>) -> Result<(), StatusError> {
-    if api.rules.allow(&api.store, user, what) {
+    if api.rules.authorize(&api.store, user, what) {
         return Ok(());
     }
     let group_resource = |subresource: &str| crate::resource::GroupResource {

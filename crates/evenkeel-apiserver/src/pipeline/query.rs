@@ -1,4 +1,4 @@
-//! Parameters of a request's query, and the options that they make.
+//! Query parameters of a request, and the options of writes (`CreateOptions`, `UpdateOptions`, `PatchOptions`).
 
 use percent_encoding::percent_decode_str;
 
@@ -6,12 +6,12 @@ use crate::decode::FieldValidation;
 use crate::resource::GroupKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
-/// Decoded parameters, in order.
+/// Decoded query parameters in the order of the URL.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(pub(crate) Vec<(String, String)>);
 
 impl Query {
-    /// Takes a query apart.
+    /// Parses the query of a URL.
     pub(crate) fn parse(query: Option<&str>) -> Self {
         let decode = |text: &str| {
             percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
@@ -27,27 +27,27 @@ impl Query {
         )
     }
 
-    /// The first value of a parameter, "" where there is none.
+    /// Returns the first value of a parameter; empty if the parameter is absent.
     pub(crate) fn get(&self, key: &str) -> &str {
         self.0.iter().find(|(k, _)| k == key).map_or("", |(_, v)| v)
     }
 
-    /// Whether the parameter is there.
+    /// Returns whether the parameter is present, even without a value.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.iter().any(|(k, _)| k == key)
     }
 
-    /// All values of a parameter.
+    /// Returns all values of a parameter.
     pub(crate) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// A yes or no: there and not `false` or `0`.
+    /// Returns a boolean parameter: true if present with any value but `false` and `0`.
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.has(key) && !matches!(self.get(key), "false" | "0")
     }
 
-    /// A number.
+    /// Parses an integer parameter; `None` if it is absent or empty.
     pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, StatusError> {
         match self.get(key) {
             "" => Ok(None),
@@ -61,21 +61,24 @@ impl Query {
     }
 }
 
-/// What every write is told: by whom, and whether to store it.
+/// Options of create, update and patch requests.
 #[derive(Debug, Clone)]
 pub(crate) struct WriteOptions {
-    /// Nothing is stored.
+    /// Runs all stages of the request and stores nothing.
     pub(crate) dry_run: bool,
-    /// `fieldManager`, or what the user agent gives.
+    /// `fieldManager`, by default derived from the user agent.
     pub(crate) manager: String,
-    /// What to do about unknown fields.
+    /// `fieldValidation`: ignore, warn of, or refuse unknown and duplicate fields.
     pub(crate) validation: FieldValidation,
-    /// Take fields from their managers.
+    /// `force` of a server-side apply: takes fields over from other managers instead of reporting a conflict.
     pub(crate) force: Option<bool>,
 }
 
 impl WriteOptions {
-    /// Reads and checks them. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`; `apply` is whether it is a server-side apply.
+    /// Parses and validates the options. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`;
+    /// `apply` is true for a server-side apply.
+    ///
+    /// Upstream: `ValidateCreateOptions`, `ValidateUpdateOptions`, `ValidatePatchOptions`
     pub(crate) fn parse(
         query: &Query,
         user_agent: &str,
@@ -132,7 +135,9 @@ impl WriteOptions {
     }
 }
 
-/// What upstream takes of a user agent for a manager: up to the first slash, 128 bytes of printable characters at most.
+/// Returns the default field manager: the user agent up to the first slash, at most 128 bytes, without control characters.
+///
+/// Upstream: `managerOrUserAgent`
 fn prefix_of(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut out = String::new();
@@ -145,7 +150,9 @@ fn prefix_of(user_agent: &str) -> String {
     out
 }
 
-/// What is wrong with `dryRun`.
+/// Returns the errors of `dryRun`, whose only value is `All`.
+///
+/// Upstream: `ValidateDryRun`
 pub(crate) fn dry_run_errors<'a>(values: impl Iterator<Item = &'a str>) -> Vec<FieldError> {
     let values: Vec<&str> = values.collect();
     if values.iter().all(|v| *v == "All") {
@@ -154,7 +161,7 @@ pub(crate) fn dry_run_errors<'a>(values: impl Iterator<Item = &'a str>) -> Vec<F
     vec![FieldError::not_supported("dryRun", values, &["All"])]
 }
 
-/// A 422 about options, when anything is wrong with them.
+/// Returns 422 Invalid with the errors of an options object; `Ok` if there are none.
 pub(crate) fn refuse(kind: &'static str, errors: &[FieldError]) -> Result<(), StatusError> {
     if errors.is_empty() {
         return Ok(());

@@ -125,7 +125,7 @@ impl Builder {
     /// Builds it: opens the store and installs what a new server has.
     pub async fn build(self) -> Result<Server, BuildError> {
         let store = match &self.data_dir {
-            None => Store::in_memory(kinds::INDEXERS),
+            None => Store::in_memory(kinds::INDEXED_RESOURCES),
             Some(folder) => {
                 files::make_folder(folder, is_of_data_folder).map_err(|source| OpenError::Io {
                     path: folder.display().to_string(),
@@ -133,7 +133,7 @@ impl Builder {
                 })?;
                 let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
-                Store::open(&folder.join(DATABASE), threaded, kinds::INDEXERS)?
+                Store::open(&folder.join(DATABASE), threaded, kinds::INDEXED_RESOURCES)?
             }
         };
         let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)

@@ -1,34 +1,36 @@
-//! Indexes: which values the objects of a resource have, kept by each commit and computed anew when the store opens.
+//! Index of values (cluster IPs, node ports) for unique checks: a transaction may refuse a value that another object has.
+//! Each commit updates the index; opening the store rebuilds it from the stored objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Returns the values of an object that its index holds.
+/// Returns the values of an object to index, such as the cluster IPs and node ports of a Service.
 ///
 /// Upstream: `IndexFunc` of client-go's `tools/cache`.
 pub(crate) type IndexFunc = fn(&Value) -> Vec<String>;
 
-/// The resources that have an index.
-pub(crate) type Indexers = &'static [(&'static str, IndexFunc)];
+/// Resources that have an index, each with the function that returns an object's values.
+pub(crate) type IndexedResources = &'static [(&'static str, IndexFunc)];
 
-/// Values of one resource's objects. Several objects may have one value; a transaction can refuse that
-/// ([`Transaction::unique`](super::Transaction::unique)).
+/// Index of one resource's objects by value. The index allows several objects with one value; a transaction that wants
+/// unique values checks with [`Transaction::unique`](super::Transaction::unique).
 pub(super) struct Index {
     values_of: IndexFunc,
-    /// How many objects have a value.
+    /// Number of objects that have a value; a value that no object has is absent.
     n_objects: BTreeMap<String, usize>,
-    /// The values of each object by its key.
+    /// Values of each object by its store key, without duplicates.
     values: BTreeMap<Arc<str>, Vec<String>>,
 }
 
 impl Index {
+    /// Creates an empty index of the values that `values_of` returns.
     pub(super) fn new(values_of: IndexFunc) -> Self {
         Self { values_of, n_objects: BTreeMap::new(), values: BTreeMap::new() }
     }
 
-    /// Records the values of an object in the place of those that it had; none for one that was deleted.
+    /// Replaces the values of an object; `None` for a deleted object removes them.
     pub(super) fn update(&mut self, key: &Arc<str>, object: Option<&Value>) {
         for value in self.values.remove(key).unwrap_or_default() {
             match self.n_objects.get_mut(&value) {
@@ -47,7 +49,7 @@ impl Index {
         }
     }
 
-    /// Whether an object has this value.
+    /// Returns whether any object has this value.
     pub(super) fn has(&self, value: &str) -> bool {
         self.n_objects.contains_key(value)
     }

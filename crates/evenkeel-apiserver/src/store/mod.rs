@@ -27,7 +27,7 @@ use tokio::sync::watch;
 pub(crate) use cursor::Cursor;
 pub(crate) use entry::{Change, Encoded, Entry, Facets};
 use index::Index;
-pub(crate) use index::Indexers;
+pub(crate) use index::IndexedResources;
 pub use log::OpenError;
 use ring::Ring;
 pub(crate) use transaction::{Expect, Transaction, WriteError};
@@ -122,7 +122,7 @@ pub(crate) struct Store {
 pub(super) struct Shared {
     state: RwLock<State>,
     /// The resources that have an index.
-    indexers: Indexers,
+    indexed_resources: IndexedResources,
     /// Up to which revision everything is on disk (and in the rings).
     settled: watch::Sender<u64>,
     log: Option<log::Log>,
@@ -182,9 +182,13 @@ impl ShelfState {
 
 impl State {
     /// What was recovered, with the indexes of these resources.
-    fn new(revision: u64, recovered: Vec<(Shelf, Entry)>, indexers: Indexers) -> Self {
+    fn new(
+        revision: u64,
+        recovered: Vec<(Shelf, Entry)>,
+        indexed_resources: IndexedResources,
+    ) -> Self {
         let mut shelves: HashMap<Shelf, ShelfState> = HashMap::new();
-        for (shelf, values_of) in indexers {
+        for (shelf, values_of) in indexed_resources {
             let kept = shelves.entry((*shelf).into()).or_insert_with(|| ShelfState::new(revision));
             kept.index = Some(Index::new(*values_of));
         }
@@ -236,18 +240,22 @@ impl Shared {
 
 impl Store {
     /// A store in memory only, with the indexes of these resources.
-    pub(crate) fn in_memory(indexers: Indexers) -> Self {
-        let state = State::new(0, Vec::new(), indexers);
-        Self { shared: Arc::new(Shared::new(state, None, indexers, false)), _writer: None }
+    pub(crate) fn in_memory(indexed_resources: IndexedResources) -> Self {
+        let state = State::new(0, Vec::new(), indexed_resources);
+        Self { shared: Arc::new(Shared::new(state, None, indexed_resources, false)), _writer: None }
     }
 
     /// A store with its log at `path`. `threaded`: the log has a thread, so that many writers share one commit; without,
     /// each writer commits by itself (a single-threaded runtime in virtual time must not wait for another thread).
-    pub(crate) fn open(path: &Path, threaded: bool, indexers: Indexers) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        path: &Path,
+        threaded: bool,
+        indexed_resources: IndexedResources,
+    ) -> Result<Self, OpenError> {
         let (log, recovered) = log::Log::open(path)?;
         let revision = if recovered.revision == 0 { 0 } else { recovered.revision + GAP };
-        let state = State::new(revision, recovered.entries, indexers);
-        let shared = Arc::new(Shared::new(state, Some(log), indexers, threaded));
+        let state = State::new(revision, recovered.entries, indexed_resources);
+        let shared = Arc::new(Shared::new(state, Some(log), indexed_resources, threaded));
         let writer = threaded
             .then(|| Writer::start(shared.clone()))
             .transpose()
@@ -386,7 +394,7 @@ impl Store {
 
     /// Whether a resource has an index.
     pub(crate) fn is_indexed(&self, shelf: &str) -> bool {
-        self.shared.indexers.iter().any(|(indexed, _)| *indexed == shelf)
+        self.shared.indexed_resources.iter().any(|(indexed, _)| *indexed == shelf)
     }
 
     /// Whether an object of an indexed resource has this value at this moment; see [`Store::peek`].

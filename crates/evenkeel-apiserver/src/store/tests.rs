@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::log::Log;
 use super::*;
 
-const NUMBERS: Indexers = &[("numbers", numbers)];
+const NUMBERS: IndexedResources = &[("numbers", numbers)];
 
 fn numbers(object: &Value) -> Vec<String> {
     object["numbers"].as_array().into_iter().flatten().map(Value::to_string).collect()

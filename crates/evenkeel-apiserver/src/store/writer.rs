@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{Indexers, Queue, Shared, Staged, State, WriteError};
+use super::{IndexedResources, Queue, Shared, Staged, State, WriteError};
 
 /// How long lazy writes wait for another write to share its commit.
 const LINGER: Duration = Duration::from_millis(2);
@@ -40,11 +40,11 @@ impl Shared {
     pub(super) fn new(
         state: State,
         log: Option<super::log::Log>,
-        indexers: Indexers,
+        indexed_resources: IndexedResources,
         threaded: bool,
     ) -> Self {
         Self {
-            indexers,
+            indexed_resources,
             settled: tokio::sync::watch::Sender::new(state.revision),
             state: std::sync::RwLock::new(state),
             log,

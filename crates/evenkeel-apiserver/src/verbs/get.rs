@@ -58,6 +58,6 @@ pub(super) async fn part(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
 async fn check_version(ask: &Ask<'_>) -> Result<(), StatusError> {
     match ask.query.get("resourceVersion") {
         "" | "0" => Ok(()),
-        text => super::list::reach(ask, super::list::parse_version(text)?).await,
+        text => super::list::wait_until_revision(ask, super::list::parse_version(text)?).await,
     }
 }

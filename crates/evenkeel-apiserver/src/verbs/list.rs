@@ -1,12 +1,21 @@
-//! GET of a collection: selectors, pages, and the rules of resourceVersion.
+//! List: GET of a collection, with selectors, chunks (`limit`, `continue`), `resourceVersion` and `resourceVersionMatch`.
 //!
 //! | documented | where |
 //! |---|---|
 //! | `labelSelector`, `fieldSelector` | `parse`, `page` |
-//! | `resourceVersion` unset, 0, or another; `resourceVersionMatch`: `Exact`, `NotOlderThan` | `parse`, `page` |
-//! | a `resourceVersion` in the future: 504 with cause `ResourceVersionTooLarge` | `reach` |
 //! | chunks: `limit`, `continue`, `remainingItemCount` | `page`, `Token` |
-//! | an expired `continue` token: 410 with a token for an inconsistent continuation | `page_expired` |
+//! | resourceVersionMatch unset, resourceVersion unset: most recent state | `list_revision` |
+//! | resourceVersionMatch unset, resourceVersion 0: any state; this server returns the most recent one | `list_revision` |
+//! | resourceVersionMatch unset, resourceVersion n, no limit: not older than n | `list_revision`, `wait_until_revision` |
+//! | resourceVersionMatch unset, resourceVersion n, limit: exactly n | `is_exact_match` |
+//! | NotOlderThan, resourceVersion 0 or n, with or without limit: not older than that | `list_revision` |
+//! | Exact, resourceVersion n, with or without limit: exactly n | `is_exact_match`, `list_revision` |
+//! | Exact with resourceVersion 0; any match without resourceVersion: refused | `validate_list_options` |
+//! | resourceVersion 0 ignores limit, as upstream's watch cache does | `page_limit` |
+//! | continue: exactly the revision of the first chunk; resourceVersion must be unset or 0 | `list_revision`, `parse` |
+//! | continue with resourceVersionMatch: refused | `validate_list_options` |
+//! | Exact or continue at a compacted revision: 410 Expired; for continue with a token for an inconsistent list | `page_expired` |
+//! | resourceVersion n in the future: waits 3 s, then 504 Timeout, cause ResourceVersionTooLarge | `wait_until_revision` |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +36,10 @@ use crate::serve::Body;
 use crate::store::{Entry, Range, Snapshot};
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 
-/// Pieces of a long list are about this large.
+/// Approximate size of each piece of a streamed list, in bytes.
 const PIECE: usize = 128 * 1024;
 
-/// Go's encoding of tokens, which does not mind what the last bits are.
+/// Base64 of continue tokens as Go decodes it: without padding, and with any trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -39,7 +48,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// What a list is asked for.
+/// Parsed options of a list request.
 pub(super) struct ListOptions<'a> {
     pub(super) selectors: Selectors,
     limit: Option<usize>,
@@ -48,7 +57,9 @@ pub(super) struct ListOptions<'a> {
     exact: bool,
 }
 
-/// Where a list goes on.
+/// Continue token: the key at which the next chunk of a list starts, and the list's revision (-1: most recent).
+///
+/// Upstream: `continueToken`
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Token {
@@ -72,7 +83,9 @@ impl Token {
         })
     }
 
-    /// Reads a token; the error is what follows upon "not valid".
+    /// Decodes and checks a token. The error is the end of the message, after "not valid".
+    ///
+    /// Upstream: `DecodeContinue`
     fn read(text: &str) -> Result<Self, String> {
         let bytes = BASE64.decode(text).map_err(|error| {
             let at = match error {
@@ -104,7 +117,7 @@ impl Token {
     }
 }
 
-/// A resourceVersion of a query.
+/// Parses a `resourceVersion` parameter.
 pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
     text.parse().map_err(|_| {
         let why = format!("strconv.ParseUint: parsing {}: invalid syntax", quote(text));
@@ -113,8 +126,10 @@ pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
     })
 }
 
-/// Waits until the store has reached a revision; like upstream not for long.
-pub(super) async fn reach(ask: &Ask<'_>, revision: u64) -> Result<(), StatusError> {
+/// Waits up to 3 s, as upstream does, until the store has reached a revision.
+///
+/// Upstream: `NewTooLargeResourceVersionError`
+pub(super) async fn wait_until_revision(ask: &Ask<'_>, revision: u64) -> Result<(), StatusError> {
     let store = &ask.api.store;
     if store.revision() >= revision {
         return Ok(());
@@ -138,36 +153,9 @@ impl<'a> ListOptions<'a> {
         let selectors =
             Selectors::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
         let version = query.get("resourceVersion");
-        let wanted = query.get("resourceVersionMatch");
+        let version_match = query.get("resourceVersionMatch");
         let token = query.get("continue");
-        let mut errors = Vec::new();
-        if !wanted.is_empty() {
-            let mut forbid =
-                |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
-            if version.is_empty() {
-                forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
-            }
-            if !token.is_empty() {
-                forbid("resourceVersionMatch is forbidden when continue is provided");
-            }
-            if wanted == "Exact" && version == "0" {
-                forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
-            }
-            if !matches!(wanted, "Exact" | "NotOlderThan") {
-                errors.push(FieldError::not_supported(
-                    "resourceVersionMatch",
-                    wanted,
-                    &["Exact", "NotOlderThan", ""],
-                ));
-            }
-        }
-        if query.has("sendInitialEvents") {
-            errors.push(FieldError::forbidden(
-                "sendInitialEvents",
-                "sendInitialEvents is forbidden for list",
-            ));
-        }
-        refuse("ListOptions", &errors)?;
+        refuse("ListOptions", &validate_list_options(query))?;
         let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
         if token.is_some() && !matches!(version, "" | "0") {
             return Err(StatusError::bad_request(
@@ -175,40 +163,99 @@ impl<'a> ListOptions<'a> {
             ));
         }
         let limit = query.number("limit")?.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
-        // A page of a version has always been one of exactly that version.
-        let exact = wanted == "Exact" || wanted.is_empty() && limit.is_some();
+        let exact = is_exact_match(version_match, limit);
         Ok(Self { selectors, limit, token, version, exact })
     }
 }
 
-/// A page.
+/// Returns the errors of a list's `resourceVersionMatch` and `sendInitialEvents`.
+///
+/// Upstream: `ValidateListOptions`
+fn validate_list_options(query: &Query) -> Vec<FieldError> {
+    let version = query.get("resourceVersion");
+    let version_match = query.get("resourceVersionMatch");
+    let mut errors = Vec::new();
+    if !version_match.is_empty() {
+        let mut forbid =
+            |why: &str| errors.push(FieldError::forbidden("resourceVersionMatch", why));
+        if version.is_empty() {
+            forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+        }
+        if !query.get("continue").is_empty() {
+            forbid("resourceVersionMatch is forbidden when continue is provided");
+        }
+        if version_match == "Exact" && version == "0" {
+            forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+        }
+        if !matches!(version_match, "Exact" | "NotOlderThan") {
+            errors.push(FieldError::not_supported(
+                "resourceVersionMatch",
+                version_match,
+                &["Exact", "NotOlderThan", ""],
+            ));
+        }
+    }
+    if query.has("sendInitialEvents") {
+        errors.push(FieldError::forbidden(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for list",
+        ));
+    }
+    errors
+}
+
+/// Returns whether a list shows exactly the state at its `resourceVersion`. Without a `resourceVersionMatch`, a list with a
+/// limit is exact: such requests are older than the parameter, and clients rely on it.
+fn is_exact_match(version_match: &str, limit: Option<usize>) -> bool {
+    version_match == "Exact" || version_match.is_empty() && limit.is_some()
+}
+
+/// Returns the largest number of objects in the answer; `None` for all. A list at `resourceVersion=0` without a continue
+/// token ignores `limit`, because upstream answers it from the watch cache.
+fn page_limit(options: &ListOptions<'_>) -> Option<usize> {
+    options.limit.filter(|_| options.version != "0" || options.token.is_some())
+}
+
+/// Returns the revision at which to list; `None` for the most recent state. Waits until the store has reached the
+/// `resourceVersion` of the request.
+async fn list_revision(
+    ask: &Ask<'_>,
+    options: &ListOptions<'_>,
+) -> Result<Option<u64>, StatusError> {
+    match (&options.token, options.version) {
+        // A token with revision -1 continues an expired list at the most recent state.
+        (Some(token), _) => Ok(u64::try_from(token.rv).ok().filter(|rv| *rv > 0)),
+        (None, "" | "0") => Ok(None),
+        (None, text) => {
+            let revision = parse_version(text)?;
+            wait_until_revision(ask, revision).await?;
+            Ok(options.exact.then_some(revision))
+        }
+    }
+}
+
+/// One chunk of a list, and its list metadata.
 struct Page {
     entries: Vec<Arc<Entry>>,
     meta: ListMeta,
 }
 
+/// Reads one chunk of a list: the objects that match the selectors, up to the limit, and the list's metadata.
+///
+/// Upstream: `GetList`, `PrepareContinueToken`
 async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusError> {
     let store = &ask.api.store;
     let resource = ask.resource();
-    let limit = options.limit.filter(|_| options.version != "0" || options.token.is_some());
+    let limit = page_limit(options);
     let everything = options.selectors.is_everything();
     let after = options.token.as_ref().map(Token::after);
-    // With selectors the page is cut after they were asked.
+    // With selectors, the store returns all objects, and the limit applies to those that match.
     let range = Range {
         namespace: ask.target.namespace,
         after,
         limit: if everything { limit } else { None },
     };
-    let revision = match (&options.token, options.version) {
-        (Some(token), _) => u64::try_from(token.rv).ok().filter(|rv| *rv > 0),
-        (None, "" | "0") => None,
-        (None, text) => {
-            let revision = parse_version(text)?;
-            reach(ask, revision).await?;
-            options.exact.then_some(revision)
-        }
-    };
-    let snapshot = match revision {
+    let snapshot = match list_revision(ask, options).await? {
         None => store.list(&resource.shelf, range).await?,
         Some(revision) => match store.list_at(&resource.shelf, range, revision) {
             Ok(snapshot) => snapshot,
@@ -216,7 +263,7 @@ async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusEr
         },
     };
     let Snapshot { revision, entries, mut more } = snapshot;
-    // Selectors ask about the version that the request is for.
+    // Selectors see objects in the API version of the request, so conversion comes first.
     let mut entries = current::entries(ask.api, resource, entries).await?;
     if !everything {
         entries.retain(|entry| options.selectors.matches(entry));
@@ -240,6 +287,8 @@ async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusEr
     Ok(Page { entries, meta })
 }
 
+/// Returns 410 Expired for a revision that the store no longer has. The error for a continue token carries a token that
+/// continues at the most recent state.
 fn page_expired(options: &ListOptions<'_>) -> StatusError {
     match &options.token {
         Some(token) => {
@@ -253,14 +302,16 @@ fn page_expired(options: &ListOptions<'_>) -> StatusError {
     }
 }
 
-/// What a list would show, for those who do something to all of it.
+/// Returns the objects of a list request and the list's metadata. deletecollection uses it to select its objects.
 pub(super) async fn found(ask: &Ask<'_>) -> Result<(Vec<Arc<Entry>>, ListMeta), StatusError> {
     let options = ListOptions::parse(ask.resource(), ask.query)?;
     let Page { entries, meta } = page(ask, &options).await?;
     Ok((entries, meta))
 }
 
-/// Serves it.
+/// Serves a list request.
+///
+/// Upstream: `ListResource`
 pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
     let format = ask.format(Purpose::List)?;
     let (entries, meta) = found(ask).await?;
@@ -318,7 +369,8 @@ fn head(resource: &ResourceType, meta: &ListMeta) -> Vec<u8> {
     head.into_bytes()
 }
 
-/// A list in pieces: objects are copied into a piece when it is sent, so that a long list is never in memory twice.
+/// Iterator over the pieces of an encoded list. It copies objects into a piece when the piece is sent, so that memory never
+/// holds a second copy of a long list.
 struct Pieces {
     head: Option<Vec<u8>>,
     items: std::vec::IntoIter<Arc<Entry>>,

@@ -183,7 +183,7 @@ fn access(ask: &Ask<'_>, review: &Value, user: &User) -> Result<Value, StatusErr
             .and_then(Value::as_str)
             .unwrap_or_default(),
     };
-    Ok(match ask.api.rules.reason(&ask.api.store, user, &what) {
+    Ok(match ask.api.rules.authorize_with_reason(&ask.api.store, user, &what) {
         Some(reason) if reason.is_empty() => json!({"allowed": true}),
         Some(reason) => json!({"allowed": true, "reason": reason}),
         None => json!({"allowed": false}),

@@ -1,4 +1,4 @@
-//! A watch: what is there, then what changes, until the client or its time goes.
+//! Watch: sends the initial objects, then each change, until the client disconnects or the timeout expires.
 //!
 //! | documented | where |
 //! |---|---|
@@ -29,20 +29,23 @@ use crate::serve::Body;
 use crate::store::{Change, Cursor, Entry, Event, Range};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
-/// Bookmarks come about this often.
+/// Interval of bookmark events; the first one is up to 20 % earlier or later.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Small frames go together up to this size.
+/// Largest size in bytes up to which initial events are sent in one piece.
 const TOGETHER: usize = 64 * 1024;
-/// Upstream's `--min-request-timeout`: a watch without a timeout of its own ends after one to two of these.
+/// Default of upstream's `--min-request-timeout`, in seconds. A watch without `timeoutSeconds` ends after one to two times
+/// this.
 const TIMEOUT_SECONDS: u64 = 1800;
 
-/// Serves it.
+/// Serves a watch request.
+///
+/// Upstream: `serveWatchHandler`
 pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
     let format = ask.format(Purpose::Watch)?;
     let resource = ask.resource();
     let selectors =
         Selectors::parse(resource, ask.query.get("labelSelector"), ask.query.get("fieldSelector"))?;
-    let (initial, ended) = check(ask.query)?;
+    let (initial, ended) = validate_watch_options(ask.query)?;
     let version = match ask.query.get("resourceVersion") {
         "" => 0,
         text => parse_version(text)?,
@@ -55,7 +58,7 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
     let content_type = format.content_type(Purpose::Watch);
     let (entries, from) = if initial.unwrap_or(version == 0) {
         if version > 0 {
-            super::list::reach(ask, version).await?;
+            super::list::wait_until_revision(ask, version).await?;
         }
         let range = Range { namespace: ask.target.namespace, ..Range::default() };
         let snapshot = store.list(&resource.shelf, range).await?;
@@ -103,24 +106,27 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
     Ok(answer(StatusCode::OK, content_type, Body::stream(stream)))
 }
 
-/// Checks the options: whether what is there comes first (`None`: as the version says), and whether its end is marked.
-fn check(query: &Query) -> Result<(Option<bool>, bool), StatusError> {
-    let wanted = query.get("resourceVersionMatch");
+/// Validates the options. Returns whether initial events are sent (`None`: only if resourceVersion is unset or 0), and
+/// whether a bookmark marks their end.
+///
+/// Upstream: `validateWatchOptions`
+fn validate_watch_options(query: &Query) -> Result<(Option<bool>, bool), StatusError> {
+    let version_match = query.get("resourceVersionMatch");
     let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
     let mut errors = Vec::new();
     match initial {
-        None if !wanted.is_empty() => errors.push(FieldError::forbidden(
+        None if !version_match.is_empty() => errors.push(FieldError::forbidden(
             "resourceVersionMatch",
             "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
         )),
-        Some(_) if wanted.is_empty() => errors.push(FieldError::forbidden(
+        Some(_) if version_match.is_empty() => errors.push(FieldError::forbidden(
             "resourceVersionMatch",
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         )),
-        Some(_) if wanted != "NotOlderThan" => {
+        Some(_) if version_match != "NotOlderThan" => {
             errors.push(FieldError::not_supported(
                 "resourceVersionMatch",
-                wanted,
+                version_match,
                 &["NotOlderThan"],
             ));
         }
@@ -137,7 +143,7 @@ fn too_old(version: u64, current: u64) -> Vec<u8> {
     StatusError::expired(format!("too old resource version: {version} ({current})")).to_json()
 }
 
-/// Ready when the rows of a custom resource are replaced.
+/// Waits until the definition of a custom resource changes or is deleted; never returns for a built-in resource.
 async fn gone(served: Option<&mut tokio::sync::watch::Receiver<bool>>) {
     match served {
         Some(over) => {
@@ -161,7 +167,7 @@ struct Watcher {
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
-    /// Told when the resource is served no more (or otherwise).
+    /// Becomes true when the definition of the custom resource changes or is deleted.
     served: Option<tokio::sync::watch::Receiver<bool>>,
     over: bool,
 }
@@ -173,7 +179,7 @@ impl Drop for Watcher {
 }
 
 impl Watcher {
-    /// The next piece of the stream, `None` at its end.
+    /// Returns the next piece of the response; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
@@ -208,7 +214,7 @@ impl Watcher {
                         return None;
                     }
                     self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
-                    // The place moves on to the store's revision; what came in just now goes first.
+                    // Events that arrived just now precede the bookmark, which carries the store's revision.
                     match self.changes().await {
                         Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),
                         Ok(Some(piece)) => return Some(piece),
@@ -253,7 +259,7 @@ impl Watcher {
         (!piece.is_empty()).then(|| piece.freeze())
     }
 
-    /// What has changed since the last call; an error frame when too much has.
+    /// Returns the changes since the last call; an `ERROR` event if the store no longer has all of them.
     async fn changes(&mut self) -> Result<Option<Bytes>, Bytes> {
         loop {
             let Ok(events) = self.cursor.take() else {
@@ -282,7 +288,7 @@ impl Watcher {
         }
     }
 
-    /// The events that a webhook has to convert, converted.
+    /// Converts the events to the watched version, by webhook where the custom resource has one.
     async fn converted(&self, mut events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StatusError> {
         if current::is_asked_for(&self.resource) {
             events.retain(|event| self.is_here(event));
@@ -296,7 +302,7 @@ impl Watcher {
         self.format.event(&self.resource, "ERROR", status, self.first, now).unwrap_or_default()
     }
 
-    /// Whether an event is of the namespace that is watched.
+    /// Returns whether an event is in the watched namespace.
     fn is_here(&self, event: &Event) -> bool {
         self.namespace.as_ref().is_none_or(|namespace| event.entry.key.starts_with(&**namespace))
     }
@@ -306,7 +312,7 @@ impl Watcher {
             return None;
         }
         let change = self.change(event)?;
-        // A selector's loss of an object shows the object as it was, at the version at which it was lost.
+        // When an object stops matching the selectors, the DELETED event carries its last matching state at the new revision.
         let lost = (change == Change::Deleted && event.entry.change != Change::Deleted)
             .then(|| event.previous.as_ref().map(|p| p.at(event.entry.revision, Change::Deleted)))
             .flatten();
@@ -334,7 +340,10 @@ impl Watcher {
         }
     }
 
-    /// What an event is for who watches through these selectors.
+    /// Returns the event type after selectors: a MODIFIED object that starts or stops matching is ADDED or DELETED. `None` if
+    /// it matches neither before nor after.
+    ///
+    /// Upstream: `convertToWatchEvent`
     fn change(&self, event: &Event) -> Option<Change> {
         if self.selectors.is_everything() {
             return Some(event.entry.change);

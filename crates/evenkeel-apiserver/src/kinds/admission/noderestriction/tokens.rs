@@ -51,7 +51,7 @@ fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
         name: cx.name,
         ..Attributes::default()
     };
-    if cx.api.rules.allow(&cx.api.store, cx.user, &what) {
+    if cx.api.rules.authorize(&cx.api.store, cx.user, &what) {
         return Ok(());
     }
     let (audience, user) = (quote(audience), &cx.user.name);
