@@ -363,14 +363,14 @@ impl SchedulingQueue {
         let mut moved: SmallVec<[(Arc<str>, QueueingStrategy); 8]> = SmallVec::new();
         for (group, uids) in &self.unschedulable_pods {
             let registered = self.queueing_hint_map.plugins_for(group.profile, *resource, *action);
-            let concerned = match group.gating_plugin {
+            let may_be_requeued = match group.gating_plugin {
                 Some(gate) => registered.contains(gate),
                 None => {
                     group.rejectors.contains(PluginSet::EXTENDERS)
                         || !group.rejectors.intersection(registered).is_empty()
                 }
             };
-            if !concerned {
+            if !may_be_requeued {
                 continue;
             }
             for uid in uids {
@@ -576,12 +576,14 @@ impl SchedulingQueue {
         change: &Change,
     ) -> QueueingHint {
         let profile = entry.profile;
-        let asked = self.profiles[profile].plugin(plugin);
-        let Some(metrics) = &self.metrics else { return asked.queueing_hint(&entry.info, change) };
+        let plugin_instance = self.profiles[profile].plugin(plugin);
+        let Some(metrics) = &self.metrics else {
+            return plugin_instance.queueing_hint(&entry.info, change);
+        };
         let began = Instant::now();
-        let hint = asked.queueing_hint(&entry.info, change);
+        let hint = plugin_instance.queueing_hint(&entry.info, change);
         let asked_for = Asked { profile, plugin, event, hint };
-        metrics.hints().took(asked_for, asked.name(), began.elapsed());
+        metrics.hints().took(asked_for, plugin_instance.name(), began.elapsed());
         hint
     }
 
@@ -664,9 +666,9 @@ impl SchedulingQueue {
         let timed = self.metrics.as_ref().filter(|_| self.sequence.is_multiple_of(10));
         let closed = |n: &usize| {
             let plugin = self.profiles[profile].plugin(*n);
-            let Some(asked) = plugin.as_pre_enqueue() else { return false };
+            let Some(plugin_instance) = plugin.as_pre_enqueue() else { return false };
             let timed = timed.map(|metrics| (metrics, Instant::now()));
-            let answer = asked.pre_enqueue(&entry.info);
+            let answer = plugin_instance.pre_enqueue(&entry.info);
             if let Some((metrics, began)) = timed {
                 let status = answer.as_ref().err().map_or("Success", |why| why.code.as_str());
                 let point = ExtensionPoint::PreEnqueue.as_str();
