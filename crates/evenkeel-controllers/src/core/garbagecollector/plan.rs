@@ -6,7 +6,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `ownerReferences`: an object is deleted when all its owners are absent | `plan`, `act::classify_references` |
-//! | an owner is dangling: no object of its `uid` exists | `OwnerClass::classify`, `absent_owner_cache::AbsentOwnerCache` |
+//! | an owner is dangling: no object of its `uid` exists | `classify`, `absent_owner_cache::AbsentOwnerCache` |
 //! | `propagationPolicy`: `Background` | `plan` |
 //! | `propagationPolicy`: `Foreground`, finalizer `foregroundDeletion` | `plan`, `act::execute` |
 //! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan_dependents` |
