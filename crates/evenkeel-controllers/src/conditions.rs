@@ -1,4 +1,4 @@
-//! Conditions in the status of workloads, as JSON.
+//! Conditions in the status of workloads and claims, as JSON.
 
 use crate::wire;
 use evenkeel_api::{
@@ -11,7 +11,7 @@ use evenkeel_api::{
 };
 use serde::Serialize;
 
-/// A condition of any workload kind.
+/// A condition of a workload or a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
@@ -32,7 +32,7 @@ pub(crate) struct Condition {
     /// Machine-readable reason in CamelCase.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) reason: Text,
-    /// Message of the condition, for people.
+    /// Human-readable details of the last transition.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(crate) message: Text,
 }
@@ -52,19 +52,19 @@ impl Condition {
     }
 
     /// Sets the transition time.
-    pub(crate) fn transitioned(mut self, now: Timestamp) -> Self {
+    pub(crate) fn with_transition_time(mut self, now: Timestamp) -> Self {
         self.last_transition_time = Some(wire::whole_second(now));
         self
     }
 
     /// Sets the probe time.
-    pub(crate) fn probed(mut self, now: Timestamp) -> Self {
+    pub(crate) fn with_probe_time(mut self, now: Timestamp) -> Self {
         self.last_probe_time = Some(wire::whole_second(now));
         self
     }
 
-    /// Whether type, status, reason and message are equal.
-    pub(crate) fn says_as(&self, other: &Self) -> bool {
+    /// Whether type, status, reason and message are equal; times are ignored.
+    pub(crate) fn equal_apart_from_times(&self, other: &Self) -> bool {
         (&self.type_, &self.status, &self.reason, &self.message)
             == (&other.type_, &other.status, &other.reason, &other.message)
     }

@@ -94,7 +94,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 6] = [
             ("Census", "PodIndex"),
             ("Telling", "StatusPatcher"),
             ("Verdict", "Status"),
-            ("happened", "move_all_to_active_or_backoff"),
+            ("happened", "move_all_to_active_or_backoff_queue"),
         ],
     ),
 ];

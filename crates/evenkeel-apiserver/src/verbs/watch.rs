@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `resourceVersion` unset, 0, or another: initial synthetic events | `serve`, `initial_piece` |
-//! | streaming lists: `sendInitialEvents`, `resourceVersionMatch`, `k8s.io/initial-events-end` | `check`, `bookmark` |
+//! | streaming lists: `sendInitialEvents`, `resourceVersionMatch`, `k8s.io/initial-events-end` | `validate_watch_options`, `bookmark` |
 //! | `allowWatchBookmarks` | `next`, `bookmark` |
 //! | `timeoutSeconds` | `serve` |
 //! | 410 `Expired` for a revision that is compacted | `too_old` |

@@ -5,8 +5,8 @@ use super::{order, pod::same_reference};
 use evenkeel_api::views::{EndpointAddress, EndpointPort, EndpointSubset};
 use std::collections::{BTreeMap, HashMap};
 
-/// An address with its ports.
-pub(super) struct Offer<'a> {
+/// An address with its readiness and ports, before subsets are formed.
+pub(super) struct EndpointCandidate<'a> {
     pub(super) address: EndpointAddress,
     pub(super) ready: bool,
     pub(super) ports: &'a [EndpointPort],
@@ -15,13 +15,13 @@ pub(super) struct Offer<'a> {
 /// Positions of addresses in the sorted list, each with its readiness.
 type Group = Vec<(usize, bool)>;
 
-/// Returns the canonical subsets. An address that one object offers as ready and as unready for a port counts as
+/// Returns the canonical subsets. An address that one object has as ready and as unready for a port counts as
 /// unready. Upstream: `RepackSubsets`.
-pub(super) fn repack_subsets(mut offers: Vec<Offer<'_>>) -> Box<[EndpointSubset]> {
-    offers.sort_by(|a, b| place(&a.address).cmp(&place(&b.address)));
-    let mut addresses: Vec<EndpointAddress> = Vec::with_capacity(offers.len());
+pub(super) fn repack_subsets(mut candidates: Vec<EndpointCandidate<'_>>) -> Box<[EndpointSubset]> {
+    candidates.sort_by(|a, b| place(&a.address).cmp(&place(&b.address)));
+    let mut addresses: Vec<EndpointAddress> = Vec::with_capacity(candidates.len());
     let mut by_port: HashMap<Option<&EndpointPort>, Group> = HashMap::new();
-    for Offer { address, ready, ports } in offers {
+    for EndpointCandidate { address, ready, ports } in candidates {
         if addresses.last().is_none_or(|last| place(last) != place(&address)) {
             addresses.push(address);
         }
@@ -48,18 +48,18 @@ pub(super) fn repack_subsets(mut offers: Vec<Offer<'_>>) -> Box<[EndpointSubset]
 
 /// Returns the canonical form of existing subsets.
 pub(super) fn repack(subsets: &[EndpointSubset]) -> Box<[EndpointSubset]> {
-    let offers = subsets.iter().flat_map(|subset| {
+    let candidates = subsets.iter().flat_map(|subset| {
         let all = |addresses: &'_ [EndpointAddress], ready| {
-            let offer = |address: &EndpointAddress| Offer {
+            let candidate = |address: &EndpointAddress| EndpointCandidate {
                 address: address.clone(),
                 ready,
                 ports: &subset.ports,
             };
-            addresses.iter().map(offer).collect::<Vec<_>>()
+            addresses.iter().map(candidate).collect::<Vec<_>>()
         };
         all(&subset.addresses, true).into_iter().chain(all(&subset.not_ready_addresses, false))
     });
-    repack_subsets(offers.collect())
+    repack_subsets(candidates.collect())
 }
 
 /// Sort key of an address: IP and pod uid. Pods on the host network share an IP.

@@ -64,13 +64,13 @@ impl Inspect for Shared {
         let place = self.queue.key_status(&key);
         let state = self.key_state(&key, place, &now);
         let exists = explanation.is_some();
-        let Explanation { description, mut would, untold, requeue } =
+        let Explanation { description, mut would, actions_unknown, requeue } =
             explanation.unwrap_or_default();
         let last = self.history.last(&key);
         // One that cannot tell what it would do does nothing at all with a key that is nowhere in its queue.
-        if untold && place != KeyStatus::default() {
+        if actions_unknown && place != KeyStatus::default() {
             would.push("not known before it is done".to_owned());
-        } else if untold && last.is_none() {
+        } else if actions_unknown && last.is_none() {
             return None;
         }
         let mut waits = self.waits(&key, place, state.failures, &now);

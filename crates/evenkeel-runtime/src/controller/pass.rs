@@ -46,7 +46,7 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
             description: self.planner.describe(&observed, now),
             would: plan.actions.iter().chain(&after.actions).map(introspect::action).collect(),
             requeue: sooner(plan.requeue, after.requeue),
-            untold: false,
+            actions_unknown: false,
         })
     }
 }

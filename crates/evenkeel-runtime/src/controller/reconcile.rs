@@ -119,8 +119,8 @@ pub(super) struct Explanation {
     pub(super) description: Description,
     /// Actions, one a line.
     pub(super) would: Vec<String>,
-    /// It does not say what it does with an object.
-    pub(super) untold: bool,
+    /// Whether the reconciler cannot tell its next actions without carrying them out.
+    pub(super) actions_unknown: bool,
     /// When it would be planned again.
     pub(super) requeue: Option<Duration>,
 }
@@ -169,7 +169,7 @@ where
 
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation> {
         let Some(explain) = &self.explain else {
-            return Some(Explanation { untold: true, ..Explanation::default() });
+            return Some(Explanation { actions_unknown: true, ..Explanation::default() });
         };
         let (description, would) = explain(key, now)?;
         Some(Explanation { description, would, ..Explanation::default() })

@@ -63,7 +63,8 @@ impl Manager {
         if late.is_empty() { Ok(()) } else { Err(ManagerError::NotStopped(late)) }
     }
 
-    /// Starts the groups one after the other; returns when the lease is lost.
+    /// Starts the groups one after the other; returns when the lease is lost. [`Self::run`] then aborts the leader's
+    /// runnables, stops the others and returns the error, with which the process exits. Upstream: `OnStoppedLeading`.
     async fn run_groups(
         &self,
         groups: &Groups,

@@ -369,14 +369,14 @@ impl SchedulingQueue {
         let mut calls = std::mem::take(&mut self.plugin_calls);
         for (group, uids) in &self.unschedulable_pods {
             let registered = self.queueing_hint_map.plugins_for(group.profile, *resource, *action);
-            let concerned = match group.gating_plugin {
+            let may_be_requeued = match group.gating_plugin {
                 Some(gate) => registered.contains(gate),
                 None => {
                     group.rejectors.contains(PluginSet::EXTENDERS)
                         || !group.rejectors.intersection(registered).is_empty()
                 }
             };
-            if !concerned {
+            if !may_be_requeued {
                 continue;
             }
             for uid in uids {

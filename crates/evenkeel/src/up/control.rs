@@ -1,4 +1,4 @@
-//! A socket beside the kubeconfig at which this process can be asked what its controllers are at (`evenkeel explain`).
+//! Unix socket beside the kubeconfig that serves the introspection of this process's controllers to `evenkeel explain`.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -23,17 +23,17 @@ use tokio::net::UnixListener;
 
 const ROOT: &str = "/debug/controllers";
 
-/// The socket; its file goes when this is dropped.
-pub(super) struct Control(PathBuf);
+/// The listening socket; removes its file on drop.
+pub(super) struct ControlSocket(PathBuf);
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // It may have been taken away already; a file without a listener does no harm.
+        // The file may have been removed already; a file without a listener does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Listens at `path`, which only this user may connect to, for questions about the cluster at `url`.
+/// Serves introspection at `path`, mode 0600; `url` is the cluster's address.
 ///
 /// # Errors
 /// When the socket cannot be made.
@@ -42,7 +42,7 @@ pub(super) fn start(
     url: &str,
     introspection: Introspection,
     tasks: &Tasks,
-) -> Result<Control> {
+) -> Result<ControlSocket> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("cannot replace {}", path.display()));
@@ -52,22 +52,22 @@ pub(super) fn start(
     let listener =
         UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
-        .with_context(|| format!("cannot keep {} to its owner", path.display()))?;
-    let asked = Arc::new((url.to_owned(), introspection));
+        .with_context(|| format!("cannot set mode 0600 on {}", path.display()))?;
+    let state = Arc::new((url.to_owned(), introspection));
     let connections = tasks.clone();
     tasks.spawn_until_cancelled("control socket", async move {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    let asked = Arc::clone(&asked);
+                    let state = Arc::clone(&state);
                     connections.spawn_until_cancelled("control connection", async move {
-                        let answer = service_fn(|request| {
-                            let answer = answer(&request, &asked.0, &asked.1);
-                            async move { Ok::<_, Infallible>(answer) }
+                        let service = service_fn(|request| {
+                            let response = handle(&request, &state.0, &state.1);
+                            async move { Ok::<_, Infallible>(response) }
                         });
                         let server = auto::Builder::new(TokioExecutor::new());
-                        // Who asked has gone, most likely; nobody is left to be told.
-                        let _ = server.serve_connection(TokioIo::new(stream), answer).await;
+                        // An error usually means that the client disconnected.
+                        let _ = server.serve_connection(TokioIo::new(stream), service).await;
                     });
                 }
                 Err(error) => {
@@ -77,10 +77,10 @@ pub(super) fn start(
             }
         }
     });
-    Ok(Control(path.to_owned()))
+    Ok(ControlSocket(path.to_owned()))
 }
 
-fn answer(
+fn handle(
     request: &Request<Incoming>,
     url: &str,
     introspection: &Introspection,
@@ -90,12 +90,12 @@ fn answer(
         "" => Some(""),
         rest => rest.strip_prefix('/'),
     });
-    let answer = match (request.method(), path, name) {
+    let response = match (request.method(), path, name) {
         (&Method::GET, "/cluster", _) => {
             secure_serving::answer(StatusCode::OK, "text/plain", url.to_owned())
         }
         (&Method::GET, _, Some(name)) => introspection.answer(name, query),
         _ => secure_serving::plain(StatusCode::NOT_FOUND, "404 page not found"),
     };
-    answer.map(Full::new)
+    response.map(Full::new)
 }

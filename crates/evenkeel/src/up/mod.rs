@@ -142,7 +142,7 @@ async fn on_remote(
 }
 
 /// Nobody needs the socket but who asks: without it, everything else goes on.
-fn heard(control: Result<control::Control>) -> Option<control::Control> {
+fn heard(control: Result<control::ControlSocket>) -> Option<control::ControlSocket> {
     control.inspect_err(|error| tracing::warn!("no questions are answered: {error:#}")).ok()
 }
 

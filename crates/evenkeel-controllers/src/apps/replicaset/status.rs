@@ -93,7 +93,8 @@ fn changed_conditions<S: Set>(
                 Ordering::Equal => "",
                 Ordering::Greater => "FailedDelete",
             };
-            let new = Condition::new(REPLICA_FAILURE, "True", reason, message).transitioned(now);
+            let new =
+                Condition::new(REPLICA_FAILURE, "True", reason, message).with_transition_time(now);
             Some(set.conditions().into_iter().chain([new]).collect())
         }
         (None, true) => {

@@ -15,6 +15,7 @@
 //! | `volumeClaimTemplates` | `create_claims`, `identity::claim_name` |
 //! | `persistentVolumeClaimRetentionPolicy`: `whenDeleted`, `whenScaled` | `retention::owner` |
 //! | `minReadySeconds` | `is_available` |
+//! | Failed or Succeeded pods are deleted and recreated (`isFailed`, `isSucceeded`) | `process_replica` |
 //! | `updateStrategy.type`: `RollingUpdate`, `OnDelete`, `Recreate` | `strategy::Strategy` |
 //! | `rollingUpdate.partition` | `template_by_partition`, `rolling::roll_out` |
 //! | `rollingUpdate.maxUnavailable` | `budget::max_unavailable`, `rolling::roll_out` |

@@ -66,10 +66,10 @@ pub(crate) fn tell(conditions: &mut Vec<Condition>, pass: &Pass<'_>, complete: b
 
 /// Sets the condition; its transition time changes with its status only.
 fn set(conditions: &mut Vec<Condition>, status: &str, (reason, message): Progress, now: Timestamp) {
-    let new = Condition::new(PROGRESSING, status, reason, message).transitioned(now);
+    let new = Condition::new(PROGRESSING, status, reason, message).with_transition_time(now);
     match conditions.iter_mut().find(|c| &*c.type_ == PROGRESSING) {
         None => conditions.push(new),
-        Some(old) if old.says_as(&new) => {}
+        Some(old) if old.equal_apart_from_times(&new) => {}
         Some(old) if old.status == new.status => {
             *old = Condition { last_transition_time: old.last_transition_time, ..new };
         }

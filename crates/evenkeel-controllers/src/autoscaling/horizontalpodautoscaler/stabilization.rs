@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A number of replicas and its time. Upstream: `timestampedRecommendation`, `timestampedScaleEvent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TimestampedCount {
-    number: i32,
+    replicas: i32,
     at: Timestamp,
 }
 
@@ -52,7 +52,7 @@ impl StabilizationHistory {
     /// Records the current replicas as the first recommendation. Upstream: `recordInitialRecommendation`.
     pub(super) fn record_initial_recommendation(&mut self, replicas: i32, now: Timestamp) {
         if self.recommendations.is_empty() {
-            self.recommendations.push(TimestampedCount { number: replicas, at: now });
+            self.recommendations.push(TimestampedCount { replicas, at: now });
         }
     }
 
@@ -60,53 +60,57 @@ impl StabilizationHistory {
     /// Upstream: `stabilizeRecommendation`.
     pub(super) fn stabilize_recommendation(
         &mut self,
-        number: i32,
+        recommendation: i32,
         window: Duration,
         now: Timestamp,
     ) -> i32 {
         let cutoff = before(now, window);
         let recent = self.recommendations.iter().filter(|old| old.at >= cutoff);
-        let highest = recent.map(|old| old.number).fold(number, i32::max);
-        replace_outdated(&mut self.recommendations, TimestampedCount { number, at: now }, |old| {
-            old.at < cutoff
-        });
+        let highest = recent.map(|old| old.replicas).fold(recommendation, i32::max);
+        replace_outdated(
+            &mut self.recommendations,
+            TimestampedCount { replicas: recommendation, at: now },
+            |old| old.at < cutoff,
+        );
         highest
     }
 
-    /// Stabilization with `behavior`: raises `current` to the lowest recommendation within the window `up`, and lowers
+    /// Stabilization with `behavior`: raises `current_replicas` to the lowest recommendation within the window `up`, and lowers
     /// it to the highest within `down`. Records the recommendation. Upstream: `stabilizeRecommendationWithBehaviors`.
     pub(super) fn stabilize_recommendation_with_behaviors(
         &mut self,
-        current: i32,
-        number: i32,
+        current_replicas: i32,
+        recommendation: i32,
         (up, down): (i32, i32),
         now: Timestamp,
     ) -> i32 {
         let (up, down) = (before(now, seconds(up)), before(now, seconds(down)));
         let since = |cutoff: Timestamp| {
-            self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.number)
+            self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.replicas)
         };
-        let least = since(up).fold(number, i32::min);
-        let most = since(down).fold(number, i32::max);
-        replace_outdated(&mut self.recommendations, TimestampedCount { number, at: now }, |old| {
-            old.at < up && old.at < down
-        });
-        current.max(least).min(most)
+        let least = since(up).fold(recommendation, i32::min);
+        let most = since(down).fold(recommendation, i32::max);
+        replace_outdated(
+            &mut self.recommendations,
+            TimestampedCount { replicas: recommendation, at: now },
+            |old| old.at < up && old.at < down,
+        );
+        current_replicas.max(least).min(most)
     }
 
     /// Returns the replicas `period` seconds ago, by the recorded scale events. Upstream: `getReplicasChangePerPeriod`.
     pub(super) fn replicas_at_period_start(
         &self,
-        current: i32,
+        current_replicas: i32,
         period: i32,
         now: Timestamp,
     ) -> i32 {
         let cutoff = before(now, seconds(period));
         let changed = |list: &[TimestampedCount]| -> i32 {
             let recent = list.iter().filter(|old| old.at > cutoff);
-            recent.fold(0_i32, |sum, old| sum.saturating_add(old.number))
+            recent.fold(0_i32, |sum, old| sum.saturating_add(old.replicas))
         };
-        current
+        current_replicas
             .saturating_sub(changed(&self.scale_up_events))
             .saturating_add(changed(&self.scale_down_events))
     }
@@ -123,8 +127,8 @@ impl StabilizationHistory {
         let longest = policies.iter().map(|policy| policy.period_seconds).max().unwrap_or(0);
         let cutoff = before(now, seconds(longest));
         let list = if to > from { &mut self.scale_up_events } else { &mut self.scale_down_events };
-        let number = to.saturating_sub(from).saturating_abs();
-        replace_outdated(list, TimestampedCount { number, at: now }, |old| old.at < cutoff);
+        let replicas = to.saturating_sub(from).saturating_abs();
+        replace_outdated(list, TimestampedCount { replicas, at: now }, |old| old.at < cutoff);
     }
 }
 

@@ -28,7 +28,8 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::plan::{Action, Create, Delete, Note, OnError, Plan, Propagation, Target};
 
-/// What to do: Jobs that are too old go; then, if a time has come, its Job is made.
+/// Deletes finished Jobs beyond the history limits, then creates the Job of a scheduled time that has come. Upstream:
+/// `syncCronJob`, `cleanupFinishedJobs`.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let cron = &*observed.cron;
     let mut plan = Plan::nothing();

@@ -53,8 +53,8 @@ impl PerIndexFailures {
     }
 }
 
-/// Whether a failed pod is the last of its index: by the action `FailIndex`, or by the limit. Upstream:
-/// `isIndexFailed`.
+/// Whether a pod's failure fails its index: the pod failure policy says `FailIndex`, or the index has reached
+/// `backoffLimitPerIndex`. Upstream: `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
     match policy::match_pod_failure_policy(job, pod) {
         PodFailurePolicyAction::FailIndex => true,

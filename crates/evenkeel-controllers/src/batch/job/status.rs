@@ -117,7 +117,8 @@ impl Next {
         }
         if let Some(end) = self.end.as_ref().filter(|end| !end.announced) {
             let condition = Condition::new(end.interim(), "True", &end.reason, &end.message);
-            self.conditions.push(condition.transitioned(self.now).probed(self.now));
+            self.conditions
+                .push(condition.with_transition_time(self.now).with_probe_time(self.now));
         }
     }
 
@@ -136,9 +137,9 @@ impl Next {
             false => ("False", "JobResumed", "Job resumed"),
         };
         let new = Condition::new("Suspended", status, reason, message);
-        let new = new.transitioned(self.now).probed(self.now);
+        let new = new.with_transition_time(self.now).with_probe_time(self.now);
         match self.conditions.iter_mut().find(|c| &*c.type_ == "Suspended") {
-            Some(old) if old.says_as(&new) => return,
+            Some(old) if old.equal_apart_from_times(&new) => return,
             Some(old) => *old = new,
             // A Job that was never suspended gets no condition.
             None if !job.spec.suspend => return,
@@ -216,7 +217,7 @@ impl Next {
         }
         let target = wire::target(&*observed.job);
         let condition = Condition::new(end.last(), "True", &end.reason, &end.message);
-        self.conditions.push(condition.transitioned(self.now).probed(self.now));
+        self.conditions.push(condition.with_transition_time(self.now).with_probe_time(self.now));
         if end.complete {
             self.body.completion_time = Some(self.now);
             let wanted = observed.job.spec.completions;

@@ -155,7 +155,7 @@ impl GarbageCollector {
             } else {
                 let found =
                     self.read(&kind, &coordinates.namespace, &owner.name, &owner.uid).await?;
-                OwnerClass::of(found.as_ref().map(|item| &item.meta), &owner.uid)
+                OwnerClass::classify(found.as_ref().map(|item| &item.meta), &owner.uid)
             };
             if state == OwnerClass::Dangling {
                 self.graph().absent_owner_cache.insert(&owner.uid, &coordinates);

@@ -6,7 +6,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `ownerReferences`: an object is deleted when all its owners are absent | `plan`, `act::classify_references` |
-//! | an owner is dangling: no object of its `uid` exists | `of`, `absent_owner_cache::AbsentOwnerCache` |
+//! | an owner is dangling: no object of its `uid` exists | `classify`, `absent_owner_cache::AbsentOwnerCache` |
 //! | `propagationPolicy`: `Background` | `plan` |
 //! | `propagationPolicy`: `Foreground`, finalizer `foregroundDeletion` | `plan`, `act::execute` |
 //! | `propagationPolicy`: `Orphan`, finalizer `orphan` | `act::orphan_dependents` |
@@ -31,8 +31,8 @@ pub(crate) enum OwnerClass {
 }
 
 impl OwnerClass {
-    /// Classifies the owner with this uid; `live` is the object read at its coordinates, `None` if absent.
-    pub(crate) fn of(live: Option<&Meta>, uid: &str) -> Self {
+    /// Classifies the owner with this uid: dangling if no object with the uid exists. Upstream: `isDangling`. `live` is the object read at its coordinates, `None` if absent.
+    pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {
         match live {
             Some(meta) if *meta.uid == *uid => {
                 if meta.deleting() && has(meta, FOREGROUND) {
@@ -95,8 +95,8 @@ pub(crate) fn plan(
     if owners.is_empty() {
         return Step::Nothing;
     }
-    let of = |state: OwnerClass| owners.iter().filter(move |(_, s)| *s == state);
-    if of(OwnerClass::Solid).next().is_some() {
+    let in_class = |class: OwnerClass| owners.iter().filter(move |(_, owner)| *owner == class);
+    if in_class(OwnerClass::Solid).next().is_some() {
         let removable: Vec<Text> = owners
             .iter()
             .filter(|(_, state)| *state != OwnerClass::Solid)
@@ -109,7 +109,7 @@ pub(crate) fn plan(
         };
     }
     let has_dependents = graph.dependents(uid).next().is_some();
-    if of(OwnerClass::WaitingForDependents).next().is_some() && has_dependents {
+    if in_class(OwnerClass::WaitingForDependents).next().is_some() && has_dependents {
         let unblock_owner_references =
             graph.dependents(uid).any(|(_, node)| node.deleting_dependents);
         return Step::Delete { propagation: Propagation::Foreground, unblock_owner_references };

@@ -7,7 +7,7 @@ mod plan;
 mod tests;
 
 pub use options::Options;
-pub(super) use plan::elects;
+pub(super) use plan::is_leader_election_lock;
 
 use super::{
     selected::{Selected, selects_pods},
@@ -74,7 +74,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 fn is_looked_at(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {
         CacheEvent::Deleted(_) => true,
-        CacheEvent::Added { object, initial: true } => !plan::elects(object),
+        CacheEvent::Added { object, initial: true } => !plan::is_leader_election_lock(object),
         CacheEvent::Added { object, .. } => {
             plan::is_own(object)
                 && services.get(&object.meta.namespace, &object.meta.name).is_none()
@@ -98,9 +98,16 @@ impl Planner for Controller {
         let endpoints = self.endpoints.get(&key.namespace, &key.name);
         let pods = service.as_ref().map(|service| self.selected.pods(service)).unwrap_or_default();
         let served = service.as_ref().filter(|service| selects_pods(service));
-        let times = served.map(|service| Arc::new(Times::of(service, &pods)));
-        let before = memory.last();
-        Some(Observed { key: key.clone(), service, pods, endpoints, times, before })
+        let trigger_times = served.map(|service| Arc::new(Times::of(service, &pods)));
+        let previous_trigger_times = memory.last();
+        Some(Observed {
+            key: key.clone(),
+            service,
+            pods,
+            endpoints,
+            trigger_times,
+            previous_trigger_times,
+        })
     }
 
     fn plan(
@@ -109,7 +116,7 @@ impl Planner for Controller {
         memory: &TriggerTimes,
         _: Timestamp,
     ) -> (Plan, TriggerTimes) {
-        let times = observed.times.as_ref().map(|times| memory.begin(times));
+        let times = observed.trigger_times.as_ref().map(|times| memory.begin(times));
         (plan::plan(observed), times.unwrap_or_default())
     }
 

@@ -3,7 +3,7 @@
 use super::{
     super::{
         address::{self, Family},
-        canonical::{self, Offer},
+        canonical::{self, EndpointCandidate},
         pod,
         selected::selects_pods,
         slice::HEADLESS,
@@ -43,14 +43,14 @@ pub(super) struct Observed {
     /// The selected pods.
     pub(super) pods: Vec<Arc<Pod>>,
     pub(super) endpoints: Option<Arc<Endpoints>>,
-    /// Times for the trigger annotation, now.
-    pub(super) times: Option<Arc<Times>>,
-    /// The same as of the last reconciliation.
-    pub(super) before: Option<Arc<Times>>,
+    /// Times for the annotation with the last change's trigger time, from the current Service and pods.
+    pub(super) trigger_times: Option<Arc<Times>>,
+    /// These times as the last reconciliation observed them.
+    pub(super) previous_trigger_times: Option<Arc<Times>>,
 }
 
 /// Whether the Endpoints are a leader-election lock, without a Service.
-pub(in crate::discovery) fn elects(endpoints: &Endpoints) -> bool {
+pub(in crate::discovery) fn is_leader_election_lock(endpoints: &Endpoints) -> bool {
     endpoints.meta.annotations.contains(LEADER)
 }
 
@@ -72,12 +72,14 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         return plan;
     }
     let mut subsets = subsets(service, &observed.pods);
-    let is_cut = capacity::truncate(&mut subsets);
+    let is_truncated = capacity::truncate(&mut subsets);
     let labels = labels(service);
     match &observed.endpoints {
-        Some(endpoints) if is_so(endpoints, &subsets, is_cut, service) => {}
-        Some(endpoints) => plan.push(change(endpoints, observed, &labels, subsets, is_cut)),
-        None => plan.push(make(observed, &labels, subsets, is_cut)),
+        Some(endpoints) if is_up_to_date(endpoints, &subsets, is_truncated, service) => {}
+        Some(endpoints) => {
+            plan.push(update_endpoints(endpoints, observed, &labels, subsets, is_truncated))
+        }
+        None => plan.push(create_endpoints(observed, &labels, subsets, is_truncated)),
     }
     plan
 }
@@ -85,21 +87,25 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 /// Returns the canonical subsets of the selected pods.
 fn subsets(service: &Service, pods: &[Arc<Pod>]) -> Box<[EndpointSubset]> {
     let family = address::first_family(service);
-    // Most pods have the same ports as the previous one.
+    // Few distinct port lists, so a linear search is enough.
     let mut lists: Vec<Vec<EndpointPort>> = Vec::new();
-    let mut offers = Vec::with_capacity(pods.len());
+    let mut candidates = Vec::with_capacity(pods.len());
     for pod in pods.iter().filter(|pod| is_published(service, pod)) {
         let Some(ports) = ports(service, pod) else { continue };
         let Some(address) = address_of(service, pod, family) else { continue };
-        let at = lists.iter().position(|list| *list == ports).unwrap_or_else(|| {
+        let ports_index = lists.iter().position(|list| *list == ports).unwrap_or_else(|| {
             lists.push(ports);
             lists.len() - 1
         });
         let ready = service.spec.publish_not_ready_addresses || pods::is_ready(pod);
-        offers.push((address, ready, at));
+        candidates.push((address, ready, ports_index));
     }
-    let offer = |(address, ready, at): (_, _, usize)| Offer { address, ready, ports: &lists[at] };
-    canonical::repack_subsets(offers.into_iter().map(offer).collect())
+    let candidate = |(address, ready, ports_index): (_, _, usize)| EndpointCandidate {
+        address,
+        ready,
+        ports: &lists[ports_index],
+    };
+    canonical::repack_subsets(candidates.into_iter().map(candidate).collect())
 }
 
 /// Whether the pod is published: terminating pods are not, unless the Service sets `publishNotReadyAddresses`.
@@ -113,7 +119,7 @@ fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     if service.spec.ports.is_empty() {
         return (&*service.spec.cluster_ip == "None").then(Vec::new);
     }
-    let of = |port: &evenkeel_api::views::ServicePort| {
+    let endpoint_port = |port: &evenkeel_api::views::ServicePort| {
         Some(EndpointPort {
             name: port.name.clone(),
             port: pod::port(pod, port)?,
@@ -121,14 +127,14 @@ fn ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
             app_protocol: port.app_protocol.clone(),
         })
     };
-    let ports: Vec<EndpointPort> = service.spec.ports.iter().filter_map(of).collect();
+    let ports: Vec<EndpointPort> = service.spec.ports.iter().filter_map(endpoint_port).collect();
     Some(ports).filter(|ports| !ports.is_empty())
 }
 
 /// Returns the pod's first address of the family. Upstream: `podToEndpointAddressForService`.
 fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
-    let own = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
-    let family = family.unwrap_or_else(own);
+    let pod_ip_family = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);
+    let family = family.unwrap_or_else(pod_ip_family);
     let mut ips = pod.status.pod_ips.iter().filter_map(|ip| address::parse(&ip.ip));
     let ip = ips.find(|ip| Family::of(*ip) == family)?;
     Some(EndpointAddress {
@@ -139,30 +145,31 @@ fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<En
     })
 }
 
-/// Returns the Service's labels and those of the Endpoints.
+/// Returns the Endpoints' labels: the Service's labels, plus managed-by and, for a headless Service, the headless label.
 fn labels(service: &Service) -> StrMap {
-    let own = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS);
+    let service_labels = service.meta.labels.iter().filter(|(key, _)| *key != HEADLESS);
     let headless = (!address::has_cluster_ip(service)).then_some((HEADLESS, ""));
-    own.chain(headless).chain([(MANAGED_BY, MANAGER)]).collect()
+    service_labels.chain(headless).chain([(MANAGED_BY, MANAGER)]).collect()
 }
 
-/// Whether the Endpoints are up to date. Reordered subsets count as equal. The label of headless Services is not
-/// compared, because a Service does not change this. Upstream: `semanticIgnoreResourceVersion`.
-fn is_so(
+/// Whether the Endpoints are up to date. Reordered subsets count as equal. The comparison skips
+/// the label of headless Services, because upstream compares with the Service's own labels, which do not have it. Upstream: `semanticIgnoreResourceVersion`.
+fn is_up_to_date(
     endpoints: &Endpoints,
     subsets: &[EndpointSubset],
-    is_cut: bool,
+    is_truncated: bool,
     service: &Service,
 ) -> bool {
-    let says = endpoints.meta.annotations.get(OVER_CAPACITY);
+    let over_capacity = endpoints.meta.annotations.get(OVER_CAPACITY);
     is_own(endpoints)
-        && says == is_cut.then_some(TRUNCATED)
-        && plain(&endpoints.meta.labels).eq(plain(&service.meta.labels))
+        && over_capacity == is_truncated.then_some(TRUNCATED)
+        && without_controller_labels(&endpoints.meta.labels)
+            .eq(without_controller_labels(&service.meta.labels))
         && (canonical::same(&endpoints.subsets, subsets)
             || canonical::same(&canonical::repack(&endpoints.subsets), subsets))
 }
 
-fn plain(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
+fn without_controller_labels(labels: &StrMap) -> impl Iterator<Item = (&str, &str)> {
     labels.iter().filter(|(key, _)| ![HEADLESS, MANAGED_BY].contains(key))
 }
 
@@ -182,23 +189,25 @@ impl<M> Body<M> {
     }
 }
 
-/// Sets the annotations about the trigger time and the capacity.
-fn annotations(present: &StrMap, observed: &Observed, is_cut: bool) -> StrMap {
-    let trigger =
-        observed.times.as_ref().and_then(|times| times.trigger(observed.before.as_deref()));
+/// Returns the annotations of the Endpoints: the present ones, with trigger time and capacity updated.
+fn annotations(present: &StrMap, observed: &Observed, is_truncated: bool) -> StrMap {
+    let trigger = observed
+        .trigger_times
+        .as_ref()
+        .and_then(|times| times.trigger(observed.previous_trigger_times.as_deref()));
     let kept = annotated(present, trigger);
     let others = kept.iter().filter(|(key, _)| *key != OVER_CAPACITY);
-    others.chain(is_cut.then_some((OVER_CAPACITY, TRUNCATED))).collect()
+    others.chain(is_truncated.then_some((OVER_CAPACITY, TRUNCATED))).collect()
 }
 
-fn make(
+fn create_endpoints(
     observed: &Observed,
     labels: &StrMap,
     subsets: Box<[EndpointSubset]>,
-    is_cut: bool,
+    is_truncated: bool,
 ) -> Create {
     let (Key { namespace, name }, kind) = (&observed.key, Endpoints::kind());
-    let annotations = annotations(&StrMap::default(), observed, is_cut);
+    let annotations = annotations(&StrMap::default(), observed, is_truncated);
     let metadata = Fresh {
         name,
         generate_name: "",
@@ -208,27 +217,27 @@ fn make(
         owner_references: &[],
     };
     let message = format!("Failed to create endpoint for service {namespace}/{name}: {{error}}");
-    let about = Target::new(kind.clone(), namespace, name, "");
+    let target = Target::new(kind.clone(), namespace, name, "");
     Create {
-        failed: Some(Note::warning(about, "FailedToCreateEndpoint", message)),
+        failed: Some(Note::warning(target, "FailedToCreateEndpoint", message)),
         ..Create::new(kind, namespace, wire::json(&Body::new(metadata, subsets)))
     }
 }
 
-fn change(
+fn update_endpoints(
     endpoints: &Endpoints,
     observed: &Observed,
     labels: &StrMap,
     subsets: Box<[EndpointSubset]>,
-    is_cut: bool,
+    is_truncated: bool,
 ) -> Update {
-    let annotations = annotations(&endpoints.meta.annotations, observed, is_cut);
+    let annotations = annotations(&endpoints.meta.annotations, observed, is_truncated);
     let metadata = Kept { labels, ..Kept::with_annotations(&endpoints.meta, &annotations) };
     let message = format!("Failed to update endpoint {}: {{error}}", observed.key);
-    let about = wire::target(endpoints);
+    let target = wire::target(endpoints);
     Update {
-        failed: Some(Note::warning(about.clone(), "FailedToUpdateEndpoint", message)),
-        ..Update::new(about, wire::json(&Body::new(metadata, subsets)))
+        failed: Some(Note::warning(target.clone(), "FailedToUpdateEndpoint", message)),
+        ..Update::new(target, wire::json(&Body::new(metadata, subsets)))
     }
 }
 
@@ -236,7 +245,7 @@ fn change(
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     let Some(service) = &observed.service else {
-        description.fact("the Service", "gone");
+        description.fact("the Service", "deleted");
         return description;
     };
     let subsets = subsets(service, &observed.pods);

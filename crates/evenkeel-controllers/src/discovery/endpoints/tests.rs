@@ -44,8 +44,8 @@ fn observed(service: Service, pods: &[Value], endpoints: Option<Endpoints>) -> O
         service: Some(Arc::new(service)),
         pods,
         endpoints: endpoints.map(Arc::new),
-        before: Some(Arc::clone(&times)),
-        times: Some(times),
+        previous_trigger_times: Some(Arc::clone(&times)),
+        trigger_times: Some(times),
     }
 }
 
@@ -164,7 +164,7 @@ fn subsets_say_who_is_ready_on_which_ports() {
 fn metadata_says_whose_they_are_and_when_they_changed() {
     let headless = service(&json!({"clusterIP": "None"}));
     let mut observed = observed(headless, &[pod_json("a", "10.0.0.2", true)], None);
-    observed.before = None;
+    observed.previous_trigger_times = None;
     let made = after(&observed).unwrap();
     let labels: Vec<_> = made.meta.labels.iter().collect();
     assert_eq!(
@@ -177,7 +177,7 @@ fn metadata_says_whose_they_are_and_when_they_changed() {
     );
     assert_eq!(made.meta.annotations.get(TRIGGER_TIME), Some("2026-09-21T14:13:20Z"));
     // A change without a time takes the time of the last away.
-    observed.before = observed.times.clone();
+    observed.previous_trigger_times = observed.trigger_times.clone();
     observed.endpoints = Some(Arc::new(made));
     observed.pods.clear();
     assert!(after(&observed).unwrap().meta.annotations.is_empty());

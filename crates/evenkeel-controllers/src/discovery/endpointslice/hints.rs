@@ -55,7 +55,9 @@ impl Layout<'_> {
     /// Returns the endpoints of slices that are written; new slices come first.
     pub(super) fn written(&self) -> impl Iterator<Item = usize> {
         let of = |new: bool| {
-            self.slices.iter().filter(move |slice| slice.written && slice.existing.is_none() == new)
+            self.slices
+                .iter()
+                .filter(move |slice| slice.needs_write && slice.existing.is_none() == new)
         };
         of(true).chain(of(false)).flat_map(|slice| slice.members.iter().copied())
     }
@@ -75,8 +77,8 @@ impl Layout<'_> {
     ) {
         for at in 0..self.slices.len() {
             let is_wrong = |(desired, present): (&Endpoint, &Endpoint)| wrong(desired, present);
-            if !self.slices[at].written && self.present(at).any(is_wrong) {
-                self.slices[at].written = true;
+            if !self.slices[at].needs_write && self.present(at).any(is_wrong) {
+                self.slices[at].needs_write = true;
             }
         }
         for endpoint in &mut self.desired {

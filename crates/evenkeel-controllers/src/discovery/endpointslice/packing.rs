@@ -12,8 +12,8 @@ pub(in crate::discovery) struct PackedSlice<'a> {
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
     /// Its endpoints, as indexes of the desired ones.
     pub(in crate::discovery) members: Vec<usize>,
-    /// Whether the slice is written.
-    pub(in crate::discovery) written: bool,
+    /// Whether the slice is created or updated.
+    pub(in crate::discovery) needs_write: bool,
 }
 
 /// The slices for one set of ports.
@@ -30,7 +30,7 @@ pub(in crate::discovery) struct PackedSlices<'a> {
     pub(in crate::discovery) removed: usize,
 }
 
-/// Packs `desired` into slices of at most `max` endpoints; `relabel` selects slices whose labels change. Upstream:
+/// Packs `desired` into slices of at most `max` endpoints; `needs_relabel` selects slices whose labels change. Upstream:
 /// `reconcileByPortMapping`.
 ///
 /// 1. Endpoints stay in their slices; undesired ones are removed.
@@ -40,29 +40,29 @@ pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     existing: &[&'a EndpointSlice],
     desired: &[Endpoint],
     max: usize,
-    relabel: impl Fn(&EndpointSlice) -> bool,
+    needs_relabel: impl Fn(&EndpointSlice) -> bool,
 ) -> PackedSlices<'a> {
     let mut packed = PackedSlices::default();
-    let mut left: HashMap<EndpointKey<'_>, usize> =
+    let mut unplaced: HashMap<EndpointKey<'_>, usize> =
         desired.iter().enumerate().map(|(at, endpoint)| (endpoint_key(endpoint), at)).collect();
     for slice in existing {
-        let (members, changed) = retain_desired(slice, desired, &mut left);
-        let gone = slice.endpoints.len() - members.len();
+        let (members, changed) = retain_desired(slice, desired, &mut unplaced);
+        let removed = slice.endpoints.len() - members.len();
         packed.updated += changed;
-        packed.removed += gone;
-        if gone > 0 && members.is_empty() {
+        packed.removed += removed;
+        if removed > 0 && members.is_empty() {
             packed.deleted.push(slice);
         } else {
-            let written = changed > 0 || gone > 0 || relabel(slice);
-            packed.slices.push(PackedSlice { existing: Some(slice), members, written });
+            let needs_write = changed > 0 || removed > 0 || needs_relabel(slice);
+            packed.slices.push(PackedSlice { existing: Some(slice), members, needs_write });
         }
     }
-    packed.added = left.len();
-    let mut left: Vec<usize> = left.into_values().collect();
+    packed.added = unplaced.len();
+    let mut unplaced: Vec<usize> = unplaced.into_values().collect();
     // Reversed, because elements are taken from the end.
-    left.sort_unstable_by_key(|at| Reverse(*at));
-    fill_changed_slices(&mut packed.slices, &mut left, max);
-    fill_unchanged_or_new_slices(&mut packed.slices, &mut left, max);
+    unplaced.sort_unstable_by_key(|at| Reverse(*at));
+    fill_changed_slices(&mut packed.slices, &mut unplaced, max);
+    fill_unchanged_or_new_slices(&mut packed.slices, &mut unplaced, max);
     packed
 }
 
@@ -87,11 +87,11 @@ fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
 fn retain_desired<'a>(
     slice: &'a EndpointSlice,
     desired: &[Endpoint],
-    left: &mut HashMap<EndpointKey<'a>, usize>,
+    unplaced: &mut HashMap<EndpointKey<'a>, usize>,
 ) -> (Vec<usize>, usize) {
     let (mut members, mut changed) = (Vec::with_capacity(slice.endpoints.len()), 0);
     for endpoint in &slice.endpoints {
-        if let Some(at) = left.remove(&endpoint_key(endpoint)) {
+        if let Some(at) = unplaced.remove(&endpoint_key(endpoint)) {
             changed += usize::from(!endpoints_equal_beyond_key(&desired[at], endpoint));
             members.push(at);
         }
@@ -107,28 +107,29 @@ fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
         && same_reference(a.target_ref.as_deref(), b.target_ref.as_deref())
 }
 
-fn fill_changed_slices(slices: &mut [PackedSlice<'_>], left: &mut Vec<usize>, max: usize) {
+fn fill_changed_slices(slices: &mut [PackedSlice<'_>], unplaced: &mut Vec<usize>, max: usize) {
     let mut written: Vec<&mut PackedSlice<'_>> =
-        slices.iter_mut().filter(|slice| slice.written).collect();
+        slices.iter_mut().filter(|slice| slice.needs_write).collect();
     written.sort_by_key(|slice| Reverse(slice.members.len()));
     for slice in written {
-        fill(slice, left, max);
+        fill(slice, unplaced, max);
     }
 }
 
-fn fill(slice: &mut PackedSlice<'_>, left: &mut Vec<usize>, max: usize) {
-    let room = max.saturating_sub(slice.members.len()).min(left.len());
-    slice.members.extend(left.drain(left.len() - room..).rev());
+fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max: usize) {
+    let room = max.saturating_sub(slice.members.len()).min(unplaced.len());
+    slice.members.extend(unplaced.drain(unplaced.len() - room..).rev());
 }
 
 fn fill_unchanged_or_new_slices(
     slices: &mut Vec<PackedSlice<'_>>,
-    left: &mut Vec<usize>,
+    unplaced: &mut Vec<usize>,
     max: usize,
 ) {
-    while !left.is_empty() {
-        let n = left.len();
-        let fits = |slice: &&mut PackedSlice<'_>| !slice.written && slice.members.len() + n <= max;
+    while !unplaced.is_empty() {
+        let n = unplaced.len();
+        let fits =
+            |slice: &&mut PackedSlice<'_>| !slice.needs_write && slice.members.len() + n <= max;
         // Of slices with equal room, the first by name. Upstream: `getSliceToFill`.
         let best = slices
             .iter_mut()
@@ -138,12 +139,13 @@ fn fill_unchanged_or_new_slices(
             .max_by_key(|slice| slice.members.len());
         match best {
             Some(slice) => {
-                slice.written = true;
-                fill(slice, left, max);
+                slice.needs_write = true;
+                fill(slice, unplaced, max);
             }
             None => {
-                let mut slice = PackedSlice { existing: None, members: Vec::new(), written: true };
-                fill(&mut slice, left, max);
+                let mut slice =
+                    PackedSlice { existing: None, members: Vec::new(), needs_write: true };
+                fill(&mut slice, unplaced, max);
                 slices.push(slice);
             }
         }

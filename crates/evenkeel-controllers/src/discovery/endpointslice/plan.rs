@@ -247,8 +247,12 @@ impl<'a> Slices<'a> {
         if present.is_some() {
             self.deleted.clear();
         }
-        let written = present.is_none();
-        self.layout.slices.push(PackedSlice { existing: present, members: Vec::new(), written });
+        let needs_write = present.is_none();
+        self.layout.slices.push(PackedSlice {
+            existing: present,
+            members: Vec::new(),
+            needs_write,
+        });
         self.ports.push(Vec::new());
     }
 
@@ -305,7 +309,7 @@ impl<'a> Slices<'a> {
 
     fn updates(&self, common: &Common<'_>) -> Vec<Write> {
         let slices = self.layout.slices.iter().zip(&self.recycled).enumerate();
-        let written = slices.filter(|(_, (slice, _))| slice.written);
+        let written = slices.filter(|(_, (slice, _))| slice.needs_write);
         written
             .filter_map(|(at, (packed, recycled))| {
                 let slice = packed.existing.or(*recycled)?;

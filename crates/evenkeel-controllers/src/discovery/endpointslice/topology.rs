@@ -36,7 +36,7 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
         return Err("No hints allocated for zones".to_owned());
     }
     for at in wrong {
-        layout.slices[at].written = true;
+        layout.slices[at].needs_write = true;
     }
     for at in &members {
         let zone = layout.desired[*at].zone.clone();
@@ -91,7 +91,7 @@ fn unchanged(
     allocations: &BTreeMap<Text, Allocation>,
 ) -> (Counts, Vec<usize>) {
     let (mut given, mut wrong) = (Counts::new(), Vec::new());
-    for at in (0..layout.slices.len()).filter(|at| !layout.slices[*at].written) {
+    for at in (0..layout.slices.len()).filter(|at| !layout.slices[*at].needs_write) {
         match hinted(layout, at, &given, allocations) {
             Some(hints) => {
                 for (zone, n) in hints {

@@ -68,7 +68,8 @@ impl Decision {
 
 /// Whether the Endpoints may be mirrored: neither a lock nor labelled otherwise. Upstream: `skipMirror`.
 pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
-    endpoints.meta.labels.get(SKIP) != Some("true") && !endpoints::elects(endpoints)
+    endpoints.meta.labels.get(SKIP) != Some("true")
+        && !endpoints::is_leader_election_lock(endpoints)
 }
 
 /// Mirrors the Endpoints if their Service has no selector; otherwise deletes their mirror slices.
@@ -243,7 +244,7 @@ fn take<'a>(slices: &mut Vec<&'a EndpointSlice>, group: &Group) -> Vec<&'a Endpo
 /// Whether a slice has exactly these endpoints; counts the differences.
 fn compare(slice: &EndpointSlice, desired: &[Endpoint], counts: &mut Counts) -> bool {
     let packed = packing::reconcile_by_port_mapping(&[slice], desired, usize::MAX, |_| false);
-    let is_so = packed.slices.iter().all(|slice| !slice.written) && packed.deleted.is_empty();
+    let is_so = packed.slices.iter().all(|slice| !slice.needs_write) && packed.deleted.is_empty();
     counts.updated += packed.updated;
     counts.added += packed.added;
     counts.removed += packed.removed;

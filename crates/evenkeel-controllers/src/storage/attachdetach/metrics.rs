@@ -1,6 +1,6 @@
 //! What is counted and measured of volumes and their nodes, under upstream's names.
 
-use super::{network, plan, state_of_world::StateOfWorld};
+use super::{iscsi_fc, plan, state_of_world::StateOfWorld};
 use evenkeel_api::{
     Text, migrated, storage,
     time::Timestamp,
@@ -129,7 +129,7 @@ fn plugin_of_name(name: &str) -> String {
 fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
     match migrated::driver_and_handle(volume) {
         Some((driver, _)) => Some(format!("{CSI}:{driver}")),
-        None => network::name(volume).as_deref().map(plugin_of_name),
+        None => iscsi_fc::unique_volume_name(volume).as_deref().map(plugin_of_name),
     }
 }
 
@@ -140,7 +140,9 @@ fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
         None => {
             let driver = migrated::plugin_of_inline(source).and_then(storage::driver_of);
             let driven = driver.map(|driver| format!("{CSI}:{driver}"));
-            driven.or_else(|| network::inline_name(source).as_deref().map(plugin_of_name))
+            driven.or_else(|| {
+                iscsi_fc::unique_volume_name_of_inline(source).as_deref().map(plugin_of_name)
+            })
         }
     }
 }
@@ -193,7 +195,7 @@ impl Counts {
                 }
             }
             let reported_attached = node.status.volumes_attached.iter().map(|one| &*one.name);
-            reported_attached.filter(|name| network::is_name(name)).for_each(|name| {
+            reported_attached.filter(|name| iscsi_fc::is_iscsi_or_fc(name)).for_each(|name| {
                 add(&plugin_of_name(name), actual);
             });
         }

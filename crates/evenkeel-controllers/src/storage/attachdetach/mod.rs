@@ -4,8 +4,8 @@
 //! The actual state of world is the set of VolumeAttachments, which CSI drivers carry out, also for migrated in-tree
 //! plugins. For network devices (iSCSI, Fibre Channel) it is the node's `volumesAttached`.
 
+mod iscsi_fc;
 mod metrics;
-mod network;
 mod options;
 mod plan;
 mod state_of_world;
@@ -140,7 +140,11 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 /// Whether any of the pod's volumes may need to be attached.
 fn may_attach(pod: &Pod) -> bool {
     storage::claims_of(pod).next().is_some()
-        || pod.spec.volumes.iter().any(|volume| network::inline_name(&volume.source).is_some())
+        || pod
+            .spec
+            .volumes
+            .iter()
+            .any(|volume| iscsi_fc::unique_volume_name_of_inline(&volume.source).is_some())
 }
 
 /// Returns the nodes of the pods that use a volume.

@@ -13,7 +13,7 @@
 //! | `volumes.kubernetes.io/controller-managed-attach-detach` | `is_managed` |
 //! | `--attach-detach-reconcile-sync-period` | `plan` |
 
-use super::{Options, network};
+use super::{Options, iscsi_fc};
 use crate::{storage::persistentvolumeclaimprotection, wire};
 use evenkeel_api::{
     Text, View, migrated, storage,
@@ -251,8 +251,8 @@ fn network_devices<'a>(
 ) -> Vec<&'a Text> {
     let Some(node) = observed.node.as_deref() else { return Vec::new() };
     let known = node.status.volumes_attached.iter().map(|one| &one.name);
-    let known: Vec<&Text> = known.filter(|name| network::is_name(name)).collect();
-    let desired = || observed.desired.iter().filter(|one| network::is_name(&one.name));
+    let known: Vec<&Text> = known.filter(|name| iscsi_fc::is_iscsi_or_fc(name)).collect();
+    let desired = || observed.desired.iter().filter(|one| iscsi_fc::is_iscsi_or_fc(&one.name));
     let mut network_devices = Vec::new();
     for name in &known {
         let mounted = is_mounted(observed, Some(*name));
@@ -365,7 +365,7 @@ fn update_node_status(
 /// Creates missing attachments. Upstream: `attachDesiredVolumes`.
 fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decision) {
     for one in &observed.desired {
-        let device = network::is_name(&one.name);
+        let device = iscsi_fc::is_iscsi_or_fc(&one.name);
         if device && is_reported_attached(observed, &one.name) {
             continue;
         }

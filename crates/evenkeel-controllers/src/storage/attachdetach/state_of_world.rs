@@ -1,7 +1,7 @@
 //! State of world: caches and indexes of the volumes that pods use, and of attachments.
 
 use super::{
-    network,
+    iscsi_fc,
     plan::{self, DesiredVolume},
 };
 use evenkeel_api::{
@@ -43,7 +43,7 @@ impl StateOfWorld {
             }),
             reported_attached: nodes.index("network device", |node, key| {
                 let attached = node.status.volumes_attached.iter().map(|one| &*one.name);
-                attached.filter(|name| network::is_name(name)).for_each(&mut *key);
+                attached.filter(|name| iscsi_fc::is_iscsi_or_fc(name)).for_each(&mut *key);
             }),
             on_node: pods.index("node", placement::node_key),
             users: pods.index("claim", storage::claim_keys),
@@ -62,11 +62,12 @@ impl StateOfWorld {
             }
             let claimed = storage::claims_of(&pod).filter_map(|used| {
                 let volume = self.volume(&pod, &used)?;
-                let name = storage::attached_name(&volume).or_else(|| network::name(&volume))?;
+                let name = storage::attached_name(&volume)
+                    .or_else(|| iscsi_fc::unique_volume_name(&volume))?;
                 Some((Text::from(name), volume.meta.name.clone(), Some(volume)))
             });
             let inline = pod.spec.volumes.iter().filter_map(|volume| {
-                let name = network::inline_name(&volume.source)?;
+                let name = iscsi_fc::unique_volume_name_of_inline(&volume.source)?;
                 Some((Text::from(name), volume.name.clone(), None))
             });
             for (name, called, volume) in claimed.chain(inline) {
@@ -91,7 +92,7 @@ impl StateOfWorld {
         volume: Option<Arc<PersistentVolume>>,
         pod: &Arc<Pod>,
     ) -> DesiredVolume {
-        let mut elsewhere: Vec<Text> = if network::is_name(&name) {
+        let mut elsewhere: Vec<Text> = if iscsi_fc::is_iscsi_or_fc(&name) {
             self.reported_attached.get(&name).iter().map(|node| node.meta.name.clone()).collect()
         } else {
             let attachments = self.by_volume.get(&called);
@@ -113,7 +114,7 @@ impl StateOfWorld {
                 let driver = self.drivers.get("", &driver);
                 driver.is_none_or(|driver| driver.spec.attach_required != Some(false))
             }
-            None => network::name(&volume).is_some(),
+            None => iscsi_fc::unique_volume_name(&volume).is_some(),
         };
         attaches.then_some(volume)
     }

@@ -121,7 +121,7 @@ fn note(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -> Option<Rew
     if known {
         return None;
     }
-    let fresh = Condition::new(UNUSED, status, reason, message).transitioned(now);
+    let fresh = Condition::new(UNUSED, status, reason, message).with_transition_time(now);
     let mut conditions: Vec<Condition> =
         claim.status.conditions.iter().map(Condition::from).collect();
     match conditions.iter_mut().find(|condition| &*condition.type_ == UNUSED) {

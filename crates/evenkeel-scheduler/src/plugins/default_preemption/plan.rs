@@ -258,10 +258,18 @@ fn selection_key(victims: &Candidate) -> impl Ord + use<> {
     let priorities = || victims.pods.iter().map(|pod| pod.spec.priority.unwrap_or(0));
     let highest = priorities().max().unwrap_or(i32::MIN);
     // Shifted to be non-negative, so that more victims with negative priority do not sum to less.
-    let sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
-    let first = victims.pods.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
+    let priority_sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
+    let highest_priority = victims.pods.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
     let of_highest = victims.pods.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == highest);
-    let earliest = of_highest.map(|pod| pod_start_time(pod)).min().unwrap_or(Timestamp::MAX);
-    let untold = victims.pods.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
-    (victims.num_pdb_violations, first, sum, victims.pods.len(), Reverse(earliest), untold)
+    let earliest_start = of_highest.map(|pod| pod_start_time(pod)).min().unwrap_or(Timestamp::MAX);
+    let without_disruption_target =
+        victims.pods.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
+    (
+        victims.num_pdb_violations,
+        highest_priority,
+        priority_sum,
+        victims.pods.len(),
+        Reverse(earliest_start),
+        without_disruption_target,
+    )
 }

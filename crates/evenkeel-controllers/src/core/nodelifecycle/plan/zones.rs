@@ -168,16 +168,18 @@ impl Zones {
             .filter(|(_, count)| count.all() > 0)
             .map(|(zone, count)| (&**zone, count.zone_state(options)))
             .collect();
-        let is_gone = |state: ZoneState| state == ZoneState::FullDisruption;
-        let all_gone = !states.is_empty() && states.values().all(|state| is_gone(*state));
+        let is_fully_disrupted = |state: ZoneState| state == ZoneState::FullDisruption;
+        let all_fully_disrupted =
+            !states.is_empty() && states.values().all(|state| is_fully_disrupted(*state));
         let mut before = self.0.iter().filter(|(zone, _)| states.contains_key(&***zone));
-        let all_were_gone = !states.is_empty() && before.all(|(_, zone)| is_gone(zone.state));
-        if all_gone {
+        let all_were_fully_disrupted =
+            !states.is_empty() && before.all(|(_, zone)| is_fully_disrupted(zone.state));
+        if all_fully_disrupted {
             for zone in self.0.values_mut() {
                 zone.state = ZoneState::FullDisruption;
                 zone.limit.set_rate(0.0, now);
             }
-            return if all_were_gone {
+            return if all_were_fully_disrupted {
                 DisruptionChange::None
             } else {
                 DisruptionChange::EnteredFullDisruption
@@ -189,7 +191,11 @@ impl Zones {
             zone.state = state;
             zone.limit.set_rate(eviction_rate(state, size, options), now);
         }
-        if all_were_gone { DisruptionChange::LeftFullDisruption } else { DisruptionChange::None }
+        if all_were_fully_disrupted {
+            DisruptionChange::LeftFullDisruption
+        } else {
+            DisruptionChange::None
+        }
     }
 }
 

@@ -1,40 +1,40 @@
-//! Devices of the network, over iSCSI and Fibre Channel: nothing is done to attach them, but nodes mount them only when it is
-//! said that they are attached, and no second node is told so of one that is for one alone.
+//! iSCSI and Fibre Channel volumes. Attach is a no-op in the controller, but kubelets mount them only when listed in
+//! `status.volumesAttached`; a ReadWriteOnce volume is listed on one node at a time (multi-attach).
 
 use evenkeel_api::views::{FcVolumeSource, PersistentVolume, VolumeSource};
 
 const ISCSI: &str = "kubernetes.io/iscsi/";
 const FC: &str = "kubernetes.io/fc/";
 
-/// Whether this is what nodes call such a device.
-pub(super) fn is_name(name: &str) -> bool {
+/// Whether a unique volume name is of the iSCSI or FC plugin.
+pub(super) fn is_iscsi_or_fc(name: &str) -> bool {
     name.starts_with(ISCSI) || name.starts_with(FC)
 }
 
-/// What nodes call the volume, if it is such a device.
-pub(super) fn name(volume: &PersistentVolume) -> Option<String> {
+/// Returns the unique volume name of an iSCSI or FC volume, else `None`. Upstream: `GetUniqueVolumeName`.
+pub(super) fn unique_volume_name(volume: &PersistentVolume) -> Option<String> {
     let source = &volume.spec.source;
     let over_iscsi =
         source.iscsi.as_deref().map(|disk| iscsi(&disk.target_portal, &disk.iqn, disk.lun));
     over_iscsi.or_else(|| fc(source.fc.as_deref()?))
 }
 
-/// The same of one that a pod names itself.
-pub(super) fn inline_name(source: &VolumeSource) -> Option<String> {
+/// Returns the unique volume name of an iSCSI or FC volume in a pod's spec. Upstream: `GetUniqueVolumeName`.
+pub(super) fn unique_volume_name_of_inline(source: &VolumeSource) -> Option<String> {
     let over_iscsi =
         source.iscsi.as_deref().map(|disk| iscsi(&disk.target_portal, &disk.iqn, disk.lun));
     over_iscsi.or_else(|| fc(source.fc.as_deref()?))
 }
 
-fn iscsi(portal: &str, target: &str, unit: i32) -> String {
-    format!("{ISCSI}{portal}:{target}:{unit}")
+fn iscsi(portal: &str, iqn: &str, lun: i32) -> String {
+    format!("{ISCSI}{portal}:{iqn}:{lun}")
 }
 
-/// By the ports that lead to it and its unit there or else by its own names.
+/// Returns the name by `targetWWNs` and `lun`, else by `wwids`.
 fn fc(disk: &FcVolumeSource) -> Option<String> {
     match disk.lun {
-        Some(unit) if !disk.target_wwns.is_empty() => {
-            Some(format!("{FC}[{}]:{unit}", disk.target_wwns.join(" ")))
+        Some(lun) if !disk.target_wwns.is_empty() => {
+            Some(format!("{FC}[{}]:{lun}", disk.target_wwns.join(" ")))
         }
         _ if !disk.wwids.is_empty() => Some(format!("{FC}[{}]", disk.wwids.join(" "))),
         _ => None,
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn devices_have_the_names_that_kubelets_look_for() {
-        let iscsi = |unit: i32| json!({"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.x", "lun": unit}});
+        let iscsi = |lun: i32| json!({"iscsi": {"targetPortal": "10.0.0.1:3260", "iqn": "iqn.x", "lun": lun}});
         for (source, want) in [
             (iscsi(0), Some("kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0")),
             (iscsi(2), Some("kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:2")),
@@ -64,13 +64,17 @@ mod tests {
         ] {
             let volume: PersistentVolume =
                 object(&json!({"metadata": {"name": "v"}, "spec": source}));
-            assert_eq!(name(&volume).as_deref(), want, "{source}");
+            assert_eq!(unique_volume_name(&volume).as_deref(), want, "{source}");
             let mut inline = source.clone();
             inline["name"] = "x".into();
             let pod: Pod =
                 object(&json!({"metadata": {"name": "p"}, "spec": {"volumes": [inline]}}));
-            assert_eq!(inline_name(&pod.spec.volumes[0].source).as_deref(), want, "{source}");
-            assert!(want.is_none_or(is_name));
+            assert_eq!(
+                unique_volume_name_of_inline(&pod.spec.volumes[0].source).as_deref(),
+                want,
+                "{source}"
+            );
+            assert!(want.is_none_or(is_iscsi_or_fc));
         }
     }
 }
