@@ -26,90 +26,99 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 /// the node's: the NodeRestriction admission plugin looks at it.
 ///
 /// Upstream: `NodeAuthorizer.Authorize`
-pub(super) fn allow(store: &Store, node: &str, rules: &[Rule], what: &Attributes<'_>) -> bool {
-    let whole = what.subresource.is_empty();
-    let is = |verbs: &[&str]| verbs.contains(&what.verb);
+pub(super) fn allow(
+    store: &Store,
+    node: &str,
+    rules: &[Rule],
+    attributes: &Attributes<'_>,
+) -> bool {
+    let whole = attributes.subresource.is_empty();
+    let is = |verbs: &[&str]| verbs.contains(&attributes.verb);
     let reads = is(&["get", "list", "watch"]);
     let writes = is(&["create", "update", "patch", "delete"]);
-    let own = || what.verb == "create" || what.name == node;
-    match (what.group, what.resource) {
-        _ if what.path.is_some() => ruled(rules, what),
-        ("", "secrets" | "configmaps") => whole && reads && used(store, node, what),
-        ("", "persistentvolumeclaims") if what.subresource == "status" => {
-            is(&["update", "patch"]) && used(store, node, what)
+    let own = || attributes.verb == "create" || attributes.name == node;
+    match (attributes.group, attributes.resource) {
+        _ if attributes.path.is_some() => ruled(rules, attributes),
+        ("", "secrets" | "configmaps") => whole && reads && used(store, node, attributes),
+        ("", "persistentvolumeclaims") if attributes.subresource == "status" => {
+            is(&["update", "patch"]) && used(store, node, attributes)
         }
         ("", "persistentvolumeclaims") | ("resource.k8s.io", "resourceclaims") => {
-            whole && is(&["get"]) && used(store, node, what)
+            whole && is(&["get"]) && used(store, node, attributes)
         }
-        ("", "serviceaccounts") => match what.subresource {
-            "" => is(&["get"]) && used(store, node, what),
-            "token" => is(&["create"]) && used(store, node, what),
+        ("", "serviceaccounts") => match attributes.subresource {
+            "" => is(&["get"]) && used(store, node, attributes),
+            "token" => is(&["create"]) && used(store, node, attributes),
             _ => false,
         },
-        ("", "persistentvolumes") => whole && is(&["get"]) && holds(store, node, what.name),
+        ("", "persistentvolumes") => whole && is(&["get"]) && holds(store, node, attributes.name),
         ("storage.k8s.io", "volumeattachments") => {
-            let shelf = "storage.k8s.io/volumeattachments";
-            whole && is(&["get"]) && runs(store, node, shelf, what.name)
+            let resource_prefix = "storage.k8s.io/volumeattachments";
+            whole && is(&["get"]) && runs(store, node, resource_prefix, attributes.name)
         }
         ("storage.k8s.io", "csinodes") => whole && (is(&["get"]) || writes) && own(),
         ("coordination.k8s.io", "leases") => {
-            what.namespace == LEASES && (is(&["get"]) || writes) && own()
+            attributes.namespace == LEASES && (is(&["get"]) || writes) && own()
         }
-        ("resource.k8s.io", "resourceslices") => whole && slices(store, node, what),
-        ("certificates.k8s.io", "podcertificaterequests") => whole && requests(store, node, what),
-        ("", "nodes") => match what.subresource {
-            "" => is(&["create", "update", "patch"]) || reads && what.name == node,
+        ("resource.k8s.io", "resourceslices") => whole && slices(store, node, attributes),
+        ("certificates.k8s.io", "podcertificaterequests") => {
+            whole && requests(store, node, attributes)
+        }
+        ("", "nodes") => match attributes.subresource {
+            "" => is(&["create", "update", "patch"]) || reads && attributes.name == node,
             "status" => is(&["update", "patch"]),
             _ => false,
         },
-        ("", "pods") => match what.subresource {
-            "" => is(&["create", "delete"]) || reads && pods(store, node, what),
+        ("", "pods") => match attributes.subresource {
+            "" => is(&["create", "delete"]) || reads && pods(store, node, attributes),
             "status" => is(&["update", "patch"]),
             "eviction" => is(&["create"]),
             _ => false,
         },
-        _ => ruled(rules, what),
+        _ => ruled(rules, attributes),
     }
 }
 
-fn ruled(rules: &[Rule], what: &Attributes<'_>) -> bool {
-    rules.iter().any(|rule| rule.covers(what))
+fn ruled(rules: &[Rule], attributes: &Attributes<'_>) -> bool {
+    rules.iter().any(|rule| rule.covers(attributes))
 }
 
 /// Whether the node may read pods: its own, and lists that are selected by the node's name.
-fn pods(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    match what.verb {
-        "get" => runs(store, node, "/pods", &format!("{}/{}", what.namespace, what.name)),
-        _ => selects(what, node),
+fn pods(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    match attributes.verb {
+        "get" => {
+            runs(store, node, "/pods", &format!("{}/{}", attributes.namespace, attributes.name))
+        }
+        _ => selects(attributes, node),
     }
 }
 
 /// Whether the node may read or write ResourceSlices: its own, and lists that are selected by the node's name.
-fn slices(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    match what.verb {
+fn slices(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    match attributes.verb {
         "create" => true,
         "get" | "update" | "patch" | "delete" => {
-            runs(store, node, "resource.k8s.io/resourceslices", what.name)
+            runs(store, node, "resource.k8s.io/resourceslices", attributes.name)
         }
-        "list" | "watch" | "deletecollection" => selects(what, node),
+        "list" | "watch" | "deletecollection" => selects(attributes, node),
         _ => false,
     }
 }
 
 /// Whether the node may make or read PodCertificateRequests: its own, and lists that are selected by the node's name.
-fn requests(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    let key = || format!("{}/{}", what.namespace, what.name);
-    match what.verb {
+fn requests(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    let key = || format!("{}/{}", attributes.namespace, attributes.name);
+    match attributes.verb {
         "create" => true,
         "get" => runs(store, node, "certificates.k8s.io/podcertificaterequests", &key()),
-        "list" | "watch" => selects(what, node),
+        "list" | "watch" => selects(attributes, node),
         _ => false,
     }
 }
 
 /// Whether the field selector takes nothing but objects of the node.
-fn selects(what: &Attributes<'_>, node: &str) -> bool {
-    FieldSelector::parse(what.field_selector).is_ok_and(|selector| {
+fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
+    FieldSelector::parse(attributes.field_selector).is_ok_and(|selector| {
         selector
             .terms()
             .iter()
@@ -118,8 +127,10 @@ fn selects(what: &Attributes<'_>, node: &str) -> bool {
 }
 
 /// Whether the stored object names the node in `spec.nodeName`.
-fn runs(store: &Store, node: &str, shelf: &str, key: &str) -> bool {
-    store.peek(shelf, key).is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
+fn runs(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bool {
+    store
+        .peek(resource_prefix, key)
+        .is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
 }
 
 fn read(entry: &Entry) -> Value {
@@ -127,8 +138,9 @@ fn read(entry: &Entry) -> Value {
 }
 
 /// Whether a pod of the node refers to the object.
-fn used(store: &Store, node: &str, what: &Attributes<'_>) -> bool {
-    !what.namespace.is_empty() && by_a_pod(store, node, what.namespace, what.resource, what.name)
+fn used(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
+    !attributes.namespace.is_empty()
+        && by_a_pod(store, node, attributes.namespace, attributes.resource, attributes.name)
 }
 
 fn by_a_pod(store: &Store, node: &str, namespace: &str, resource: &str, name: &str) -> bool {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{User, nodes};
 use crate::store::Store;
 
-const SHELVES: [&str; 4] = [
+const RESOURCE_PREFIXES: [&str; 4] = [
     "rbac.authorization.k8s.io/clusterroles",
     "rbac.authorization.k8s.io/roles",
     "rbac.authorization.k8s.io/clusterrolebindings",
@@ -124,15 +124,15 @@ struct Subject {
 
 impl Rules {
     /// Whether `user` may.
-    pub(crate) fn allow(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
+    pub(crate) fn allow(&self, store: &Store, user: &User, attributes: &Attributes<'_>) -> bool {
         if user.is_in("system:masters") {
             return true;
         }
         let compiled = self.compiled(store);
-        compiled.is_its_nodes(store, user, what)
+        compiled.is_its_nodes(store, user, attributes)
             || compiled
-                .grants(user, what.namespace)
-                .any(|(_, grant)| grant.rules().iter().any(|rule| rule.covers(what)))
+                .grants(user, attributes.namespace)
+                .any(|(_, grant)| grant.rules().iter().any(|rule| rule.covers(attributes)))
     }
 
     /// Why `user` may; `None`: he may not. Empty for who may everything.
@@ -140,18 +140,18 @@ impl Rules {
         &self,
         store: &Store,
         user: &User,
-        what: &Attributes<'_>,
+        attributes: &Attributes<'_>,
     ) -> Option<String> {
         if user.is_in("system:masters") {
             return Some(String::new());
         }
         let compiled = self.compiled(store);
-        if compiled.is_its_nodes(store, user, what) {
+        if compiled.is_its_nodes(store, user, attributes) {
             return Some(String::new());
         }
         compiled
-            .grants(user, what.namespace)
-            .find(|(_, g)| g.rules().iter().any(|rule| rule.covers(what)))
+            .grants(user, attributes.namespace)
+            .find(|(_, g)| g.rules().iter().any(|rule| rule.covers(attributes)))
             .map(|(subject, grant)| {
                 let to = match subject
                     .strip_prefix("system:serviceaccount:")
@@ -182,7 +182,7 @@ impl Rules {
     }
 
     fn compiled(&self, store: &Store) -> Arc<Compiled> {
-        let version = SHELVES.map(|shelf| store.touched(shelf));
+        let version = RESOURCE_PREFIXES.map(|resource_prefix| store.touched(resource_prefix));
         if let Some(compiled) = &*self.compiled.read().unwrap_or_else(PoisonError::into_inner)
             && compiled.version == version
         {
@@ -196,9 +196,9 @@ impl Rules {
 
 impl Compiled {
     /// Whether the user is a node that may.
-    fn is_its_nodes(&self, store: &Store, user: &User, what: &Attributes<'_>) -> bool {
+    fn is_its_nodes(&self, store: &Store, user: &User, attributes: &Attributes<'_>) -> bool {
         let (Some(node), Some(rules)) = (nodes::node_of(user), &self.node) else { return false };
-        !node.is_empty() && nodes::allow(store, node, rules, what)
+        !node.is_empty() && nodes::allow(store, node, rules, attributes)
     }
 
     /// What a user has in a namespace, each with the name by which he has it.
@@ -223,8 +223,9 @@ impl Compiled {
 fn compile(store: &Store, version: [u64; 4]) -> Compiled {
     let mut compiled = Compiled { version, ..Compiled::default() };
     let mut roles: HashMap<(bool, Box<str>), Arc<[Rule]>> = HashMap::new();
-    for (cluster, shelf) in [(true, SHELVES[0]), (false, SHELVES[1])] {
-        for entry in store.all(shelf) {
+    for (cluster, resource_prefix) in [(true, RESOURCE_PREFIXES[0]), (false, RESOURCE_PREFIXES[1])]
+    {
+        for entry in store.all(resource_prefix) {
             match serde_json::from_slice::<Role>(entry.json()) {
                 Ok(role) => {
                     roles.insert(
@@ -237,8 +238,9 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
         }
     }
     compiled.node = roles.get(&(true, "system:node".into())).cloned();
-    for (cluster, shelf) in [(true, SHELVES[2]), (false, SHELVES[3])] {
-        for entry in store.all(shelf) {
+    for (cluster, resource_prefix) in [(true, RESOURCE_PREFIXES[2]), (false, RESOURCE_PREFIXES[3])]
+    {
+        for entry in store.all(resource_prefix) {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {
                 Ok(binding) => binding,
                 Err(error) => {
@@ -295,19 +297,19 @@ fn describe(key: &str, cluster: bool, role: &RoleRef) -> String {
 }
 
 impl Rule {
-    pub(super) fn covers(&self, what: &Attributes<'_>) -> bool {
+    pub(super) fn covers(&self, attributes: &Attributes<'_>) -> bool {
         let has =
             |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
-        if !has(&self.verbs, what.verb) {
+        if !has(&self.verbs, attributes.verb) {
             return false;
         }
-        if let Some(path) = what.path {
+        if let Some(path) = attributes.path {
             return self.non_resource_urls.iter().any(|url| covers_url(url, path));
         }
-        has(&self.api_groups, what.group)
-            && self.resources.iter().any(|r| covers_resource(r, what))
+        has(&self.api_groups, attributes.group)
+            && self.resources.iter().any(|r| covers_resource(r, attributes))
             && (self.resource_names.is_empty()
-                || self.resource_names.iter().any(|n| **n == *what.name))
+                || self.resource_names.iter().any(|n| **n == *attributes.name))
     }
 }
 
@@ -321,15 +323,15 @@ pub(super) fn covers_url(rule: &str, path: &str) -> bool {
 /// Whether a rule's resource is the request's. What a rule names need not be a resource: an audience has slashes, too.
 ///
 /// Upstream: `ResourceMatches`
-fn covers_resource(rule: &str, what: &Attributes<'_>) -> bool {
+fn covers_resource(rule: &str, attributes: &Attributes<'_>) -> bool {
     if rule == "*" {
         return true;
     }
-    if what.subresource.is_empty() {
-        return rule == what.resource;
+    if attributes.subresource.is_empty() {
+        return rule == attributes.resource;
     }
-    match rule.strip_suffix(what.subresource).and_then(|rest| rest.strip_suffix('/')) {
-        Some(resource) => resource == "*" || resource == what.resource,
+    match rule.strip_suffix(attributes.subresource).and_then(|rest| rest.strip_suffix('/')) {
+        Some(resource) => resource == "*" || resource == attributes.resource,
         None => false,
     }
 }

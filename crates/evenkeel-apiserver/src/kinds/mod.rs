@@ -222,7 +222,7 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
 }
 
 /// The resources whose objects the store indexes.
-pub(crate) const INDEXERS: Indexers = &[(services::SHELF, services::index)];
+pub(crate) const INDEXERS: Indexers = &[(services::RESOURCE_PREFIX, services::index)];
 
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
