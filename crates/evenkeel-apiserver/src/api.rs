@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::auth::{Authenticator, Rules};
 use crate::clock::Clock;
 use crate::components::Components;
-use crate::custom::keeper::Served;
+use crate::custom::crd_controller::Served;
 use crate::flow::Flows;
 use crate::metrics::Metrics;
 use crate::policy;
@@ -113,7 +113,9 @@ impl Api {
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>, StatusError> {
-        let Some(entry) = self.store.peek(&resource.shelf, &key(resource, namespace, name)) else {
+        let Some(entry) =
+            self.store.peek(&resource.resource_prefix, &key(resource, namespace, name))
+        else {
             return Ok(None);
         };
         entry.decode().map(Some).map_err(StatusError::internal)

@@ -10,7 +10,7 @@ use crate::api::Api;
 use crate::kinds::cluster_ips;
 use crate::resource::key;
 use crate::resource::{Path, ResourceType, parse_path};
-use crate::store::{Encoded, Expect, Facets, Transaction, WriteError};
+use crate::store::{Encoded, Expect, SelectionAttributes, Transaction, WriteError};
 use crate::tracking;
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
@@ -76,7 +76,7 @@ pub(crate) fn put(
 ) -> Result<(), StatusError> {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let key = key(resource, &text("namespace"), &text("name"));
-    if api.store.peek(&resource.shelf, &key).is_some() {
+    if api.store.peek(&resource.resource_prefix, &key).is_some() {
         return Ok(());
     }
     let mut transaction = Transaction::default();
@@ -101,10 +101,16 @@ pub(crate) fn create(
     patch::track(resource.schema(&resource.gvk).as_ref(), None, &mut object, &writer);
     object["metadata"]["uid"] = Value::from(api.uid());
     object["metadata"]["creationTimestamp"] = Value::from(now);
-    let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
+    let selection =
+        SelectionAttributes::new(&object, |put| resource.hooks.field_values(&object, put));
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let key = key(resource, text("namespace"), text("name"));
-    transaction.put(&resource.shelf, &key, Expect::Absent, Encoded::new(&object, facets));
+    transaction.put(
+        &resource.resource_prefix,
+        &key,
+        Expect::Absent,
+        Encoded::new(&object, selection),
+    );
 }
 
 /// What extension API servers read to know whom to trust.

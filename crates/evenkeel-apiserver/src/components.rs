@@ -36,7 +36,7 @@ impl Source for Components {
 
 /// Whether these are the objects of a resource.
 pub(crate) fn are(resource: &ResourceType) -> bool {
-    &*resource.shelf == "/componentstatuses"
+    &*resource.resource_prefix == "/componentstatuses"
 }
 
 fn status(name: &str, health: &Result<(), String>) -> Value {

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::kinds::KindHooks;
 use crate::output::{ListMeta, Purpose};
-use crate::pipeline::{Ask, answer};
+use crate::pipeline::{RequestContext, answer};
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::selector::Selectors;
 use crate::serve::Body;
-use crate::store::{Change, Encoded, Entry, Facets};
+use crate::store::{Change, Encoded, Entry, SelectionAttributes};
 use crate::verbs::answer_value;
 use evenkeel_apimachinery::status::StatusError;
 
@@ -109,21 +109,27 @@ fn whole(resource: &ResourceType, mut object: Value) -> Value {
 }
 
 /// Serves GET of one object.
-pub(crate) fn get(ask: &Ask<'_>, source: &dyn Source) -> Result<Response<Body>, StatusError> {
-    let (resource, target) = (ask.resource(), &ask.target);
+pub(crate) fn get(
+    request: &RequestContext<'_>,
+    source: &dyn Source,
+) -> Result<Response<Body>, StatusError> {
+    let (resource, target) = (request.resource(), &request.target);
     let found = source.get(resource.plural(), target.namespace, target.name);
     let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
-    answer_value(ask, StatusCode::OK, &whole(resource, object))
+    answer_value(request, StatusCode::OK, &whole(resource, object))
 }
 
 /// Serves GET of a collection, all of it at once.
-pub(crate) fn list(ask: &Ask<'_>, source: &dyn Source) -> Result<Response<Body>, StatusError> {
-    let resource = ask.resource();
-    let format = ask.format(Purpose::List)?;
-    let (labels, fields) = (ask.query.get("labelSelector"), ask.query.get("fieldSelector"));
+pub(crate) fn list(
+    request: &RequestContext<'_>,
+    source: &dyn Source,
+) -> Result<Response<Body>, StatusError> {
+    let resource = request.resource();
+    let format = request.format(Purpose::List)?;
+    let (labels, fields) = (request.query.get("labelSelector"), request.query.get("fieldSelector"));
     let selectors = Selectors::parse(resource, labels, fields)?;
     let mut items: Vec<(Arc<str>, Bytes)> = source
-        .list(resource.plural(), ask.target.namespace)
+        .list(resource.plural(), request.target.namespace)
         .into_iter()
         .map(|object| (entry(resource, object.clone()), object))
         .filter(|(entry, _)| selectors.matches(entry))
@@ -132,7 +138,7 @@ pub(crate) fn list(ask: &Ask<'_>, source: &dyn Source) -> Result<Response<Body>,
     items.sort();
     // What was made just now has no version, and neither has the list.
     let mut items = items.into_iter().map(|(_, item)| item);
-    let bytes = format.list(resource, &mut items, &ListMeta::default(), ask.now)?;
+    let bytes = format.list(resource, &mut items, &ListMeta::default(), request.now)?;
     Ok(answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
 }
 
@@ -141,6 +147,6 @@ fn entry(resource: &ResourceType, object: Value) -> Entry {
     let object = whole(resource, object);
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
     let key = key(resource, text("namespace"), text("name"));
-    let encoded = Encoded::new(&object, Facets::new(&object, |_| {}));
+    let encoded = Encoded::new(&object, SelectionAttributes::new(&object, |_| {}));
     encoded.into_entry(key.into(), 0, Change::Added)
 }

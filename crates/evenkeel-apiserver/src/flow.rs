@@ -151,13 +151,15 @@ impl Flows {
     }
 
     fn compiled(&self, store: &Store) -> Arc<Compiled> {
-        let version = [SCHEMAS, LEVELS].map(|shelf| store.touched(shelf));
+        let version = [SCHEMAS, LEVELS].map(|resource_prefix| store.touched(resource_prefix));
         if let Some(compiled) = &*self.compiled.read().unwrap_or_else(PoisonError::into_inner)
             && compiled.version == version
         {
             return compiled.clone();
         }
-        let read = |shelf| store.all(shelf).into_iter().filter_map(|entry| entry.decode().ok());
+        let read = |resource_prefix| {
+            store.all(resource_prefix).into_iter().filter_map(|entry| entry.decode().ok())
+        };
         let (schemas, levels): (Vec<Value>, Vec<Value>) =
             (read(SCHEMAS).collect(), read(LEVELS).collect());
         let compiled = Arc::new(Compiled { version, schemas: compile(schemas, &levels) });

@@ -141,7 +141,7 @@ impl Metrics {
         );
         out.push_str("# HELP apiserver_resource_objects [STABLE] Number of stored objects at the time of last check split by kind.\n# TYPE apiserver_resource_objects gauge\n");
         for resource in api.table.rows().all.iter().filter(|r| r.stored) {
-            let count = api.store.count(&resource.shelf);
+            let count = api.store.count(&resource.resource_prefix);
             if count > 0 {
                 let _ = writeln!(
                     out,

@@ -58,14 +58,14 @@ impl Selectors {
 
     /// Whether an object is selected.
     pub(crate) fn matches(&self, entry: &Entry) -> bool {
-        self.labels.matches_by(|key| entry.facets.label(key))
+        self.labels.matches_by(|key| entry.selection.label(key))
             && self.fields.iter().all(|r| {
                 let (namespace, name) = entry.key.split_once('/').unwrap_or(("", &entry.key));
                 let found;
                 let value = match &r.field {
                     Field::Name => name,
                     Field::Namespace => namespace,
-                    Field::At(at) => entry.facets.field(*at),
+                    Field::At(at) => entry.selection.field(*at),
                     Field::In(path) => {
                         found = text_in(entry, path);
                         &found
@@ -116,12 +116,12 @@ mod tests {
 
     use super::*;
     use crate::resource::Table;
-    use crate::store::{Change, Encoded, Facets};
+    use crate::store::{Change, Encoded, SelectionAttributes};
 
     fn entry() -> Entry {
         let object =
             json!({"metadata": {"name": "p", "labels": {"app": "web", "n": "5", "empty": ""}}});
-        Encoded::new(&object, Facets::new(&object, |_| ())).into_entry(
+        Encoded::new(&object, SelectionAttributes::new(&object, |_| ())).into_entry(
             "ns/p".into(),
             1,
             Change::Added,

@@ -10,14 +10,14 @@ use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::bootstrap;
-use crate::store::{Encoded, Expect, Facets, WriteError, changed};
+use crate::store::{Encoded, Expect, SelectionAttributes, WriteError, changed};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::value::{set, text};
 
 /// Where ConfigMaps are stored.
-pub(crate) const SHELF: &str = "/configmaps";
+pub(crate) const RESOURCE_PREFIX: &str = "/configmaps";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
 /// It is not made more often, whoever takes it away.
@@ -52,7 +52,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
 
 /// Does what there is to do; says when to look again.
 async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, StatusError> {
-    let Some(entry) = api.store.peek(SHELF, &format!("{NAMESPACE}/{NAME}")) else {
+    let Some(entry) = api.store.peek(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
         let left = AGAIN.saturating_sub(made.elapsed());
         if !left.is_zero() {
             return Ok(Some(left));
@@ -73,8 +73,12 @@ async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, St
     let writer = Writer { manager: "kube-apiserver", subresource: "", now };
     let schema = configmaps.schema(&configmaps.gvk);
     patch::track(schema.as_ref(), Some(&old), &mut new, &writer);
-    let encoded = Encoded::new(&new, Facets::new(&new, |_| ()));
-    match api.store.put(&configmaps.shelf, &entry.key, Expect::At(entry.revision), encoded).await {
+    let encoded = Encoded::new(&new, SelectionAttributes::new(&new, |_| ()));
+    match api
+        .store
+        .put(&configmaps.resource_prefix, &entry.key, Expect::At(entry.revision), encoded)
+        .await
+    {
         // Whoever was quicker is looked at in turn.
         Ok(_) | Err(WriteError::Mismatch { .. }) => Ok(None),
         Err(error) => Err(error.into()),

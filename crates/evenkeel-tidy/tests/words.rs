@@ -3,7 +3,7 @@
 use evenkeel_tidy::{crates, has_word, read, sources};
 
 /// Crates whose names have been brought to Kubernetes' terms, each with its retired identifiers and what to write instead.
-const RETIRED: [(&str, &[(&str, &str)]); 6] = [
+const RETIRED: [(&str, &[(&str, &str)]); 7] = [
     (
         "evenkeel-controllers",
         &[
@@ -30,6 +30,21 @@ const RETIRED: [(&str, &[(&str, &str)]); 6] = [
             ("resource_quota", "resourcequota"),
             ("disruption_budget", "poddisruptionbudget"),
             ("Meaning", "PodFailurePolicyAction"),
+        ],
+    ),
+    (
+        "evenkeel-apiserver",
+        &[
+            ("Ask", "RequestContext"),
+            ("Shelf", "ResourcePrefix, Collection"),
+            ("shelf", "resource_prefix, collection"),
+            ("SHELF", "RESOURCE_PREFIX"),
+            ("SHELVES", "RESOURCE_PREFIXES"),
+            ("shelves", "collections"),
+            ("ShelfState", "Collection"),
+            ("Facets", "SelectionAttributes"),
+            ("facets", "selection_attributes"),
+            ("keeper", "crd_controller"),
         ],
     ),
     (

@@ -136,9 +136,14 @@ impl Accounts {
             return None;
         }
         let Private { namespace, serviceaccount, pod, secret, node } = claims.private;
-        let there = |shelf: &str, key: &str, uid: &str| {
-            let uid_there =
-                store.peek(shelf, key)?.decode().ok()?.pointer("/metadata/uid")?.as_str()? == uid;
+        let there = |resource_prefix: &str, key: &str, uid: &str| {
+            let uid_there = store
+                .peek(resource_prefix, key)?
+                .decode()
+                .ok()?
+                .pointer("/metadata/uid")?
+                .as_str()?
+                == uid;
             uid_there.then_some(())
         };
         there(

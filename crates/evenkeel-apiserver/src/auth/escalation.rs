@@ -317,16 +317,16 @@ mod tests {
             granted in prop::collection::vec(a_rule(), 0..3),
         ) {
             prop_assume!(uncovered(&held, &granted).is_empty());
-            let may = |rules: &[Rule], what: &Attributes<'_>| rules.iter().any(|rule| rule.rule_allows(what));
+            let may = |rules: &[Rule], attributes: &Attributes<'_>| rules.iter().any(|rule| rule.rule_allows(attributes));
             for verb in ["get", "list", "escalate"] {
                 for path in ["/a", "/a/b", "/ab", "/b"] {
-                    let what = Attributes { verb, path: Some(path), ..Attributes::default() };
-                    prop_assert!(!may(&granted, &what) || may(&held, &what), "{:?}", what);
+                    let attributes = Attributes { verb, path: Some(path), ..Attributes::default() };
+                    prop_assert!(!may(&granted, &attributes) || may(&held, &attributes), "{:?}", attributes);
                 }
                 for (group, resource) in [("", "pods"), ("apps", "jobs"), ("x", "pods")] {
                     for (subresource, name) in [("", ""), ("", "a"), ("log", "b"), ("exec", "c")] {
-                        let what = Attributes { verb, group, resource, subresource, name, ..Attributes::default() };
-                        prop_assert!(!may(&granted, &what) || may(&held, &what), "{:?}", what);
+                        let attributes = Attributes { verb, group, resource, subresource, name, ..Attributes::default() };
+                        prop_assert!(!may(&granted, &attributes) || may(&held, &attributes), "{:?}", attributes);
                     }
                 }
             }

@@ -55,8 +55,8 @@ pub(super) fn authorize(
         },
         ("", "persistentvolumes") => whole && is(&["get"]) && holds(store, node, attributes.name),
         ("storage.k8s.io", "volumeattachments") => {
-            let shelf = "storage.k8s.io/volumeattachments";
-            whole && is(&["get"]) && runs(store, node, shelf, attributes.name)
+            let resource_prefix = "storage.k8s.io/volumeattachments";
+            whole && is(&["get"]) && runs(store, node, resource_prefix, attributes.name)
         }
         ("storage.k8s.io", "csinodes") => whole && (is(&["get"]) || writes) && own(),
         ("coordination.k8s.io", "leases") => {
@@ -139,8 +139,10 @@ fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
 }
 
 /// Whether the stored object names the node in `spec.nodeName`.
-fn runs(store: &Store, node: &str, shelf: &str, key: &str) -> bool {
-    store.peek(shelf, key).is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
+fn runs(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bool {
+    store
+        .peek(resource_prefix, key)
+        .is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
 }
 
 fn read(entry: &Entry) -> Value {

@@ -219,7 +219,7 @@ impl Rules {
 
     /// Returns the compiled roles and bindings; compiles them again if one was written since.
     fn compiled(&self, store: &Store) -> Arc<Compiled> {
-        let version = RBAC_RESOURCES.map(|shelf| store.touched(shelf));
+        let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
         if let Some(compiled) = &*self.compiled.read().unwrap_or_else(PoisonError::into_inner)
             && compiled.version == version
         {
@@ -271,8 +271,8 @@ impl Compiled {
 fn compile(store: &Store, version: [u64; 4]) -> Compiled {
     let mut compiled = Compiled { version, ..Compiled::default() };
     let mut roles: HashMap<(bool, Box<str>), Arc<[Rule]>> = HashMap::new();
-    for (cluster, shelf) in [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])] {
-        for entry in store.all(shelf) {
+    for (cluster, resource_prefix) in [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])] {
+        for entry in store.all(resource_prefix) {
             match serde_json::from_slice::<Role>(entry.json()) {
                 Ok(role) => {
                     roles.insert(
@@ -285,8 +285,8 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
         }
     }
     compiled.node = roles.get(&(true, "system:node".into())).cloned();
-    for (cluster, shelf) in [(true, RBAC_RESOURCES[2]), (false, RBAC_RESOURCES[3])] {
-        for entry in store.all(shelf) {
+    for (cluster, resource_prefix) in [(true, RBAC_RESOURCES[2]), (false, RBAC_RESOURCES[3])] {
+        for entry in store.all(resource_prefix) {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {
                 Ok(binding) => binding,
                 Err(error) => {

@@ -167,7 +167,7 @@ fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceTy
         verbs: Verb::ALL.into_iter().collect(),
         subresources: parts(&gvk, status, scale.is_some()),
         columns,
-        shelf: format!("{}/{plural}", gvk.group).into(),
+        resource_prefix: format!("{}/{plural}", gvk.group).into(),
         stored: false,
         hooks: Arc::new(Hooks::new(custom.clone())),
         name: GroupResource { group: gvk.group.clone(), resource: plural },

@@ -99,7 +99,7 @@ fn free_in(api: &Api, range: &Range, is_free: &impl Fn(IpAddr) -> bool) -> Optio
 
 fn is_taken(api: &Api, ip: IpAddr) -> bool {
     let Some(resource) = addresses(api) else { return false };
-    api.store.peek(&resource.shelf, &key(&resource, "", &ip.to_string())).is_some()
+    api.store.peek(&resource.resource_prefix, &key(&resource, "", &ip.to_string())).is_some()
 }
 
 fn addresses(api: &Api) -> Option<Arc<ResourceType>> {
@@ -134,7 +134,7 @@ pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
     let Some(resource) = addresses(api) else { return };
     let key = key(&resource, "", &ip.to_string());
-    let Some(entry) = api.store.peek(&resource.shelf, &key) else { return };
+    let Some(entry) = api.store.peek(&resource.resource_prefix, &key) else { return };
     let is_its = entry.decode().is_ok_and(|object: Value| {
         text(&object, "spec.parentRef.resource") == "services"
             && ["namespace", "name"].iter().all(|field| {
@@ -143,7 +143,7 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
             })
     });
     if is_its {
-        transaction.delete(&resource.shelf, &key, Expect::At(entry.revision));
+        transaction.delete(&resource.resource_prefix, &key, Expect::At(entry.revision));
     }
 }
 

@@ -222,7 +222,8 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
 }
 
 /// The resources whose objects the store indexes.
-pub(crate) const INDEXED_RESOURCES: IndexedResources = &[(services::SHELF, services::index)];
+pub(crate) const INDEXED_RESOURCES: IndexedResources =
+    &[(services::RESOURCE_PREFIX, services::index)];
 
 /// What happens to the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

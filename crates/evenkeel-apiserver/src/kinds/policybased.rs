@@ -47,8 +47,8 @@ pub(crate) fn check(
 /// Whether the writer has a verb on a role, in the request's namespace.
 fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
     let namespace = cx.namespace;
-    let what = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
-    cx.api.rules.authorize(&cx.api.store, cx.user, &what)
+    let attributes = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
+    cx.api.rules.authorize(&cx.api.store, cx.user, &attributes)
 }
 
 /// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`
@@ -113,7 +113,7 @@ fn rules_of(
         StatusError::not_found(&resource, name)
     };
     let resource = cx.api.table.get(&format!("{GROUP}/v1"), plural).ok_or_else(absent)?;
-    let entry = cx.api.store.peek(&resource.shelf, &key(&resource, namespace, name));
+    let entry = cx.api.store.peek(&resource.resource_prefix, &key(&resource, namespace, name));
     let entry = entry.ok_or_else(absent)?;
     let role: Role = serde_json::from_slice(entry.json()).map_err(StatusError::internal)?;
     Ok(role.rules.unwrap_or_default())

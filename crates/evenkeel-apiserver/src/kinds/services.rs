@@ -3,7 +3,7 @@
 
 use super::cluster_ips;
 use crate::api::{Api, Context};
-use crate::resource::{GroupKind, Shelf};
+use crate::resource::{GroupKind, ResourcePrefix};
 use crate::store::Transaction;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{self, at, int, list, set, text};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Where Services are stored.
-pub(super) const SHELF: &str = "/services";
+pub(super) const RESOURCE_PREFIX: &str = "/services";
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 /// An address in the index of Services.
@@ -106,15 +106,15 @@ pub(super) fn begin_write(
     let first = addresses.first().copied();
     addresses.retain(|address| !had_addresses.contains(address));
     ports.retain(|port| !had_ports.contains(port));
-    let shelf = Shelf::from(SHELF);
+    let resource_prefix = ResourcePrefix::from(RESOURCE_PREFIX);
     for address in addresses {
         if first == Some(address) {
-            transaction.unique(&shelf, address_value(address));
+            transaction.unique(&resource_prefix, address_value(address));
         }
         cluster_ips::create(api, address, service, transaction);
     }
     for port in ports {
-        transaction.unique(&shelf, port_value(port));
+        transaction.unique(&resource_prefix, port_value(port));
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) fn finish_write(
 }
 
 fn is_taken(api: &Api, value: &str) -> bool {
-    api.store.is_taken(SHELF, value)
+    api.store.is_taken(RESOURCE_PREFIX, value)
 }
 
 /// Keeps `clusterIP` and `clusterIPs`, families and policy in step, and fills them in for one IPv4 network.

@@ -3,7 +3,7 @@
 use crate::api::Api;
 use crate::resource::ResourceType;
 use crate::resource::key;
-use crate::store::{Encoded, Expect, Facets, WriteError};
+use crate::store::{Encoded, Expect, SelectionAttributes, WriteError};
 use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const TRIES: usize = 16;
 pub(super) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
     let Some(resource) = api.table.get(api_version, resource) else { return Vec::new() };
     api.store
-        .all(&resource.shelf)
+        .all(&resource.resource_prefix)
         .iter()
         .filter(|entry| {
             let within = entry.key.strip_prefix(namespace);
@@ -51,7 +51,7 @@ pub(super) async fn change(
 ) -> Result<Value, StatusError> {
     let key = key(resource, namespace, name);
     for _ in 0..TRIES {
-        let Some(entry) = api.store.peek(&resource.shelf, &key) else {
+        let Some(entry) = api.store.peek(&resource.resource_prefix, &key) else {
             return Err(StatusError::not_found(&resource.name, name));
         };
         let mut object = entry.decode().map_err(StatusError::internal)?;
@@ -59,9 +59,14 @@ pub(super) async fn change(
         if dry_run {
             return Ok(object);
         }
-        let facets = Facets::new(&object, |put| resource.hooks.field_values(&object, put));
-        let encoded = Encoded::new(&object, facets);
-        match api.store.put(&resource.shelf, &key, Expect::At(entry.revision), encoded).await {
+        let selection =
+            SelectionAttributes::new(&object, |put| resource.hooks.field_values(&object, put));
+        let encoded = Encoded::new(&object, selection);
+        match api
+            .store
+            .put(&resource.resource_prefix, &key, Expect::At(entry.revision), encoded)
+            .await
+        {
             Ok(written) => {
                 let version = written.revision.to_string();
                 evenkeel_apimachinery::value::set(&mut object, "metadata.resourceVersion", version);

@@ -38,8 +38,8 @@ pub(super) fn impersonate(
         ));
     }
     let account = service_account(wanted.name);
-    for what in permissions(&wanted, account) {
-        permit(api, &user, &what)?;
+    for attributes in permissions(&wanted, account) {
+        permit(api, &user, &attributes)?;
     }
     Ok(Arc::new(become_user(wanted, account)))
 }

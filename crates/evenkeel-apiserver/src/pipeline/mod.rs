@@ -51,7 +51,7 @@ use info::Info;
 use query::Query;
 
 /// A request for a resource, past all gates; the verbs work on this.
-pub(crate) struct Ask<'a> {
+pub(crate) struct RequestContext<'a> {
     /// The server.
     pub(crate) api: &'a Arc<Api>,
     /// What it is about.
@@ -68,7 +68,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) now: Timestamp,
 }
 
-impl Ask<'_> {
+impl RequestContext<'_> {
     /// The resource.
     pub(crate) fn resource(&self) -> &Arc<ResourceType> {
         &self.target.resource
@@ -194,9 +194,17 @@ where
             }
         };
         let _ = routed_as.set(labels(&target, verb(info.verb, method)));
-        let ask = Ask { api, target, method, headers, query, user: &user, now: api.clock.now() };
-        let deprecation = ask.resource().deprecation();
-        let answered = verbs::dispatch(ask, body).await;
+        let request = RequestContext {
+            api,
+            target,
+            method,
+            headers,
+            query,
+            user: &user,
+            now: api.clock.now(),
+        };
+        let deprecation = request.resource().deprecation();
+        let answered = verbs::dispatch(request, body).await;
         let Some(words) = deprecation else { return answered };
         let mut response = answered.unwrap_or_else(|error| refusal(&error, headers));
         warn(&mut response, &[words.into()]);
@@ -231,7 +239,7 @@ fn limit(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Option<Class> {
 ///
 /// Upstream: `WithAuthorization`
 fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), StatusError> {
-    let what = if info.is_resource {
+    let attributes = if info.is_resource {
         Attributes {
             verb: info.verb,
             group: info.group,
@@ -248,38 +256,42 @@ fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), 
         }
         Attributes { verb: info.verb, path: Some(path), ..Attributes::default() }
     };
-    permit(api, user, &what)
+    permit(api, user, &attributes)
 }
 
 /// A 403 in upstream's words, unless the user may.
-pub(crate) fn permit(api: &Api, user: &User, what: &Attributes<'_>) -> Result<(), StatusError> {
-    if api.rules.authorize(&api.store, user, what) {
+pub(crate) fn permit(
+    api: &Api,
+    user: &User,
+    attributes: &Attributes<'_>,
+) -> Result<(), StatusError> {
+    if api.rules.authorize(&api.store, user, attributes) {
         return Ok(());
     }
     let group_resource = |subresource: &str| crate::resource::GroupResource {
-        group: what.group.into(),
+        group: attributes.group.into(),
         resource: if subresource.is_empty() {
-            what.resource.into()
+            attributes.resource.into()
         } else {
-            format!("{}/{subresource}", what.resource).into()
+            format!("{}/{subresource}", attributes.resource).into()
         },
     };
-    if let Some(path) = what.path {
+    if let Some(path) = attributes.path {
         let nothing = crate::resource::GroupResource { group: "".into(), resource: "".into() };
-        let why = format!("User \"{}\" cannot {} path \"{path}\"", user.name, what.verb);
+        let why = format!("User \"{}\" cannot {} path \"{path}\"", user.name, attributes.verb);
         return Err(StatusError::forbidden(&nothing, "", why));
     }
-    let shown = group_resource(what.subresource).resource;
-    let place = if what.namespace.is_empty() {
+    let shown = group_resource(attributes.subresource).resource;
+    let place = if attributes.namespace.is_empty() {
         "at the cluster scope".to_owned()
     } else {
-        format!("in the namespace \"{}\"", what.namespace)
+        format!("in the namespace \"{}\"", attributes.namespace)
     };
     let why = format!(
         "User \"{}\" cannot {} resource \"{shown}\" in API group \"{}\" {place}",
-        user.name, what.verb, what.group
+        user.name, attributes.verb, attributes.group
     );
-    Err(StatusError::forbidden(&group_resource(""), what.name, why))
+    Err(StatusError::forbidden(&group_resource(""), attributes.name, why))
 }
 
 /// A refusal in the form that the client accepts.

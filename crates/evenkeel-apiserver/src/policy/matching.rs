@@ -33,10 +33,9 @@ fn by_rule(request: &Request<'_>, rule: &Value, equivalent: bool) -> bool {
     let versions = list(rule, "apiVersions");
     let version = among(versions, cx.resource.version())
         || equivalent
-            && rows
-                .all
-                .iter()
-                .any(|r| r.shelf == cx.resource.shelf && among(versions, r.version()));
+            && rows.all.iter().any(|r| {
+                r.resource_prefix == cx.resource.resource_prefix && among(versions, r.version())
+            });
     let names = list(rule, "resourceNames");
     let scope = match text(rule, "scope") {
         "Cluster" => !cx.resource.namespaced,
@@ -67,7 +66,7 @@ fn by_namespace(request: &Request<'_>, constraints: &Value) -> bool {
         return true;
     }
     let cx = request.cx;
-    if &*cx.resource.shelf == "/namespaces" {
+    if &*cx.resource.resource_prefix == "/namespaces" {
         let own = if request.operation == Operation::Delete { request.old } else { request.object };
         return selects(Some(selector), object(own, "metadata.labels"));
     }

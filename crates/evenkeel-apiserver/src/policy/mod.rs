@@ -171,20 +171,20 @@ pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
 }
 
 /// The policies of a sort, each with its bindings; nothing where there are none.
-fn bound(cx: &Context<'_>, shelves: [&str; 2], sort: usize) -> Vec<(Arc<Policy>, Vec<Value>)> {
+fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>, Vec<Value>)> {
     let store = &cx.api.store;
-    if store.count(shelves[0]) == 0 || store.count(shelves[1]) == 0 || is_exempt(cx) {
+    if store.count(prefixes[0]) == 0 || store.count(prefixes[1]) == 0 || is_exempt(cx) {
         return Vec::new();
     }
     let bindings: Vec<Value> =
-        store.all(shelves[1]).iter().filter_map(|entry| entry.decode().ok()).collect();
+        store.all(prefixes[1]).iter().filter_map(|entry| entry.decode().ok()).collect();
     let with_bindings = |entry: Arc<Entry>| {
         let policy = cx.api.policies.get(sort, &entry)?;
         let own = bindings.iter().filter(|b| text(b, "spec.policyName") == policy.name);
         let own: Vec<Value> = own.cloned().collect();
         (!own.is_empty()).then_some((policy, own))
     };
-    store.all(shelves[0]).into_iter().filter_map(with_bindings).collect()
+    store.all(prefixes[0]).into_iter().filter_map(with_bindings).collect()
 }
 
 /// Lets mutating policies change an object.

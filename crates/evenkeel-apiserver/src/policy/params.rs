@@ -44,13 +44,14 @@ fn find(request: &Request<'_>, row: &Arc<ResourceType>, reference: &Value) -> Ve
     let read = |entry: &crate::store::Entry| crate::verbs::current::decode_alone(row, entry);
     let name = text(reference, "name");
     if !name.is_empty() {
-        let entry = cx.api.store.peek(&row.shelf, &crate::resource::key(row, namespace, name));
+        let entry =
+            cx.api.store.peek(&row.resource_prefix, &crate::resource::key(row, namespace, name));
         return entry.and_then(|entry| read(&entry)).into_iter().collect();
     }
     let all = if namespace.is_empty() {
-        cx.api.store.all(&row.shelf)
+        cx.api.store.all(&row.resource_prefix)
     } else {
-        cx.api.store.within(&row.shelf, namespace)
+        cx.api.store.within(&row.resource_prefix, namespace)
     };
     all.iter()
         .filter_map(|entry| read(entry))

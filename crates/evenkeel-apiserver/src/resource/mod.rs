@@ -128,8 +128,8 @@ pub(crate) struct ResourceType {
     pub(crate) subresources: Box<[Subresource]>,
     /// Columns of its Table.
     pub(crate) columns: Box<[Column]>,
-    /// Where its objects are stored. Versions of one resource (and `events` of both groups) share one shelf.
-    pub(crate) shelf: Shelf,
+    /// Where its objects are stored. Versions of one resource (and `events` of both groups) share one collection.
+    pub(crate) resource_prefix: ResourcePrefix,
     /// Whether this is the version that is stored; others are converted by `KindHooks::convert_out`.
     pub(crate) stored: bool,
     /// Rules of the kind.
@@ -140,7 +140,7 @@ pub(crate) struct ResourceType {
 }
 
 /// Names the place in the store where a resource's objects are: `apps/deployments`, `/pods`.
-pub(crate) type Shelf = Arc<str>;
+pub(crate) type ResourcePrefix = Arc<str>;
 
 impl ResourceType {
     /// The group.
@@ -204,7 +204,7 @@ impl fmt::Debug for ResourceType {
     }
 }
 
-/// The key of an object on its shelf.
+/// The key of an object in its collection.
 pub(crate) fn key(resource: &ResourceType, namespace: &str, name: &str) -> String {
     if resource.namespaced {
         let mut key = String::with_capacity(namespace.len() + 1 + name.len());

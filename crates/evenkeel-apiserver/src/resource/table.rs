@@ -178,7 +178,7 @@ impl Row {
                 Subresource { name: s.name, kind, foreign_kind, verbs: verbs(&s.verbs) }
             })
             .collect();
-        let (shelf, stored) = shelf(&self.group, &self.version, &self.resource);
+        let (resource_prefix, stored) = resource_prefix(&self.group, &self.version, &self.resource);
         ResourceType {
             api_version: gvk.api_version().into(),
             list_kind: format!("{}List", gvk.kind).into(),
@@ -199,7 +199,7 @@ impl Row {
                     description: None,
                 })
                 .collect(),
-            shelf,
+            resource_prefix,
             stored,
             hooks: kinds::hooks(&self.group, &self.resource),
             custom: None,
@@ -210,7 +210,7 @@ impl Row {
 }
 
 /// Where a resource is stored, and whether in this version. Upstream stores events as core ones and autoscalers as v2.
-fn shelf(group: &str, version: &str, resource: &str) -> (Arc<str>, bool) {
+fn resource_prefix(group: &str, version: &str, resource: &str) -> (Arc<str>, bool) {
     match (group, resource) {
         ("events.k8s.io", "events") => ("/events".into(), false),
         ("autoscaling", "horizontalpodautoscalers") => {
@@ -236,8 +236,8 @@ mod tests {
         assert_eq!(status.kind, deployments.gvk);
         let events = table.get("events.k8s.io/v1", "events").expect("events are there");
         assert_eq!(
-            &*events.shelf,
-            &*table.get("v1", "events").expect("core events are there").shelf
+            &*events.resource_prefix,
+            &*table.get("v1", "events").expect("core events are there").resource_prefix
         );
     }
 }

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom;
-use crate::custom::keeper::{self, Served};
+use crate::custom::crd_controller::{self, Served};
 use crate::files;
 use crate::flow::Flows;
 use crate::kinds;
@@ -158,11 +158,11 @@ impl Builder {
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });
-        keeper::load(&api);
+        crd_controller::load(&api);
         bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
-        let changes = api.store.changes(&custom::SHELF.into());
-        api.tasks.spawn("definitions", keeper::run(Arc::downgrade(&api), changes));
-        let changes = api.store.changes(&tracking::SHELF.into());
+        let changes = api.store.changes(&custom::RESOURCE_PREFIX.into());
+        api.tasks.spawn("definitions", crd_controller::run(Arc::downgrade(&api), changes));
+        let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
         api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());

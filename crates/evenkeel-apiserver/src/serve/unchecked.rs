@@ -5,7 +5,7 @@ use evenkeel_apimachinery::schema;
 
 use crate::{
     resource,
-    store::{Encoded, Expect, Facets, WriteError},
+    store::{Encoded, Expect, SelectionAttributes, WriteError},
 };
 use serde_json::Value;
 
@@ -53,10 +53,14 @@ impl Server {
         let object = &object;
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = resource::key(&found, text("namespace"), text("name"));
-        let present = self.api.store.peek(&found.shelf, &key);
+        let present = self.api.store.peek(&found.resource_prefix, &key);
         let expect = present.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
-        let facets = Facets::new(object, |put| found.hooks.field_values(object, put));
-        self.api.store.put(&found.shelf, &key, expect, Encoded::new(object, facets)).await?;
+        let selection =
+            SelectionAttributes::new(object, |put| found.hooks.field_values(object, put));
+        self.api
+            .store
+            .put(&found.resource_prefix, &key, expect, Encoded::new(object, selection))
+            .await?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! A watch's place among the events of a shelf. Nothing is buffered for it: it reads the ring, and who falls behind the
+//! A watch's place among the events of a collection. Nothing is buffered for it: it reads the ring, and who falls behind the
 //! ring is cut off.
 
 use std::sync::Arc;
@@ -6,31 +6,38 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::{Event, Expired, Store};
-use crate::resource::Shelf;
+use crate::resource::ResourcePrefix;
 
 /// Events at a time, so that one watch does not hold the lock for long.
 const AT_ONCE: usize = 256;
 
-/// A place among the events of a shelf.
+/// A place among the events of a collection.
 pub(crate) struct Cursor {
     store: Store,
-    shelf: Shelf,
+    resource_prefix: ResourcePrefix,
     at: u64,
     signal: watch::Receiver<u64>,
 }
 
 impl Cursor {
-    pub(super) fn new(store: Store, shelf: Shelf, at: u64, signal: watch::Receiver<u64>) -> Self {
-        Self { store, shelf, at, signal }
+    pub(super) fn new(
+        store: Store,
+        resource_prefix: ResourcePrefix,
+        at: u64,
+        signal: watch::Receiver<u64>,
+    ) -> Self {
+        Self { store, resource_prefix, at, signal }
     }
 
     /// What happened since the last call, in order, without waiting.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let settled = *self.store.shared.settled.borrow();
         let state = self.store.shared.read();
-        let Some(shelf) = state.shelves.get(&self.shelf) else { return Err(Expired) };
+        let Some(collection) = state.collections.get(&self.resource_prefix) else {
+            return Err(Expired);
+        };
         let mut since =
-            shelf.ring.since(self.at)?.take_while(|event| event.entry.revision <= settled);
+            collection.ring.since(self.at)?.take_while(|event| event.entry.revision <= settled);
         let events: Vec<Arc<Event>> = since.by_ref().take(AT_ONCE).cloned().collect();
         let all = since.next().is_none();
         let upto = events.last().map_or(self.at, |e| e.entry.revision);
@@ -41,7 +48,7 @@ impl Cursor {
     /// Waits until there may be something to take.
     pub(crate) async fn changed(&mut self) {
         let at = self.at;
-        // The sender lives in the shelf, which lives as long as the store that this cursor holds.
+        // The sender lives in the collection, which lives as long as the store that this cursor holds.
         let _ = self.signal.wait_for(|revision| *revision > at).await;
     }
 

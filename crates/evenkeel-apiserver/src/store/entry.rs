@@ -49,14 +49,14 @@ impl Change {
 pub(crate) struct Encoded {
     buffer: Vec<u8>,
     hole: usize,
-    facets: Facets,
+    selection: SelectionAttributes,
     /// Whether it nests deeper than an object may that is stored.
     too_deep: bool,
 }
 
 impl Encoded {
     /// Encodes `object` as compact JSON: kind and apiVersion first (a list leaves them out), then metadata with the version first.
-    pub(crate) fn new(object: &Value, facets: Facets) -> Self {
+    pub(crate) fn new(object: &Value, selection: SelectionAttributes) -> Self {
         let mut buffer = Vec::with_capacity(1024);
         buffer.extend_from_slice(MODIFIED);
         buffer.push(b'{');
@@ -81,7 +81,7 @@ impl Encoded {
         }
         buffer.pop();
         buffer.push(b'}');
-        Self { buffer, hole, facets, too_deep: json::is_deeper(object, json::MAX_DEPTH) }
+        Self { buffer, hole, selection, too_deep: json::is_deeper(object, json::MAX_DEPTH) }
     }
 
     /// Whether it cannot be stored, since no reader takes objects that nest this deep.
@@ -96,7 +96,7 @@ impl Encoded {
 
     /// An object as compact JSON in the same order, with the version that it says.
     pub(crate) fn plain(object: &Value) -> Vec<u8> {
-        let encoded = Self::new(object, Facets::default());
+        let encoded = Self::new(object, SelectionAttributes::default());
         let version =
             object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default();
         let mut out = Vec::with_capacity(encoded.buffer.len());
@@ -140,7 +140,7 @@ impl Encoded {
             digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
             revision,
             change,
-            facets: self.facets,
+            selection: self.selection,
         }
     }
 }
@@ -167,7 +167,7 @@ pub(crate) struct Entry {
     /// What that write did.
     pub(crate) change: Change,
     /// What selectors look at.
-    pub(crate) facets: Facets,
+    pub(crate) selection: SelectionAttributes,
 }
 
 impl Entry {
@@ -209,7 +209,7 @@ impl Entry {
         let mut buffer = Vec::with_capacity(self.frame.len());
         buffer.extend_from_slice(&self.frame[..hole]);
         buffer.extend_from_slice(&self.frame[after..self.frame.len() - AFTER.len()]);
-        Encoded { buffer, hole, facets: self.facets.clone(), too_deep: false }.into_entry(
+        Encoded { buffer, hole, selection: self.selection.clone(), too_deep: false }.into_entry(
             self.key.clone(),
             revision,
             change,
@@ -218,19 +218,19 @@ impl Entry {
 
     /// Size in memory, about.
     pub(crate) fn size(&self) -> usize {
-        self.frame.len() + self.facets.0.len() + 160
+        self.frame.len() + self.selection.0.len() + 160
     }
 
     /// What the log keeps.
     pub(super) fn to_log(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.frame.len() + self.facets.0.len() + 32);
+        let mut out = Vec::with_capacity(self.frame.len() + self.selection.0.len() + 32);
         out.push(1);
         out.push(u8::from(self.change == Change::Added));
         out.push(self.digits);
         out.extend_from_slice(&self.hole.to_le_bytes());
         out.extend_from_slice(&self.revision.to_le_bytes());
-        out.extend_from_slice(&u32::try_from(self.facets.0.len()).unwrap_or(0).to_le_bytes());
-        out.extend_from_slice(&self.facets.0);
+        out.extend_from_slice(&u32::try_from(self.selection.0.len()).unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&self.selection.0);
         out.extend_from_slice(&self.frame);
         out
     }
@@ -243,8 +243,8 @@ impl Entry {
         }
         let hole = u32::from_le_bytes(head[3..7].try_into().ok()?);
         let revision = u64::from_le_bytes(head[7..15].try_into().ok()?);
-        let facets = u32::from_le_bytes(head[15..19].try_into().ok()?) as usize;
-        let (facets, frame) = rest.split_at_checked(facets)?;
+        let selection = u32::from_le_bytes(head[15..19].try_into().ok()?) as usize;
+        let (selection, frame) = rest.split_at_checked(selection)?;
         let digits = head[2];
         if (hole as usize) < BEFORE || frame.len() < hole as usize + digits as usize + AFTER.len() {
             return None;
@@ -256,7 +256,7 @@ impl Entry {
             digits,
             revision,
             change: if head[1] == 1 { Change::Added } else { Change::Modified },
-            facets: Facets(facets.into()),
+            selection: SelectionAttributes(selection.into()),
         })
     }
 }
@@ -264,9 +264,9 @@ impl Entry {
 /// Labels and selectable fields of an object, packed: texts with a zero byte after each; first the fields' values in the
 /// order of the kind's names, an empty key, then labels as key and value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Facets(Box<[u8]>);
+pub(crate) struct SelectionAttributes(Box<[u8]>);
 
-impl Facets {
+impl SelectionAttributes {
     /// Packs them. `fields` must call back once for each selectable field.
     pub(crate) fn new(object: &Value, fields: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
         let mut packed = Vec::new();
@@ -329,16 +329,16 @@ impl<'a> Iterator for Texts<'a> {
 mod tests {
     use serde_json::json;
 
-    use super::{Change, Encoded, Entry, Facets, Value};
+    use super::{Change, Encoded, Entry, SelectionAttributes, Value};
 
     fn entry() -> Entry {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "é"},
             "metadata": {"name": "x", "resourceVersion": "77", "labels": {"app": "web", "tier": ""}}});
-        let facets = Facets::new(&object, |put| {
+        let selection = SelectionAttributes::new(&object, |put| {
             put("node-1");
             put("");
         });
-        Encoded::new(&object, facets).into_entry("ns/x".into(), 1234, Change::Added)
+        Encoded::new(&object, selection).into_entry("ns/x".into(), 1234, Change::Added)
     }
 
     #[test]
@@ -361,11 +361,11 @@ mod tests {
     #[test]
     fn facets_answer_selectors() {
         let entry = entry();
-        assert_eq!(entry.facets.field(0), "node-1");
-        assert_eq!(entry.facets.field(1), "");
-        assert_eq!(entry.facets.label("app"), Some("web"));
-        assert_eq!(entry.facets.label("tier"), Some(""));
-        assert_eq!(entry.facets.label("node-1"), None);
+        assert_eq!(entry.selection.field(0), "node-1");
+        assert_eq!(entry.selection.field(1), "");
+        assert_eq!(entry.selection.label("app"), Some("web"));
+        assert_eq!(entry.selection.label("tier"), Some(""));
+        assert_eq!(entry.selection.label("node-1"), None);
     }
 
     #[test]
@@ -375,8 +375,8 @@ mod tests {
         let back = Entry::from_log(entry.key.clone(), &bytes).expect("readable");
         assert_eq!(back.json(), entry.json());
         assert_eq!(
-            (back.revision, back.change, &back.facets),
-            (1234, Change::Added, &entry.facets)
+            (back.revision, back.change, &back.selection),
+            (1234, Change::Added, &entry.selection)
         );
         for end in 0..bytes.len().min(40) {
             assert!(Entry::from_log(entry.key.clone(), &bytes[..end]).is_none());
@@ -387,7 +387,7 @@ mod tests {
     fn an_unchanged_object_is_known() {
         let entry = entry();
         let mut object = entry.decode().expect("json");
-        let encoded = |object: &Value| Encoded::new(object, Facets::default());
+        let encoded = |object: &Value| Encoded::new(object, SelectionAttributes::default());
         assert!(encoded(&object).same_as(&entry));
         object["data"]["a"] = json!("e");
         assert!(!encoded(&object).same_as(&entry));

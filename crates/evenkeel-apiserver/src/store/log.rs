@@ -48,7 +48,7 @@ pub(super) struct Log {
 #[derive(Default)]
 pub(super) struct Recovered {
     pub(super) revision: u64,
-    /// Shelf and entry.
+    /// Collection and entry.
     pub(super) entries: Vec<(Arc<str>, Entry)>,
 }
 
@@ -88,19 +88,23 @@ impl Log {
         if let Some(revision) = read.open_table(COUNTERS)?.get("revision")? {
             recovered.revision = revision.value();
         }
-        let mut shelves: Vec<Arc<str>> = Vec::new();
+        let mut collections: Vec<Arc<str>> = Vec::new();
         for row in read.open_table(OBJECTS)?.iter()? {
             let (key, value) = row?;
-            let Some((shelf, key)) = key.value().split_once('\0') else { continue };
-            if shelves.last().is_none_or(|last| **last != *shelf) {
-                shelves.push(shelf.into());
+            let Some((resource_prefix, key)) = key.value().split_once('\0') else { continue };
+            if collections.last().is_none_or(|last| **last != *resource_prefix) {
+                collections.push(resource_prefix.into());
             }
             let Some(entry) = Entry::from_log(key.into(), value.value()) else {
-                tracing::error!(shelf, key, "a damaged object in the data folder is left out");
+                tracing::error!(
+                    resource_prefix,
+                    key,
+                    "a damaged object in the data folder is left out"
+                );
                 continue;
             };
-            if let Some(shelf) = shelves.last() {
-                recovered.entries.push((shelf.clone(), entry));
+            if let Some(resource_prefix) = collections.last() {
+                recovered.entries.push((resource_prefix.clone(), entry));
             }
         }
         Ok(recovered)
@@ -117,9 +121,9 @@ impl Log {
             let mut objects = write.open_table(OBJECTS)?;
             let mut revision = 0;
             let mut name = String::new();
-            for (shelf, event) in events {
+            for (resource_prefix, event) in events {
                 name.clear();
-                name.push_str(shelf);
+                name.push_str(resource_prefix);
                 name.push('\0');
                 name.push_str(&event.entry.key);
                 if event.entry.change == Change::Deleted {

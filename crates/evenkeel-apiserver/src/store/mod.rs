@@ -1,5 +1,5 @@
 //! The store: every object as encoded bytes in memory, one revision counter, transactions with preconditions, a ring of
-//! recent events for each shelf, and, where a data folder is given, a log on disk. What is not on disk is neither
+//! recent events for each collection, and, where a data folder is given, a log on disk. What is not on disk is neither
 //! acknowledged nor shown to anybody.
 
 mod cursor;
@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 pub(crate) use cursor::Cursor;
-pub(crate) use entry::{Change, Encoded, Entry, Facets};
+pub(crate) use entry::{Change, Encoded, Entry, SelectionAttributes};
 use index::Index;
 pub(crate) use index::IndexedResources;
 pub use log::OpenError;
@@ -34,7 +34,7 @@ pub(crate) use transaction::{Expect, Transaction, WriteError};
 use writer::Writer;
 
 use crate::output::Format;
-use crate::resource::Shelf;
+use crate::resource::ResourcePrefix;
 
 /// After a start, revisions go on this far past the last one on disk: those in between may have been seen but never
 /// acknowledged, and a watch from one of them must be told to start anew.
@@ -90,7 +90,7 @@ pub(crate) fn storable(object: &Value) -> Result<(), WriteError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired;
 
-/// Objects of a shelf at one revision, in order of key.
+/// Objects of a collection at one revision, in order of key.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// The revision.
@@ -101,7 +101,7 @@ pub(crate) struct Snapshot {
     pub(crate) more: usize,
 }
 
-/// The part of a shelf that is listed.
+/// The part of a collection that is listed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Range<'a> {
     /// One namespace, or all when empty.
@@ -136,7 +136,7 @@ pub(super) struct Shared {
 
 /// A change that is in line for the log.
 struct Staged {
-    shelf: Shelf,
+    resource_prefix: ResourcePrefix,
     event: Arc<Event>,
     signal: Arc<watch::Sender<u64>>,
 }
@@ -154,12 +154,12 @@ struct Queue {
 
 struct State {
     revision: u64,
-    /// Revision at the start: what a shelf held before is not known, what came after is in its ring.
+    /// Revision at the start: what a collection held before is not known, what came after is in its ring.
     start: u64,
-    shelves: HashMap<Shelf, ShelfState>,
+    collections: HashMap<ResourcePrefix, Collection>,
 }
 
-struct ShelfState {
+struct Collection {
     objects: BTreeMap<Arc<str>, Arc<Entry>>,
     index: Option<Index>,
     ring: Ring,
@@ -168,7 +168,7 @@ struct ShelfState {
     signal: Arc<watch::Sender<u64>>,
 }
 
-impl ShelfState {
+impl Collection {
     fn new(floor: u64) -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -184,16 +184,19 @@ impl State {
     /// What was recovered, with the indexes of these resources.
     fn new(
         revision: u64,
-        recovered: Vec<(Shelf, Entry)>,
+        recovered: Vec<(ResourcePrefix, Entry)>,
         indexed_resources: IndexedResources,
     ) -> Self {
-        let mut shelves: HashMap<Shelf, ShelfState> = HashMap::new();
-        for (shelf, values_of) in indexed_resources {
-            let kept = shelves.entry((*shelf).into()).or_insert_with(|| ShelfState::new(revision));
+        let mut collections: HashMap<ResourcePrefix, Collection> = HashMap::new();
+        for (resource_prefix, values_of) in indexed_resources {
+            let kept = collections
+                .entry((*resource_prefix).into())
+                .or_insert_with(|| Collection::new(revision));
             kept.index = Some(Index::new(*values_of));
         }
-        for (shelf, entry) in recovered {
-            let kept = shelves.entry(shelf).or_insert_with(|| ShelfState::new(revision));
+        for (resource_prefix, entry) in recovered {
+            let kept =
+                collections.entry(resource_prefix).or_insert_with(|| Collection::new(revision));
             if let Some(index) = &mut kept.index {
                 match entry.decode() {
                     Ok(object) => index.update(&entry.key, Some(&object)),
@@ -204,7 +207,7 @@ impl State {
             }
             kept.objects.insert(entry.key.clone(), Arc::new(entry));
         }
-        Self { revision, start: revision, shelves }
+        Self { revision, start: revision, collections }
     }
 }
 
@@ -268,33 +271,33 @@ impl Store {
         *self.shared.settled.borrow()
     }
 
-    /// Revision of the last write to a shelf, 0 where there was none since the start.
-    pub(crate) fn touched(&self, shelf: &str) -> u64 {
-        self.shared.read().shelves.get(shelf).map_or(0, |s| s.touched)
+    /// Revision of the last write to a collection, 0 where there was none since the start.
+    pub(crate) fn touched(&self, resource_prefix: &str) -> u64 {
+        self.shared.read().collections.get(resource_prefix).map_or(0, |s| s.touched)
     }
 
-    /// Number of objects on a shelf.
-    pub(crate) fn count(&self, shelf: &str) -> usize {
-        self.shared.read().shelves.get(shelf).map_or(0, |s| s.objects.len())
+    /// Number of objects in a collection.
+    pub(crate) fn count(&self, resource_prefix: &str) -> usize {
+        self.shared.read().collections.get(resource_prefix).map_or(0, |s| s.objects.len())
     }
 
     /// The object with this key as it is at this moment, whether or not that is on disk yet: for decisions that end in a
     /// write, which will come after it.
-    pub(crate) fn peek(&self, shelf: &str, key: &str) -> Option<Arc<Entry>> {
-        self.shared.read().shelves.get(shelf)?.objects.get(key).cloned()
+    pub(crate) fn peek(&self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
+        self.shared.read().collections.get(resource_prefix)?.objects.get(key).cloned()
     }
 
     /// The object with this key, once that is on disk.
     pub(crate) async fn get(
         &self,
-        shelf: &str,
+        resource_prefix: &str,
         key: &str,
     ) -> Result<Option<Arc<Entry>>, WriteError> {
         let (entry, revision) = {
             let state = self.shared.read();
-            let Some(shelf) = state.shelves.get(shelf) else { return Ok(None) };
-            let entry = shelf.objects.get(key).cloned();
-            let revision = entry.as_ref().map_or(shelf.touched, |e| e.revision);
+            let Some(collection) = state.collections.get(resource_prefix) else { return Ok(None) };
+            let entry = collection.objects.get(key).cloned();
+            let revision = entry.as_ref().map_or(collection.touched, |e| e.revision);
             (entry, revision)
         };
         self.settled(revision).await?;
@@ -349,13 +352,13 @@ impl Store {
     /// Writes one object.
     pub(crate) async fn put(
         &self,
-        shelf: &Shelf,
+        resource_prefix: &ResourcePrefix,
         key: &str,
         expect: Expect,
         object: Encoded,
     ) -> Result<Arc<Entry>, WriteError> {
         let mut transaction = Transaction::default();
-        transaction.put(shelf, key, expect, object);
+        transaction.put(resource_prefix, key, expect, object);
         let mut written = self.commit(transaction).await?;
         written.pop().ok_or(WriteError::Mismatch { op: 0 })
     }
@@ -383,7 +386,7 @@ impl Store {
     /// Checks and applies a transaction under one lock, and puts it in line for the log as a whole.
     fn stage(&self, transaction: Transaction) -> Result<Vec<Arc<Entry>>, WriteError> {
         transaction.check_depth()?;
-        let indexed = transaction.indexed(|shelf| self.is_indexed(shelf));
+        let indexed = transaction.indexed(|resource_prefix| self.is_indexed(resource_prefix));
         let mut state = self.shared.write();
         state.check(&transaction)?;
         let staged = state.apply(transaction, &indexed);
@@ -393,13 +396,13 @@ impl Store {
     }
 
     /// Whether a resource has an index.
-    pub(crate) fn is_indexed(&self, shelf: &str) -> bool {
-        self.shared.indexed_resources.iter().any(|(indexed, _)| *indexed == shelf)
+    pub(crate) fn is_indexed(&self, resource_prefix: &str) -> bool {
+        self.shared.indexed_resources.iter().any(|(indexed, _)| *indexed == resource_prefix)
     }
 
     /// Whether an object of an indexed resource has this value at this moment; see [`Store::peek`].
-    pub(crate) fn is_taken(&self, shelf: &str, value: &str) -> bool {
-        self.shared.read().is_taken(shelf, value)
+    pub(crate) fn is_taken(&self, resource_prefix: &str, value: &str) -> bool {
+        self.shared.read().is_taken(resource_prefix, value)
     }
 
     /// Waits until everything written so far is on disk.
@@ -418,12 +421,16 @@ impl Store {
     }
 
     /// The objects of a range as they are now.
-    pub(crate) async fn list(&self, shelf: &str, range: Range<'_>) -> Result<Snapshot, WriteError> {
+    pub(crate) async fn list(
+        &self,
+        resource_prefix: &str,
+        range: Range<'_>,
+    ) -> Result<Snapshot, WriteError> {
         let snapshot = {
             let state = self.shared.read();
             let revision = state.revision;
             let none = BTreeMap::new();
-            let objects = state.shelves.get(shelf).map_or(&none, |s| &s.objects);
+            let objects = state.collections.get(resource_prefix).map_or(&none, |s| &s.objects);
             let mut found =
                 objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
             let mut found = found.by_ref().take_while(|entry| within(&range, &entry.key));
@@ -444,13 +451,13 @@ impl Store {
     /// The objects of a range as they were at a revision.
     pub(crate) fn list_at(
         &self,
-        shelf: &str,
+        resource_prefix: &str,
         range: Range<'_>,
         revision: u64,
     ) -> Result<Snapshot, Expired> {
         let state = self.shared.read();
         let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
-        let Some(kept) = state.shelves.get(shelf) else {
+        let Some(kept) = state.collections.get(resource_prefix) else {
             return if revision < state.start { Err(Expired) } else { Ok(empty()) };
         };
         // What happened since is undone: a key touched after the revision is as before its first event.
@@ -476,41 +483,51 @@ impl Store {
         Ok(Snapshot { revision, entries: before.into_iter().take(limit).cloned().collect(), more })
     }
 
-    /// Follows a shelf from a revision on.
-    pub(crate) fn follow(&self, shelf: &Shelf, revision: u64) -> Result<Cursor, Expired> {
+    /// Follows a collection from a revision on.
+    pub(crate) fn follow(
+        &self,
+        resource_prefix: &ResourcePrefix,
+        revision: u64,
+    ) -> Result<Cursor, Expired> {
         let signal = {
             let mut state = self.shared.write();
             let start = state.start;
-            let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
+            let kept = state
+                .collections
+                .entry(resource_prefix.clone())
+                .or_insert_with(|| Collection::new(start));
             kept.ring.holds(revision)?;
             kept.signal.subscribe()
         };
-        Ok(Cursor::new(self.clone(), shelf.clone(), revision, signal))
+        Ok(Cursor::new(self.clone(), resource_prefix.clone(), revision, signal))
     }
 
-    /// Tells of writes to a shelf, once they can be seen. It does not keep the store.
-    pub(crate) fn changes(&self, shelf: &Shelf) -> watch::Receiver<u64> {
+    /// Tells of writes to a collection, once they can be seen. It does not keep the store.
+    pub(crate) fn changes(&self, resource_prefix: &ResourcePrefix) -> watch::Receiver<u64> {
         let mut state = self.shared.write();
         let start = state.start;
-        let kept = state.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
+        let kept = state
+            .collections
+            .entry(resource_prefix.clone())
+            .or_insert_with(|| Collection::new(start));
         kept.signal.subscribe()
     }
 
-    /// The objects of a shelf in one namespace as they are at this moment; see [`Store::peek`].
-    pub(crate) fn within(&self, shelf: &str, namespace: &str) -> Vec<Arc<Entry>> {
+    /// The objects of a collection in one namespace as they are at this moment; see [`Store::peek`].
+    pub(crate) fn within(&self, resource_prefix: &str, namespace: &str) -> Vec<Arc<Entry>> {
         let state = self.shared.read();
-        let Some(shelf) = state.shelves.get(shelf) else { return Vec::new() };
+        let Some(collection) = state.collections.get(resource_prefix) else { return Vec::new() };
         let range = Range { namespace, ..Range::default() };
-        let found = shelf.objects.range::<str, _>(bounds(&range, &mut String::new()));
+        let found = collection.objects.range::<str, _>(bounds(&range, &mut String::new()));
         found.map(|(_, entry)| entry).take_while(|e| within(&range, &e.key)).cloned().collect()
     }
 
-    /// All objects of a shelf, without waiting; for the start and for rules that are compiled from them.
-    pub(crate) fn all(&self, shelf: &str) -> Vec<Arc<Entry>> {
+    /// All objects of a collection, without waiting; for the start and for rules that are compiled from them.
+    pub(crate) fn all(&self, resource_prefix: &str) -> Vec<Arc<Entry>> {
         self.shared
             .read()
-            .shelves
-            .get(shelf)
+            .collections
+            .get(resource_prefix)
             .map_or_else(Vec::new, |s| s.objects.values().cloned().collect())
     }
 }

@@ -1,4 +1,4 @@
-//! The recent events of a shelf, bounded in number and in the bytes of states that only it still holds.
+//! The recent events of a collection, bounded in number and in the bytes of states that only it still holds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,13 +59,17 @@ fn cost(event: &Event) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::entry::{Change, Encoded, Facets};
+    use crate::store::entry::{Change, Encoded, SelectionAttributes};
 
     #[test]
     fn old_events_go_and_are_missed() {
         let mut ring = Ring::new(0);
-        let encoded =
-            || Encoded::new(&serde_json::json!({"metadata": {"name": "a"}}), Facets::default());
+        let encoded = || {
+            Encoded::new(
+                &serde_json::json!({"metadata": {"name": "a"}}),
+                SelectionAttributes::default(),
+            )
+        };
         for revision in 1..=(MOST as u64 + 10) {
             let entry = Arc::new(encoded().into_entry("a".into(), revision, Change::Added));
             ring.push(Arc::new(Event::new(entry, None)));

@@ -17,7 +17,7 @@ fn numbers(object: &Value) -> Vec<String> {
 
 fn object(name: &str, numbers: &[u64]) -> Encoded {
     let object = json!({"metadata": {"name": name}, "numbers": numbers});
-    Encoded::new(&object, Facets::default())
+    Encoded::new(&object, SelectionAttributes::default())
 }
 
 fn transaction(ops: impl FnOnce(&mut Transaction)) -> Transaction {
@@ -28,14 +28,15 @@ fn transaction(ops: impl FnOnce(&mut Transaction)) -> Transaction {
 
 /// The keys of all objects with their revisions, and the store's revision.
 fn state(store: &Store) -> (Vec<(String, u64)>, u64) {
-    let all = ["numbers", "others"].into_iter().flat_map(|shelf| store.all(shelf));
+    let all =
+        ["numbers", "others"].into_iter().flat_map(|resource_prefix| store.all(resource_prefix));
     (all.map(|entry| (entry.key.to_string(), entry.revision)).collect(), store.revision())
 }
 
 #[tokio::test]
 async fn all_or_nothing_is_written() {
     let store = Store::in_memory(NUMBERS);
-    let (numbers, others): (Shelf, Shelf) = ("numbers".into(), "others".into());
+    let (numbers, others): (ResourcePrefix, ResourcePrefix) = ("numbers".into(), "others".into());
     let mut cursor = store.follow(&numbers, 0).expect("the beginning");
     let written = store
         .commit(transaction(|t| {
@@ -98,18 +99,21 @@ async fn all_or_nothing_is_written() {
 #[tokio::test]
 async fn a_unique_value_is_free_again_with_its_object() {
     let store = Store::in_memory(NUMBERS);
-    let shelf: Shelf = "numbers".into();
+    let resource_prefix: ResourcePrefix = "numbers".into();
     let claim = |key: &str, number: u64, expect| {
         transaction(|t| {
-            t.unique(&shelf, number.to_string());
-            t.put(&shelf, key, expect, object(key, &[number]));
+            t.unique(&resource_prefix, number.to_string());
+            t.put(&resource_prefix, key, expect, object(key, &[number]));
         })
     };
     store.commit(claim("a", 7, Expect::Absent)).await.expect("free");
     assert!(store.commit(claim("b", 7, Expect::Absent)).await.is_err());
     store.commit(claim("a", 8, Expect::At(1))).await.expect("free");
     store.commit(claim("b", 7, Expect::Absent)).await.expect("free again");
-    store.commit(transaction(|t| t.delete(&shelf, "a", Expect::At(2)))).await.expect("there");
+    store
+        .commit(transaction(|t| t.delete(&resource_prefix, "a", Expect::At(2))))
+        .await
+        .expect("there");
     assert!(store.is_taken("numbers", "7") && !store.is_taken("numbers", "8"));
 }
 
@@ -224,7 +228,7 @@ fn crashes(before: &[u8], writes: &[Write]) -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn a_crash_leaves_all_of_a_transaction_or_nothing() {
-    let (numbers, others): (Shelf, Shelf) = ("numbers".into(), "others".into());
+    let (numbers, others): (ResourcePrefix, ResourcePrefix) = ("numbers".into(), "others".into());
     let disk = Disk::default();
     let store = on(&disk);
     let first = transaction(|t| t.put(&numbers, "a", Expect::Absent, object("a", &[1])));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::entry::{Change, Encoded, Entry};
-use super::{Event, ShelfState, Staged, State};
-use crate::resource::Shelf;
+use super::{Collection, Event, Staged, State};
+use crate::resource::ResourcePrefix;
 
 /// The state in which a write supposes its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub(crate) enum WriteError {
 /// One operation of a transaction.
 #[derive(Debug)]
 enum Op {
-    Put { shelf: Shelf, key: Box<str>, expect: Expect, object: Encoded },
-    Delete { shelf: Shelf, key: Box<str>, expect: Expect },
+    Put { resource_prefix: ResourcePrefix, key: Box<str>, expect: Expect, object: Encoded },
+    Delete { resource_prefix: ResourcePrefix, key: Box<str>, expect: Expect },
 }
 
 /// Writes that the store commits together: all of them when every precondition holds, otherwise none. Each write gets a
@@ -57,7 +57,7 @@ enum Op {
 #[must_use = "a transaction does nothing until it is committed"]
 pub(crate) struct Transaction {
     ops: Vec<Op>,
-    unique: Vec<(Shelf, String)>,
+    unique: Vec<(ResourcePrefix, String)>,
 }
 
 impl Transaction {
@@ -67,18 +67,33 @@ impl Transaction {
     }
 
     /// Writes an object.
-    pub(crate) fn put(&mut self, shelf: &Shelf, key: &str, expect: Expect, object: Encoded) {
-        self.ops.push(Op::Put { shelf: shelf.clone(), key: key.into(), expect, object });
+    pub(crate) fn put(
+        &mut self,
+        resource_prefix: &ResourcePrefix,
+        key: &str,
+        expect: Expect,
+        object: Encoded,
+    ) {
+        self.ops.push(Op::Put {
+            resource_prefix: resource_prefix.clone(),
+            key: key.into(),
+            expect,
+            object,
+        });
     }
 
     /// Deletes an object.
-    pub(crate) fn delete(&mut self, shelf: &Shelf, key: &str, expect: Expect) {
-        self.ops.push(Op::Delete { shelf: shelf.clone(), key: key.into(), expect });
+    pub(crate) fn delete(&mut self, resource_prefix: &ResourcePrefix, key: &str, expect: Expect) {
+        self.ops.push(Op::Delete {
+            resource_prefix: resource_prefix.clone(),
+            key: key.into(),
+            expect,
+        });
     }
 
     /// Requires that no object of an indexed resource has this value before the transaction.
-    pub(crate) fn unique(&mut self, shelf: &Shelf, value: String) {
-        self.unique.push((shelf.clone(), value));
+    pub(crate) fn unique(&mut self, resource_prefix: &ResourcePrefix, value: String) {
+        self.unique.push((resource_prefix.clone(), value));
     }
 
     /// Whether every object in it may be stored.
@@ -90,7 +105,7 @@ impl Transaction {
     /// Decodes the objects of indexed resources, by place: outside of the store's lock.
     pub(super) fn indexed(&self, is_indexed: impl Fn(&str) -> bool) -> Vec<(usize, Value)> {
         let decode = |(at, op): (usize, &Op)| match op {
-            Op::Put { shelf, object, .. } if is_indexed(shelf) => {
+            Op::Put { resource_prefix, object, .. } if is_indexed(resource_prefix) => {
                 Some((at, object.decode().unwrap_or_default()))
             }
             _ => None,
@@ -120,18 +135,22 @@ impl Found {
 impl State {
     /// Checks every precondition, each against the state that the operations before it would leave.
     pub(super) fn check(&self, transaction: &Transaction) -> Result<(), WriteError> {
-        let taken = |(shelf, value): &&(Shelf, String)| self.is_taken(shelf, value);
+        let taken = |(resource_prefix, value): &&(ResourcePrefix, String)| {
+            self.is_taken(resource_prefix, value)
+        };
         if let Some((_, value)) = transaction.unique.iter().find(taken) {
             return Err(WriteError::Taken { value: value.clone() });
         }
         let ops = &transaction.ops;
         for (at, op) in ops.iter().enumerate() {
             let holds = match op {
-                Op::Put { shelf, key, expect, .. } => {
-                    *expect != Expect::Written && self.found(&ops[..at], shelf, key).is(*expect)
+                Op::Put { resource_prefix, key, expect, .. } => {
+                    *expect != Expect::Written
+                        && self.found(&ops[..at], resource_prefix, key).is(*expect)
                 }
-                Op::Delete { shelf, key, expect } => {
-                    *expect != Expect::Absent && self.found(&ops[..at], shelf, key).is(*expect)
+                Op::Delete { resource_prefix, key, expect } => {
+                    *expect != Expect::Absent
+                        && self.found(&ops[..at], resource_prefix, key).is(*expect)
                 }
             };
             if !holds {
@@ -141,25 +160,29 @@ impl State {
         Ok(())
     }
 
-    fn found(&self, before: &[Op], shelf: &str, key: &str) -> Found {
+    fn found(&self, before: &[Op], resource_prefix: &str, key: &str) -> Found {
         for op in before.iter().rev() {
             match op {
-                Op::Put { shelf: s, key: k, .. } if **s == *shelf && **k == *key => {
+                Op::Put { resource_prefix: s, key: k, .. }
+                    if **s == *resource_prefix && **k == *key =>
+                {
                     return Found::Written;
                 }
-                Op::Delete { shelf: s, key: k, .. } if **s == *shelf && **k == *key => {
+                Op::Delete { resource_prefix: s, key: k, .. }
+                    if **s == *resource_prefix && **k == *key =>
+                {
                     return Found::Absent;
                 }
                 Op::Put { .. } | Op::Delete { .. } => {}
             }
         }
-        let entry = self.shelves.get(shelf).and_then(|kept| kept.objects.get(key));
+        let entry = self.collections.get(resource_prefix).and_then(|kept| kept.objects.get(key));
         entry.map_or(Found::Absent, |entry| Found::Stored(entry.revision))
     }
 
     /// Whether an object of an indexed resource has this value.
-    pub(super) fn is_taken(&self, shelf: &str, value: &str) -> bool {
-        let index = self.shelves.get(shelf).and_then(|kept| kept.index.as_ref());
+    pub(super) fn is_taken(&self, resource_prefix: &str, value: &str) -> bool {
+        let index = self.collections.get(resource_prefix).and_then(|kept| kept.index.as_ref());
         index.is_some_and(|index| index.has(value))
     }
 
@@ -173,10 +196,10 @@ impl State {
         for (at, op) in transaction.ops.into_iter().enumerate() {
             let object = indexed.iter().find(|(place, _)| *place == at).map(|(_, object)| object);
             staged.extend(match op {
-                Op::Put { shelf, key, object: encoded, .. } => {
-                    Some(self.apply_put(shelf, &key, encoded, object))
+                Op::Put { resource_prefix, key, object: encoded, .. } => {
+                    Some(self.apply_put(resource_prefix, &key, encoded, object))
                 }
-                Op::Delete { shelf, key, .. } => self.apply_delete(shelf, &key),
+                Op::Delete { resource_prefix, key, .. } => self.apply_delete(resource_prefix, &key),
             });
         }
         staged
@@ -184,14 +207,17 @@ impl State {
 
     fn apply_put(
         &mut self,
-        shelf: Shelf,
+        resource_prefix: ResourcePrefix,
         key: &str,
         encoded: Encoded,
         object: Option<&Value>,
     ) -> Staged {
         self.revision += 1;
         let (start, revision) = (self.start, self.revision);
-        let kept = self.shelves.entry(shelf.clone()).or_insert_with(|| ShelfState::new(start));
+        let kept = self
+            .collections
+            .entry(resource_prefix.clone())
+            .or_insert_with(|| Collection::new(start));
         let previous = kept.objects.get(key).cloned();
         let (key, change) = match &previous {
             None => (Arc::from(key), Change::Added),
@@ -202,27 +228,32 @@ impl State {
             index.update(&key, object);
         }
         kept.objects.insert(key, entry.clone());
-        kept.staged(shelf, entry, previous)
+        kept.staged(resource_prefix, entry, previous)
     }
 
-    fn apply_delete(&mut self, shelf: Shelf, key: &str) -> Option<Staged> {
-        let kept = self.shelves.get_mut(&shelf)?;
+    fn apply_delete(&mut self, resource_prefix: ResourcePrefix, key: &str) -> Option<Staged> {
+        let kept = self.collections.get_mut(&resource_prefix)?;
         let old = kept.objects.remove(key)?;
         self.revision += 1;
         if let Some(index) = &mut kept.index {
             index.update(&old.key, None);
         }
         let entry = Arc::new(old.at(self.revision, Change::Deleted));
-        Some(kept.staged(shelf, entry, Some(old)))
+        Some(kept.staged(resource_prefix, entry, Some(old)))
     }
 }
 
-impl ShelfState {
+impl Collection {
     /// Puts a change among the resource's events, and makes what the log is to write.
-    fn staged(&mut self, shelf: Shelf, entry: Arc<Entry>, previous: Option<Arc<Entry>>) -> Staged {
+    fn staged(
+        &mut self,
+        resource_prefix: ResourcePrefix,
+        entry: Arc<Entry>,
+        previous: Option<Arc<Entry>>,
+    ) -> Staged {
         self.touched = entry.revision;
         let event = Arc::new(Event::new(entry, previous));
         self.ring.push(event.clone());
-        Staged { shelf, event, signal: self.signal.clone() }
+        Staged { resource_prefix, event, signal: self.signal.clone() }
     }
 }

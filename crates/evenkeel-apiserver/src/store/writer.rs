@@ -95,7 +95,7 @@ impl Shared {
         if events.is_empty() {
             return Ok(());
         }
-        log.commit(events.iter().map(|staged| (&*staged.shelf, &*staged.event))).map_err(|error| {
+        log.commit(events.iter().map(|staged| (&*staged.resource_prefix, &*staged.event))).map_err(|error| {
             tracing::error!(%error, "the data folder cannot be written; no further write is accepted");
             error.to_string().into()
         })

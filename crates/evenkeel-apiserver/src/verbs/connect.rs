@@ -11,7 +11,7 @@ use crate::api::{Answer, Call};
 use crate::decode;
 use crate::kinds::admission::noderestriction;
 use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{Ask, answer, warn};
+use crate::pipeline::{RequestContext, answer, warn};
 use crate::policy::Operation;
 use crate::serve::Body;
 use evenkeel_apimachinery::status::StatusError;
@@ -23,54 +23,59 @@ pub(super) fn takes_body(method: &Method) -> bool {
 
 /// Serves it, unless it is a plain verb after all.
 pub(super) async fn serve(
-    ask: &Ask<'_>,
+    request: &RequestContext<'_>,
     body: &Bytes,
 ) -> Result<Option<Response<Body>>, StatusError> {
-    let resource = ask.resource();
-    let (plural, part) = (resource.plural(), ask.target.subresource);
-    let posted = *ask.method == Method::POST;
+    let resource = request.resource();
+    let (plural, part) = (resource.plural(), request.target.subresource);
+    let posted = *request.method == Method::POST;
     let review = part.is_empty() && reviews::is_review(plural);
     let binding = plural == "bindings" && resource.group().is_empty();
     let token = posted && part == "token" && plural == "serviceaccounts";
     if !review && !binding && !token && !resource.hooks.connects(part) {
         return Ok(None);
     }
-    let options = WriteOptions::parse(ask.query, ask.user_agent(), "CreateOptions", false)?;
+    let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     // What goes on to a kubelet or a pod has a body that is not ours to read.
     let passed_on = matches!(part, "proxy" | "exec" | "attach" | "portforward");
     let (body, warnings) = if !posted || passed_on {
         (Value::Null, Vec::new())
     } else {
-        let kind = update::part_kind(ask);
-        let decoded =
-            decode::object(resource, &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
+        let kind = update::part_kind(request);
+        let decoded = decode::object(
+            resource,
+            &kind,
+            request.header(CONTENT_TYPE),
+            body,
+            options.validation,
+        )?;
         (decoded.object, decoded.warnings)
     };
-    let write = Write::new(ask, options);
+    let write = Write::new(request, options);
     if posted && !passed_on {
-        let cx = write.context(ask.target.name);
+        let cx = write.context(request.target.name);
         noderestriction::admit(&cx, Operation::Create, &body, &Value::Null)?;
     }
     let answered = if token {
-        token::serve(ask, &body, &write)?
+        token::serve(request, &body, &write)?
     } else if review {
-        reviews::serve(ask, body, &write)?
+        reviews::serve(request, body, &write)?
     } else {
-        let pods = if binding { ask.api.table.get("v1", "pods") } else { None };
+        let pods = if binding { request.api.table.get("v1", "pods") } else { None };
         let name = meta::text(&body, "name").to_owned();
-        let mut cx = write.context(if binding { &name } else { ask.target.name });
+        let mut cx = write.context(if binding { &name } else { request.target.name });
         if let Some(pods) = &pods {
             (cx.resource, cx.subresource) = (pods, "binding");
         }
         let hooks = pods.as_ref().map_or(&write.stored.hooks, |pods| &pods.hooks);
-        let call = Call { cx, query: &ask.query.0, body };
+        let call = Call { cx, query: &request.query.0, body };
         match hooks.connect(&call) {
             Some(answered) => answered.await?,
             None => return Ok(None),
         }
     };
     let mut response = match answered {
-        Answer::Object(code, object) => answer_value(ask, code, &object)?,
+        Answer::Object(code, object) => answer_value(request, code, &object)?,
         Answer::Nothing => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;

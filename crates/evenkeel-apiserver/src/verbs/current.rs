@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::write::facets;
+use super::write::selection_attributes;
 use crate::api::Api;
 use crate::custom::conversion;
 use crate::resource::ResourceType;
@@ -80,7 +80,7 @@ pub(super) async fn entries(
     let read = conversion::read(api, custom, objects).await;
     let read = read.map_err(|error| corrupt(resource, &entries, &error))?;
     let read = entries.iter().zip(&read).map(|(entry, object)| {
-        let encoded = Encoded::new(object, facets(resource, object));
+        let encoded = Encoded::new(object, selection_attributes(resource, object));
         Arc::new(encoded.into_entry(entry.key.clone(), entry.revision, entry.change))
     });
     Ok(read.collect())
@@ -91,7 +91,7 @@ fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -
     let (key, revision) = entries.first().map_or(("", 0), |entry| (&*entry.key, entry.revision));
     StatusError::internal(format!(
         "StorageError: corrupt object, Code: 7, Key: /{}/{key}, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={revision}: {}",
-        resource.shelf,
+        resource.resource_prefix,
         why.message()
     ))
 }

@@ -19,12 +19,12 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::delete_options::DeleteOptions;
-use super::write::{TRIES, facets, stored_type};
+use super::write::{TRIES, selection_attributes, stored_type};
 use super::{answer_status, answer_value, current, list, meta, namespace};
 use crate::api::Api;
 use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
-use crate::pipeline::Ask;
+use crate::pipeline::RequestContext;
 use crate::policy::{self, Operation, Request};
 use crate::resource::ResourceType;
 use crate::resource::key;
@@ -46,15 +46,19 @@ pub(crate) enum Deleted {
 }
 
 /// Deletes one object.
-pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {
-    let options = DeleteOptions::parse(body, ask.header(http::header::CONTENT_TYPE), ask.query)?;
-    ask.format(Purpose::Object)?;
-    namespace::admit_delete(ask)?;
-    let stored = stored_type(ask.api, ask.resource());
-    let key = key(&stored, ask.target.namespace, ask.target.name);
+pub(super) async fn serve(
+    request: &RequestContext<'_>,
+    body: &Bytes,
+) -> Result<Response<Body>, StatusError> {
+    let options =
+        DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
+    request.format(Purpose::Object)?;
+    namespace::admit_delete(request)?;
+    let stored = stored_type(request.api, request.resource());
+    let key = key(&stored, request.target.namespace, request.target.name);
     let orphans_refused = options.orphan_dependents == Some(false);
-    let deleted = delete(ask.api, &stored, &key, ask.user, &options).await?;
-    let mut response = answer_deleted(ask, &stored, deleted, orphans_refused).await?;
+    let deleted = delete(request.api, &stored, &key, request.user, &options).await?;
+    let mut response = answer_deleted(request, &stored, deleted, orphans_refused).await?;
     if warns_of_orphans(&stored, &options) {
         crate::pipeline::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
     }
@@ -70,35 +74,35 @@ fn warns_of_orphans(stored: &ResourceType, options: &DeleteOptions) -> bool {
 }
 
 async fn answer_deleted(
-    ask: &Ask<'_>,
+    request: &RequestContext<'_>,
     stored: &Arc<ResourceType>,
     deleted: Deleted,
     orphans_refused: bool,
 ) -> Result<Response<Body>, StatusError> {
     match deleted {
         Deleted::Marked(object) => {
-            let mut object = current::for_answer(ask.api, ask.resource(), object).await?;
-            if ask.resource().converts() {
-                stored.hooks.convert_out(ask.resource(), &mut object);
+            let mut object = current::for_answer(request.api, request.resource(), object).await?;
+            if request.resource().converts() {
+                stored.hooks.convert_out(request.resource(), &mut object);
             }
             let code = if orphans_refused { StatusCode::ACCEPTED } else { StatusCode::OK };
-            answer_value(ask, code, &object)
+            answer_value(request, code, &object)
         }
         Deleted::Gone(mut object) if stored.hooks.answers_deleted() => {
-            if ask.resource().converts() {
-                stored.hooks.convert_out(ask.resource(), &mut object);
+            if request.resource().converts() {
+                stored.hooks.convert_out(request.resource(), &mut object);
             }
-            answer_value(ask, StatusCode::OK, &object)
+            answer_value(request, StatusCode::OK, &object)
         }
         Deleted::Gone(object) => {
-            let mut details = json!({"name": ask.target.name, "kind": stored.plural(), "uid": meta::text(&object, "uid")});
+            let mut details = json!({"name": request.target.name, "kind": stored.plural(), "uid": meta::text(&object, "uid")});
             if !stored.group().is_empty() {
                 details["group"] = Value::from(stored.group());
             }
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
             });
-            Ok(answer_status(ask, StatusCode::OK, &status))
+            Ok(answer_status(request, StatusCode::OK, &status))
         }
     }
 }
@@ -113,7 +117,7 @@ pub(crate) async fn delete(
 ) -> Result<Deleted, StatusError> {
     let name = key.rsplit('/').next().unwrap_or(key);
     for _ in 0..TRIES {
-        let Some(entry) = api.store.peek(&stored.shelf, key) else {
+        let Some(entry) = api.store.peek(&stored.resource_prefix, key) else {
             return Err(StatusError::not_found(&stored.name, name));
         };
         match once(api, stored, &entry, name, user, options).await? {
@@ -183,19 +187,19 @@ async fn commit(
     new: &Value,
     step: Step,
 ) -> Result<Committed, StatusError> {
-    let (shelf, at) = (&stored.shelf, Expect::At(entry.revision));
+    let (resource_prefix, at) = (&stored.resource_prefix, Expect::At(entry.revision));
     for _ in 0..TRIES {
         let mut transaction = Transaction::default();
         if step != Step::Remove {
-            let encoded = Encoded::new(new, facets(stored, new));
+            let encoded = Encoded::new(new, selection_attributes(stored, new));
             if !encoded.same_as(entry) {
-                transaction.put(shelf, &entry.key, at, encoded);
+                transaction.put(resource_prefix, &entry.key, at, encoded);
             }
         }
         let is_marked = transaction.len() > 0;
         if step != Step::Mark {
             let expect = if is_marked { Expect::Written } else { at };
-            transaction.delete(shelf, &entry.key, expect);
+            transaction.delete(resource_prefix, &entry.key, expect);
         }
         let n_own = transaction.len();
         if step != Step::Mark {
@@ -262,7 +266,7 @@ fn plan(
     name: &str,
 ) -> Result<Step, StatusError> {
     let now = api.clock.now();
-    if &*stored.shelf == "/namespaces" {
+    if &*stored.resource_prefix == "/namespaces" {
         namespace::mark(object, &seconds(now));
         apply_finalizers(stored, object, options);
         let done = namespace::is_finalized(object) && meta::finalizers(object).is_empty();
@@ -385,13 +389,17 @@ fn preconditions(
 }
 
 /// Deletes what a list would show, and answers that list.
-pub(super) async fn collection(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {
-    let options = DeleteOptions::parse(body, ask.header(http::header::CONTENT_TYPE), ask.query)?;
-    let format = ask.format(Purpose::List)?;
-    let stored = stored_type(ask.api, ask.resource());
-    let (entries, mut meta_of_list) = list::found(ask).await?;
+pub(super) async fn collection(
+    request: &RequestContext<'_>,
+    body: &Bytes,
+) -> Result<Response<Body>, StatusError> {
+    let options =
+        DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
+    let format = request.format(Purpose::List)?;
+    let stored = stored_type(request.api, request.resource());
+    let (entries, mut meta_of_list) = list::found(request).await?;
     for entry in &entries {
-        match delete(ask.api, &stored, &entry.key, ask.user, &options).await {
+        match delete(request.api, &stored, &entry.key, request.user, &options).await {
             Err(error) if error.code() != StatusCode::NOT_FOUND => return Err(error),
             _ => {}
         }
@@ -399,5 +407,5 @@ pub(super) async fn collection(ask: &Ask<'_>, body: &Bytes) -> Result<Response<B
     meta_of_list.token.clear();
     meta_of_list.remaining = None;
     // As upstream: what was listed, as it was.
-    list::respond(ask, &format, entries, &meta_of_list)
+    list::respond(request, &format, entries, &meta_of_list)
 }

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use super::current;
 use crate::output::{Format, ListMeta, Purpose};
 use crate::pipeline::query::{Query, refuse};
-use crate::pipeline::{Ask, answer, compress};
+use crate::pipeline::{RequestContext, answer, compress};
 use crate::resource::ResourceType;
 use crate::selector::Selectors;
 use crate::serve::Body;
@@ -129,8 +129,11 @@ pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
 /// Waits up to 3 s, as upstream does, until the store has reached a revision.
 ///
 /// Upstream: `NewTooLargeResourceVersionError`
-pub(super) async fn wait_until_revision(ask: &Ask<'_>, revision: u64) -> Result<(), StatusError> {
-    let store = &ask.api.store;
+pub(super) async fn wait_until_revision(
+    request: &RequestContext<'_>,
+    revision: u64,
+) -> Result<(), StatusError> {
+    let store = &request.api.store;
     if store.revision() >= revision {
         return Ok(());
     }
@@ -219,7 +222,7 @@ fn page_limit(options: &ListOptions<'_>) -> Option<usize> {
 /// Returns the revision at which to list; `None` for the most recent state. Waits until the store has reached the
 /// `resourceVersion` of the request.
 async fn list_revision(
-    ask: &Ask<'_>,
+    request: &RequestContext<'_>,
     options: &ListOptions<'_>,
 ) -> Result<Option<u64>, StatusError> {
     match (&options.token, options.version) {
@@ -228,7 +231,7 @@ async fn list_revision(
         (None, "" | "0") => Ok(None),
         (None, text) => {
             let revision = parse_version(text)?;
-            wait_until_revision(ask, revision).await?;
+            wait_until_revision(request, revision).await?;
             Ok(options.exact.then_some(revision))
         }
     }
@@ -243,28 +246,31 @@ struct Page {
 /// Reads one chunk of a list: the objects that match the selectors, up to the limit, and the list's metadata.
 ///
 /// Upstream: `GetList`, `PrepareContinueToken`
-async fn page(ask: &Ask<'_>, options: &ListOptions<'_>) -> Result<Page, StatusError> {
-    let store = &ask.api.store;
-    let resource = ask.resource();
+async fn page(
+    request: &RequestContext<'_>,
+    options: &ListOptions<'_>,
+) -> Result<Page, StatusError> {
+    let store = &request.api.store;
+    let resource = request.resource();
     let limit = page_limit(options);
     let everything = options.selectors.is_everything();
     let after = options.token.as_ref().map(Token::after);
     // With selectors, the store returns all objects, and the limit applies to those that match.
     let range = Range {
-        namespace: ask.target.namespace,
+        namespace: request.target.namespace,
         after,
         limit: if everything { limit } else { None },
     };
-    let snapshot = match list_revision(ask, options).await? {
-        None => store.list(&resource.shelf, range).await?,
-        Some(revision) => match store.list_at(&resource.shelf, range, revision) {
+    let snapshot = match list_revision(request, options).await? {
+        None => store.list(&resource.resource_prefix, range).await?,
+        Some(revision) => match store.list_at(&resource.resource_prefix, range, revision) {
             Ok(snapshot) => snapshot,
             Err(_) => return Err(page_expired(options)),
         },
     };
     let Snapshot { revision, entries, mut more } = snapshot;
     // Selectors see objects in the API version of the request, so conversion comes first.
-    let mut entries = current::entries(ask.api, resource, entries).await?;
+    let mut entries = current::entries(request.api, resource, entries).await?;
     if !everything {
         entries.retain(|entry| options.selectors.matches(entry));
         if let Some(limit) = limit
@@ -303,33 +309,35 @@ fn page_expired(options: &ListOptions<'_>) -> StatusError {
 }
 
 /// Returns the objects of a list request and the list's metadata. deletecollection uses it to select its objects.
-pub(super) async fn found(ask: &Ask<'_>) -> Result<(Vec<Arc<Entry>>, ListMeta), StatusError> {
-    let options = ListOptions::parse(ask.resource(), ask.query)?;
-    let Page { entries, meta } = page(ask, &options).await?;
+pub(super) async fn found(
+    request: &RequestContext<'_>,
+) -> Result<(Vec<Arc<Entry>>, ListMeta), StatusError> {
+    let options = ListOptions::parse(request.resource(), request.query)?;
+    let Page { entries, meta } = page(request, &options).await?;
     Ok((entries, meta))
 }
 
 /// Serves a list request.
 ///
 /// Upstream: `ListResource`
-pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
-    let format = ask.format(Purpose::List)?;
-    let (entries, meta) = found(ask).await?;
-    respond(ask, &format, entries, &meta)
+pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let format = request.format(Purpose::List)?;
+    let (entries, meta) = found(request).await?;
+    respond(request, &format, entries, &meta)
 }
 
 /// Answers a list of stored objects.
 pub(super) fn respond(
-    ask: &Ask<'_>,
+    request: &RequestContext<'_>,
     format: &Format,
     entries: Vec<Arc<Entry>>,
     meta: &ListMeta,
 ) -> Result<Response<Body>, StatusError> {
-    let resource = ask.resource();
+    let resource = request.resource();
     let content_type = format.content_type(Purpose::List);
     if !format.is_stored_form(resource) {
         let mut items = entries.iter().map(|entry| entry.object());
-        let bytes = format.list(resource, &mut items, meta, ask.now)?;
+        let bytes = format.list(resource, &mut items, meta, request.now)?;
         return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
     }
     let size: usize = entries.iter().map(|entry| entry.item().len() + 2).sum();
@@ -344,7 +352,7 @@ pub(super) fn respond(
         let body = pieces.next().map_or_else(Body::empty, Body::whole);
         return Ok(answer(StatusCode::OK, content_type, body));
     }
-    if compress::accepted(ask.headers) {
+    if compress::accepted(request.headers) {
         let mut response =
             answer(StatusCode::OK, content_type, Body::pieces(compress::Gzip::new(pieces)));
         compress::mark(&mut response);

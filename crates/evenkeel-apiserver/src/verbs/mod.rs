@@ -41,7 +41,7 @@ use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use crate::output::{Format, Purpose};
-use crate::pipeline::{Ask, answer};
+use crate::pipeline::{RequestContext, answer};
 use crate::resource::Verb;
 use crate::serve::Body;
 use crate::store::Encoded;
@@ -50,18 +50,18 @@ use evenkeel_apimachinery::status::StatusError;
 
 /// Serves a request for a resource.
 pub(crate) async fn dispatch<B>(
-    ask: Ask<'_>,
+    request: RequestContext<'_>,
     body: Pin<&mut B>,
 ) -> Result<Response<Body>, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let target = &ask.target;
+    let target = &request.target;
     let one = !target.name.is_empty();
-    let verb = match (ask.method, one) {
+    let verb = match (request.method, one) {
         (&Method::GET | &Method::HEAD, true) => Verb::Get,
-        (&Method::GET | &Method::HEAD, false) if ask.query.flag("watch") => Verb::Watch,
+        (&Method::GET | &Method::HEAD, false) if request.query.flag("watch") => Verb::Watch,
         (&Method::GET | &Method::HEAD, false) => Verb::List,
         (&Method::POST, _) => Verb::Create,
         (&Method::PUT, true) => Verb::Update,
@@ -81,33 +81,33 @@ where
         return Err(StatusError::method_not_allowed());
     }
     let source = if components::are(&target.resource) {
-        Some(&ask.api.components as &dyn computed::Source)
+        Some(&request.api.components as &dyn computed::Source)
     } else {
         target.resource.hooks.computed()
     };
     if let Some(source) = source {
         return match verb {
-            Verb::List => computed::list(&ask, source),
-            _ => computed::get(&ask, source),
+            Verb::List => computed::list(&request, source),
+            _ => computed::get(&request, source),
         };
     }
     match verb {
-        Verb::Get if target.subresource.is_empty() => get::serve(&ask).await,
-        Verb::List => list::serve(&ask).await,
-        Verb::Watch => watch::serve(&ask).await,
+        Verb::Get if target.subresource.is_empty() => get::serve(&request).await,
+        Verb::List => list::serve(&request).await,
+        Verb::Watch => watch::serve(&request).await,
         _ => {
-            let reads = connect::takes_body(ask.method);
+            let reads = connect::takes_body(request.method);
             let body = if reads { crate::pipeline::body::read(body).await? } else { Bytes::new() };
-            if let Some(response) = connect::serve(&ask, &body).await? {
+            if let Some(response) = connect::serve(&request, &body).await? {
                 return Ok(response);
             }
             match verb {
-                Verb::Get => get::part(&ask).await,
-                Verb::Create => create::serve(&ask, &body).await,
-                Verb::Update => update::serve(&ask, &body).await,
-                Verb::Patch => patch::serve(&ask, &body).await,
-                Verb::Delete => delete::serve(&ask, &body).await,
-                Verb::DeleteCollection => delete::collection(&ask, &body).await,
+                Verb::Get => get::part(&request).await,
+                Verb::Create => create::serve(&request, &body).await,
+                Verb::Update => update::serve(&request, &body).await,
+                Verb::Patch => patch::serve(&request, &body).await,
+                Verb::Delete => delete::serve(&request, &body).await,
+                Verb::DeleteCollection => delete::collection(&request, &body).await,
                 Verb::List | Verb::Watch => Err(StatusError::method_not_allowed()),
             }
         }
@@ -116,27 +116,31 @@ where
 
 /// Answers an object that is not stored as such: of another kind, another version, or never written.
 pub(crate) fn answer_value(
-    ask: &Ask<'_>,
+    request: &RequestContext<'_>,
     code: StatusCode,
     object: &Value,
 ) -> Result<Response<Body>, StatusError> {
-    let format = ask.format(Purpose::Object)?;
-    let bytes = encode_value(ask, &format, object)?;
+    let format = request.format(Purpose::Object)?;
+    let bytes = encode_value(request, &format, object)?;
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
 }
 
-fn encode_value(ask: &Ask<'_>, format: &Format, object: &Value) -> Result<Bytes, StatusError> {
+fn encode_value(
+    request: &RequestContext<'_>,
+    format: &Format,
+    object: &Value,
+) -> Result<Bytes, StatusError> {
     let bytes: Bytes = Encoded::plain(object).into();
-    if format.is_stored_form(ask.resource()) {
+    if format.is_stored_form(request.resource()) {
         Ok(bytes)
     } else {
-        format.object(ask.resource(), &bytes, ask.now)
+        format.object(request.resource(), &bytes, request.now)
     }
 }
 
 /// Answers a Status of success, as deletions and bindings do.
-fn answer_status(ask: &Ask<'_>, code: StatusCode, status: &Value) -> Response<Body> {
+fn answer_status(request: &RequestContext<'_>, code: StatusCode, status: &Value) -> Response<Body> {
     let bytes = serde_json::to_vec(status).unwrap_or_default();
-    let (content_type, bytes) = Format::status(ask.headers, &bytes);
+    let (content_type, bytes) = Format::status(request.headers, &bytes);
     answer(code, content_type, Body::whole(bytes))
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::meta;
-use crate::pipeline::Ask;
+use crate::pipeline::RequestContext;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
 
@@ -11,12 +11,12 @@ use evenkeel_apimachinery::status::StatusError;
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// Refuses to make an object in a namespace that is not there or that is going.
-pub(super) fn admit_create(ask: &Ask<'_>, name: &str) -> Result<(), StatusError> {
-    let namespace = ask.target.namespace;
-    if namespace.is_empty() || !ask.resource().namespaced {
+pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(), StatusError> {
+    let namespace = request.target.namespace;
+    if namespace.is_empty() || !request.resource().namespaced {
         return Ok(());
     }
-    let Some(entry) = ask.api.store.peek("/namespaces", namespace) else {
+    let Some(entry) = request.api.store.peek("/namespaces", namespace) else {
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
         return Err(StatusError::not_found(&namespaces, namespace));
     };
@@ -32,7 +32,7 @@ pub(super) fn admit_create(ask: &Ask<'_>, name: &str) -> Result<(), StatusError>
     let why = format!(
         "unable to create new content in namespace {namespace} because it is being terminated"
     );
-    Err(StatusError::forbidden(&ask.resource().name, name, why).cause(
+    Err(StatusError::forbidden(&request.resource().name, name, why).cause(
         "NamespaceTerminating",
         format!("namespace {namespace} is being terminated"),
         "metadata.namespace",
@@ -40,13 +40,15 @@ pub(super) fn admit_create(ask: &Ask<'_>, name: &str) -> Result<(), StatusError>
 }
 
 /// Refuses to delete the namespaces that everything stands on.
-pub(super) fn admit_delete(ask: &Ask<'_>) -> Result<(), StatusError> {
-    if &*ask.resource().shelf != "/namespaces" || !IMMORTAL.contains(&ask.target.name) {
+pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusError> {
+    if &*request.resource().resource_prefix != "/namespaces"
+        || !IMMORTAL.contains(&request.target.name)
+    {
         return Ok(());
     }
     Err(StatusError::forbidden(
-        &ask.resource().name,
-        ask.target.name,
+        &request.resource().name,
+        request.target.name,
         "this namespace may not be deleted",
     ))
 }

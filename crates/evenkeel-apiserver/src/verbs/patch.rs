@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{create, current, meta, scale, update};
-use crate::pipeline::Ask;
+use crate::pipeline::RequestContext;
 use crate::pipeline::query::WriteOptions;
 use crate::resource::key;
 use crate::serve::Body;
@@ -18,12 +18,19 @@ use evenkeel_apimachinery::patch::{self, PatchType, Patched, Writer};
 use evenkeel_apimachinery::status::StatusError;
 
 /// Patches an object.
-pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {
-    let form = form(ask)?;
-    let options =
-        WriteOptions::parse(ask.query, ask.user_agent(), "PatchOptions", form == PatchType::Apply)?;
-    ask.format(crate::output::Purpose::Object)?;
-    let mut write = Write::new(ask, options);
+pub(super) async fn serve(
+    request: &RequestContext<'_>,
+    body: &Bytes,
+) -> Result<Response<Body>, StatusError> {
+    let form = form(request)?;
+    let options = WriteOptions::parse(
+        request.query,
+        request.user_agent(),
+        "PatchOptions",
+        form == PatchType::Apply,
+    )?;
+    request.format(crate::output::Purpose::Object)?;
+    let mut write = Write::new(request, options);
     for _ in 0..TRIES {
         match once(&mut write, form, body).await {
             Ok(written) => return update::respond(&write, &written),
@@ -31,20 +38,20 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
             Err(Lost::Refused(error)) => return Err(error),
         }
     }
-    Err(StatusError::modified(&ask.resource().name, ask.target.name))
+    Err(StatusError::modified(&request.resource().name, request.target.name))
 }
 
-fn form(ask: &Ask<'_>) -> Result<PatchType, StatusError> {
-    let content_type = ask.header(CONTENT_TYPE);
+fn form(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
+    let content_type = request.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     Ok(match media {
         "application/json-patch+json" => PatchType::Json,
         "application/merge-patch+json" => PatchType::Merge,
-        "application/strategic-merge-patch+json" if ask.resource().custom.is_none() => {
+        "application/strategic-merge-patch+json" if request.resource().custom.is_none() => {
             PatchType::Strategic
         }
         "application/apply-patch+yaml" => PatchType::Apply,
-        _ if ask.resource().custom.is_some() => {
+        _ if request.resource().custom.is_some() => {
             return Err(StatusError::unsupported_media_type(&[
                 "application/json-patch+json",
                 "application/merge-patch+json",
@@ -64,27 +71,27 @@ fn form(ask: &Ask<'_>) -> Result<PatchType, StatusError> {
 }
 
 async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Written, Lost> {
-    let ask = write.ask;
+    let request = write.request;
     let stored = write.stored.clone();
-    let key = key(&stored, ask.target.namespace, ask.target.name);
-    let Some(entry) = ask.api.store.peek(&stored.shelf, &key) else {
-        if form == PatchType::Apply && ask.target.subresource.is_empty() {
+    let key = key(&stored, request.target.namespace, request.target.name);
+    let Some(entry) = request.api.store.peek(&stored.resource_prefix, &key) else {
+        if form == PatchType::Apply && request.target.subresource.is_empty() {
             return Ok(apply_new(write, body).await?);
         }
-        return Err(StatusError::not_found(&stored.name, ask.target.name).into());
+        return Err(StatusError::not_found(&stored.name, request.target.name).into());
     };
-    let old = current::decode(ask.api, &stored, &entry).await?;
-    let part = stored.hooks.part_to_patch(ask.target.subresource, &old).map(Ok);
-    if let Some(part) = part.or_else(|| stored.hooks.read_part(ask.target.subresource, &old)) {
+    let old = current::decode(request.api, &stored, &entry).await?;
+    let part = stored.hooks.part_to_patch(request.target.subresource, &old).map(Ok);
+    if let Some(part) = part.or_else(|| stored.hooks.read_part(request.target.subresource, &old)) {
         return patch_part(write, form, body, &entry, &old, part?).await;
     }
     let mut current = Cow::Borrowed(&old);
-    if ask.resource().converts() {
+    if request.resource().converts() {
         write.convert_out(current.to_mut());
     }
     let Patched { object, warnings } = patched(write, form, body, &current)?;
     write.warnings = warnings;
-    checked(ask, &object)?;
+    checked(request, &object)?;
     write.replace(&entry, &old, object, form == PatchType::Apply).await
 }
 
@@ -94,9 +101,9 @@ fn patched(
     body: &Bytes,
     current: &Value,
 ) -> Result<Patched, StatusError> {
-    let ask = write.ask;
-    let kind = update::part_kind(ask);
-    let schema = ask.resource().schema(&kind);
+    let request = write.request;
+    let kind = update::part_kind(request);
+    let schema = request.resource().schema(&kind);
     if form == PatchType::Apply {
         let writer = writer(write);
         let force = write.options.force.unwrap_or(false);
@@ -116,8 +123,8 @@ fn patched(
 pub(super) fn writer<'a>(write: &'a Write<'_>) -> Writer<'a> {
     Writer {
         manager: &write.options.manager,
-        subresource: write.ask.target.subresource,
-        now: write.ask.now,
+        subresource: write.request.target.subresource,
+        now: write.request.now,
     }
 }
 
@@ -130,44 +137,44 @@ async fn patch_part(
     old: &Value,
     part: Value,
 ) -> Result<Written, Lost> {
-    let ask = write.ask;
+    let request = write.request;
     let mut before = part;
-    let managed = scale::is_managed(ask);
+    let managed = scale::is_managed(request);
     if managed {
-        scale::show(&update::part_kind(ask), old, &mut before);
+        scale::show(&update::part_kind(request), old, &mut before);
     }
     let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
     write.warnings = warnings;
-    checked(ask, &part)?;
+    checked(request, &part)?;
     let mut new = old.clone();
-    let cx = write.context(ask.target.name);
+    let cx = write.context(request.target.name);
     if let Some(result) =
-        write.stored.hooks.write_part(&cx, ask.target.subresource, &mut new, &part)
+        write.stored.hooks.write_part(&cx, request.target.subresource, &mut new, &part)
     {
         result?;
     }
     let version = meta::text(&part, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
     if managed && form != PatchType::Apply {
-        scale::track(&update::part_kind(ask), &before, &mut part, &writer(write));
+        scale::track(&update::part_kind(request), &before, &mut part, &writer(write));
     }
-    let tracked =
-        !managed || scale::settle(&update::part_kind(ask), &write.stored.gvk, old, &part, &mut new);
+    let tracked = !managed
+        || scale::settle(&update::part_kind(request), &write.stored.gvk, old, &part, &mut new);
     write.convert_out(&mut new);
     write.replace(entry, old, new, tracked).await
 }
 
 /// A patch may not rename.
-fn checked(ask: &Ask<'_>, object: &Value) -> Result<(), StatusError> {
+fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     let name = meta::text(object, "name");
-    if name != ask.target.name {
+    if name != request.target.name {
         return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
-            ask.target.name
+            request.target.name
         )));
     }
     let namespace = meta::text(object, "namespace");
-    if namespace != ask.target.namespace {
+    if namespace != request.target.namespace {
         return Err(StatusError::bad_request(
             "the namespace of the object does not match the namespace on the URL",
         ));
@@ -177,11 +184,11 @@ fn checked(ask: &Ask<'_>, object: &Value) -> Result<(), StatusError> {
 
 /// An apply of what is not there makes it.
 async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, StatusError> {
-    let ask = write.ask;
+    let request = write.request;
     let force = write.options.force.unwrap_or(false);
     let Patched { mut object, warnings } = patch::apply(
-        &ask.resource().gvk,
-        ask.resource().schema(&ask.resource().gvk).as_ref(),
+        &request.resource().gvk,
+        request.resource().schema(&request.resource().gvk).as_ref(),
         None,
         body,
         &writer(write),
@@ -190,9 +197,9 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
     )?;
     write.warnings = warnings;
     if meta::text(&object, "name").is_empty() {
-        meta::set(&mut object, "name", ask.target.name);
+        meta::set(&mut object, "name", request.target.name);
     }
-    create::place(ask, &mut object)?;
-    checked(ask, &object)?;
+    create::place(request, &mut object)?;
+    checked(request, &object)?;
     write.create(object, Creates::Apply).await
 }

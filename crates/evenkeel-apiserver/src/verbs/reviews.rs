@@ -9,7 +9,7 @@ use super::meta;
 use super::write::Write;
 use crate::api::Answer;
 use crate::auth::{Attributes, escalation};
-use crate::pipeline::Ask;
+use crate::pipeline::RequestContext;
 use crate::resource::GroupKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
@@ -30,26 +30,26 @@ pub(super) fn is_review(plural: &str) -> bool {
 
 /// Answers a review.
 pub(super) fn serve(
-    ask: &Ask<'_>,
+    request: &RequestContext<'_>,
     mut review: Value,
     write: &Write<'_>,
 ) -> Result<Answer, StatusError> {
     write.track_new(&mut review);
-    let status = match ask.resource().plural() {
+    let status = match request.resource().plural() {
         "selfsubjectreviews" => {
-            meta::set(&mut review, "creationTimestamp", &seconds(ask.now));
-            json!({"userInfo": user_info(ask.user)})
+            meta::set(&mut review, "creationTimestamp", &seconds(request.now));
+            json!({"userInfo": user_info(request.user)})
         }
-        "tokenreviews" => token(ask, &review)?,
-        "selfsubjectrulesreviews" => rules(ask, &review)?,
-        "selfsubjectaccessreviews" => access(ask, &review, ask.user)?,
+        "tokenreviews" => token(request, &review)?,
+        "selfsubjectrulesreviews" => rules(request, &review)?,
+        "selfsubjectaccessreviews" => access(request, &review, request.user)?,
         local => {
             if local == "localsubjectaccessreviews" {
-                check_local(ask, &review)?;
-                meta::set(&mut review, "namespace", ask.target.namespace);
+                check_local(request, &review)?;
+                meta::set(&mut review, "namespace", request.target.namespace);
             }
             let user = subject(&review)?;
-            access(ask, &review, &user)?
+            access(request, &review, &user)?
         }
     };
     review["status"] = status;
@@ -82,7 +82,7 @@ fn strings(value: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-fn token(ask: &Ask<'_>, review: &Value) -> Result<Value, StatusError> {
+fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
     let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
     if token.is_empty() {
         return Err(StatusError::bad_request(
@@ -90,7 +90,7 @@ fn token(ask: &Ask<'_>, review: &Value) -> Result<Value, StatusError> {
         ));
     }
     let audiences = strings(review.pointer("/spec/audiences"));
-    let known = ask.api.authenticator.token(&ask.api.store, ask.now, token, &audiences);
+    let known = request.api.authenticator.token(&request.api.store, request.now, token, &audiences);
     Ok(match known {
         Some((user, audiences)) => {
             json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
@@ -120,7 +120,7 @@ fn invalid(errors: &[FieldError]) -> StatusError {
     )
 }
 
-fn check_local(ask: &Ask<'_>, review: &Value) -> Result<(), StatusError> {
+fn check_local(request: &RequestContext<'_>, review: &Value) -> Result<(), StatusError> {
     if let Some(path) = review.pointer("/spec/nonResourceAttributes").filter(|v| !v.is_null()) {
         let shown = json!({"Path": path["path"].as_str().unwrap_or_default(), "Verb": path["verb"].as_str().unwrap_or_default()});
         let error = FieldError::invalid(
@@ -135,12 +135,12 @@ fn check_local(ask: &Ask<'_>, review: &Value) -> Result<(), StatusError> {
         .and_then(Value::as_str)
         .unwrap_or_default();
     let given = meta::text(review, "namespace");
-    if !given.is_empty() && given != ask.target.namespace {
+    if !given.is_empty() && given != request.target.namespace {
         return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
-    if namespace != ask.target.namespace {
+    if namespace != request.target.namespace {
         let error = FieldError::invalid(
             "spec.resourceAttributes.namespace",
             namespace,
@@ -151,7 +151,7 @@ fn check_local(ask: &Ask<'_>, review: &Value) -> Result<(), StatusError> {
     Ok(())
 }
 
-fn access(ask: &Ask<'_>, review: &Value, user: &User) -> Result<Value, StatusError> {
+fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<Value, StatusError> {
     let object = |path: &str| review.pointer(path).filter(|v| v.is_object());
     let (resource, path) =
         (object("/spec/resourceAttributes"), object("/spec/nonResourceAttributes"));
@@ -170,7 +170,7 @@ fn access(ask: &Ask<'_>, review: &Value, user: &User) -> Result<Value, StatusErr
     }
     let from = resource.or(path).unwrap_or(&Value::Null);
     let text = |field: &str| from.get(field).and_then(Value::as_str).unwrap_or_default();
-    let what = Attributes {
+    let attributes = Attributes {
         verb: text("verb"),
         group: text("group"),
         resource: text("resource"),
@@ -183,24 +183,24 @@ fn access(ask: &Ask<'_>, review: &Value, user: &User) -> Result<Value, StatusErr
             .and_then(Value::as_str)
             .unwrap_or_default(),
     };
-    Ok(match ask.api.rules.authorize_with_reason(&ask.api.store, user, &what) {
+    Ok(match request.api.rules.authorize_with_reason(&request.api.store, user, &attributes) {
         Some(reason) if reason.is_empty() => json!({"allowed": true}),
         Some(reason) => json!({"allowed": true, "reason": reason}),
         None => json!({"allowed": false}),
     })
 }
 
-fn rules(ask: &Ask<'_>, review: &Value) -> Result<Value, StatusError> {
+fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
     let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
     if namespace.is_empty() {
         return Err(StatusError::bad_request("no namespace on request"));
     }
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
-    if ask.user.is_in("system:masters") {
+    if request.user.is_in("system:masters") {
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
-    let resolved = ask.api.rules.rules_for(&ask.api.store, ask.user, namespace);
+    let resolved = request.api.rules.rules_for(&request.api.store, request.user, namespace);
     for rule in resolved.rules {
         if !rule.resources.is_empty() {
             let mut row = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});

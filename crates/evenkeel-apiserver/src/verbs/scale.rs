@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::pipeline::Ask;
+use crate::pipeline::RequestContext;
 use crate::resource::GroupVersionKind;
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::schema::Schema;
@@ -15,8 +15,8 @@ fn is_scale(part: &GroupVersionKind) -> bool {
 }
 
 /// Whether the managers of replicas go through the view. Those of custom objects do not, as upstream has it.
-pub(super) fn is_managed(ask: &Ask<'_>) -> bool {
-    ask.resource().custom.is_none()
+pub(super) fn is_managed(request: &RequestContext<'_>) -> bool {
+    request.resource().custom.is_none()
 }
 
 /// Gives the view the managers that the object has for its replicas.

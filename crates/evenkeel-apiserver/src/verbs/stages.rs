@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::write::{Creates, Lost, TRIES, Write, Written, facets, object_version};
+use super::write::{Creates, Lost, TRIES, Write, Written, object_version, selection_attributes};
 use super::{current, meta};
 use crate::kinds::admission::{self, QuotaUpdates, noderestriction};
 use crate::kinds::policybased;
@@ -90,7 +90,7 @@ fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusEr
     let cx = write.context(attempt.name);
     let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);
     let hooks = &*stored.hooks;
-    policybased::check(&cx, write.ask.target.name, new, old)?;
+    policybased::check(&cx, write.request.target.name, new, old)?;
     if let Some(old) = old
         && hooks.has_generation(write.has_status())
         && hooks.generation_changes(new, old)
@@ -143,16 +143,16 @@ async fn persist(
     mut attempt: Attempt<'_>,
     quotas: QuotaUpdates,
 ) -> Result<Written, Lost> {
-    let (api, stored) = (write.ask.api, &*write.stored);
+    let (api, stored) = (write.request.api, &*write.stored);
     let created = attempt.old.is_none();
     // A dry run answers with the version that the client sent.
     if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
         prepare_for_storage(&mut attempt.new, how)?;
     }
     let kept = current::to_storage(api, stored, &attempt.new).await?;
-    let key = key(stored, write.ask.target.namespace, attempt.name);
+    let key = key(stored, write.request.target.namespace, attempt.name);
     if write.options.dry_run {
-        if created && api.store.peek(&stored.shelf, &key).is_some() {
+        if created && api.store.peek(&stored.resource_prefix, &key).is_some() {
             return Err(Lost::Race);
         }
         store::storable(&kept)?;
@@ -165,7 +165,7 @@ async fn persist(
         commit(write, &change, None, quotas).await?;
         return Ok(Written { object: attempt.new, entry: None, created });
     }
-    let encoded = Encoded::new(&kept, facets(stored, &kept));
+    let encoded = Encoded::new(&kept, selection_attributes(stored, &kept));
     let written = match attempt.old {
         Some((entry, _)) if encoded.same_as(entry) => entry.clone(),
         _ => commit(write, &change, Some(encoded), quotas).await?,
@@ -195,7 +195,7 @@ fn delete_without_finalizers(resource: &ResourceType, new: &Value, old: &Value) 
     {
         return false;
     }
-    if &*resource.shelf == "/namespaces" {
+    if &*resource.resource_prefix == "/namespaces" {
         return super::namespace::is_finalized(new);
     }
     !meta::finalizers(old).is_empty()
@@ -219,10 +219,10 @@ async fn commit(
 ) -> Result<Arc<Entry>, Lost> {
     let attempt = change.attempt;
     for _ in 0..TRIES {
-        let encode = |kept| Encoded::new(kept, facets(&write.stored, kept));
+        let encode = |kept| Encoded::new(kept, selection_attributes(&write.stored, kept));
         let encoded = encoded.take().or_else(|| change.kept.map(encode));
         let (transaction, op) = transaction(write, change, encoded, quotas);
-        match write.ask.api.store.commit(transaction).await {
+        match write.request.api.store.commit(transaction).await {
             Ok(written) => return written.into_iter().nth(op).ok_or(Lost::Race),
             Err(WriteError::Mismatch { op: failed }) if failed != op => {}
             Err(error) => return Err(error.into()),
@@ -244,7 +244,7 @@ fn transaction(
     quotas: QuotaUpdates,
 ) -> (Transaction, usize) {
     let Change { key, attempt, kept } = *change;
-    let (api, stored) = (write.ask.api, &*write.stored);
+    let (api, stored) = (write.request.api, &*write.stored);
     let mut transaction = Transaction::default();
     if kept.is_some() {
         stored.hooks.begin_write(api, &attempt.new, attempt.old(), &mut transaction);
@@ -253,8 +253,8 @@ fn transaction(
     let op = transaction.len();
     let expect = attempt.old.map_or(Expect::Absent, |(entry, _)| Expect::At(entry.revision));
     match encoded {
-        Some(encoded) => transaction.put(&stored.shelf, key, expect, encoded),
-        None => transaction.delete(&stored.shelf, key, expect),
+        Some(encoded) => transaction.put(&stored.resource_prefix, key, expect, encoded),
+        None => transaction.delete(&stored.resource_prefix, key, expect),
     }
     if let Some(old) = attempt.old() {
         let object = kept.map(|_| &attempt.new);

@@ -7,7 +7,7 @@ use super::meta;
 use super::write::Write;
 use crate::api::Answer;
 use crate::auth::{Grant, ISSUER};
-use crate::pipeline::Ask;
+use crate::pipeline::RequestContext;
 use crate::resource::GroupKind;
 use crate::resource::key;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
@@ -18,19 +18,21 @@ const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
 
 /// Signs a token.
 pub(super) fn serve(
-    ask: &Ask<'_>,
-    request: &Value,
+    request: &RequestContext<'_>,
+    token_request: &Value,
     write: &Write<'_>,
 ) -> Result<Answer, StatusError> {
-    let resource = ask.resource();
-    let (namespace, name) = (ask.target.namespace, ask.target.name);
-    let Some(entry) = ask.api.store.peek(&resource.shelf, &key(resource, namespace, name)) else {
+    let resource = request.resource();
+    let (namespace, name) = (request.target.namespace, request.target.name);
+    let Some(entry) =
+        request.api.store.peek(&resource.resource_prefix, &key(resource, namespace, name))
+    else {
         return Err(StatusError::not_found(&resource.name, name));
     };
     let account = entry.decode().map_err(StatusError::internal)?;
     let uid = meta::text(&account, "uid");
     let seconds_of_life =
-        request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(LIFE.2);
+        token_request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(LIFE.2);
     let mut errors = Vec::new();
     if seconds_of_life < LIFE.0 {
         let why = "may not specify a duration less than 10 minutes";
@@ -43,15 +45,15 @@ pub(super) fn serve(
         let kind = GroupKind { group: "authentication.k8s.io".into(), kind: "TokenRequest".into() };
         return Err(StatusError::invalid(&kind, name, &errors));
     }
-    let audiences: Vec<String> = match request.pointer("/spec/audiences").and_then(Value::as_array)
-    {
-        Some(list) if !list.is_empty() => {
-            list.iter().filter_map(Value::as_str).map(Into::into).collect()
-        }
-        _ => vec![ISSUER.to_owned()],
-    };
-    let bound = bound(ask, request)?;
-    let id = ask.api.uid();
+    let audiences: Vec<String> =
+        match token_request.pointer("/spec/audiences").and_then(Value::as_array) {
+            Some(list) if !list.is_empty() => {
+                list.iter().filter_map(Value::as_str).map(Into::into).collect()
+            }
+            _ => vec![ISSUER.to_owned()],
+        };
+    let bound = bound(request, token_request)?;
+    let id = request.api.uid();
     let grant = Grant {
         namespace,
         name,
@@ -59,20 +61,20 @@ pub(super) fn serve(
         bound: bound.as_ref().map(|(kind, name, uid)| (kind.as_str(), name.as_str(), uid.as_str())),
         audiences: &audiences,
         id: &id,
-        issued: ask.now,
+        issued: request.now,
         seconds: seconds_of_life,
     };
-    let token = ask.api.authenticator.accounts().and_then(|accounts| accounts.sign(&grant));
+    let token = request.api.authenticator.accounts().and_then(|accounts| accounts.sign(&grant));
     let token = token.ok_or_else(|| StatusError::internal("no token can be signed"))?;
-    let until = seconds(ask.now + jiff::SignedDuration::from_secs(seconds_of_life));
-    let reference = request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
-    let mut given = request.clone();
+    let until = seconds(request.now + jiff::SignedDuration::from_secs(seconds_of_life));
+    let reference = token_request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
+    let mut given = token_request.clone();
     given["spec"]["expirationSeconds"] = Value::from(seconds_of_life);
     write.track_new(&mut given);
     let mut answer = json!({
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": seconds(ask.now)},
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": seconds(request.now)},
         "spec": {"audiences": audiences, "expirationSeconds": seconds_of_life, "boundObjectRef": reference},
         "status": {"token": token, "expirationTimestamp": until},
     });
@@ -81,14 +83,18 @@ pub(super) fn serve(
 }
 
 /// The object that the token goes with: its kind, name and uid.
-fn bound(ask: &Ask<'_>, request: &Value) -> Result<Option<(String, String, String)>, StatusError> {
-    let Some(reference) = request.pointer("/spec/boundObjectRef").filter(|r| r.is_object()) else {
+fn bound(
+    request: &RequestContext<'_>,
+    token_request: &Value,
+) -> Result<Option<(String, String, String)>, StatusError> {
+    let Some(reference) = token_request.pointer("/spec/boundObjectRef").filter(|r| r.is_object())
+    else {
         return Ok(None);
     };
     let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
     let (plural, namespace) = match text("kind") {
-        "Pod" => ("pods", ask.target.namespace),
-        "Secret" => ("secrets", ask.target.namespace),
+        "Pod" => ("pods", request.target.namespace),
+        "Secret" => ("secrets", request.target.namespace),
         "Node" => ("nodes", ""),
         kind => {
             return Err(StatusError::bad_request(format!(
@@ -97,16 +103,16 @@ fn bound(ask: &Ask<'_>, request: &Value) -> Result<Option<(String, String, Strin
             )));
         }
     };
-    let Some(resource) = ask.api.table.get("v1", plural) else {
+    let Some(resource) = request.api.table.get("v1", plural) else {
         return Err(StatusError::resource_not_found());
     };
-    let object = ask.api.read(&resource, namespace, text("name"))?;
+    let object = request.api.read(&resource, namespace, text("name"))?;
     let object = object.ok_or_else(|| StatusError::not_found(&resource.name, text("name")))?;
     let account = object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
-    if plural == "pods" && account.unwrap_or_default() != ask.target.name {
+    if plural == "pods" && account.unwrap_or_default() != request.target.name {
         return Err(StatusError::bad_request(format!(
             "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
-            quote(ask.target.name)
+            quote(request.target.name)
         )));
     }
     let uid = meta::text(&object, "uid").to_owned();

@@ -9,24 +9,27 @@ use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{answer_value, create, current, meta, scale};
 use crate::decode;
 use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{Ask, warn};
+use crate::pipeline::{RequestContext, warn};
 use crate::resource::GroupVersionKind;
 use crate::resource::key;
 use crate::serve::Body;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Replaces an object.
-pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>, StatusError> {
-    let options = WriteOptions::parse(ask.query, ask.user_agent(), "UpdateOptions", false)?;
-    ask.format(crate::output::Purpose::Object)?;
-    let resource = ask.resource();
-    let kind: GroupVersionKind = part_kind(ask);
+pub(super) async fn serve(
+    request: &RequestContext<'_>,
+    body: &Bytes,
+) -> Result<Response<Body>, StatusError> {
+    let options = WriteOptions::parse(request.query, request.user_agent(), "UpdateOptions", false)?;
+    request.format(crate::output::Purpose::Object)?;
+    let resource = request.resource();
+    let kind: GroupVersionKind = part_kind(request);
     let decoded =
-        decode::object(resource, &kind, ask.header(CONTENT_TYPE), body, options.validation)?;
+        decode::object(resource, &kind, request.header(CONTENT_TYPE), body, options.validation)?;
     let mut object = decoded.object;
-    named(ask, &object)?;
-    create::place(ask, &mut object)?;
-    let mut write = Write::new(ask, options);
+    named(request, &object)?;
+    create::place(request, &mut object)?;
+    let mut write = Write::new(request, options);
     write.warnings = decoded.warnings;
     for _ in 0..TRIES {
         match once(&mut write, &object).await {
@@ -35,23 +38,23 @@ pub(super) async fn serve(ask: &Ask<'_>, body: &Bytes) -> Result<Response<Body>,
             Err(Lost::Refused(error)) => return Err(error),
         }
     }
-    Err(StatusError::modified(&resource.name, ask.target.name))
+    Err(StatusError::modified(&resource.name, request.target.name))
 }
 
 /// The kind that the path takes: the resource's, or that of a part which is a view.
-pub(super) fn part_kind(ask: &Ask<'_>) -> GroupVersionKind {
-    let resource = ask.resource();
+pub(super) fn part_kind(request: &RequestContext<'_>) -> GroupVersionKind {
+    let resource = request.resource();
     resource
-        .subresource(ask.target.subresource)
+        .subresource(request.target.subresource)
         .map_or_else(|| resource.gvk.clone(), |part| part.kind.clone())
 }
 
 /// Answers the object, or the part that was written.
 pub(super) fn respond(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
-    let ask = write.ask;
-    match write.stored.hooks.read_part(ask.target.subresource, &with_version(written)) {
+    let request = write.request;
+    match write.stored.hooks.read_part(request.target.subresource, &with_version(written)) {
         Some(part) => {
-            let mut response = answer_value(ask, http::StatusCode::OK, &part?)?;
+            let mut response = answer_value(request, http::StatusCode::OK, &part?)?;
             warn(&mut response, &write.warnings);
             Ok(response)
         }
@@ -67,8 +70,8 @@ fn with_version(written: &Written) -> Value {
     object
 }
 
-fn named(ask: &Ask<'_>, object: &Value) -> Result<(), StatusError> {
-    let (name, wanted) = (meta::text(object, "name"), ask.target.name);
+fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
+    let (name, wanted) = (meta::text(object, "name"), request.target.name);
     if name.is_empty() {
         return Err(StatusError::bad_request(format!(
             "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
@@ -83,19 +86,19 @@ fn named(ask: &Ask<'_>, object: &Value) -> Result<(), StatusError> {
 }
 
 async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
-    let ask = write.ask;
-    let key = key(&write.stored, ask.target.namespace, ask.target.name);
-    let Some(entry) = ask.api.store.peek(&write.stored.shelf, &key) else {
-        if ask.target.subresource.is_empty() && write.stored.hooks.allow_create_on_update() {
+    let request = write.request;
+    let key = key(&write.stored, request.target.namespace, request.target.name);
+    let Some(entry) = request.api.store.peek(&write.stored.resource_prefix, &key) else {
+        if request.target.subresource.is_empty() && write.stored.hooks.allow_create_on_update() {
             return Ok(write.create(object.clone(), Creates::Put).await?);
         }
-        return Err(StatusError::not_found(&write.stored.name, ask.target.name).into());
+        return Err(StatusError::not_found(&write.stored.name, request.target.name).into());
     };
-    let old = current::decode(ask.api, &write.stored, &entry).await?;
+    let old = current::decode(request.api, &write.stored, &entry).await?;
     let mut new = old.clone();
     let part = write.stored.hooks.write_part(
-        &write.context(ask.target.name),
-        ask.target.subresource,
+        &write.context(request.target.name),
+        request.target.subresource,
         &mut new,
         object,
     );
@@ -105,10 +108,10 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
             result?;
             let version = meta::text(object, "resourceVersion").to_owned();
             meta::set(&mut new, "resourceVersion", &version);
-            let kind = part_kind(ask);
-            let managed = scale::is_managed(ask);
+            let kind = part_kind(request);
+            let managed = scale::is_managed(request);
             let before = managed
-                .then(|| write.stored.hooks.read_part(ask.target.subresource, &old).transpose())
+                .then(|| write.stored.hooks.read_part(request.target.subresource, &old).transpose())
                 .transpose()?
                 .flatten();
             let mut part = object.clone();

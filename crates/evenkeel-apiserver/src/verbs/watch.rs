@@ -22,7 +22,7 @@ use super::list::parse_version;
 use crate::api::Api;
 use crate::output::{Format, Purpose};
 use crate::pipeline::query::{Query, refuse};
-use crate::pipeline::{Ask, answer};
+use crate::pipeline::{RequestContext, answer};
 use crate::resource::ResourceType;
 use crate::selector::Selectors;
 use crate::serve::Body;
@@ -40,38 +40,41 @@ const TIMEOUT_SECONDS: u64 = 1800;
 /// Serves a watch request.
 ///
 /// Upstream: `serveWatchHandler`
-pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> {
-    let format = ask.format(Purpose::Watch)?;
-    let resource = ask.resource();
-    let selectors =
-        Selectors::parse(resource, ask.query.get("labelSelector"), ask.query.get("fieldSelector"))?;
-    let (initial, ended) = validate_watch_options(ask.query)?;
-    let version = match ask.query.get("resourceVersion") {
+pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
+    let format = request.format(Purpose::Watch)?;
+    let resource = request.resource();
+    let selectors = Selectors::parse(
+        resource,
+        request.query.get("labelSelector"),
+        request.query.get("fieldSelector"),
+    )?;
+    let (initial, ended) = validate_watch_options(request.query)?;
+    let version = match request.query.get("resourceVersion") {
         "" => 0,
         text => parse_version(text)?,
     };
-    let seconds = match ask.query.number("timeoutSeconds")? {
+    let seconds = match request.query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
-        _ => TIMEOUT_SECONDS + ask.api.random(|rng| rng.random_range(0..TIMEOUT_SECONDS)),
+        _ => TIMEOUT_SECONDS + request.api.random(|rng| rng.random_range(0..TIMEOUT_SECONDS)),
     };
-    let store = &ask.api.store;
+    let store = &request.api.store;
     let content_type = format.content_type(Purpose::Watch);
     let (entries, from) = if initial.unwrap_or(version == 0) {
         if version > 0 {
-            super::list::wait_until_revision(ask, version).await?;
+            super::list::wait_until_revision(request, version).await?;
         }
-        let range = Range { namespace: ask.target.namespace, ..Range::default() };
-        let snapshot = store.list(&resource.shelf, range).await?;
+        let range = Range { namespace: request.target.namespace, ..Range::default() };
+        let snapshot = store.list(&resource.resource_prefix, range).await?;
         (snapshot.entries, snapshot.revision)
     } else if version == 0 {
         (Vec::new(), store.revision())
     } else {
         (Vec::new(), version)
     };
-    let entries = current::entries(ask.api, resource, entries).await?;
-    let Ok(cursor) = store.follow(&resource.shelf, from) else {
+    let entries = current::entries(request.api, resource, entries).await?;
+    let Ok(cursor) = store.follow(&resource.resource_prefix, from) else {
         let frame =
-            format.event(resource, "ERROR", &too_old(from, store.revision()), true, ask.now)?;
+            format.event(resource, "ERROR", &too_old(from, store.revision()), true, request.now)?;
         return Ok(answer(
             StatusCode::OK,
             content_type,
@@ -79,12 +82,13 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
         ));
     };
     let now = Instant::now();
-    let bookmarks = ask.query.flag("allowWatchBookmarks");
-    ask.api.metrics.watches(1);
+    let bookmarks = request.query.flag("allowWatchBookmarks");
+    request.api.metrics.watches(1);
     let watcher = Watcher {
-        api: ask.api.clone(),
+        api: request.api.clone(),
         resource: resource.clone(),
-        namespace: (!ask.target.namespace.is_empty()).then(|| format!("{}/", ask.target.namespace)),
+        namespace: (!request.target.namespace.is_empty())
+            .then(|| format!("{}/", request.target.namespace)),
         stored_form: format.is_stored_form(resource),
         format,
         selectors,
@@ -94,7 +98,7 @@ pub(super) async fn serve(ask: &Ask<'_>) -> Result<Response<Body>, StatusError> 
         first: true,
         bookmarks,
         next_bookmark: now
-            + BOOKMARK_EVERY.mul_f64(ask.api.random(|rng| rng.random_range(0.8..1.2))),
+            + BOOKMARK_EVERY.mul_f64(request.api.random(|rng| rng.random_range(0.8..1.2))),
         deadline: now + Duration::from_secs(seconds),
         served: resource.custom.as_ref().map(|custom| custom.definition.over()),
         over: false,

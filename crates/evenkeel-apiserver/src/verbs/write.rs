@@ -12,12 +12,12 @@ use crate::auth::Attributes;
 use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
 use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{Ask, answer, permit, warn};
+use crate::pipeline::{RequestContext, answer, permit, warn};
 use crate::policy::Operation;
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::serve::Body;
-use crate::store::{Entry, Facets, WriteError};
+use crate::store::{Entry, SelectionAttributes, WriteError};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
@@ -31,7 +31,7 @@ const NAMES: usize = 8;
 
 /// A write under way.
 pub(super) struct Write<'a> {
-    pub(super) ask: &'a Ask<'a>,
+    pub(super) request: &'a RequestContext<'a>,
     pub(super) options: WriteOptions,
     /// The resource in the version in which it is stored.
     pub(super) stored: Arc<ResourceType>,
@@ -86,8 +86,13 @@ impl From<WriteError> for Lost {
 }
 
 impl<'a> Write<'a> {
-    pub(super) fn new(ask: &'a Ask<'a>, options: WriteOptions) -> Self {
-        Self { ask, options, stored: stored_type(ask.api, ask.resource()), warnings: Vec::new() }
+    pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
+        Self {
+            request,
+            options,
+            stored: stored_type(request.api, request.resource()),
+            warnings: Vec::new(),
+        }
     }
 
     /// Adds warnings that the response does not have yet.
@@ -102,13 +107,13 @@ impl<'a> Write<'a> {
     /// What hooks are told.
     pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
         Context {
-            api: self.ask.api,
+            api: self.request.api,
             resource: &self.stored,
-            now: self.ask.now,
-            user: self.ask.user,
-            namespace: self.ask.target.namespace,
+            now: self.request.now,
+            user: self.request.user,
+            namespace: self.request.target.namespace,
             name,
-            subresource: self.ask.target.subresource,
+            subresource: self.request.target.subresource,
             dry_run: self.options.dry_run,
             has_status: self.has_status(),
         }
@@ -126,21 +131,21 @@ impl<'a> Write<'a> {
     fn writer(&self) -> Writer<'_> {
         Writer {
             manager: &self.options.manager,
-            subresource: self.ask.target.subresource,
-            now: self.ask.now,
+            subresource: self.request.target.subresource,
+            now: self.request.now,
         }
     }
 
     /// Gives an object that is answered and never stored its managers.
     pub(super) fn track_new(&self, object: &mut Value) {
-        let schema = self.ask.resource().schema(&super::update::part_kind(self.ask));
+        let schema = self.request.resource().schema(&super::update::part_kind(self.request));
         patch::track(schema.as_ref(), None, object, &self.writer());
     }
 
     /// From the request's version, with the schema's defaults, into the stored one.
     fn convert_in(&self, object: &mut Value) {
-        schema::apply_defaults(&self.ask.resource().gvk, object);
-        if self.ask.resource().converts() {
+        schema::apply_defaults(&self.request.resource().gvk, object);
+        if self.request.resource().converts() {
             self.stored.hooks.convert_in(&self.stored, object);
         }
         self.stored.hooks.default(object);
@@ -148,8 +153,8 @@ impl<'a> Write<'a> {
 
     /// From the stored version into the request's.
     pub(super) fn convert_out(&self, object: &mut Value) {
-        if self.ask.resource().converts() {
-            self.stored.hooks.convert_out(self.ask.resource(), object);
+        if self.request.resource().converts() {
+            self.stored.hooks.convert_out(self.request.resource(), object);
         }
     }
 
@@ -160,8 +165,8 @@ impl<'a> Write<'a> {
         if how == Creates::Post {
             return Ok(());
         }
-        let (resource, target) = (self.ask.resource(), &self.ask.target);
-        let what = Attributes {
+        let (resource, target) = (self.request.resource(), &self.request.target);
+        let attributes = Attributes {
             verb: "create",
             group: resource.group(),
             resource: resource.plural(),
@@ -169,7 +174,7 @@ impl<'a> Write<'a> {
             name: target.name,
             ..Attributes::default()
         };
-        permit(self.ask.api, self.ask.user, &what)
+        permit(self.request.api, self.request.user, &attributes)
     }
 
     /// Makes an object.
@@ -181,7 +186,7 @@ impl<'a> Write<'a> {
         self.permit_create(how)?;
         self.convert_in(&mut object);
         self.absent_preconditions(&object, how)?;
-        super::namespace::admit_create(self.ask, meta::text(&object, "name"))?;
+        super::namespace::admit_create(self.request, meta::text(&object, "name"))?;
         for field in [
             "selfLink",
             "deletionTimestamp",
@@ -198,8 +203,8 @@ impl<'a> Write<'a> {
             patch::track(self.schema().as_ref(), None, &mut object, &self.writer());
         }
         let metadata = meta::metadata(&mut object);
-        metadata.insert("uid".to_owned(), Value::from(self.ask.api.uid()));
-        metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.ask.now)));
+        metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
+        metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.request.now)));
         metadata.remove("generation");
         if self.stored.hooks.has_generation(self.has_status()) {
             metadata.insert("generation".to_owned(), Value::from(1));
@@ -217,8 +222,13 @@ impl<'a> Write<'a> {
             Err(Lost::Race) => {}
         }
         let mut error = StatusError::already_exists(&self.stored.name, &taken);
-        let key = key(&self.stored, self.ask.target.namespace, &taken);
-        let old = self.ask.api.store.peek(&self.stored.shelf, &key).and_then(|e| e.decode().ok());
+        let key = key(&self.stored, self.request.target.namespace, &taken);
+        let old = self
+            .request
+            .api
+            .store
+            .peek(&self.stored.resource_prefix, &key)
+            .and_then(|e| e.decode().ok());
         if old.is_some_and(|old| meta::deleting(&old)) {
             error.0.message = format!("object is being deleted: {}", error.0.message);
         }
@@ -235,7 +245,7 @@ impl<'a> Write<'a> {
         let mut taken = String::new();
         for _ in 0..NAMES {
             let mut object = object.clone();
-            let name = self.ask.api.random(|rng| meta::generate_name(prefix, rng));
+            let name = self.request.api.random(|rng| meta::generate_name(prefix, rng));
             meta::set(&mut object, "name", &name);
             match self.insert(object, &name, how).await {
                 Ok(written) => return Ok(written),
@@ -249,7 +259,7 @@ impl<'a> Write<'a> {
     /// Creates an object; again where another one got the values meanwhile that were allocated to it.
     async fn insert(&mut self, object: Value, name: &str, how: Creates) -> Result<Written, Lost> {
         let attempt = |new| Attempt { name, old: None, new, how: Some(how) };
-        if !self.ask.api.store.is_indexed(&self.stored.shelf) {
+        if !self.request.api.store.is_indexed(&self.stored.resource_prefix) {
             return stages::run(self, attempt(object)).await;
         }
         for _ in 0..TRIES {
@@ -286,15 +296,15 @@ impl<'a> Write<'a> {
             meta::keep(&mut new, old, field);
         }
         // Sees what the client asked for, whether or not this path may change it.
-        let cx = self.context(self.ask.target.name);
+        let cx = self.context(self.request.target.name);
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
-        let status = self.ask.target.subresource == "status";
+        let status = self.request.target.subresource == "status";
         if status && self.stored.custom.is_some() {
             evenkeel_apimachinery::reset::keep_all_but_status(&mut new, old);
         } else if status {
             // Whether metadata may change through this path, too, is the kind's to say.
             evenkeel_apimachinery::reset::keep_spec_of(&mut new, old);
-        } else if self.has_status() && self.ask.target.subresource != "approval" {
+        } else if self.has_status() && self.request.target.subresource != "approval" {
             // An approval is part of the status, of which the kind takes just that.
             evenkeel_apimachinery::reset::keep_field(&mut new, old, "status");
         }
@@ -303,7 +313,7 @@ impl<'a> Write<'a> {
         }
         stages::run(
             self,
-            Attempt { name: self.ask.target.name, old: Some((entry, old)), new, how: None },
+            Attempt { name: self.request.target.name, old: Some((entry, old)), new, how: None },
         )
         .await
     }
@@ -315,7 +325,7 @@ impl<'a> Write<'a> {
         if how == Creates::Post {
             return Ok(());
         }
-        let (name, uid) = (self.ask.target.name, meta::text(object, "uid"));
+        let (name, uid) = (self.request.target.name, meta::text(object, "uid"));
         if !uid.is_empty() {
             let why = if how == Creates::Apply {
                 format!(
@@ -331,7 +341,7 @@ impl<'a> Write<'a> {
 
     /// The version and the uid that the new object says it replaces.
     fn preconditions(&self, entry: &Entry, old: &Value, new: &Value) -> Result<(), StatusError> {
-        let name = self.ask.target.name;
+        let name = self.request.target.name;
         let version = object_version(new).map_err(StatusError::plain_internal)?;
         if version == 0 {
             if !self.stored.hooks.allow_unconditional_update() {
@@ -362,11 +372,11 @@ impl<'a> Write<'a> {
     /// Answers what was written.
     pub(super) fn respond(&self, written: &Written) -> Result<Response<Body>, StatusError> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        let format = self.ask.format(Purpose::Object)?;
+        let format = self.request.format(Purpose::Object)?;
         let mut response = match &written.entry {
-            Some(entry) => get::respond(self.ask, &format, entry, code)?,
+            Some(entry) => get::respond(self.request, &format, entry, code)?,
             None => {
-                let bytes = encode_value(self.ask, &format, &written.object)?;
+                let bytes = encode_value(self.request, &format, &written.object)?;
                 answer(code, format.content_type(Purpose::Object), Body::whole(bytes))
             }
         };
@@ -396,11 +406,11 @@ pub(super) fn stored_type(api: &Api, resource: &Arc<ResourceType>) -> Arc<Resour
         return resource.clone();
     }
     let rows = api.table.rows();
-    let same = rows.all.iter().find(|r| r.stored && r.shelf == resource.shelf);
+    let same = rows.all.iter().find(|r| r.stored && r.resource_prefix == resource.resource_prefix);
     same.unwrap_or(resource).clone()
 }
 
 /// What selectors look at.
-pub(super) fn facets(resource: &ResourceType, object: &Value) -> Facets {
-    Facets::new(object, |put| resource.hooks.field_values(object, put))
+pub(super) fn selection_attributes(resource: &ResourceType, object: &Value) -> SelectionAttributes {
+    SelectionAttributes::new(object, |put| resource.hooks.field_values(object, put))
 }

@@ -180,7 +180,7 @@ fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String>
 
 fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Option<String> {
     for entry in api.store.within("discovery.k8s.io/endpointslices", namespace) {
-        if entry.facets.label("kubernetes.io/service-name") != Some(service) {
+        if entry.selection.label("kubernetes.io/service-name") != Some(service) {
             continue;
         }
         let Ok(slice) = entry.decode() else { continue };

@@ -32,11 +32,12 @@ enum No {
 }
 
 /// The webhooks of all configurations, in upstream's order.
-fn all(cx: &Context<'_>, shelf: &str) -> Vec<Value> {
-    if cx.api.store.count(shelf) == 0 || policy::is_exempt(cx) {
+fn all(cx: &Context<'_>, resource_prefix: &str) -> Vec<Value> {
+    if cx.api.store.count(resource_prefix) == 0 || policy::is_exempt(cx) {
         return Vec::new();
     }
-    let configurations = cx.api.store.all(shelf).into_iter().filter_map(|e| e.decode().ok());
+    let configurations =
+        cx.api.store.all(resource_prefix).into_iter().filter_map(|e| e.decode().ok());
     configurations.flat_map(|c: Value| list(&c, "webhooks").to_vec()).collect()
 }
 

@@ -78,14 +78,14 @@ pub(super) fn may_issue(cx: &Context<'_>, new: &Value, old: &Value) -> Result<()
 fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
     let all = signer.split_once('/').map(|(domain, _)| format!("{domain}/*"));
     [Some(signer), all.as_deref()].into_iter().flatten().any(|name| {
-        let what = Attributes {
+        let attributes = Attributes {
             verb,
             group: "certificates.k8s.io",
             resource: "signers",
             name,
             ..Attributes::default()
         };
-        cx.api.rules.authorize(&cx.api.store, cx.user, &what)
+        cx.api.rules.authorize(&cx.api.store, cx.user, &attributes)
     })
 }
 

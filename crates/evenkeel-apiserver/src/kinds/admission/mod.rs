@@ -97,9 +97,12 @@ pub(crate) fn accept(
     evaluate_quotas(cx, object, old)
 }
 
-/// The objects of a shelf in the request's namespace.
-fn namespaced<V: View>(cx: &Context<'_>, shelf: &str) -> Result<Vec<(Arc<Entry>, V)>, StatusError> {
-    let entries = cx.api.store.within(shelf, cx.namespace);
+/// The objects of a collection in the request's namespace.
+fn namespaced<V: View>(
+    cx: &Context<'_>,
+    resource_prefix: &str,
+) -> Result<Vec<(Arc<Entry>, V)>, StatusError> {
+    let entries = cx.api.store.within(resource_prefix, cx.namespace);
     entries.into_iter().map(|entry| Ok((entry.clone(), viewed(&entry)?))).collect()
 }
 

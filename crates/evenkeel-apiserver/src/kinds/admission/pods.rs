@@ -93,7 +93,7 @@ struct Class {
 fn default_class(cx: &Context<'_>) -> Option<Value> {
     let resource = cx.api.table.get("scheduling.k8s.io/v1", "priorityclasses")?;
     // Every new pod asks: of classes that are no default nothing else is read.
-    let entries = cx.api.store.all(&resource.shelf);
+    let entries = cx.api.store.all(&resource.resource_prefix);
     let marked = entries.iter().filter_map(|entry| {
         let class: Class = serde_json::from_slice(entry.json()).ok()?;
         class.global_default.then_some((class.value, entry))

@@ -5,8 +5,8 @@
 
 use super::{decoded, namespaced};
 use crate::api::{Api, Context};
-use crate::resource::Shelf;
-use crate::store::{Encoded, Entry, Expect, Facets, Transaction};
+use crate::resource::ResourcePrefix;
+use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction};
 use evenkeel_api::quota::charge::{Request, charge};
 use evenkeel_api::quota::{Classes, Item, Sort, Tracked, Usage, is_claim_of, is_terminating};
 use evenkeel_api::views::{
@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// Where quotas are stored.
-const SHELF: &str = "/resourcequotas";
+const RESOURCE_PREFIX: &str = "/resourcequotas";
 
 /// The status updates of quotas that are committed together with an object; none where no quota looks at it.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ struct QuotaUpdate {
 impl QuotaUpdates {
     /// Adds the updates to the transaction that writes the object.
     pub(crate) fn add_to(self, transaction: &mut Transaction) {
-        let shelf = Shelf::from(SHELF);
+        let resource_prefix = ResourcePrefix::from(RESOURCE_PREFIX);
         for QuotaUpdate { read, object } in self.0 {
-            transaction.put(&shelf, &read.key, Expect::At(read.revision), object);
+            transaction.put(&resource_prefix, &read.key, Expect::At(read.revision), object);
         }
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn evaluate(
     if !concerns(cx, tracked.sort(), old) {
         return Ok(QuotaUpdates::default());
     }
-    let quotas: Vec<(Arc<Entry>, ResourceQuota)> = namespaced(cx, SHELF)?;
+    let quotas: Vec<(Arc<Entry>, ResourceQuota)> = namespaced(cx, RESOURCE_PREFIX)?;
     if quotas.is_empty() {
         return Ok(QuotaUpdates::default());
     }
@@ -180,6 +180,6 @@ fn with_used(
     }
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now };
     patch::track(resource.schema(&resource.gvk).as_ref(), Some(&old), &mut new, &writer);
-    let facets = Facets::new(&new, |put| resource.hooks.field_values(&new, put));
-    Ok(Some(QuotaUpdate { object: Encoded::new(&new, facets), read }))
+    let selection = SelectionAttributes::new(&new, |put| resource.hooks.field_values(&new, put));
+    Ok(Some(QuotaUpdate { object: Encoded::new(&new, selection), read }))
 }

@@ -135,7 +135,7 @@ fn signer(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
         sources.any(|source| text(source, "podCertificate.signerName") == signer)
     });
     let cx = write.cx;
-    let what = Attributes {
+    let attributes = Attributes {
         verb: "request-serviceaccounts-podcertificate-signer",
         group: "certificates.k8s.io",
         resource: &signer.replace('/', ":"),
@@ -143,7 +143,7 @@ fn signer(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
         name: text(write.object, "spec.serviceAccountName"),
         ..Attributes::default()
     };
-    if mounted || cx.api.rules.authorize(&cx.api.store, cx.user, &what) {
+    if mounted || cx.api.rules.authorize(&cx.api.store, cx.user, &attributes) {
         return Ok(());
     }
     let (signer, user) = (quote(signer), &cx.user.name);

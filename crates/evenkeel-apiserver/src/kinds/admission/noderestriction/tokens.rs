@@ -44,14 +44,14 @@ fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
         return Ok(());
     }
     let cx = write.cx;
-    let what = Attributes {
+    let attributes = Attributes {
         verb: "request-serviceaccounts-token-audience",
         resource: audience,
         namespace: cx.namespace,
         name: cx.name,
         ..Attributes::default()
     };
-    if cx.api.rules.authorize(&cx.api.store, cx.user, &what) {
+    if cx.api.rules.authorize(&cx.api.store, cx.user, &attributes) {
         return Ok(());
     }
     let (audience, user) = (quote(audience), &cx.user.name);

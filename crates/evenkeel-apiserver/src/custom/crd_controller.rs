@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use super::definition::{self, Definition};
 use evenkeel_apiextensions::conditions;
 
-use super::{FINALIZER, SHELF};
+use super::{FINALIZER, RESOURCE_PREFIX};
 use crate::api::Api;
 use crate::resource::ResourceType;
-use crate::store::{Encoded, Entry, Expect, Facets, Transaction, WriteError, changed};
+use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction, WriteError, changed};
 use crate::verbs::delete;
 use crate::verbs::delete_options::DeleteOptions;
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -46,7 +46,7 @@ pub(crate) fn load(api: &Api) {
     refresh(api, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
 }
 
-/// Follows the definitions until the server goes; `changes` tells of writes to their shelf. Nothing of the server is held
+/// Follows the definitions until the server goes; `changes` tells of writes to their collection. Nothing of the server is held
 /// while nothing happens, so that it ends (and its data folder is free) when its last user goes.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     loop {
@@ -70,7 +70,7 @@ fn read(api: &Api) -> Vec<(Arc<Entry>, Value)> {
             None
         }
     };
-    api.store.all(SHELF).into_iter().filter_map(read).collect()
+    api.store.all(RESOURCE_PREFIX).into_iter().filter_map(read).collect()
 }
 
 /// Does what there is to do; says when to look again where something is waited for.
@@ -169,13 +169,13 @@ async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError>
     let Some(row) = row else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);
     let options = DeleteOptions::default();
-    for entry in api.store.all(&row.shelf) {
+    for entry in api.store.all(&row.resource_prefix) {
         match delete::delete(api, &row, &entry.key, &user, &options).await {
             Err(error) if error.code() != http::StatusCode::NOT_FOUND => return Err(error),
             _ => {}
         }
     }
-    Ok(api.store.count(&row.shelf) == 0)
+    Ok(api.store.count(&row.resource_prefix) == 0)
 }
 
 /// Writes a definition's new status (and finalizers); one that nothing keeps goes. False where another was quicker.
@@ -187,14 +187,14 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now: api.clock.now() };
     let schema = evenkeel_apimachinery::schema::Schema::of(&resource.gvk);
     patch::track(schema.as_ref(), Some(old), &mut new, &writer);
-    let encoded = Encoded::new(&new, Facets::new(&new, |_| ()));
-    let shelf = &resource.shelf;
+    let encoded = Encoded::new(&new, SelectionAttributes::new(&new, |_| ()));
+    let resource_prefix = &resource.resource_prefix;
     let mut transaction = Transaction::default();
-    transaction.put(shelf, &entry.key, Expect::At(entry.revision), encoded);
+    transaction.put(resource_prefix, &entry.key, Expect::At(entry.revision), encoded);
     let gone = at(&new, "metadata.deletionTimestamp").is_some()
         && list(&new, "metadata.finalizers").is_empty();
     if gone {
-        transaction.delete(shelf, &entry.key, Expect::Written);
+        transaction.delete(resource_prefix, &entry.key, Expect::Written);
     }
     match api.store.commit(transaction).await {
         Ok(_) => true,
