@@ -42,7 +42,7 @@ impl Attempt {
     }
 
     fn evaluate(&mut self, cycle: &mut Cycle<'_>, state: &mut CycleState) -> Step {
-        if cycle.nodes().len() == 0 {
+        if cycle.nodes().is_empty() {
             return self.without_node(cycle, None, Vec::new());
         }
         if let Err(rejected) = cycle.run_pre_filter_plugins(state) {
