@@ -30,11 +30,12 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 /// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object. A method that a kind does not
 /// implement has the default given here.
 ///
-/// Order of a create: schema defaults, [`default`](Self::default), [`prepare_create`](Self::prepare_create), admission
+/// Order of a create: [`default`](Self::default), [`prepare_create`](Self::prepare_create), admission
 /// ([`admit`](Self::admit)), metadata filled in, structural validation, [`validate_create`](Self::validate_create), store
 /// ([`begin_write`](Self::begin_write), [`finish_write`](Self::finish_write)). Of an update (and of a patch): the same with `prepare_update`/`validate_update` and the stored object beside the new one.
 pub(crate) trait KindHooks: Send + Sync + 'static {
-    /// Defaults that depend on other fields, after the schema's.
+    /// Fills in the kind's defaults on a create or an update: `evenkeel_kinds::defaults` for built-in kinds,
+    /// `evenkeel_apiextensions::defaulting` for custom resources.
     fn default(&self, _object: &mut Value) {}
 
     /// Before a create: drops what a client may not set (`status`), sets what the server decides (generation is done by the caller).

@@ -144,9 +144,9 @@ impl<'a> Write<'a> {
         patch::track(schema.as_ref(), None, object, &self.writer());
     }
 
-    /// From the request's version, with the schema's defaults, into the stored one.
+    /// Converts an object from the request's version to the stored one, and fills in the kind's defaults: those of built-in
+    /// kinds are code (`evenkeel_kinds::defaults`), those of custom resources stand in the definition's schema.
     fn convert_in(&self, object: &mut Value) {
-        schema::apply_defaults(&self.request.resource().gvk, object);
         if self.request.resource().converts() {
             self.stored.hooks.convert_in(&self.stored, object);
         }
