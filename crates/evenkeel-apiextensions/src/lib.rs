@@ -6,12 +6,13 @@
 
 pub mod columns;
 pub mod conditions;
+pub mod defaulting;
 pub mod definition;
 pub mod embedded;
 pub mod jsonpath;
 pub mod lists;
 pub mod node;
-pub mod prepare;
+pub mod pruning;
 pub mod rules;
 pub mod scale;
 pub mod validate;

@@ -1,4 +1,7 @@
-//! Fields that a path of a write may not change: they keep the value that they have in the stored object.
+//! Helpers that restore fields of an object to the values that they have in the stored object, for strategies whose path may
+//! not change them. Each is named by the fields that it keeps.
+//!
+//! The rule for `/status`, which calls these, is `prepare_status_update` in `evenkeel-kinds`.
 //!
 //! Upstream: `PrepareForUpdate` of the strategies, `rest.ResetFieldsStrategy`.
 
@@ -25,8 +28,9 @@ pub fn keep_field(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Restores everything but `metadata` and `status`.
-pub fn keep_spec_of(new: &mut Value, old: &Value) {
+/// Gives every top-level field of `new` but `metadata` and `status` the value that it has in `old`: `spec`, and also `data`,
+/// `rules` and all the others. Fields that `old` has not are removed.
+pub fn keep_all_but_metadata_and_status(new: &mut Value, old: &Value) {
     let fields: Vec<String> = [&*new, old]
         .iter()
         .filter_map(|object| object.as_object())
@@ -39,8 +43,9 @@ pub fn keep_spec_of(new: &mut Value, old: &Value) {
     }
 }
 
-/// Everything but `status` (and what of `metadata` a status update may change: labels and the like stay old, managedFields are new) is as in `old`.
-pub fn keep_all_but_status(new: &mut Value, old: &Value) {
+/// Makes `new` a copy of `old` that has only two fields of its own: `status` and `metadata.managedFields`. Either is absent
+/// where `new` has none. Labels, annotations and the rest of the metadata are those of `old`.
+pub fn keep_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
     let status = new.as_object_mut().and_then(|map| map.remove("status"));
     let managed = new
         .get_mut("metadata")

@@ -4,7 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_apimachinery::reset::{keep_field, keep_spec_of};
+use evenkeel_apimachinery::reset::{keep_all_but_metadata_and_status, keep_field};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, list, set, text};
 use serde_json::Value;
@@ -19,14 +19,14 @@ const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
 pub(super) fn approve(new: &mut Value, old: &Value, now: &str) {
     let mut conditions = list(new, "status.conditions").to_vec();
     stamp(&mut conditions, old, now);
-    keep_spec_of(new, old);
+    keep_all_but_metadata_and_status(new, old);
     keep_field(new, old, "status");
     set(new, "status.conditions", conditions);
 }
 
 /// A write of `/status`: decisions stay as they were, where as many of them are there.
 pub(super) fn report(new: &mut Value, old: &Value, now: &str) {
-    keep_spec_of(new, old);
+    keep_all_but_metadata_and_status(new, old);
     let mut conditions = list(new, "status.conditions").to_vec();
     for decision in DECISIONS {
         let before: Vec<&Value> = of_type(old, decision).collect();

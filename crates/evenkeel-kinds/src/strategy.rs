@@ -1,8 +1,15 @@
-//! What a write may set: fields that only the server sets are set, those that a path may not change are restored.
+//! The strategies of built-in kinds: before a write is validated, the server sets the fields that it decides itself, and
+//! restores those that the path of the request may not change.
+//!
+//! [`prepare_status_update`] is why a status update cannot change the spec.
+//!
+//! Upstream: `PrepareForCreate` and `PrepareForUpdate` of the strategies in `pkg/registry`.
 
 use crate::rows::Row;
 use crate::{jobs, pods, signing_requests};
-use evenkeel_apimachinery::reset::{keep_all_but_status, keep_field, keep_spec_of};
+use evenkeel_apimachinery::reset::{
+    keep_all_but_metadata_and_status, keep_all_but_status_and_managed_fields, keep_field,
+};
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{self, at, list, object_mut, set, text};
 use serde_json::{Value, json};
@@ -19,7 +26,9 @@ pub struct Context<'a> {
     pub has_status: bool,
 }
 
-/// Before a create, after `status` is what it is for new objects.
+/// Prepares a new object, whose `status` the caller has set to that of new objects.
+///
+/// Upstream: `PrepareForCreate`.
 pub fn create(row: &Row, cx: &Context<'_>, object: &mut Value) {
     match (row.group, row.kind) {
         ("", "Pod") => pods::create(object, &cx.now),
@@ -35,13 +44,15 @@ pub fn create(row: &Row, cx: &Context<'_>, object: &mut Value) {
     }
 }
 
-/// Before an update through `cx.subresource`.
+/// Prepares an update through `cx.subresource` (empty: the object itself).
+///
+/// Upstream: `PrepareForUpdate`.
 pub fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) {
     match (row.group, row.kind, cx.subresource) {
         ("", "Pod", subresource) => pods::update(subresource, new, old),
         ("", "Namespace", "finalize") => {
             let finalizers = at(new, "spec.finalizers").cloned();
-            keep_spec_of(new, old);
+            keep_all_but_metadata_and_status(new, old);
             match finalizers.filter(|finalizers| !value::is_blank(finalizers)) {
                 Some(finalizers) => set(new, "spec.finalizers", finalizers),
                 None => {
@@ -64,10 +75,10 @@ pub fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) {
             keep_field(new, old, "status");
         }
         ("", "PersistentVolume", "status") => {
-            status_update(row, new, old);
+            prepare_status_update(StatusStrategy::of(row), new, old);
             phase_time(new, old, &cx.now);
         }
-        (_, _, "status") => status_update(row, new, old),
+        (_, _, "status") => prepare_status_update(StatusStrategy::of(row), new, old),
         _ if cx.has_status => keep_field(new, old, "status"),
         _ => {}
     }
@@ -93,17 +104,63 @@ fn phase_time(new: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// A write of `/status`: the rest of the object stays.
-fn status_update(row: &Row, new: &mut Value, old: &Value) {
-    if (row.group, row.kind) == ("", "Node") {
-        // A node's labels and annotations are its kubelet's to write through this path, as upstream has it.
-        keep_field(new, old, "spec");
-        return;
+/// Which strategy the `/status` path of a kind has. They differ in what of the metadata a status update may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusStrategy {
+    /// A custom resource: an update of its status changes the status alone.
+    Custom,
+    /// A built-in kind: an update of its status may change metadata too.
+    BuiltIn,
+    /// A Node: as a built-in kind, and also where the update has no status.
+    Node,
+}
+
+impl StatusStrategy {
+    /// The strategy of a built-in kind.
+    fn of(row: &Row) -> Self {
+        if (row.group, row.kind) == ("", "Node") { Self::Node } else { Self::BuiltIn }
     }
-    // Metadata may change through this path too; only what is asked for may not.
-    keep_spec_of(new, old);
-    if new.get("status").is_none() {
-        keep_all_but_status(new, old);
+}
+
+/// Why a status update cannot change the spec: gives `new`, which was sent to `/status`, the values of the stored object
+/// `old` in every field that this path may not change.
+///
+/// | kind | what the client may change | where the body has no `status` |
+/// |---|---|---|
+/// | custom resource | `status` | the status is removed |
+/// | built-in kind | `status`, `metadata` | the status is removed, and metadata stays as it was |
+/// | Node | `status`, `metadata` | the status is removed |
+///
+/// `metadata.managedFields` is always the new object's: the server has just written in it who set the status. A kubelet
+/// writes its node's labels and annotations through `/status`, so a Node's metadata changes with any body.
+///
+/// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` stand in [`update`].
+///
+/// Upstream: `podStatusStrategy.PrepareForUpdate`, `nodeStatusStrategy.PrepareForUpdate` and, for custom resources,
+/// `statusStrategy.PrepareForUpdate`.
+pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
+    match strategy {
+        StatusStrategy::Custom => keep_all_but_status_and_managed_fields(new, old),
+        StatusStrategy::Node => keep_field(new, old, "spec"),
+        StatusStrategy::BuiltIn => {
+            keep_all_but_metadata_and_status(new, old);
+            if new.get("status").is_none() {
+                keep_all_but_status_and_managed_fields(new, old);
+            }
+        }
+    }
+}
+
+/// Restores what a status update may not change before the server writes managedFields, so that no manager is noted as the
+/// owner of a field that it could not set. [`prepare_status_update`] then applies the strategy's rule in full.
+///
+/// Upstream: `podStatusStrategy.GetResetFields`, `statusStrategy.GetResetFields`.
+pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
+    match strategy {
+        StatusStrategy::Custom => prepare_status_update(strategy, new, old),
+        StatusStrategy::BuiltIn | StatusStrategy::Node => {
+            keep_all_but_metadata_and_status(new, old);
+        }
     }
 }
 
@@ -214,5 +271,46 @@ fn rename(object: &mut Value, from: &str, to: &str) {
         && let Some(value) = fields.remove(from)
     {
         fields.insert(to.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_update_changes_no_spec() {
+        let old = json!({"metadata": {"labels": {"a": "1"}}, "spec": 1, "data": 1, "status": 1});
+        let sent = json!({"metadata": {"labels": {"a": "2"}, "managedFields": []}, "spec": 2, "status": 2});
+        let changed = |strategy, sent: &Value| {
+            let mut new = sent.clone();
+            prepare_status_update(strategy, &mut new, &old);
+            new
+        };
+        let stays = json!({"metadata": {"labels": {"a": "1"}, "managedFields": []}, "spec": 1, "data": 1, "status": 2});
+        assert_eq!(changed(StatusStrategy::Custom, &sent), stays);
+        let mut moves = stays.clone();
+        moves["metadata"]["labels"]["a"] = json!("2");
+        assert_eq!(changed(StatusStrategy::BuiltIn, &sent), moves);
+        assert_eq!(changed(StatusStrategy::Node, &sent)["spec"], 1);
+    }
+
+    #[test]
+    fn without_a_status_only_a_node_changes_its_labels() {
+        let old = json!({"metadata": {"labels": {"a": "1"}}, "spec": 1, "status": 1});
+        let sent = json!({"metadata": {"labels": {"a": "2"}}, "spec": 2});
+        for (strategy, label) in [
+            (StatusStrategy::Custom, "1"),
+            (StatusStrategy::BuiltIn, "1"),
+            (StatusStrategy::Node, "2"),
+        ] {
+            let mut new = sent.clone();
+            prepare_status_update(strategy, &mut new, &old);
+            assert_eq!(
+                new,
+                json!({"metadata": {"labels": {"a": label}}, "spec": 1}),
+                "{strategy:?}"
+            );
+        }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{rules, structural};
 use crate::node::Node;
-use crate::{prepare, validate};
+use crate::{defaulting, pruning, validate};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{at, flag, list, text};
 
@@ -94,13 +94,13 @@ fn defaults(schema: &Value, node: &Node, place: &str, root: bool, errors: &mut V
     if let Some(default) = &node.default {
         let field = format!("{place}.default");
         let mut pruned = default.clone();
-        if !root && prepare::prune(&mut pruned, node, false) {
+        if !root && pruning::prune(&mut pruned, node, false) {
             let why = "must not have unknown fields";
             errors.push(FieldError::invalid(field.clone(), default.clone(), why));
         } else {
             let mut found = Vec::new();
             let mut filled = default.clone();
-            prepare::default(&mut filled, node);
+            defaulting::default(&mut filled, node);
             validate::check(&filled, None, node, "", &mut found);
             errors.extend(found.into_iter().map(|mut error| {
                 error.field =

@@ -42,10 +42,6 @@ fn builtin() -> &'static Builtin {
     })
 }
 
-/// Fills in the defaults that the schema of `kind` states. Those of built-in kinds are upstream's code, not its schema:
-/// what the schema calls a default there is what an unset field looks like, and decoding has seen to that.
-pub fn apply_defaults(_kind: &GroupVersionKind, _object: &mut Value) {}
-
 /// Puts a top-level field back to what it is when nobody has set it.
 pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };

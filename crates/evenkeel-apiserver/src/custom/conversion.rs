@@ -237,13 +237,13 @@ pub(crate) async fn read(
 ) -> Result<Vec<Value>, StatusError> {
     let definition = &version.definition;
     for object in &mut objects {
-        definition.complete(object);
+        definition.prune_and_default(object);
     }
     let to = &*version.api_version;
     let other: Vec<bool> = objects.iter().map(|object| text(object, "apiVersion") != to).collect();
     let mut objects = convert(api, definition, objects, to).await?;
     for (object, _) in objects.iter_mut().zip(other).filter(|(_, other)| *other) {
-        definition.trim(object);
+        definition.prune(object);
     }
     Ok(objects)
 }
@@ -260,7 +260,7 @@ pub(crate) async fn store(
     }
     let mut converted = convert(api, definition, vec![object], to).await?;
     let mut object = converted.pop().unwrap_or_default();
-    definition.trim(&mut object);
+    definition.prune(&mut object);
     Ok(object)
 }
 

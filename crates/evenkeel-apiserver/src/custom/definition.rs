@@ -13,8 +13,8 @@ use crate::resource::{
 };
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apiextensions::node::Node;
-use evenkeel_apiextensions::prepare;
 use evenkeel_apiextensions::scale::Paths;
+use evenkeel_apiextensions::{defaulting, pruning};
 use evenkeel_apimachinery::schema::Schema;
 use evenkeel_apimachinery::value::{at, flag, int, list, text};
 
@@ -54,19 +54,22 @@ impl Definition {
         self.node(api_version).is_some()
     }
 
-    /// Takes away what the version that an object is in does not know.
-    pub(super) fn trim(&self, object: &mut Value) {
+    /// Removes the fields that the schema of the object's own version does not specify, and nulls that it does not allow.
+    pub(super) fn prune(&self, object: &mut Value) {
         if let Some(node) = self.node(text(object, "apiVersion")) {
-            prepare::prune(object, node, true);
-            prepare::drop_nulls(object, node);
+            pruning::prune(object, node, true);
+            defaulting::prune_non_nullable_nulls(object, node);
         }
     }
 
-    /// The same, and gives the object that version's defaults.
-    pub(crate) fn complete(&self, object: &mut Value) {
-        self.trim(object);
+    /// Prunes an object by the schema of its own version, then fills in that schema's defaults. The head of `defaulting` in
+    /// `evenkeel-apiextensions` lists when this is done.
+    ///
+    /// Upstream: `structuraldefaulting.Default`.
+    pub(crate) fn prune_and_default(&self, object: &mut Value) {
+        self.prune(object);
         if let Some(node) = self.node(text(object, "apiVersion")) {
-            prepare::default(object, node);
+            defaulting::default(object, node);
         }
     }
 

@@ -47,6 +47,7 @@ impl KindHooks for Definitions {
         old: &Value,
     ) -> Result<(), StatusError> {
         if cx.subresource == "status" {
+            // The spec stays; metadata may change. `Write::reset_fields` has restored all other fields.
             keep_field(new, old, "spec");
             return Ok(());
         }

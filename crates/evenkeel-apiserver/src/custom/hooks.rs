@@ -9,7 +9,7 @@ use super::definition::Version;
 use crate::api::Context;
 use crate::kinds::{KindHooks, value};
 use crate::resource::ResourceType;
-use evenkeel_apiextensions::{embedded, lists, prepare, rules, validate};
+use evenkeel_apiextensions::{defaulting, embedded, lists, rules, validate};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, StatusError};
 use evenkeel_cel::BUDGET;
 
@@ -103,9 +103,10 @@ fn blocked(errors: &[FieldError]) -> Option<FieldError> {
 }
 
 impl KindHooks for Hooks {
+    /// Applies the schema's defaults to an object that a request brings. Decoding has pruned it.
     fn default(&self, object: &mut Value) {
-        prepare::drop_nulls(object, &self.version.node);
-        prepare::default(object, &self.version.node);
+        defaulting::prune_non_nullable_nulls(object, &self.version.node);
+        defaulting::default(object, &self.version.node);
     }
 
     fn prepare_create(&self, cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
@@ -167,16 +168,17 @@ impl KindHooks for Hooks {
         false
     }
 
-    /// From any stored form into this version. What a webhook converts was read so before it came here.
+    /// Converts an object from whatever version it is stored in to this one. Nothing is left to do where a webhook converts:
+    /// `conversion::read` has done so before.
     fn convert_out(&self, resource: &ResourceType, object: &mut Value) {
         let definition = &self.version.definition;
         if definition.webhook.is_some() {
             return;
         }
-        definition.complete(object);
+        definition.prune_and_default(object);
         if value::text(object, "apiVersion") != &*resource.api_version {
             set_version(object, &resource.api_version);
-            definition.trim(object);
+            definition.prune(object);
         }
     }
 

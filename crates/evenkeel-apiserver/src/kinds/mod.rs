@@ -11,10 +11,9 @@ mod proxies;
 mod services;
 mod writes;
 
-pub(crate) use evenkeel_apimachinery::reset::{
-    drop_field, keep_all_but_status, keep_field, spec_differs,
-};
+pub(crate) use evenkeel_apimachinery::reset::{drop_field, keep_field, spec_differs};
 pub(crate) use evenkeel_apimachinery::value;
+use evenkeel_kinds::strategy::{StatusStrategy, prepare_status_update};
 use evenkeel_kinds::{autoscaling, defaults, rows, strategy};
 pub(crate) use evenkeel_kinds::{pods, scale, warnings};
 
@@ -28,13 +27,15 @@ use crate::resource::ResourceType;
 use crate::store::{IndexedResources, Transaction};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
-/// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object; every method has a neutral default.
+/// The hooks of a kind. Objects are `Value::Object`s in the kind's *stored* version with `metadata` an object. A method that a kind does not
+/// implement has the default given here.
 ///
-/// Order of a create: schema defaults, [`default`](Self::default), [`prepare_create`](Self::prepare_create), admission
+/// Order of a create: [`default`](Self::default), [`prepare_create`](Self::prepare_create), admission
 /// ([`admit`](Self::admit)), metadata filled in, structural validation, [`validate_create`](Self::validate_create), store
 /// ([`begin_write`](Self::begin_write), [`finish_write`](Self::finish_write)). Of an update (and of a patch): the same with `prepare_update`/`validate_update` and the stored object beside the new one.
 pub(crate) trait KindHooks: Send + Sync + 'static {
-    /// Defaults that depend on other fields, after the schema's.
+    /// Fills in the kind's defaults on a create or an update: `evenkeel_kinds::defaults` for built-in kinds,
+    /// `evenkeel_apiextensions::defaulting` for custom resources.
     fn default(&self, _object: &mut Value) {}
 
     /// Before a create: drops what a client may not set (`status`), sets what the server decides (generation is done by the caller).
@@ -43,8 +44,9 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Before an update through `cx.subresource` (empty: the object itself): restores what this path may not change.
-    /// The neutral form keeps the old `status` on the main path, and everything but `status` on `/status`.
+    /// Prepares an update through `cx.subresource` (empty: the object itself): restores the fields that this path may not
+    /// change. Without a rule of the kind's own, an update of the object keeps the stored `status`, and an update of
+    /// `/status` follows [`prepare_status_update`] for custom resources. Built-in kinds: `evenkeel_kinds::strategy::update`.
     fn prepare_update(
         &self,
         cx: &Context<'_>,
@@ -52,7 +54,7 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         old: &Value,
     ) -> Result<(), StatusError> {
         if cx.subresource == "status" {
-            keep_all_but_status(new, old);
+            prepare_status_update(StatusStrategy::Custom, new, old);
         } else if cx.has_status {
             keep_field(new, old, "status");
         }
@@ -84,8 +86,8 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Whether two states differ in what `metadata.generation` counts. The neutral form compares all but `metadata` and
-    /// `status` of kinds that have a status sub-resource; kinds of which upstream never counts return false.
+    /// Whether an update from `old` to `new` increases `metadata.generation`. Without a rule of the kind's own, it does where
+    /// any field but `metadata` and `status` differs. Kinds whose generation upstream never increases return false.
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
         spec_differs(new, old)
     }

@@ -305,12 +305,13 @@ pub(crate) fn is_for_webhook(request: &Request<'_>, webhook: &Value) -> Result<b
     evaluate::all_hold(request, &conditions)
 }
 
-/// An object after a change that was none of its author's: read again as its kind, with what it then lacks.
+/// Decodes an object again after a policy or a webhook has changed it: unknown fields are pruned, and absent ones get their
+/// defaults.
 pub(crate) fn settle(cx: &Context<'_>, object: &mut Value) {
     let resource = cx.resource;
     if let Some(custom) = &resource.custom {
         evenkeel_apimachinery::value::set(object, "apiVersion", &*resource.api_version);
-        custom.definition.complete(object);
+        custom.definition.prune_and_default(object);
         return;
     }
     if let Some(schema) = resource.schema(&resource.gvk) {

@@ -1,7 +1,6 @@
 //! Objects put into the store past every check, as a server of another version may have left them: for tests of clients.
 
 use super::Server;
-use evenkeel_apimachinery::schema;
 
 use crate::{
     resource,
@@ -46,9 +45,8 @@ impl Server {
             let (api_version, resource) = (api_version.to_owned(), resource.to_owned());
             return Err(UncheckedError::Resource { api_version, resource });
         };
-        // As a server does with what it reads of its store.
+        // Objects get their defaults, as they do when a server reads its store.
         let mut object = object.clone();
-        schema::apply_defaults(&found.gvk, &mut object);
         found.hooks.default(&mut object);
         let object = &object;
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();

@@ -37,7 +37,7 @@ pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Val
     if object["apiVersion"] != *resource.api_version {
         return None;
     }
-    custom.definition.complete(&mut object);
+    custom.definition.prune_and_default(&mut object);
     Some(object)
 }
 

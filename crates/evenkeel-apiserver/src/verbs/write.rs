@@ -19,9 +19,11 @@ use crate::resource::key;
 use crate::serve::Body;
 use crate::store::{Entry, SelectionAttributes, WriteError};
 use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::reset::keep_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
+use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
 /// How often a write that lost a race is tried again.
 pub(super) const TRIES: usize = 32;
@@ -142,9 +144,9 @@ impl<'a> Write<'a> {
         patch::track(schema.as_ref(), None, object, &self.writer());
     }
 
-    /// From the request's version, with the schema's defaults, into the stored one.
+    /// Converts an object from the request's version to the stored one, and fills in the kind's defaults: those of built-in
+    /// kinds are code (`evenkeel_kinds::defaults`), those of custom resources stand in the definition's schema.
     fn convert_in(&self, object: &mut Value) {
-        schema::apply_defaults(&self.request.resource().gvk, object);
         if self.request.resource().converts() {
             self.stored.hooks.convert_in(&self.stored, object);
         }
@@ -295,19 +297,10 @@ impl<'a> Write<'a> {
         for field in kept {
             meta::keep(&mut new, old, field);
         }
-        // Sees what the client asked for, whether or not this path may change it.
+        // NodeRestriction judges the object as the client sent it, with the changes that this path then undoes.
         let cx = self.context(self.request.target.name);
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
-        let status = self.request.target.subresource == "status";
-        if status && self.stored.custom.is_some() {
-            evenkeel_apimachinery::reset::keep_all_but_status(&mut new, old);
-        } else if status {
-            // Whether metadata may change through this path, too, is the kind's to say.
-            evenkeel_apimachinery::reset::keep_spec_of(&mut new, old);
-        } else if self.has_status() && self.request.target.subresource != "approval" {
-            // An approval is part of the status, of which the kind takes just that.
-            evenkeel_apimachinery::reset::keep_field(&mut new, old, "status");
-        }
+        self.reset_fields(&mut new, old);
         if !tracked {
             patch::track(self.schema().as_ref(), Some(old), &mut new, &self.writer());
         }
@@ -316,6 +309,25 @@ impl<'a> Write<'a> {
             Attempt { name: self.request.target.name, old: Some((entry, old)), new, how: None },
         )
         .await
+    }
+
+    /// Restores the fields that the path of this update may not change, before the writer becomes the manager of those that
+    /// it changed. The `prepare` stage then applies the kind's strategy in full.
+    ///
+    /// Upstream: `ResetFieldsStrategy.GetResetFields`.
+    fn reset_fields(&self, new: &mut Value, old: &Value) {
+        match self.request.target.subresource {
+            "status" => {
+                let custom = self.stored.custom.is_some();
+                let strategy =
+                    if custom { StatusStrategy::Custom } else { StatusStrategy::BuiltIn };
+                reset_for_status_update(strategy, new, old);
+            }
+            // A certificate signing request's approval is part of its status; the kind's strategy takes only that.
+            "approval" => {}
+            _ if self.has_status() => keep_field(new, old, "status"),
+            _ => {}
+        }
     }
 
     /// What the object that is created says of the one that it replaces, of which there is none. A POST ignores that.

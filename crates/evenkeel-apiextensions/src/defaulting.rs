@@ -1,10 +1,25 @@
-//! What is done to an object before it is looked at: unknown fields go, defaults come.
+//! Defaults of custom resources: the values that a definition's schema gives to absent fields.
+//!
+//! | when | function that the server calls |
+//! |---|---|
+//! | a create, an update or a patch is decoded | `default` of the hooks in `custom/hooks.rs` |
+//! | an object is read from the store: get, list, watch, the old object of an update | `Definition::prune_and_default`, from `custom::conversion::read`, `Hooks::convert_out` and `current::decode_alone` |
+//! | an object is converted to another version | before it: `Definition::prune_and_default`; after it: `Definition::prune`, without defaults |
+//! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `policy::settle` |
+//! | a definition is validated: each default must fit its schema | `definition::schema::check` |
+//!
+//! The paths are those of `evenkeel-apiserver`; `Definition` is in its `custom/definition.rs`. Defaults are in the stored
+//! object too, and are applied on each read because the schema may have got new ones since the write.
+//!
+//! Upstream: `apiextensions-apiserver/pkg/apiserver/schema/defaulting`.
 
 use serde_json::Value;
 
 use super::node::Node;
 
-/// Fills in the defaults (upstream: `defaulting.Default`).
+/// Gives fields that are absent, or null where the schema does not allow null, their defaults, at every depth.
+///
+/// Upstream: `structuraldefaulting.Default`.
 pub fn default(value: &mut Value, node: &Node) {
     match value {
         Value::Object(fields) => {
@@ -17,18 +32,19 @@ pub fn default(value: &mut Value, node: &Node) {
             }
             for (name, value) in fields.iter_mut() {
                 let Some(child) = node.child(name) else { continue };
-                fill(value, child);
+                default_value(value, child);
             }
         }
         Value::Array(items) => {
             let Some(child) = &node.items else { return };
-            items.iter_mut().for_each(|item| fill(item, child));
+            items.iter_mut().for_each(|item| default_value(item, child));
         }
         _ => {}
     }
 }
 
-fn fill(value: &mut Value, node: &Node) {
+/// Gives a value its own default where it is a null that the schema does not allow, then the values in it theirs.
+fn default_value(value: &mut Value, node: &Node) {
     if value.is_null()
         && !node.nullable
         && let Some(default) = &node.default
@@ -38,8 +54,10 @@ fn fill(value: &mut Value, node: &Node) {
     default(value, node);
 }
 
-/// Takes nulls away where they may not be and nothing stands for them (upstream: `PruneNonNullableNullsWithoutDefaults`).
-pub fn drop_nulls(value: &mut Value, node: &Node) {
+/// Removes fields that are null where the schema neither allows null nor has a default for them.
+///
+/// Upstream: `PruneNonNullableNullsWithoutDefaults`.
+pub fn prune_non_nullable_nulls(value: &mut Value, node: &Node) {
     match value {
         Value::Object(fields) => {
             fields.retain(|name, value| {
@@ -48,50 +66,16 @@ pub fn drop_nulls(value: &mut Value, node: &Node) {
             });
             for (name, value) in fields.iter_mut() {
                 if let Some(child) = node.child(name) {
-                    drop_nulls(value, child);
+                    prune_non_nullable_nulls(value, child);
                 }
             }
         }
         Value::Array(items) => {
             let Some(child) = &node.items else { return };
-            items.iter_mut().for_each(|item| drop_nulls(item, child));
+            items.iter_mut().for_each(|item| prune_non_nullable_nulls(item, child));
         }
         _ => {}
     }
-}
-
-/// Takes fields away that the schema does not know. True when there were any. At the root and in embedded objects
-/// `apiVersion`, `kind` and `metadata` are known.
-pub fn prune(value: &mut Value, node: &Node, root: bool) -> bool {
-    let mut pruned = false;
-    match value {
-        Value::Object(fields) => {
-            let whole = root || node.embedded;
-            let open = node.preserve || node.any_additional || node.additional.is_some();
-            let before = fields.len();
-            fields.retain(|name, _| {
-                open || node.properties.contains_key(name.as_str())
-                    || whole && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")
-            });
-            pruned |= fields.len() != before;
-            for (name, value) in fields.iter_mut() {
-                if whole && name == "metadata" {
-                    continue;
-                }
-                if let Some(child) = node.child(name) {
-                    pruned |= prune(value, child, false);
-                }
-            }
-        }
-        Value::Array(items) => {
-            let Some(child) = &node.items else { return false };
-            for item in items {
-                pruned |= prune(item, child, false);
-            }
-        }
-        _ => {}
-    }
-    pruned
 }
 
 #[cfg(test)]
@@ -123,11 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_or_null_goes() {
-        let mut value = json!({"kind": "W", "x": 1, "spec": {"p": null, "q": 2, "o": null}});
-        assert!(prune(&mut value, &node(), true));
-        drop_nulls(&mut value, &node());
-        assert_eq!(value, json!({"kind": "W", "spec": {"o": null}}));
-        assert!(!prune(&mut value, &node(), true));
+    fn a_null_that_may_not_be_goes_unless_it_has_a_default() {
+        let mut value = json!({"spec": {"p": null, "o": null, "a": {"n": null}}});
+        prune_non_nullable_nulls(&mut value, &node());
+        assert_eq!(value, json!({"spec": {"o": null, "a": {"n": null}}}));
     }
 }
