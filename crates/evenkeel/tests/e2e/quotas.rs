@@ -167,7 +167,10 @@ pub(crate) async fn look_at_what_is_in_their_scopes(cluster: &Cluster) {
     assert!(answer.is_err_and(|error| error.to_string().contains("exceeded quota: short")));
     namespace.delete("pods/b", "Background").await;
     until_used(&namespace, "short", &json!({"pods": "0"})).await;
-    namespace.patch("pods/a", deadline).await;
+    // A kube-apiserver learns of the room when its own watch does.
+    while namespace.ask("PATCH", "pods/a", deadline.clone()).await.is_err() {
+        cluster.sleep(std::time::Duration::from_millis(100)).await;
+    }
     until_used(&namespace, "short", &json!({"pods": "1"})).await;
     until_used(&namespace, "long", &json!({"pods": "0"})).await;
 }
