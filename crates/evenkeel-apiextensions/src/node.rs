@@ -113,10 +113,9 @@ impl Declaration for Node {
         self.values.iter().map(|value| value.as_str().map_or(1, |text| text.len() as u64)).max()
     }
     fn required(&self) -> Vec<(&str, &dyn Declaration)> {
-        let field = |name: &'_ Box<str>| self.properties.get_key_value(name);
         self.required
             .iter()
-            .filter_map(field)
+            .filter_map(|name| self.properties.get_key_value(name))
             .filter(|(_, node)| node.default.is_none())
             .map(|(name, node)| (&**name, node as _))
             .collect()

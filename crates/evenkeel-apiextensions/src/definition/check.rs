@@ -317,7 +317,7 @@ fn conversion(crd: &Value, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::required(place, "exactly one of url or service is required"));
         }
         Some(config) => {
-            evenkeel_apimachinery::validation::webhook::webhook_client(config, place, errors)
+            evenkeel_apimachinery::validation::webhook::webhook_client(config, place, errors);
         }
     }
     review_versions(reviews, errors);
