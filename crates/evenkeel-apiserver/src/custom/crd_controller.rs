@@ -1,7 +1,14 @@
-//! Follows the definitions: keeps the resource table and their conditions, and ends those that are deleted.
+//! The controller of CustomResourceDefinitions: writes their conditions, keeps the table of served resources in line with
+//! them, and deletes the custom resources of a definition before the definition goes.
 //!
-//! One pass does whatever there is to do now; the task runs one after each change, and again after a while where
-//! something is left to wait for.
+//! Each sync handles all definitions. The controller syncs after each change, and again after [`AGAIN`] while objects of a
+//! deleted definition are left.
+//!
+//! | upstream's controller | where |
+//! |---|---|
+//! | `NamingConditionController`, `EstablishingController` | `conditions::next` in `evenkeel-apiextensions`, written by `sync` |
+//! | `CRDFinalizer` | `finalize` |
+//! | `crdHandler` | `refresh` |
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -25,7 +32,7 @@ use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{at, list, set, text};
 
-/// How long objects that do not go at once are waited for before they are counted again.
+/// Time between two syncs while objects of a deleted definition are left, which wait for finalizers of their own.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A definition that is served.
@@ -46,13 +53,13 @@ pub(crate) fn load(api: &Api) {
     refresh(api, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
 }
 
-/// Follows the definitions until the server goes; `changes` tells of writes to their collection. Nothing of the server is held
-/// while nothing happens, so that it ends (and its data folder is free) when its last user goes.
+/// Runs the controller until the server goes. `changes` tells of writes to definitions. Nothing of the server is held while
+/// the controller waits, so that the server ends (and its data folder is free) when its last user drops it.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
     loop {
         changes.mark_unchanged();
         let again = match api.upgrade() {
-            Some(api) => pass(&api).await,
+            Some(api) => sync(&api).await,
             None => return,
         };
         if !changed(&mut changes, again).await {
@@ -73,8 +80,9 @@ fn read(api: &Api) -> Vec<(Arc<Entry>, Value)> {
     api.store.all(RESOURCE_PREFIX).into_iter().filter_map(read).collect()
 }
 
-/// Does what there is to do; says when to look again where something is waited for.
-async fn pass(api: &Arc<Api>) -> Option<Duration> {
+/// Brings all definitions forward: conditions first, one write at a time, then finalizers of deleted ones. Returns after
+/// what time to sync again where objects are left.
+async fn sync(api: &Arc<Api>) -> Option<Duration> {
     let mut again = None;
     loop {
         let all = read(api);
@@ -96,7 +104,7 @@ async fn pass(api: &Arc<Api>) -> Option<Duration> {
             if text(crd, "metadata.deletionTimestamp").is_empty() || !is_kept(crd) {
                 continue;
             }
-            match finish(api, entry, crd, &now).await {
+            match finalize(api, entry, crd, &now).await {
                 Ok(true) => wrote = true,
                 Ok(false) => again = Some(AGAIN),
                 Err(error) => {
@@ -116,8 +124,10 @@ fn is_kept(crd: &Value) -> bool {
     list(crd, "metadata.finalizers").iter().any(|f| f == FINALIZER)
 }
 
-/// Takes a definition's objects away, then lets it go. False where objects are left.
-async fn finish(
+/// Deletes the custom resources of a deleted definition, then removes its finalizer. False where objects are left.
+///
+/// Upstream: `CRDFinalizer.sync`.
+async fn finalize(
     api: &Arc<Api>,
     entry: &Arc<Entry>,
     crd: &Value,

@@ -50,7 +50,10 @@ use evenkeel_apimachinery::user::User;
 use info::Info;
 use query::Query;
 
-/// A request for a resource, past all gates; the verbs work on this.
+/// A request for a resource after authentication, impersonation, flow control and authorization: its target, its parameters
+/// and its user. Each verb takes one.
+///
+/// Upstream: `RequestScope` and `RequestInfo`.
 pub(crate) struct RequestContext<'a> {
     /// The server.
     pub(crate) api: &'a Arc<Api>,

@@ -128,7 +128,7 @@ pub(crate) struct ResourceType {
     pub(crate) subresources: Box<[Subresource]>,
     /// Columns of its Table.
     pub(crate) columns: Box<[Column]>,
-    /// Where its objects are stored. Versions of one resource (and `events` of both groups) share one collection.
+    /// Under which prefix its objects are stored. Versions of one resource (and `events` of both groups) share a prefix.
     pub(crate) resource_prefix: ResourcePrefix,
     /// Whether this is the version that is stored; others are converted by `KindHooks::convert_out`.
     pub(crate) stored: bool,
@@ -139,7 +139,8 @@ pub(crate) struct ResourceType {
     pub(crate) custom: Option<Arc<custom::Version>>,
 }
 
-/// Names the place in the store where a resource's objects are: `apps/deployments`, `/pods`.
+/// The group and the plural name under which the store keeps a resource's collection: `apps/deployments`, `/pods`. All
+/// versions of a resource have one.
 pub(crate) type ResourcePrefix = Arc<str>;
 
 impl ResourceType {

@@ -159,6 +159,7 @@ struct State {
     collections: HashMap<ResourcePrefix, Collection>,
 }
 
+/// The objects stored under one resource prefix, with their recent events.
 struct Collection {
     objects: BTreeMap<Arc<str>, Arc<Entry>>,
     index: Option<Index>,
