@@ -77,7 +77,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     match &observed.endpoints {
         Some(endpoints) if is_up_to_date(endpoints, &subsets, is_truncated, service) => {}
         Some(endpoints) => {
-            plan.push(update_endpoints(endpoints, observed, &labels, subsets, is_truncated))
+            plan.push(update_endpoints(endpoints, observed, &labels, subsets, is_truncated));
         }
         None => plan.push(create_endpoints(observed, &labels, subsets, is_truncated)),
     }
