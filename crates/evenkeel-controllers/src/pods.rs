@@ -4,7 +4,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::Pod,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Label with the hash of the owner's revision. Upstream: `ControllerRevisionHashLabelKey`.
 pub(crate) const REVISION_LABEL: &str = "controller-revision-hash";
@@ -70,7 +70,19 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
     }
 }
 
-/// Returns the time until a ready pod becomes available. Upstream: `FindMinNextPodAvailabilityCheck`.
+/// Returns the time until the first of these pods that is ready becomes available; `min_ready_seconds` if none is about to.
+///
+/// Upstream: `FindMinNextPodAvailabilityCheck`
+pub(crate) fn until_next_available<'a>(
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
+    min_ready_seconds: i32,
+    now: Timestamp,
+) -> Duration {
+    let waits = pods.into_iter().filter_map(|pod| until_available(pod, min_ready_seconds, now));
+    waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
+}
+
+/// Returns the time until a ready pod becomes available. Upstream: `nextPodAvailabilityCheck`.
 pub(crate) fn until_available(
     pod: &Pod,
     min_ready_seconds: i32,

@@ -5,7 +5,6 @@ use crate::{apps::revisions, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Action, Outcomes, Plan, Update};
 use serde::Serialize;
-use std::time::Duration;
 
 /// Returns the status update, and the delay until the next pod becomes available.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
@@ -24,7 +23,12 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
         plan.actions.extend(beyond_history_limit(observed));
     }
     if set.spec.min_ready_seconds > 0 && status.number_ready != status.number_available {
-        plan.requeue_after(next_check(observed, now));
+        let wait = pods::until_next_available(
+            &observed.pods.owned,
+            observed.set.spec.min_ready_seconds,
+            now,
+        );
+        plan.requeue_after(wait);
     }
     plan
 }
@@ -80,17 +84,6 @@ fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
     revisions::delete(unused.collect::<Vec<_>>().into_iter(), surplus)
         .collect::<Vec<_>>()
         .into_iter()
-}
-
-/// Returns the delay until the first ready pod becomes available.
-fn next_check(observed: &Observed, now: Timestamp) -> Duration {
-    let min_ready_seconds = observed.set.spec.min_ready_seconds;
-    let waits = observed
-        .pods
-        .owned
-        .iter()
-        .filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
-    waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

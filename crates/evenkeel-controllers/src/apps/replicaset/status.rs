@@ -8,7 +8,7 @@ use crate::{claim::of_labels, conditions::Condition, pods, wire};
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::plan::{Outcomes, Plan, Update};
 use serde::Serialize;
-use std::{borrow::Cow, cmp::Ordering, time::Duration};
+use std::{borrow::Cow, cmp::Ordering};
 
 /// Returns the status update, if anything changed, and the delay until the next pod becomes available. After a
 /// successful reconciliation with actions, the next one writes the status.
@@ -31,7 +31,8 @@ pub(crate) fn status<S: Set>(observed: &Observed<S>, outcomes: &Outcomes, now: T
         plan.push(Update::status(wire::target(set), body));
     }
     if failure.is_none() && set.min_ready_seconds() > 0 && counts.ready != counts.available {
-        plan.requeue_after(next_check(observed, now));
+        let wait = pods::until_next_available(&observed.pods.owned, set.min_ready_seconds(), now);
+        plan.requeue_after(wait);
     }
     plan
 }
@@ -102,17 +103,6 @@ fn changed_conditions<S: Set>(
         }
         (Some(_), true) | (None, false) => None,
     }
-}
-
-/// Returns the delay until the first ready pod becomes available. Upstream: `FindMinNextPodAvailabilityCheck`.
-fn next_check<S: Set>(observed: &Observed<S>, now: Timestamp) -> Duration {
-    let min_ready_seconds = observed.set.min_ready_seconds();
-    let waits = observed
-        .pods
-        .owned
-        .iter()
-        .filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
-    waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 
 #[derive(Serialize)]

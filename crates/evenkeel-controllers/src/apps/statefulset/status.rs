@@ -15,7 +15,6 @@ use crate::{
 use evenkeel_api::{Text, time::Timestamp, views::Pod};
 use evenkeel_runtime::plan::{Action, Note, Outcomes, Plan, Update as Write};
 use serde::Serialize;
-use std::time::Duration;
 
 /// Returns the status update, events about failures, and the delay until the next pod becomes available.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
@@ -37,7 +36,12 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     plan.actions.extend(beyond_history_limit(observed));
     if observed.set.spec.min_ready_seconds > 0 && status.ready_replicas != status.available_replicas
     {
-        plan.requeue_after(next_check(observed, now));
+        let wait = pods::until_next_available(
+            &observed.pods.owned,
+            observed.set.spec.min_ready_seconds,
+            now,
+        );
+        plan.requeue_after(wait);
     }
     plan
 }
@@ -139,17 +143,6 @@ fn beyond_history_limit(observed: &Observed) -> impl Iterator<Item = Action> {
     let limit = revisions::history_limit(observed.set.spec.revision_history_limit);
     let surplus = unused.len().saturating_sub(limit);
     revisions::delete(unused.into_iter(), surplus)
-}
-
-/// Returns the delay until the first ready pod becomes available.
-fn next_check(observed: &Observed, now: Timestamp) -> Duration {
-    let min_ready_seconds = observed.set.spec.min_ready_seconds;
-    let waits = observed
-        .pods
-        .owned
-        .iter()
-        .filter_map(|pod| pods::until_available(pod, min_ready_seconds, now));
-    waits.min().unwrap_or(Duration::from_secs(u64::try_from(min_ready_seconds).unwrap_or(0)))
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
