@@ -6,24 +6,28 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Memories of one planner by key. The default memory is not kept, so that planners without one cost nothing.
+/// Memories of one planner by key. The default memory is not kept and shared by all keys without another, so that planners
+/// without one cost nothing.
 #[derive(Debug, Default)]
-pub(super) struct Memories<M>(Mutex<HashMap<Key, Arc<M>>>);
+pub(super) struct Memories<M> {
+    default: Arc<M>,
+    by_key: Mutex<HashMap<Key, Arc<M>>>,
+}
 
-impl<M: Default + PartialEq> Memories<M> {
+impl<M: PartialEq> Memories<M> {
     /// Returns the memory of a key: the default one, if nothing is remembered.
     pub(super) fn get(&self, key: &Key) -> Arc<M> {
-        self.lock().get(key).cloned().unwrap_or_default()
+        self.lock().get(key).unwrap_or(&self.default).clone()
     }
 
     /// Replaces the memory of a key, and returns it.
     pub(super) fn set(&self, key: &Key, memory: M) -> Arc<M> {
-        let (is_default, memory) = (memory == M::default(), Arc::new(memory));
-        if is_default {
-            self.lock().remove(key);
-        } else {
-            self.lock().insert(key.clone(), Arc::clone(&memory));
+        if memory == *self.default {
+            self.forget(key);
+            return self.default.clone();
         }
+        let memory = Arc::new(memory);
+        self.lock().insert(key.clone(), memory.clone());
         memory
     }
 
@@ -33,7 +37,7 @@ impl<M: Default + PartialEq> Memories<M> {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<M>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
