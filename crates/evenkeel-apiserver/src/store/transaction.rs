@@ -44,9 +44,12 @@ pub(crate) enum WriteError {
 
 /// One operation of a transaction.
 #[derive(Debug)]
-enum Op {
-    Put { resource_prefix: ResourcePrefix, key: Box<str>, expect: Expect, object: Encoded },
-    Delete { resource_prefix: ResourcePrefix, key: Box<str>, expect: Expect },
+struct Op {
+    resource_prefix: ResourcePrefix,
+    key: Box<str>,
+    expect: Expect,
+    /// What is stored; `None` deletes the object.
+    object: Option<Encoded>,
 }
 
 /// Writes that the store commits together: all of them when every precondition holds, otherwise none. Each write gets a
@@ -74,21 +77,23 @@ impl Transaction {
         expect: Expect,
         object: Encoded,
     ) {
-        self.ops.push(Op::Put {
-            resource_prefix: resource_prefix.clone(),
-            key: key.into(),
-            expect,
-            object,
-        });
+        self.push(resource_prefix, key, expect, Some(object));
     }
 
     /// Deletes an object.
     pub(crate) fn delete(&mut self, resource_prefix: &ResourcePrefix, key: &str, expect: Expect) {
-        self.ops.push(Op::Delete {
-            resource_prefix: resource_prefix.clone(),
-            key: key.into(),
-            expect,
-        });
+        self.push(resource_prefix, key, expect, None);
+    }
+
+    fn push(
+        &mut self,
+        resource_prefix: &ResourcePrefix,
+        key: &str,
+        expect: Expect,
+        object: Option<Encoded>,
+    ) {
+        let (resource_prefix, key) = (resource_prefix.clone(), key.into());
+        self.ops.push(Op { resource_prefix, key, expect, object });
     }
 
     /// Requires that no object of an indexed resource has this value before the transaction.
@@ -98,17 +103,15 @@ impl Transaction {
 
     /// Whether every object in it may be stored.
     pub(super) fn check_depth(&self) -> Result<(), WriteError> {
-        let too_deep = |op: &Op| matches!(op, Op::Put { object, .. } if object.is_too_deep());
-        if self.ops.iter().any(too_deep) { Err(WriteError::TooDeep) } else { Ok(()) }
+        let mut objects = self.ops.iter().filter_map(|op| op.object.as_ref());
+        if objects.any(Encoded::is_too_deep) { Err(WriteError::TooDeep) } else { Ok(()) }
     }
 
     /// Decodes the objects of indexed resources, by place: outside of the store's lock.
     pub(super) fn indexed(&self, is_indexed: impl Fn(&str) -> bool) -> Vec<(usize, Value)> {
-        let decode = |(at, op): (usize, &Op)| match op {
-            Op::Put { resource_prefix, object, .. } if is_indexed(resource_prefix) => {
-                Some((at, object.decode().unwrap_or_default()))
-            }
-            _ => None,
+        let decode = |(at, op): (usize, &Op)| {
+            let object = op.object.as_ref().filter(|_| is_indexed(&op.resource_prefix))?;
+            Some((at, object.decode().unwrap_or_default()))
         };
         self.ops.iter().enumerate().filter_map(decode).collect()
     }
@@ -143,16 +146,11 @@ impl State {
         }
         let ops = &transaction.ops;
         for (at, op) in ops.iter().enumerate() {
-            let holds = match op {
-                Op::Put { resource_prefix, key, expect, .. } => {
-                    *expect != Expect::Written
-                        && self.found(&ops[..at], resource_prefix, key).is(*expect)
-                }
-                Op::Delete { resource_prefix, key, expect } => {
-                    *expect != Expect::Absent
-                        && self.found(&ops[..at], resource_prefix, key).is(*expect)
-                }
+            let possible = match op.object {
+                Some(_) => op.expect != Expect::Written,
+                None => op.expect != Expect::Absent,
             };
+            let holds = possible && self.found(&ops[..at], op).is(op.expect);
             if !holds {
                 return Err(WriteError::Mismatch { op: at });
             }
@@ -160,21 +158,12 @@ impl State {
         Ok(())
     }
 
-    fn found(&self, before: &[Op], resource_prefix: &str, key: &str) -> Found {
-        for op in before.iter().rev() {
-            match op {
-                Op::Put { resource_prefix: s, key: k, .. }
-                    if **s == *resource_prefix && **k == *key =>
-                {
-                    return Found::Written;
-                }
-                Op::Delete { resource_prefix: s, key: k, .. }
-                    if **s == *resource_prefix && **k == *key =>
-                {
-                    return Found::Absent;
-                }
-                Op::Put { .. } | Op::Delete { .. } => {}
-            }
+    /// Returns how an operation would find its object after those before it.
+    fn found(&self, before: &[Op], op: &Op) -> Found {
+        let (resource_prefix, key) = (&*op.resource_prefix, &*op.key);
+        let same = |other: &&Op| *other.resource_prefix == *resource_prefix && *other.key == *key;
+        if let Some(earlier) = before.iter().rev().find(same) {
+            return if earlier.object.is_some() { Found::Written } else { Found::Absent };
         }
         let entry = self.collections.get(resource_prefix).and_then(|kept| kept.objects.get(key));
         entry.map_or(Found::Absent, |entry| Found::Stored(entry.revision))
@@ -195,11 +184,9 @@ impl State {
         let mut staged = Vec::with_capacity(transaction.ops.len());
         for (at, op) in transaction.ops.into_iter().enumerate() {
             let object = indexed.iter().find(|(place, _)| *place == at).map(|(_, object)| object);
-            staged.extend(match op {
-                Op::Put { resource_prefix, key, object: encoded, .. } => {
-                    Some(self.apply_put(resource_prefix, &key, encoded, object))
-                }
-                Op::Delete { resource_prefix, key, .. } => self.apply_delete(resource_prefix, &key),
+            staged.extend(match op.object {
+                Some(encoded) => Some(self.apply_put(op.resource_prefix, &op.key, encoded, object)),
+                None => self.apply_delete(op.resource_prefix, &op.key),
             });
         }
         staged
