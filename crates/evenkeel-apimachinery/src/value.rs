@@ -8,6 +8,19 @@ use serde_json::{Map, Value};
 /// A JSON object.
 pub type Object = Map<String, Value>;
 
+/// Returns Go's name for the type of an untyped value; null has none.
+pub(crate) fn go_type(value: &Value) -> Option<&'static str> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    })
+}
+
 /// The value at `path`; absent and null are the same.
 pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     let mut value = value;

@@ -8,6 +8,7 @@ use super::element;
 use super::form::{self, Form};
 use super::set::FieldSet;
 use crate::schema::node::{At, Shape};
+use crate::value::go_type;
 
 /// The set of all fields of `value`.
 pub(crate) fn fields_of(value: &Value, at: At<'_>) -> FieldSet {
@@ -92,7 +93,10 @@ fn check(value: &Value, at: Option<At<'_>>, path: &str, found: &mut Vec<String>)
         | (Shape::String | Shape::Bytes, Value::String(_))
         | (Shape::Bool, Value::Bool(_)) => {}
         (Shape::Int { .. } | Shape::Float, other) => {
-            report(format!("expected numeric (int or float), got {}", go_form(other)));
+            report(format!(
+                "expected numeric (int or float), got {}",
+                go_type(other).unwrap_or("nil")
+            ));
         }
         (Shape::String | Shape::Bytes, other) => {
             report(format!("expected string, got &value.valueUnstructured{{Value:{other}}}"));
@@ -101,7 +105,7 @@ fn check(value: &Value, at: Option<At<'_>>, path: &str, found: &mut Vec<String>)
             report(format!("expected boolean, got &value.valueUnstructured{{Value:{other}}}"));
         }
         (_, Value::Object(_) | Value::Array(_)) => {
-            report(format!("expected any scalar, got {}", go_form(value)));
+            report(format!("expected any scalar, got {}", go_type(value).unwrap_or("nil")));
         }
         _ => {}
     }
@@ -127,17 +131,5 @@ fn check_items(items: &[Value], place: At<'_>, path: &str, found: &mut Vec<Strin
                 }
             }
         }
-    }
-}
-
-fn go_form(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nil",
-        Value::Bool(_) => "bool",
-        Value::Number(n) if n.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
     }
 }

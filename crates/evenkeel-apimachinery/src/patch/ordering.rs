@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::go_text::go;
 use super::strategic::Refused;
+use crate::value;
 
 /// How elements of a list are told apart: by a field of theirs, or by value.
 #[derive(Debug, Clone, Copy)]
@@ -69,17 +70,9 @@ pub(super) fn no_key(element: &Value, key: &str) -> Refused {
     Refused::Internal(format!("map: {} does not contain declared merge key: {key}", go(element)))
 }
 
-/// Go's name for the type of an untyped value.
+/// Go's name for the type of an untyped value; of null, what Go prints for a nil type.
 pub(super) fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Number(n) if n.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
+    value::go_type(value).unwrap_or("%!s(<nil>)")
 }
 
 /// Whether two lists are of objects; lists of lists and mixed lists cannot be merged.

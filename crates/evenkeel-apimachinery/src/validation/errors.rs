@@ -92,6 +92,14 @@ impl Errors {
         }
     }
 
+    /// Adds that the string at `path` is missing, if it is empty, or else one error for each message of `check`.
+    pub fn required_valid(&mut self, path: &Path<'_>, value: &str, check: fn(&str) -> Vec<String>) {
+        match value {
+            "" => self.required(path, ""),
+            _ => self.invalid_all(path, value, &check(value)),
+        }
+    }
+
     /// Adds that a value may not be set at `path`.
     pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
         self.0.push(FieldError::forbidden(path.to_string(), detail));

@@ -57,10 +57,11 @@ pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
 
 fn target_ref(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["kind", "name"] {
-        match text(spec, &format!("scaleTargetRef.{field}")) {
-            "" => errors.required(&path.field(field), ""),
-            name => errors.invalid_all(&path.field(field), name, &names::path_segment(name)),
-        }
+        errors.required_valid(
+            &path.field(field),
+            text(spec, &format!("scaleTargetRef.{field}")),
+            names::path_segment,
+        );
     }
     let version = text(spec, "scaleTargetRef.apiVersion");
     if !version.contains('/') && version != "v1" {

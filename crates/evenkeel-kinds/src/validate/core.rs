@@ -481,18 +481,7 @@ fn is_quota_resource(name: &str) -> bool {
         name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     matches!(bare, "cpu" | "memory" | "ephemeral-storage" | "storage")
         || bare.starts_with("hugepages-")
-        || matches!(
-            name,
-            "pods"
-                | "services"
-                | "replicationcontrollers"
-                | "resourcequotas"
-                | "secrets"
-                | "configmaps"
-                | "persistentvolumeclaims"
-                | "services.nodeports"
-                | "services.loadbalancers"
-        )
+        || quantity::is_object_count(name)
         || name.starts_with("count/")
 }
 

@@ -290,10 +290,11 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         (Some(service), None) => {
             let path = path.field("service");
-            match text(service, "name") {
-                "" => errors.required(&path.field("name"), ""),
-                name => errors.invalid_all(&path.field("name"), name, &names::dns_1035_label(name)),
-            }
+            errors.required_valid(
+                &path.field("name"),
+                text(service, "name"),
+                names::dns_1035_label,
+            );
             let port_path = path.field("port");
             let (name, number) =
                 (text(service, "port.name"), int(service, "port.number").unwrap_or_default());
@@ -612,10 +613,7 @@ fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     let kinds: &[&str] =
         if kind == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     errors.one_of(&path.field("kind"), text(new, "roleRef.kind"), kinds);
-    match text(new, "roleRef.name") {
-        "" => errors.required(&path.field("name"), ""),
-        name => errors.invalid_all(&path.field("name"), name, &names::path_segment(name)),
-    }
+    errors.required_valid(&path.field("name"), text(new, "roleRef.name"), names::path_segment);
     let all = Path::new("subjects");
     for (index, subject) in list(new, "subjects").iter().enumerate() {
         role_subject(kind, subject, &all.index(index), errors);

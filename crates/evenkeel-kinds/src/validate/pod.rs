@@ -215,10 +215,7 @@ fn container(
     host_network: bool,
     errors: &mut Errors,
 ) {
-    match text(container, "name") {
-        "" => errors.required(&path.field("name"), ""),
-        name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
-    }
+    errors.required_valid(&path.field("name"), text(container, "name"), names::dns_label);
     match text(container, "image") {
         "" => errors.required(&path.field("image"), ""),
         image if image.trim() != image => {
@@ -325,10 +322,7 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("env");
     for (index, variable) in list(container, "env").iter().enumerate() {
         let path = all.index(index);
-        match text(variable, "name") {
-            "" => errors.required(&path.field("name"), ""),
-            name => errors.invalid_all(&path.field("name"), name, &names::env_name(name)),
-        }
+        errors.required_valid(&path.field("name"), text(variable, "name"), names::env_name);
         if let Some(source) = at(variable, "valueFrom") {
             env_source(variable, source, &path.field("valueFrom"), errors);
         }
@@ -345,10 +339,11 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             let Some(reference) = at(source, field) else { continue };
             n_sources += 1;
             let path = path.field(field);
-            match text(reference, "name") {
-                "" => errors.required(&path.field("name"), ""),
-                name => errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name)),
-            }
+            errors.required_valid(
+                &path.field("name"),
+                text(reference, "name"),
+                names::dns_subdomain,
+            );
         }
         match n_sources {
             0 => errors.invalid(&path, "", "must specify one of: `configMapRef` or `secretRef`"),
@@ -372,14 +367,8 @@ fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Er
         let Some(reference) = at(source, field) else { continue };
         n_sources += 1;
         let path = path.field(field);
-        match text(reference, "name") {
-            "" => errors.required(&path.field("name"), ""),
-            name => errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name)),
-        }
-        match text(reference, "key") {
-            "" => errors.required(&path.field("key"), ""),
-            key => errors.invalid_all(&path.field("key"), key, &names::config_key(key)),
-        }
+        errors.required_valid(&path.field("name"), text(reference, "name"), names::dns_subdomain);
+        errors.required_valid(&path.field("key"), text(reference, "key"), names::config_key);
     }
     n_sources += usize::from(at(source, "fileKeyRef").is_some());
     let words = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";

@@ -34,18 +34,23 @@ pub(super) fn amount(name: &str, quantity: &Value, path: &Path<'_>, errors: &mut
 pub(super) fn is_counted(name: &str) -> bool {
     name.starts_with("hugepages-")
         || (name.contains('/') && !name.starts_with("requests.") && !name.starts_with("limits."))
-        || matches!(
-            name,
-            "pods"
-                | "services"
-                | "replicationcontrollers"
-                | "resourcequotas"
-                | "secrets"
-                | "configmaps"
-                | "persistentvolumeclaims"
-                | "services.nodeports"
-                | "services.loadbalancers"
-        )
+        || is_object_count(name)
+}
+
+/// Whether a quota of this name counts objects of a built-in kind.
+pub(super) fn is_object_count(name: &str) -> bool {
+    matches!(
+        name,
+        "pods"
+            | "services"
+            | "replicationcontrollers"
+            | "resourcequotas"
+            | "secrets"
+            | "configmaps"
+            | "persistentvolumeclaims"
+            | "services.nodeports"
+            | "services.loadbalancers"
+    )
 }
 
 /// A name that a container may ask for.
