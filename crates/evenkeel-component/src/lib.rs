@@ -11,8 +11,6 @@ pub mod metrics;
 pub mod migration;
 pub mod options;
 pub mod process;
-#[cfg(test)]
-mod scripted;
 pub mod secure_serving;
 pub mod serving;
 pub mod version;

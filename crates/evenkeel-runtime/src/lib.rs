@@ -18,5 +18,5 @@ pub mod queue;
 pub mod response;
 pub mod tasks;
 
-#[cfg(test)]
-pub(crate) mod scripted;
+#[cfg(any(test, feature = "test-util"))]
+pub mod scripted;

@@ -1,4 +1,6 @@
-//! A server that answers from a script: for the edges of the wire that a well-behaved one never shows.
+//! An API server that returns scripted responses, for tests: it shows the edges of the wire that a well-behaved server never
+//! shows. With feature `test-util` for the tests of other crates.
+#![allow(clippy::unwrap_used)]
 
 use crate::{client::Client, clock::Clock};
 use bytes::Bytes;
@@ -17,61 +19,74 @@ use tower::service_fn;
 
 /// What comes after a body's bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Tail {
+pub enum Tail {
+    /// The body ends.
     End,
+    /// The body stays open without further bytes.
     Hang,
+    /// The connection is reset.
     Break,
 }
 
-/// One scripted response.
-pub(crate) struct Answer {
-    pub(crate) code: u16,
-    pub(crate) headers: Vec<(&'static str, &'static str)>,
-    pub(crate) chunks: Vec<Vec<u8>>,
-    pub(crate) tail: Tail,
+/// A scripted response.
+#[derive(Debug)]
+pub struct Answer {
+    /// HTTP status code.
+    pub code: u16,
+    /// Headers beside `content-type: application/json`, which one of that name replaces.
+    pub headers: Vec<(&'static str, &'static str)>,
+    /// The body, one frame each.
+    pub chunks: Vec<Vec<u8>>,
+    /// What follows the last frame.
+    pub tail: Tail,
 }
 
 impl Answer {
-    pub(crate) fn new(code: u16, body: impl Into<Vec<u8>>) -> Self {
+    /// A response with this status code and a body in one frame.
+    pub fn new(code: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { code, headers: Vec::new(), chunks: vec![body.into()], tail: Tail::End }
     }
 
-    pub(crate) fn header(mut self, name: &'static str, value: &'static str) -> Self {
+    /// Adds a header.
+    pub fn header(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    pub(crate) fn tail(mut self, tail: Tail) -> Self {
+    /// Sets what follows the body's last frame.
+    pub fn tail(mut self, tail: Tail) -> Self {
         self.tail = tail;
         self
     }
 
-    /// A watch's events, one line each.
-    pub(crate) fn events(events: &[serde_json::Value], tail: Tail) -> Self {
+    /// A watch's response: the events, one line each.
+    pub fn events(events: &[serde_json::Value], tail: Tail) -> Self {
         let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
         Self::new(200, lines).tail(tail)
     }
 }
 
 /// Answers in order, and the requests seen; once they are used up, requests wait for ever.
-#[derive(Clone, Default)]
-pub(crate) struct Script {
+#[derive(Debug, Clone, Default)]
+pub struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
     seen: Arc<Mutex<Vec<String>>>,
     headers: Arc<Mutex<Vec<http::HeaderMap>>>,
 }
 
 impl Script {
-    pub(crate) fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
+    /// A server with these responses, in order.
+    pub fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..Self::default() }
     }
 
-    pub(crate) fn client(&self, clock: &Clock) -> Client {
+    /// A client of the server.
+    pub fn client(&self, clock: &Clock) -> Client {
         Client::new(self.kube(), clock.clone())
     }
 
-    /// A `kube::Client` on the script.
-    pub(crate) fn kube(&self) -> kube::Client {
+    /// A `kube::Client` of the server.
+    pub fn kube(&self) -> kube::Client {
         let script = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let script = script.clone();
@@ -89,12 +104,12 @@ impl Script {
     }
 
     /// Method and target of each request so far.
-    pub(crate) fn seen(&self) -> Vec<String> {
+    pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 
     /// Headers of the request `at`.
-    pub(crate) fn headers(&self, at: usize) -> http::HeaderMap {
+    pub fn headers(&self, at: usize) -> http::HeaderMap {
         self.headers.lock().unwrap()[at].clone()
     }
 }

@@ -160,7 +160,7 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::{Answer, Script, Tail};
+    use evenkeel_runtime::scripted::{Answer, Script, Tail};
 
     const BOTH: ClientCaSources = ClientCaSources { clients: true, proxies: true };
 
