@@ -1,11 +1,10 @@
 //! All caches of a program: one for each type and selector, shared by all readers.
 
-use super::{Cache, reflector::Reflector, shared::Shared};
+use super::{Cache, reflected::Reflected, reflector::Reflector, shared::Shared};
 use crate::{
     client::{Client, Metadata},
     clock::Clock,
     introspect::CacheState,
-    latch::Latch,
     metrics,
     tasks::Tasks,
 };
@@ -66,7 +65,7 @@ struct Entry {
     scope: Scope,
     /// `Arc<Shared<V>>`.
     shared: Arc<dyn Any + Send + Sync>,
-    status: Arc<dyn Status>,
+    status: Arc<dyn Reflected>,
     resync: Resync,
     token: CancellationToken,
     /// Starts the reflector; `None` once started.
@@ -74,27 +73,6 @@ struct Entry {
 }
 
 type Start = Box<dyn FnOnce(&Tasks) + Send>;
-
-/// State of a cache, whatever its type.
-trait Status: Send + Sync {
-    fn version(&self) -> u64;
-    fn state(&self, scope: &Scope) -> CacheState;
-    fn synced(&self) -> Latch;
-}
-
-impl<V: View> Status for Shared<V> {
-    fn version(&self) -> u64 {
-        self.version()
-    }
-
-    fn state(&self, scope: &Scope) -> CacheState {
-        self.state(scope)
-    }
-
-    fn synced(&self) -> Latch {
-        Self::synced(self).clone()
-    }
-}
 
 /// Resync period of a cache.
 #[derive(Clone)]
@@ -115,8 +93,8 @@ impl Resync {
         });
     }
 
-    /// Calls `each` after every period; a shorter period that is requested meanwhile starts anew.
-    async fn run(self, clock: Clock, each: impl Fn() + Send) {
+    /// Resyncs `cache` after every period; a shorter period that is requested meanwhile starts anew.
+    async fn run(self, clock: Clock, cache: Arc<dyn Reflected>) {
         let mut asked = self.0.subscribe();
         loop {
             let period = *asked.borrow_and_update();
@@ -130,7 +108,7 @@ impl Resync {
                 biased;
                 // The sender lives in `self`.
                 _ = asked.changed() => {}
-                () = passed => each(),
+                () = passed => cache.resync(),
             }
         }
     }
@@ -318,8 +296,7 @@ impl Caches {
     }
 
     fn entry<V: View>(&self, scope: &Scope) -> (Arc<Shared<V>>, Entry) {
-        let Inner { client, clock, program, queued, versions, processing_latency, .. } =
-            &*self.inner;
+        let Inner { program, queued, versions, processing_latency, .. } = &*self.inner;
         let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
         let shared = Arc::new(Shared::<V>::new(
             queued.with_label_values(&labels),
@@ -327,33 +304,43 @@ impl Caches {
             processing_latency.with_label_values(&labels),
         ));
         let (resync, token) = (Resync::new(), CancellationToken::new());
-        let reflector =
-            Reflector::new(client.clone(), clock.clone(), scope.clone(), Arc::clone(&shared));
-        let start = {
-            let (resync, shared, clock, token) =
-                (resync.clone(), Arc::clone(&shared), clock.clone(), token.clone());
-            let name = format!("{}.{}", scope.kind.plural, scope.kind.group);
-            move |tasks: &Tasks| {
-                let stop = token.clone();
-                tasks.spawn_until_cancelled(format!("resync {name}"), async move {
-                    stop.run_until_cancelled_owned(resync.run(clock, move || shared.resync()))
-                        .await;
-                });
-                tasks.spawn_until_cancelled(format!("reflector {name}"), async move {
-                    token.run_until_cancelled_owned(Box::pin(reflector.run())).await;
-                });
-            }
-        };
+        let reflected: Arc<dyn Reflected> = shared.clone();
+        let start = self.start_of(scope, &resync, &token, &reflected);
         let entry = Entry {
             view: TypeId::of::<V>(),
             scope: scope.clone(),
             shared: Arc::clone(&shared) as Arc<dyn Any + Send + Sync>,
-            status: Arc::clone(&shared) as Arc<dyn Status>,
+            status: reflected,
             resync,
             token,
-            start: Some(Box::new(start)),
+            start: Some(start),
         };
         (shared, entry)
+    }
+
+    /// Returns what starts the reflector of a cache, and its resyncs.
+    fn start_of(
+        &self,
+        scope: &Scope,
+        resync: &Resync,
+        token: &CancellationToken,
+        cache: &Arc<dyn Reflected>,
+    ) -> Start {
+        let Inner { client, clock, .. } = &*self.inner;
+        let reflector =
+            Reflector::new(client.clone(), clock.clone(), scope.clone(), Arc::clone(cache));
+        let (resync, cache, clock, token) =
+            (resync.clone(), Arc::clone(cache), clock.clone(), token.clone());
+        let name = format!("{}.{}", scope.kind.plural, scope.kind.group);
+        Box::new(move |tasks: &Tasks| {
+            let stop = token.clone();
+            tasks.spawn_until_cancelled(format!("resync {name}"), async move {
+                stop.run_until_cancelled_owned(resync.run(clock, cache)).await;
+            });
+            tasks.spawn_until_cancelled(format!("reflector {name}"), async move {
+                token.run_until_cancelled_owned(Box::pin(reflector.run())).await;
+            });
+        })
     }
 }
 

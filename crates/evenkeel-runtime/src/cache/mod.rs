@@ -6,6 +6,7 @@
 mod backoff;
 mod caches;
 mod full;
+mod reflected;
 mod reflector;
 mod shared;
 mod store;

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `ListAndWatch`
 
-use super::{backoff::Backoff, caches::Scope, shared::Shared, store::Table};
+use super::{backoff::Backoff, caches::Scope, reflected::Reflected};
 use crate::{
     client::{
         ApiError, Client, ListOptions, Metadata, Status, full_text,
@@ -14,7 +14,7 @@ use crate::{
 use bytes::Bytes;
 use evenkeel_api::{
     DecodeError, Encoding, Text, View, status,
-    views::{Identity, IdentityMeta},
+    views::Identity,
     watch::{self, EventType},
 };
 use futures::FutureExt as _;
@@ -29,11 +29,12 @@ const WATCH_TIMEOUT_GRACE: Duration = Duration::from_secs(30);
 /// never sends the bookmark at the end.
 const INITIAL_EVENTS_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(crate) struct Reflector<V> {
+/// One for each cache. It does not know the type of the objects: compiled once, not for each type.
+pub(crate) struct Reflector {
     client: Client,
     clock: Clock,
     scope: Scope,
-    shared: Arc<Shared<V>>,
+    cache: Arc<dyn Reflected>,
     /// The resourceVersion to watch from; `None` to list first.
     last_sync_resource_version: Option<Text>,
 }
@@ -69,23 +70,22 @@ impl From<ApiError> for WatchEnd {
     }
 }
 
-/// One event of a watch.
-enum Event<V> {
-    AddedOrModified(V),
-    Deleted(V),
+/// One event of a watch, of whose object only the bytes are known.
+enum Event<'a> {
+    AddedOrModified(&'a [u8]),
+    Deleted(&'a [u8]),
     Bookmark(Metadata),
     Error(Status),
-    /// An object that cannot be decoded, with its metadata if that can.
-    Unreadable {
-        gone: bool,
-        metadata: Option<Metadata>,
-        error: DecodeError,
-    },
 }
 
-impl<V: View> Reflector<V> {
-    pub(crate) fn new(client: Client, clock: Clock, scope: Scope, shared: Arc<Shared<V>>) -> Self {
-        Self { client, clock, scope, shared, last_sync_resource_version: None }
+impl Reflector {
+    pub(crate) fn new(
+        client: Client,
+        clock: Clock,
+        scope: Scope,
+        cache: Arc<dyn Reflected>,
+    ) -> Self {
+        Self { client, clock, scope, cache, last_sync_resource_version: None }
     }
 
     pub(crate) async fn run(mut self) {
@@ -99,7 +99,7 @@ impl<V: View> Reflector<V> {
                     WatchEnd::Failed(format!("panicked: {}", panic_text(&*panic)).into())
                 }
             };
-            self.shared.queued(0);
+            self.cache.queued(0);
             let resource = &*self.scope.kind.plural;
             match end {
                 WatchEnd::Regular => continue,
@@ -111,12 +111,12 @@ impl<V: View> Reflector<V> {
                     self.last_sync_resource_version = None;
                 }
                 WatchEnd::WatchForbidden(error) => {
-                    self.shared.set_watch_error(Some(&error));
+                    self.cache.set_watch_error(Some(&error));
                     tracing::warn!(resource, %error, "the resource cannot be watched; listing again after a pause");
                     self.last_sync_resource_version = None;
                 }
                 WatchEnd::Failed(error) => {
-                    self.shared.set_watch_error(Some(&error));
+                    self.cache.set_watch_error(Some(&error));
                     tracing::warn!(resource, %error, "watch failed; trying again");
                 }
             }
@@ -166,9 +166,10 @@ impl<V: View> Reflector<V> {
         query.add("sendInitialEvents", if initial { "true" } else { "" });
         query.add("timeoutSeconds", &seconds.to_string());
         let since = Instant::now();
-        let watch =
-            self.client.watch::<V>(&self.scope.kind, &self.scope.namespace, query.as_str()).await?;
-        self.shared.set_watch_error(None);
+        let Scope { kind, namespace, .. } = &self.scope;
+        let accept = self.cache.accept();
+        let watch = self.client.watch(kind, namespace, query.as_str(), accept).await?;
+        self.cache.set_watch_error(None);
         Ok(OpenWatch {
             watch,
             since,
@@ -189,7 +190,7 @@ impl<V: View> Reflector<V> {
             }
             Err(error) => return Err(error.into()),
         };
-        let mut now = Table::new();
+        let mut state = Arc::clone(&self.cache).initial_state();
         loop {
             let next = timeout(INITIAL_EVENTS_TIMEOUT, opened.next()).await;
             let Ok(Some(frame)) = next.unwrap_or(Ok(None)) else {
@@ -199,21 +200,22 @@ impl<V: View> Reflector<V> {
                 );
                 return Ok(None);
             };
-            match decode::<V>(opened.watch.encoding(), &frame, |_| None)? {
-                Event::AddedOrModified(object) => {
-                    now.insert(self.stored_or_new(object));
-                    self.shared.queued(now.len());
-                }
-                Event::Deleted(object) => {
-                    drop(now.remove(&object.meta().namespace, &object.meta().name));
-                }
-                Event::Unreadable { error, .. } => self.skip(&error),
+            let encoding = opened.watch.encoding();
+            match event(encoding, &frame)? {
+                Event::AddedOrModified(object) => match state.add(object, encoding) {
+                    Ok(()) => self.cache.queued(state.len()),
+                    Err(error) => self.skip(&error),
+                },
+                Event::Deleted(object) => match Identity::decode(object, encoding) {
+                    Ok(Identity { meta }) => state.remove(&meta.namespace, &meta.name),
+                    Err(error) => self.skip(&error),
+                },
                 Event::Error(status) if watch_list_unsupported(status.code) => return Ok(None),
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
                 Event::Bookmark(Metadata { meta, .. }) => {
                     if meta.annotations.get(INITIAL_EVENTS_ANNOTATION) == Some("true") {
-                        self.shared.replace(now, meta.version());
-                        self.shared.queued(0);
+                        state.apply(meta.version());
+                        self.cache.queued(0);
                         self.last_sync_resource_version = Some(meta.resource_version);
                         return Ok(Some(opened));
                     }
@@ -230,29 +232,29 @@ impl<V: View> Reflector<V> {
             limit: WATCH_LIST_PAGE_SIZE,
             ..ListOptions::default()
         };
-        let mut now = Table::new();
+        let mut state = Arc::clone(&self.cache).initial_state();
         loop {
-            let page = match self
-                .client
-                .list_as::<V>(&self.scope.kind, &self.scope.namespace, &options)
-                .await
-            {
+            let mut add = |object: &[u8], encoding| {
+                if let Err(error) = state.add(object, encoding) {
+                    self.skip(&error);
+                }
+            };
+            let Scope { kind, namespace, .. } = &self.scope;
+            let accept = self.cache.accept_list();
+            let page = self.client.list_items(kind, namespace, &options, accept, &mut add).await;
+            let page = match page {
                 // The continue token has expired: list once more without pages.
                 Err(error) if error.is_expired() && !options.continue_.is_empty() => {
                     options.continue_.clear();
                     options.limit = 0;
-                    now = Table::new();
+                    state = Arc::clone(&self.cache).initial_state();
                     continue;
                 }
                 page => page?,
             };
-            page.skipped.iter().for_each(|error| self.skip(error));
-            for object in page.items {
-                now.insert(self.stored_or_new(object));
-            }
-            self.shared.queued(now.len());
+            self.cache.queued(state.len());
             if page.continue_.is_empty() {
-                self.shared.replace(now, page.resource_version.parse().unwrap_or(0));
+                state.apply(page.resource_version.parse().unwrap_or(0));
                 self.last_sync_resource_version = Some(page.resource_version);
                 return Ok(());
             }
@@ -265,33 +267,18 @@ impl<V: View> Reflector<V> {
     /// Upstream: `handleWatch`
     async fn handle_watch(&mut self, opened: &mut OpenWatch) -> Result<(), WatchEnd> {
         while let Some(frame) = opened.next().await? {
-            // The cached object is the last state: the watch sent every change before the deletion.
-            let last = |gone: &IdentityMeta| {
-                self.shared.stored_identity(gone)?.at_version(&gone.resource_version)
-            };
-            let version = match decode::<V>(opened.watch.encoding(), &frame, last)? {
-                Event::AddedOrModified(object) => {
-                    let version = object.meta().resource_version.clone();
-                    self.shared.upsert(Arc::new(object));
-                    version
-                }
-                Event::Deleted(object) => {
-                    let version = object.meta().resource_version.clone();
-                    self.shared.delete(&Arc::new(object));
-                    version
-                }
+            let encoding = opened.watch.encoding();
+            let version = match event(encoding, &frame)? {
+                Event::AddedOrModified(object) => self
+                    .cache
+                    .upsert(object, encoding)
+                    .unwrap_or_else(|error| self.unreadable(object, encoding, false, &error)),
+                Event::Deleted(object) => self
+                    .cache
+                    .delete(object, encoding)
+                    .unwrap_or_else(|error| self.unreadable(object, encoding, true, &error)),
                 Event::Bookmark(Metadata { meta, .. }) => {
-                    self.shared.set_resource_version(meta.version());
-                    meta.resource_version
-                }
-                Event::Unreadable { gone, metadata, error } => {
-                    self.skip(&error);
-                    let Some(Metadata { meta, .. }) = metadata else { continue };
-                    if gone {
-                        self.shared.delete_named(&meta.namespace, &meta.name, meta.version());
-                    } else {
-                        self.shared.set_resource_version(meta.version());
-                    }
+                    self.cache.set_resource_version(meta.version());
                     meta.resource_version
                 }
                 Event::Error(status) => return Err(ApiError::Status(Box::new(status)).into()),
@@ -308,8 +295,24 @@ impl<V: View> Reflector<V> {
         Ok(())
     }
 
-    fn stored_or_new(&self, object: V) -> Arc<V> {
-        self.shared.stored_version(&object).unwrap_or_else(|| Arc::new(object))
+    /// Skips an object that cannot be decoded. Its metadata, if that can, is enough to remove it; returns its version.
+    fn unreadable(
+        &self,
+        object: &[u8],
+        encoding: Encoding,
+        is_deleted: bool,
+        error: &DecodeError,
+    ) -> Text {
+        self.skip(error);
+        let Ok(Metadata { meta, .. }) = Metadata::decode(object, encoding) else {
+            return Text::default();
+        };
+        if is_deleted {
+            self.cache.delete_named(&meta.namespace, &meta.name, meta.version());
+        } else {
+            self.cache.set_resource_version(meta.version());
+        }
+        meta.resource_version
     }
 
     fn skip(&self, error: &DecodeError) {
@@ -345,38 +348,17 @@ fn watch_forbidden(code: u16) -> bool {
     matches!(code, 403 | 405)
 }
 
-/// Decodes an event. Of a deleted object only the identity is decoded if its `last` state is cached.
-fn decode<V: View>(
-    encoding: Encoding,
-    frame: &[u8],
-    last: impl FnOnce(&IdentityMeta) -> Option<V>,
-) -> Result<Event<V>, WatchEnd> {
+/// Reads an event's frame.
+fn event(encoding: Encoding, frame: &[u8]) -> Result<Event<'_>, WatchEnd> {
     let broken = |error| WatchEnd::from(WatchError::Frame(error));
     let watch::Event { type_, object, .. } = watch::Event::read(frame, encoding).map_err(broken)?;
-    let gone = match type_ {
-        EventType::Added | EventType::Modified => false,
-        EventType::Deleted => true,
-        EventType::Bookmark => {
-            return Metadata::decode(object, encoding).map(Event::Bookmark).map_err(broken);
-        }
+    Ok(match type_ {
+        EventType::Added | EventType::Modified => Event::AddedOrModified(object),
+        EventType::Deleted => Event::Deleted(object),
+        EventType::Bookmark => Event::Bookmark(Metadata::decode(object, encoding).map_err(broken)?),
         EventType::Error => {
             let status = status::Status::decode(object, encoding).unwrap_or_default();
-            return Ok(Event::Error(status.into()));
+            Event::Error(status.into())
         }
-    };
-    if gone
-        && let Ok(Identity { meta }) = Identity::decode(object, encoding)
-        && let Some(object) = last(&meta)
-    {
-        return Ok(Event::Deleted(object));
-    }
-    Ok(match V::decode(object, encoding) {
-        Ok(object) if gone => Event::Deleted(object),
-        Ok(object) => Event::AddedOrModified(object),
-        Err(error) => Event::Unreadable {
-            gone,
-            error: error.naming(object, encoding),
-            metadata: Metadata::decode(object, encoding).ok(),
-        },
     })
 }

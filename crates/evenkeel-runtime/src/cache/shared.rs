@@ -175,6 +175,11 @@ impl<V: View> Shared<V> {
             }
             events
         };
+        self.publish(&handlers, &events, version);
+    }
+
+    /// Sends the events of a change to the handlers.
+    fn publish(&self, handlers: &[Handler<V>], events: &[CacheEvent<V>], version: u64) {
         if version != 0 {
             self.resource_version_gauge.set(i64::try_from(version).unwrap_or(i64::MAX));
         }
@@ -182,7 +187,7 @@ impl<V: View> Shared<V> {
             return;
         }
         let start = Instant::now();
-        for event in &events {
+        for event in events {
             handlers.iter().for_each(|handler| notify(handler, event));
         }
         self.processing_latency.observe(start.elapsed().as_secs_f64());

@@ -11,7 +11,7 @@ use crate::{
     plan::PatchForm,
 };
 use bytes::Bytes;
-use evenkeel_api::{Kind, View};
+use evenkeel_api::{Encoding, Kind, View, list::ListMeta};
 use http::{Method, Request, Response};
 use std::sync::Arc;
 
@@ -63,7 +63,23 @@ impl Client {
         self.list_as(kind, namespace, options).await
     }
 
-    pub(crate) async fn list_as<V: View>(
+    /// GET a collection, or a page of it, and call `each` with the bytes of every item.
+    pub(crate) async fn list_items(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        options: &ListOptions,
+        accept: &'static str,
+        each: &mut (dyn FnMut(&[u8], Encoding) + Send),
+    ) -> Result<ListMeta, ApiError> {
+        let target = kind.path(namespace) + options.query().as_str();
+        let call = ApiRequest::new(Method::GET, target, accept);
+        let response = self.exchange(&call).await?;
+        wire::items(response.headers(), response.body(), each)
+            .map_err(|source| decode_error(&call, source))
+    }
+
+    async fn list_as<V: View>(
         &self,
         kind: &Kind,
         namespace: &str,

@@ -2,7 +2,7 @@
 
 use super::{ApiError, Client, send::ApiRequest, transport::Answer, wire};
 use bytes::Bytes;
-use evenkeel_api::{DecodeError, Encoding, Kind, View, watch::Frames};
+use evenkeel_api::{DecodeError, Encoding, Kind, watch::Frames};
 use http::Method;
 use http_body_util::BodyExt as _;
 
@@ -23,14 +23,14 @@ pub(crate) enum WatchError {
 
 impl Client {
     /// Opens a watch, in all namespaces where `namespace` is empty; `query` starts with `?`.
-    pub(crate) async fn watch<V: View>(
+    pub(crate) async fn watch(
         &self,
         kind: &Kind,
         namespace: &str,
         query: &str,
+        accept: &'static str,
     ) -> Result<Watch, ApiError> {
-        let mut call =
-            ApiRequest::new(Method::GET, kind.path(namespace) + query, wire::accept::<V>());
+        let mut call = ApiRequest::new(Method::GET, kind.path(namespace) + query, accept);
         call.limited = false;
         let response = self.send(&call).await?;
         let encoding = wire::encoding(response.headers());

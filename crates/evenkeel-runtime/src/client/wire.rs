@@ -1,7 +1,12 @@
 //! Content negotiation: `Accept` of requests, and decoding of responses by `Content-Type`.
 
 use super::{Cause, List, Metadata, Status};
-use evenkeel_api::{DecodeError, Encoding, View, protobuf::Envelope, status as api};
+use evenkeel_api::{
+    DecodeError, Encoding, View,
+    list::{self, ListMeta},
+    protobuf::Envelope,
+    status as api,
+};
 use http::{HeaderMap, header};
 use std::{any::TypeId, time::Duration};
 
@@ -66,6 +71,16 @@ pub(crate) fn object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<V, Dec
 pub(crate) fn list<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<List<V>, DecodeError> {
     let (raw, encoding) = inside(headers, body)?;
     List::decode(raw, encoding)
+}
+
+/// Calls `each` with the bytes of every item of a collection, and returns the collection's metadata.
+pub(crate) fn items(
+    headers: &HeaderMap,
+    body: &[u8],
+    each: &mut dyn FnMut(&[u8], Encoding),
+) -> Result<ListMeta, DecodeError> {
+    let (raw, encoding) = inside(headers, body)?;
+    list::items(raw, encoding, &mut |item| each(item, encoding))
 }
 
 impl From<api::Status> for Status {
