@@ -1,4 +1,4 @@
-//! Dependencies: arrows between crates point down, and every declared library is used.
+//! Dependencies: arrows between crates point down.
 
 use std::collections::BTreeSet;
 
@@ -70,9 +70,6 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ),
 ];
 
-/// Packages whose library has another name.
-const LIBRARY_NAMES: [(&str, &str); 1] = [("rustls-webpki", "webpki")];
-
 #[test]
 fn crates_depend_downwards_only() {
     let found: BTreeSet<String> = crates().into_iter().map(|(name, _)| name).collect();
@@ -91,33 +88,5 @@ fn crates_depend_downwards_only() {
             manifest.contains("[lints]\nworkspace = true"),
             "{name} inherits the workspace's lints"
         );
-    }
-}
-
-#[test]
-fn declared_dependencies_are_used() {
-    for (name, path) in crates() {
-        let manifest = read(&path.join("Cargo.toml"));
-        let text = |folders: &[&str]| -> String {
-            let files = folders.iter().flat_map(|folder| sources(&path.join(folder)));
-            let texts: Vec<String> = files.map(|file| read(&file)).collect();
-            texts
-                .iter()
-                .flat_map(|text| code(text))
-                .map(|(_, line)| line.to_owned() + "\n")
-                .collect()
-        };
-        let (src, all) = (text(&["src"]), text(&["src", "tests", "benches", "examples"]));
-        for (section, text) in [("dependencies", &src), ("dev-dependencies", &all)] {
-            for dependency in dependencies(&manifest, section) {
-                let renamed = LIBRARY_NAMES.iter().find(|(package, _)| *package == dependency);
-                let library = renamed
-                    .map_or_else(|| dependency.replace('-', "_"), |(_, name)| (*name).into());
-                assert!(
-                    has_word(text, &library),
-                    "{name}: [{section}] has {dependency}, which nothing uses"
-                );
-            }
-        }
     }
 }
