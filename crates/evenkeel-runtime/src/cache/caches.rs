@@ -322,6 +322,7 @@ impl Caches {
             &*self.inner;
         let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
         let shared = Arc::new(Shared::<V>::new(
+            clock.clone(),
             queued.with_label_values(&labels),
             versions.with_label_values(&labels),
             processing_latency.with_label_values(&labels),

@@ -165,7 +165,7 @@ impl<V: View> Reflector<V> {
         query.add("allowWatchBookmarks", "true");
         query.add("sendInitialEvents", if initial { "true" } else { "" });
         query.add("timeoutSeconds", &seconds.to_string());
-        let since = Instant::now();
+        let since = self.clock.instant();
         let watch =
             self.client.watch::<V>(&self.scope.kind, &self.scope.namespace, query.as_str()).await?;
         self.shared.set_watch_error(None);
