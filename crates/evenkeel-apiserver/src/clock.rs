@@ -24,6 +24,12 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }
+
+    /// The monotonic time, which timers follow; for durations.
+    pub(crate) fn instant(&self) -> tokio::time::Instant {
+        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+        tokio::time::Instant::now()
+    }
 }
 
 impl std::fmt::Debug for Clock {

@@ -34,7 +34,7 @@ pub(crate) fn install(api: &Arc<Api>) -> Result<(), StatusError> {
 
 /// Keeps it there and readable until the server goes; `changes` tells of writes to ConfigMaps.
 pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
-    let mut made = Instant::now();
+    let Some(mut made) = api.upgrade().map(|api| api.clock.instant()) else { return };
     loop {
         changes.mark_unchanged();
         let again = match api.upgrade() {
@@ -59,7 +59,7 @@ async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, St
         }
         install(api)?;
         api.store.settle().await?;
-        *made = Instant::now();
+        *made = api.clock.instant();
         return Ok(None);
     };
     let old = entry.decode().map_err(StatusError::internal)?;

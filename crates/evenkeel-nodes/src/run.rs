@@ -27,7 +27,7 @@ pub async fn run(
     let recorder = EventRecorder::new(client.clone(), "kubelet", clock.clone());
     recorder.start(&tasks);
     let nodes = caches.of::<Node>();
-    let (pod_queue, node_queue) = (Queue::unnamed(), Queue::unnamed());
+    let (pod_queue, node_queue) = (Queue::unnamed(&clock), Queue::unnamed(&clock));
     let heartbeats =
         Heartbeats::new(client.clone(), clock.clone(), options.clone(), &nodes, node_queue.clone());
     let workers = options.workers.max(1);

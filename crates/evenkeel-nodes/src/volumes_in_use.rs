@@ -35,7 +35,7 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
         nodes: caches.of(),
         by_node: pods.index("node", placement::node_key),
         volumes: Volumes::new(caches, &pods),
-        queue: Queue::unnamed(),
+        queue: Queue::unnamed(client.clock()),
     });
     let ours: BTreeSet<Text> = options.nodes.iter().map(|node| node.name.as_str().into()).collect();
     let queue = report.queue.clone();

@@ -70,7 +70,7 @@ impl BindingCycle {
             // Else a late patch could set `PodScheduled=False` on a bound pod.
             patched.cancelled().await;
         }
-        let asked = Instant::now();
+        let asked = self.clock.instant();
         let pre_bind_tasks = self.pre_bind_tasks(&assumed);
         let status = if pre_bind_tasks.is_empty() { "Skip" } else { "Success" };
         self.metrics.ran(PRE_BIND_PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
@@ -93,7 +93,7 @@ impl BindingCycle {
         let mut pre_bind_tasks = Vec::new();
         for (_, plugin) in self.profile().at(ExtensionPoint::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
-            let began = assumed.sampled.then(Instant::now);
+            let began = assumed.sampled.then(|| self.clock.instant());
             let answer = plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node);
             let status = if answer == PreBindPreFlight::Skip { "Skip" } else { "Success" };
             self.plugin_ran(name, PRE_BIND_PRE_FLIGHT, began, status);
@@ -137,7 +137,7 @@ impl BindingCycle {
     ) -> Result<(), BindingFailure> {
         let (info, node) = (&assumed.popped.info, &*assumed.node);
         self.wait_on_permit(assumed).await?;
-        let began = Instant::now();
+        let began = self.clock.instant();
         let prepared = match pre_bind_tasks {
             [] => Ok(()),
             pre_bind_tasks => {
@@ -146,7 +146,7 @@ impl BindingCycle {
         };
         self.ran(ExtensionPoint::PreBind, began, prepared.is_ok());
         prepared.map_err(BindingFailure::Failed)?;
-        let began = Instant::now();
+        let began = self.clock.instant();
         let bound = self.bind_pod(info, node, assumed.sampled).await;
         self.ran(ExtensionPoint::Bind, began, bound.is_ok());
         bound.map_err(BindingFailure::Failed)
@@ -166,7 +166,7 @@ impl BindingCycle {
 
     async fn wait_on_permit(&self, assumed: &AssumedPod) -> Result<(), BindingFailure> {
         let Some(waiting) = &assumed.waiting else { return Ok(()) };
-        let began = Instant::now();
+        let began = self.clock.instant();
         let answer = waiting.wait_on_permit(&self.clock).await;
         self.waiting_pods.remove(&assumed.popped.uid);
         let (status, result) = match answer {
@@ -203,7 +203,7 @@ impl BindingCycle {
         let work = async {
             for group in pre_bind_tasks.chunk_by(|one, next| one.parallel && next.parallel) {
                 try_join_all(group.iter().map(|task| async move {
-                    let began = sampled.then(Instant::now);
+                    let began = sampled.then(|| self.clock.instant());
                     let done = task.plugin.pre_bind(&self.client, info, node).await;
                     self.plugin_ran(
                         task.name,
@@ -242,7 +242,7 @@ impl BindingCycle {
         }
         for (_, plugin) in self.profile().at(ExtensionPoint::Bind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_bind()) else { continue };
-            let began = sampled.then(Instant::now);
+            let began = sampled.then(|| self.clock.instant());
             let answer = plugin.bind(&self.client, info, node).await;
             let status = match &answer {
                 Ok(false) => "Skip",

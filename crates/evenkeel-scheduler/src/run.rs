@@ -75,7 +75,7 @@ impl StandbyScheduler {
         let tasks = Tasks::under(stop.clone());
         let mut core = Core::new(options);
         let metrics = Metrics::register(registry);
-        core.measure(Stopwatch::start(), metrics.clone());
+        core.measure(Stopwatch::start(&clock), metrics.clone());
         let mut recorders = Vec::new();
         // Events use a client of their own, so that they do not use up the bindings' rate limit.
         let status_patcher = client.with_user_agent("events");
@@ -307,7 +307,7 @@ impl Scheduler {
     fn apply(&mut self, event: Event) {
         // Drops what attempts and bindings added.
         self.core.take_handled_events();
-        let began = Instant::now();
+        let began = self.clock.instant();
         self.handle(event);
         let took = began.elapsed();
         self.record_plugin_calls();
@@ -345,7 +345,7 @@ impl Scheduler {
 
     /// Makes one attempt; returns whether a pod was due.
     async fn attempt(&mut self) -> bool {
-        let (began, now) = (Instant::now(), self.clock.now());
+        let (began, now) = (self.clock.instant(), self.clock.now());
         let Some(AttemptOutcome { result, trace, profile }) = self.core.schedule_one(now).await
         else {
             return false;
@@ -391,7 +391,7 @@ impl Scheduler {
                 let waited = now.duration_since(assumed.popped.first).unsigned_abs();
                 self.metrics.scheduled_after(&assumed.popped, waited);
                 self.record_scheduled_event(&assumed);
-                let began = Instant::now();
+                let began = self.clock.instant();
                 self.core.finish_binding(&assumed);
                 let name = self.core.profile(assumed.popped.profile).name();
                 self.metrics.ran(

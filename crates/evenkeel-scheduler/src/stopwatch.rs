@@ -1,5 +1,6 @@
 //! Measured durations of plugin calls, for metrics.
 
+use evenkeel_runtime::clock::Clock;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -12,8 +13,8 @@ pub(crate) struct Stopwatch {
 
 impl Stopwatch {
     /// Returns a running stopwatch.
-    pub(crate) fn start() -> Self {
-        Self { started: Some(Instant::now()) }
+    pub(crate) fn start(clock: &Clock) -> Self {
+        Self { started: Some(clock.instant()) }
     }
 
     /// Returns the time since the start.

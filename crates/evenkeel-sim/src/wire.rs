@@ -259,7 +259,8 @@ impl Wire {
         };
         let broken = self.watches.lock().unwrap_or_else(PoisonError::into_inner).clone();
         response.map(|body| {
-            late(Late { body, late: stale, queue: VecDeque::new(), broken, ended: false })
+            let (clock, queue) = (self.shared.clock.clone(), VecDeque::new());
+            late(Late { body, late: stale, clock, queue, broken, ended: false })
         })
     }
 }
@@ -320,6 +321,7 @@ fn refusal(code: u16) -> Response<Body> {
 struct Late {
     body: Answer,
     late: Duration,
+    clock: Clock,
     queue: VecDeque<(Instant, Frame<Bytes>)>,
     broken: CancellationToken,
     ended: bool,
@@ -347,12 +349,12 @@ impl Late {
                     self.ended = true;
                     return Some(Err(broken()));
                 }
-                () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                () = tokio::time::sleep_until(due.unwrap_or_else(|| self.clock.instant())), if due.is_some() => {
                     return self.queue.pop_front().map(|(_, frame)| Ok(frame));
                 }
                 frame = self.body.frame(), if !self.ended => match frame {
                     Some(Ok(frame)) if self.late.is_zero() => return Some(Ok(frame)),
-                    Some(Ok(frame)) => self.queue.push_back((Instant::now() + self.late, frame)),
+                    Some(Ok(frame)) => self.queue.push_back((self.clock.instant() + self.late, frame)),
                     Some(Err(never)) => match never {},
                     None => self.ended = true,
                 },

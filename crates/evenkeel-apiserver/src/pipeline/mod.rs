@@ -115,7 +115,7 @@ where
     let query = if old_watch { with_watch(query) } else { query };
     let info = Info::new(&head.method, &path, &query);
     let routed_as = OnceLock::new();
-    let started = tokio::time::Instant::now();
+    let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(head.method, Method::GET | Method::HEAD));
     let answered = async {
         headers::check(&head.headers)?;

@@ -81,7 +81,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
             Body::stream(futures::stream::iter([frame])),
         ));
     };
-    let now = Instant::now();
+    let now = request.api.clock.instant();
     let bookmarks = request.query.flag("allowWatchBookmarks");
     request.api.metrics.watches(1);
     let watcher = Watcher {
@@ -213,11 +213,11 @@ impl Watcher {
                     return self.changes().await.unwrap_or_else(Some);
                 }
                 () = tokio::time::sleep_until(soonest) => {
-                    if Instant::now() >= self.deadline {
+                    if self.api.clock.instant() >= self.deadline {
                         self.over = true;
                         return None;
                     }
-                    self.next_bookmark = Instant::now() + BOOKMARK_EVERY;
+                    self.next_bookmark = self.api.clock.instant() + BOOKMARK_EVERY;
                     // Events that arrived just now precede the bookmark, which carries the store's revision.
                     match self.changes().await {
                         Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),

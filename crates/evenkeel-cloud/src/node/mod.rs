@@ -107,7 +107,7 @@ impl Nodes {
             return self.initialize_node(key, &node, instances, context).await;
         }
         context.act(key, &plan::reconcile_labels(&node)).await?;
-        if let Some(left) = self.due(key, Instant::now()) {
+        if let Some(left) = self.due(key, context.env.clock.instant()) {
             return Ok(Outcome::again(left));
         }
         // A failure waits for the next time, as upstream's walk through all nodes does.
@@ -145,7 +145,7 @@ impl Nodes {
             tracing::info!(node = %key, "Skip sync node because cloud provided nil metadata");
             return Ok(Outcome::Settled);
         };
-        let begun = Instant::now();
+        let begun = context.env.clock.instant();
         context.act(key, &plan::initialize_node(node, &machine)?).await?;
         self.due(key, begun);
         if let Some(creation) = node.meta.creation {

@@ -20,7 +20,6 @@ use evenkeel_runtime::{
 use metrics::Metrics;
 use plan::Machine;
 use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
 
 /// Descriptor of the cloud node lifecycle controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -81,7 +80,7 @@ impl Machines {
             context.act(key, &plan::ready(&node)).await?;
             return Ok(Outcome::Settled);
         }
-        let begun = Instant::now();
+        let begun = context.env.clock.instant();
         // What cannot be known now is asked again after the period, as upstream's next round does; an outage of the cloud is
         // no reason to ask ever less often.
         match self.machine(instances, &node).await {

@@ -145,7 +145,7 @@ impl AllRoutes {
         let Some(routes) = self.provider.routes() else { return Ok(Outcome::Settled) };
         let trigger = &*key.name;
         if trigger == NODE_CHANGE
-            && let Some(left) = self.pause()
+            && let Some(left) = self.pause(context.env.clock.instant())
         {
             return Ok(Outcome::again(left));
         }
@@ -168,11 +168,11 @@ impl AllRoutes {
     }
 
     /// How long changes of nodes have to wait; `None` where they need not, which starts the next pause.
-    fn pause(&self) -> Option<Duration> {
+    fn pause(&self, now: Instant) -> Option<Duration> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = last.and_then(|last| PAUSE.checked_sub(last.elapsed()));
+        let left = last.and_then(|last| PAUSE.checked_sub(now.saturating_duration_since(last)));
         if left.is_none_or(|left| left.is_zero()) {
-            *last = Some(Instant::now());
+            *last = Some(now);
             return None;
         }
         left

@@ -55,9 +55,9 @@ impl Metrics {
     }
 
     /// These load balancers are to hear of other nodes.
-    pub(super) fn begin(&self, keys: &[Key]) {
+    pub(super) fn begin(&self, keys: &[Key], now: Instant) {
         let mut sweep = self.sweep.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = sweep.as_ref().map_or_else(Instant::now, |sweep| sweep.since);
+        let since = sweep.as_ref().map_or(now, |sweep| sweep.since);
         *sweep = (!keys.is_empty()).then(|| Sweep { since, left: keys.iter().cloned().collect() });
     }
 

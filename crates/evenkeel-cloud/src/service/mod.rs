@@ -95,8 +95,8 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
-        .reconcile(move |_, _| {
-            for key in shared.to_hear() {
+        .reconcile(move |_, context| {
+            for key in shared.to_hear(context.env.clock.instant()) {
                 queue.add(key, Priority::NORMAL);
             }
             async { Ok(Outcome::Settled) }
@@ -137,12 +137,12 @@ impl Services {
     }
 
     /// The services whose load balancers must hear of other nodes.
-    fn to_hear(&self) -> Vec<Key> {
+    fn to_hear(&self, now: Instant) -> Vec<Key> {
         let hosts = Hosts::of(&hosts::eligible(self.nodes.list()));
         let memory = self.memory();
         let differ = |(key, last): (&Key, &Last)| (last.hosts != hosts).then(|| key.clone());
         let keys: Vec<Key> = memory.iter().filter_map(differ).collect();
-        self.metrics.begin(&keys);
+        self.metrics.begin(&keys, now);
         keys
     }
 
@@ -260,7 +260,7 @@ impl Pass<'_> {
     async fn update_hosts(&self, service: &Arc<Service>) -> Result<(), Problem> {
         let metrics = &self.of.metrics;
         metrics.syncs.inc();
-        let begun = Instant::now();
+        let begun = self.context.env.clock.instant();
         let updated = self.balancer.update(&self.of.cluster, service, self.nodes).await;
         metrics.update_seconds.observe(begun.elapsed().as_secs_f64());
         let error = match updated {

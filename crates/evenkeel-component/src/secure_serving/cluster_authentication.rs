@@ -92,7 +92,7 @@ impl ClusterAuthentication {
             if !wanted.clients && !wanted.proxies {
                 continue;
             }
-            let passes = SyncQueue::new(name, self.queues.as_ref());
+            let passes = SyncQueue::new(name, self.queues.as_ref(), &self.clock);
             let (asked, maps_now, trust) = (passes.clone(), maps.clone(), trust.clone());
             maps.subscribe(move |_| asked.ask());
             passes.ask();

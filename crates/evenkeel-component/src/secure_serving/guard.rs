@@ -11,7 +11,6 @@ use super::{
 use evenkeel_runtime::clock::Clock;
 use http::Request;
 use rustls::pki_types::CertificateDer;
-use tokio::time::Instant;
 
 /// Reason to reject a request.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,7 +87,7 @@ impl Guard {
         request: &Request<B>,
         chain: &[CertificateDer<'_>],
     ) -> Result<User, Rejection> {
-        let start = Instant::now();
+        let start = self.authenticator.clock.instant();
         let found = self.authenticator.authenticate_request(request.headers(), chain).await;
         if let Some(metrics) = &self.metrics {
             metrics.authenticated(found.as_ref().ok(), start.elapsed());
@@ -101,7 +100,7 @@ impl Guard {
             }
         };
         let (verb, path) = (request.method().as_str().to_lowercase(), path(request));
-        let start = Instant::now();
+        let start = self.authenticator.clock.instant();
         let ruling = self.authorizer.authorize(&user, &verb, &path).await;
         if let Some(metrics) = &self.metrics {
             let decision = match ruling {

@@ -21,7 +21,6 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
-use tokio::time::Instant;
 
 /// Maximum number of cached results of each kind.
 const CAPACITY: usize = 1024;
@@ -120,7 +119,7 @@ impl ReviewClient {
 
     /// Returns the user of a token; `None` if the token is invalid.
     pub(super) async fn authenticate_token(&self, token: &str) -> Result<Option<User>, String> {
-        let start = Instant::now();
+        let start = self.clock.instant();
         let tag = hmac::sign(&self.key, token.as_bytes());
         let key: [u8; 32] = tag.as_ref().try_into().unwrap_or_default();
         let known = recall(&self.tokens, &key, self.clock.now());
@@ -202,7 +201,7 @@ impl ReviewClient {
                 .header(header::ACCEPT, "application/json")
                 .body(body.clone())
                 .map_err(|error| error.to_string())?;
-            let start = Instant::now();
+            let start = self.clock.instant();
             let answer = tokio::time::timeout(TIMEOUT, self.client.raw(request)).await;
             if let Some(metrics) = &self.metrics {
                 metrics.reviewed(asked, code(answer.as_ref().ok()), start.elapsed());

@@ -3,6 +3,7 @@
 
 use evenkeel_runtime::{
     client::full_text,
+    clock::Clock,
     queue::{self, Priority, Queue},
 };
 use std::error::Error;
@@ -13,8 +14,11 @@ pub(super) struct SyncQueue(Queue<()>);
 
 impl SyncQueue {
     /// Makes a queue that counts under this name if there are metrics.
-    pub(super) fn new(name: &str, metrics: Option<&queue::Metrics>) -> Self {
-        Self(metrics.map_or_else(Queue::unnamed, |metrics| Queue::new(name, metrics)))
+    pub(super) fn new(name: &str, metrics: Option<&queue::Metrics>, clock: &Clock) -> Self {
+        Self(match metrics {
+            Some(metrics) => Queue::new(name, metrics, clock),
+            None => Queue::unnamed(clock),
+        })
     }
 
     /// Enqueues a sync. Requests before the sync begins are merged.

@@ -84,7 +84,7 @@ impl Storage {
             attachments: caches.of(),
             of_class: claims.index("class", |claim, key| key(storage::class_of_claim(claim))),
             claims,
-            queue: Queue::unnamed(),
+            queue: Queue::unnamed(clock),
         });
         storage.listen();
         let setting_up = Arc::clone(&storage);

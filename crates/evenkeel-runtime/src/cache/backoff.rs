@@ -25,7 +25,7 @@ impl Backoff {
 
     /// Counts a failure and returns how long to wait.
     pub(crate) fn next(&mut self) -> Duration {
-        let now = Instant::now();
+        let now = self.clock.instant();
         if self.last.is_some_and(|last| now.duration_since(last) > RESET_DURATION) {
             self.failures = 0;
         }

@@ -299,6 +299,7 @@ impl Caches {
         let Inner { program, queued, versions, processing_latency, .. } = &*self.inner;
         let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
         let shared = Arc::new(Shared::<V>::new(
+            clock.clone(),
             queued.with_label_values(&labels),
             versions.with_label_values(&labels),
             processing_latency.with_label_values(&labels),

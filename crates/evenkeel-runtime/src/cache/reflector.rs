@@ -165,7 +165,7 @@ impl Reflector {
         query.add("allowWatchBookmarks", "true");
         query.add("sendInitialEvents", if initial { "true" } else { "" });
         query.add("timeoutSeconds", &seconds.to_string());
-        let since = Instant::now();
+        let since = self.clock.instant();
         let Scope { kind, namespace, .. } = &self.scope;
         let accept = self.cache.accept();
         let watch = self.client.watch(kind, namespace, query.as_str(), accept).await?;

@@ -5,7 +5,9 @@ use super::{
     caches::Scope,
     store::{Events, Store, Table, same_version},
 };
-use crate::{client::Metadata, introspect::CacheState, latch::Latch, tasks::panic_text};
+use crate::{
+    client::Metadata, clock::Clock, introspect::CacheState, latch::Latch, tasks::panic_text,
+};
 use evenkeel_api::{View, views::IdentityMeta};
 use prometheus::{Histogram, IntGauge};
 use std::{
@@ -16,11 +18,11 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::time::Instant;
 
 type Handler<V> = Box<dyn Fn(&CacheEvent<V>) + Send + Sync>;
 
 pub(crate) struct Shared<V> {
+    clock: Clock,
     store: RwLock<Store<V>>,
     /// Written while the store is locked, so that the store contains every object up to this version.
     version: AtomicU64,
@@ -36,11 +38,13 @@ pub(crate) struct Shared<V> {
 
 impl<V: View> Shared<V> {
     pub(crate) fn new(
+        clock: Clock,
         queued_items_gauge: IntGauge,
         resource_version_gauge: IntGauge,
         processing_latency: Histogram,
     ) -> Self {
         Self {
+            clock,
             store: RwLock::new(Store::new()),
             version: AtomicU64::new(0),
             synced: Latch::default(),
@@ -186,7 +190,7 @@ impl<V: View> Shared<V> {
         if events.is_empty() {
             return;
         }
-        let start = Instant::now();
+        let start = self.clock.instant();
         for event in events {
             handlers.iter().for_each(|handler| notify(handler, event));
         }

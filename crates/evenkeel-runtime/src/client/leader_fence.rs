@@ -1,7 +1,7 @@
 //! Leader fencing: refuses writes of a process whose lease may have expired, checked at the last moment before each send.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The time until which a leader may write; `None` while it may not. Clones share it.
 ///
@@ -17,32 +17,51 @@ use tokio::time::{Instant, sleep_until};
 /// assert!(!closed.allows_writes() && !LeaderFence::always_open().and(&closed).allows_writes());
 /// ```
 #[derive(Clone)]
-pub struct LeaderFence(Arc<dyn Fn() -> Option<Instant> + Send + Sync>);
+pub struct LeaderFence(Arc<dyn Fn() -> Window + Send + Sync>);
+
+/// Whether and until when writes may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Window {
+    Closed,
+    OpenUntil(Instant),
+    Open,
+}
+
+impl Window {
+    /// The time in which both are open.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Closed, _) | (_, Self::Closed) => Self::Closed,
+            (Self::Open, limit) | (limit, Self::Open) => limit,
+            (Self::OpenUntil(one), Self::OpenUntil(other)) => Self::OpenUntil(one.min(other)),
+        }
+    }
+}
 
 impl LeaderFence {
     /// A fence that is open until the time that `until` returns. `until` is called for each write and must be quick.
     pub fn new(until: impl Fn() -> Option<Instant> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(until))
+        Self(Arc::new(move || until().map_or(Window::Closed, Window::OpenUntil)))
     }
 
     /// A fence that never closes, for programs without leader election.
     pub fn always_open() -> Self {
-        Self::new(|| Some(Instant::now() + std::time::Duration::from_secs(3600)))
+        Self(Arc::new(|| Window::Open))
     }
 
     /// A fence that is open while both `self` and `other` are open.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let (one, other) = (self.clone(), other.clone());
-        Self::new(move || Some(one.until()?.min(other.until()?)))
+        Self(Arc::new(move || one.window().and(other.window())))
     }
 
     /// Whether a write may be sent now.
     pub fn allows_writes(&self) -> bool {
-        self.until().is_some()
+        self.window() != Window::Closed
     }
 
-    fn until(&self) -> Option<Instant> {
+    fn window(&self) -> Window {
         (self.0)()
     }
 }
@@ -58,17 +77,21 @@ pub(super) async fn run_fenced<T>(
     fence: &LeaderFence,
     request: impl Future<Output = T>,
 ) -> Option<T> {
-    let (mut request, mut timer) = (pin!(request), pin!(sleep_until(Instant::now())));
+    let (mut request, mut timer) = (pin!(request), pin!(None::<Sleep>));
     poll_fn(|context| {
         // Checked before the request is polled: when a paused process resumes, all its timers are due at once.
-        let Some(until) = fence.until() else { return Poll::Ready(None) };
+        let window = fence.window();
+        if window == Window::Closed {
+            return Poll::Ready(None);
+        }
         if let Poll::Ready(answer) = request.as_mut().poll(context) {
             return Poll::Ready(Some(answer));
         }
-        if timer.deadline() != until {
-            timer.as_mut().reset(until);
+        let Window::OpenUntil(until) = window else { return Poll::Pending };
+        if timer.as_ref().as_pin_ref().is_none_or(|timer| timer.deadline() != until) {
+            timer.set(Some(sleep_until(until)));
         }
-        if timer.as_mut().poll(context).is_ready() {
+        if timer.as_mut().as_pin_mut().is_some_and(|timer| timer.poll(context).is_ready()) {
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -79,6 +102,7 @@ pub(super) async fn run_fenced<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use std::{
         sync::{
             Mutex,
@@ -91,19 +115,19 @@ mod tests {
     fn fence(until: &Arc<Mutex<Instant>>) -> LeaderFence {
         let until = Arc::clone(until);
         LeaderFence::new(move || {
-            Some(*until.lock().unwrap()).filter(|until| *until > Instant::now())
+            Some(*until.lock().unwrap()).filter(|until| *until > Clock::system().instant())
         })
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_goes_on_while_the_fence_is_open_and_no_longer() {
         let second = Duration::from_secs(1);
-        let until = Arc::new(Mutex::new(Instant::now() + 5 * second));
+        let until = Arc::new(Mutex::new(Clock::system().instant() + 5 * second));
         let open = fence(&until);
         assert_eq!(run_fenced(&open, sleep(4 * second)).await, Some(()));
         assert_eq!(run_fenced(&open, sleep(4 * second)).await, None, "one second was left");
         assert_eq!(run_fenced(&open, async {}).await, None, "not even begun");
-        *until.lock().unwrap() = Instant::now() + 5 * second;
+        *until.lock().unwrap() = Clock::system().instant() + 5 * second;
         let extended = async {
             sleep(4 * second).await;
             *until.lock().unwrap() += 5 * second;
@@ -114,7 +138,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_paused_process_does_not_send() {
-        let until = Arc::new(Mutex::new(Instant::now() + Duration::from_secs(10)));
+        let until = Arc::new(Mutex::new(Clock::system().instant() + Duration::from_secs(10)));
         let (open, sent) = (fence(&until), AtomicBool::new(false));
         let request = async {
             sleep(Duration::from_secs(1)).await;

@@ -202,7 +202,7 @@ impl ClientBuilder {
         let Self { transport, clock, qps, burst, agent, metrics, host, json } = self;
         Client {
             agent: header(&agent).unwrap_or_else(|| HeaderValue::from_static("evenkeel")),
-            limiter: RateLimiter::new(qps, burst).map(Arc::new),
+            limiter: RateLimiter::new(qps, burst, &clock).map(Arc::new),
             shared: Arc::new(Shared {
                 transport,
                 clock,

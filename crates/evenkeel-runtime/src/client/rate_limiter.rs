@@ -8,11 +8,14 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A token bucket of `burst` tokens that refills `qps` tokens a second, by tokio's clock.
+use crate::clock::Clock;
+
+/// A token bucket of `burst` tokens that refills `qps` tokens a second, by its clock.
 ///
 /// A request takes its token at once and then waits until the token exists, so that requests keep their order.
 #[derive(Debug)]
 pub(crate) struct RateLimiter {
+    clock: Clock,
     qps: f64,
     burst: f64,
     bucket: Mutex<Bucket>,
@@ -26,19 +29,23 @@ struct Bucket {
 
 impl RateLimiter {
     /// `None` if `qps` is negative: no limit. Zero means client-go's default of 5.
-    pub(crate) fn new(qps: f32, burst: u32) -> Option<Self> {
+    pub(crate) fn new(qps: f32, burst: u32, clock: &Clock) -> Option<Self> {
         if qps < 0.0 {
             return None;
         }
         let qps = if qps == 0.0 { 5.0 } else { f64::from(qps) };
         let burst = if burst == 0 { 10.0 } else { f64::from(burst) };
-        Some(Self { qps, burst, bucket: Mutex::new(Bucket { tokens: burst, at: Instant::now() }) })
+        Some(Self::full(qps, burst, clock.clone()))
     }
 
     /// Returns another full bucket of the same size.
     pub(crate) fn full_copy(&self) -> Self {
-        let bucket = Bucket { tokens: self.burst, at: Instant::now() };
-        Self { qps: self.qps, burst: self.burst, bucket: Mutex::new(bucket) }
+        Self::full(self.qps, self.burst, self.clock.clone())
+    }
+
+    fn full(qps: f64, burst: f64, clock: Clock) -> Self {
+        let bucket = Mutex::new(Bucket { tokens: burst, at: clock.instant() });
+        Self { clock, qps, burst, bucket }
     }
 
     /// Waits for a token; returns how long it waited.
@@ -54,7 +61,7 @@ impl RateLimiter {
 
     fn reserve(&self) -> Duration {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
+        let now = self.clock.instant();
         let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
         bucket.at = now;
         bucket.tokens = (bucket.tokens + passed * self.qps).min(self.burst) - 1.0;
@@ -71,8 +78,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn burst_then_rate() {
-        let limiter = RateLimiter::new(10.0, 3).unwrap();
-        let start = Instant::now();
+        let limiter = RateLimiter::new(10.0, 3, &Clock::system()).unwrap();
+        let start = Clock::system().instant();
         for _ in 0..3 {
             assert_eq!(limiter.wait().await, Duration::ZERO);
         }
@@ -88,7 +95,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_bucket_fills_to_burst_only() {
-        let limiter = RateLimiter::new(100.0, 2).unwrap();
+        let limiter = RateLimiter::new(100.0, 2, &Clock::system()).unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!([limiter.reserve(), limiter.reserve()], [Duration::ZERO; 2]);
         assert!(!limiter.reserve().is_zero());
@@ -96,7 +103,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_negative_rate_is_no_limit() {
-        assert!(RateLimiter::new(-1.0, 0).is_none());
-        assert!(RateLimiter::new(0.0, 0).is_some());
+        assert!(RateLimiter::new(-1.0, 0, &Clock::system()).is_none());
+        assert!(RateLimiter::new(0.0, 0, &Clock::system()).is_some());
     }
 }

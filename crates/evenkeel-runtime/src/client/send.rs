@@ -8,7 +8,6 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use std::{error::Error, io, time::Duration};
-use tokio::time::Instant;
 use tower::BoxError;
 
 /// Most retries of a request (client-go's `maxRetries`).
@@ -93,7 +92,7 @@ impl ApiRequest {
 impl Client {
     /// Sends a request and reads the whole response; an error status becomes an error.
     pub(crate) async fn exchange(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
-        let start = Instant::now();
+        let start = self.shared.clock.instant();
         let result = self.send_and_read(call).await;
         if let Some(metrics) = &self.shared.metrics {
             metrics.observe_latency(&call.method, start.elapsed());

@@ -10,7 +10,6 @@ use crate::{
 use bytes::Bytes;
 use evenkeel_api::Kind;
 use std::{sync::Arc, time::Duration};
-use tokio::time::Instant;
 
 const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
 
@@ -36,7 +35,7 @@ async fn a_write_is_sent_again_as_long_as_the_server_asks() {
         .host("h")
         .user_agent("evenkeel")
         .build();
-    let start = Instant::now();
+    let start = Clock::system().instant();
     let made: Metadata = client
         .with_user_agent("replicaset")
         .create(&PODS, "ns", Bytes::from_static(b"{}"))
@@ -104,7 +103,7 @@ async fn the_rate_holds_for_each_controller_by_itself() {
     let script = Script::new(std::iter::repeat_with(pod).take(6));
     let client = Client::builder(script.kube(), clock()).qps(1.0).burst(1).build();
     let other = client.with_user_agent("other");
-    let start = Instant::now();
+    let start = Clock::system().instant();
     for _ in 0..3 {
         client.get_metadata(&PODS, "ns", "a").await.unwrap();
         other.get_metadata(&PODS, "ns", "a").await.unwrap();

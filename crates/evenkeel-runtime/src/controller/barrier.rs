@@ -5,6 +5,7 @@
 
 use super::track::{Awaited, Behind, Object, View};
 use crate::{
+    clock::Clock,
     plan::{Key, Target},
     queue::{Priority, Queue},
 };
@@ -14,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
 
 /// How often parked keys are looked at without an event.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -49,6 +50,7 @@ impl View for Windows {
 }
 
 pub(super) struct Barrier {
+    clock: Clock,
     windows: OnceLock<Windows>,
     queue: Queue<Key>,
     state: Mutex<State>,
@@ -65,8 +67,9 @@ struct State {
 }
 
 impl Barrier {
-    pub(super) fn new(queue: Queue<Key>) -> Self {
-        Self { windows: OnceLock::new(), queue, state: Mutex::default(), parked: Notify::new() }
+    pub(super) fn new(queue: Queue<Key>, clock: Clock) -> Self {
+        let (windows, parked) = (OnceLock::new(), Notify::new());
+        Self { clock, windows, queue, state: Mutex::default(), parked }
     }
 
     /// Sets the caches it looks at; before the first key is taken.
@@ -79,7 +82,11 @@ impl Barrier {
     pub(super) fn wrote(&self, key: &Key, kind: &Kind, version: u64) {
         if version != 0 && self.watches(kind) {
             let mut state = self.lock();
-            state.awaited.entry(key.clone()).or_default().wrote(kind, version, Instant::now());
+            state.awaited.entry(key.clone()).or_default().wrote(
+                kind,
+                version,
+                self.clock.instant(),
+            );
         }
     }
 
@@ -88,7 +95,11 @@ impl Barrier {
         if self.watches(&target.kind) {
             let Target { kind, namespace, name, uid } = target.clone();
             let object = Object { kind, namespace, name, uid };
-            self.lock().awaited.entry(key.clone()).or_default().deleted(object, Instant::now());
+            self.lock()
+                .awaited
+                .entry(key.clone())
+                .or_default()
+                .deleted(object, self.clock.instant());
         }
     }
 
@@ -166,7 +177,7 @@ impl Barrier {
 
     fn behind(&self, state: &mut State, key: &Key) -> Option<Behind> {
         let windows = self.windows.get()?;
-        let behind = state.awaited.get_mut(key)?.behind(windows, Instant::now());
+        let behind = state.awaited.get_mut(key)?.behind(windows, self.clock.instant());
         if behind.is_none() {
             state.awaited.remove(key);
         }
@@ -272,9 +283,12 @@ mod tests {
     }
 
     fn fixture() -> Fixture {
-        let (queue, version, alive) =
-            (Queue::unnamed(), Arc::new(AtomicU64::new(10)), Arc::new(Mutex::new(true)));
-        let barrier = Barrier::new(queue.clone());
+        let (queue, version, alive) = (
+            Queue::unnamed(&Clock::system()),
+            Arc::new(AtomicU64::new(10)),
+            Arc::new(Mutex::new(true)),
+        );
+        let barrier = Barrier::new(queue.clone(), Clock::system());
         let (seen, shown) = (Arc::clone(&version), Arc::clone(&alive));
         let window = Window {
             version: Box::new(move || seen.load(Ordering::SeqCst)),
@@ -321,7 +335,7 @@ mod tests {
         f.barrier.wrote(&key, &PODS, 12);
         assert_eq!(f.barrier.admit(&key), Err(PODS));
         f.version.store(12, Ordering::SeqCst);
-        let start = Instant::now();
+        let start = Clock::system().instant();
         tokio::select! {
             () = f.barrier.sweep() => {}
             next = f.queue.next() => assert_eq!(next, Some(key)),

@@ -308,8 +308,8 @@ impl Builder {
         } = self;
         let component = component.as_deref().unwrap_or(&name);
         let queue = queue.as_deref().unwrap_or(&name);
-        let queue = Queue::with_backoff(queue, &env.metrics.queues, backoff);
-        let barrier = Arc::new(Barrier::new(queue.clone()));
+        let queue = Queue::with_backoff(queue, &env.metrics.queues, backoff, &env.clock);
+        let barrier = Arc::new(Barrier::new(queue.clone(), env.clock.clone()));
         let client = env.client.with_user_agent(component);
         let source = event_source.as_deref().unwrap_or(component);
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());

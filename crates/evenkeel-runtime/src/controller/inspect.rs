@@ -161,7 +161,7 @@ struct Moment {
 
 impl Moment {
     fn of(shared: &Shared) -> Self {
-        Self { time: shared.clock.now(), instant: Instant::now() }
+        Self { time: shared.clock.now(), instant: shared.clock.instant() }
     }
 
     /// What the wall clock shows at this instant.

@@ -68,12 +68,13 @@ impl Recent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     const PERIOD: Duration = Duration::from_millis(100);
 
     #[test]
     fn the_first_goes_at_once_and_the_next_waits_for_the_rest_of_the_period() {
-        let (pace, start) = (Pace::new(PERIOD), Instant::now());
+        let (pace, start) = (Pace::new(PERIOD), Clock::system().instant());
         let (key, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
         assert_eq!(pace.wait(&key, start), None);
         pace.wrote(&key, start);
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_for_longer_than_it_matters() {
-        let (pace, start) = (Pace::new(PERIOD), Instant::now());
+        let (pace, start) = (Pace::new(PERIOD), Clock::system().instant());
         let key = |n: u32| Key::new("ns", &n.to_string());
         for n in 0..1000 {
             pace.wrote(&key(n / 2), start + n * Duration::from_millis(1));
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn one_without_a_period_holds_nothing_back() {
-        let (pace, now) = (Pace::new(Duration::ZERO), Instant::now());
+        let (pace, now) = (Pace::new(Duration::ZERO), Clock::system().instant());
         let key = Key::new("ns", "a");
         pace.wrote(&key, now);
         assert_eq!(pace.wait(&key, now), None);

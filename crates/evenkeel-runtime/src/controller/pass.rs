@@ -14,7 +14,6 @@ use crate::{
 use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// A planner with the shell that acts for it.
 pub(super) struct Planned<P: Planner, H> {
@@ -108,7 +107,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         }
         // What the pass did must be told in it; what was only seen can be told later.
         if outcomes.0.is_empty()
-            && let wait @ Some(_) = self.pace.wait(key, Instant::now())
+            && let wait @ Some(_) = self.pace.wait(key, self.clock.instant())
         {
             return Ok(sooner(after.requeue, wait));
         }
@@ -118,7 +117,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
             // Its pause is the queue's, which grows.
             return Err(failed(failure));
         }
-        self.pace.wrote(key, Instant::now());
+        self.pace.wrote(key, self.clock.instant());
         Ok(after.requeue)
     }
 }

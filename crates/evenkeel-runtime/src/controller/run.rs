@@ -23,7 +23,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -132,7 +131,7 @@ impl Shared {
             reconcile_id
         );
         let request = Request { key: key.clone(), attempt, reconcile_id };
-        let (start, now) = (Instant::now(), self.clock.now());
+        let (start, now) = (self.clock.instant(), self.clock.now());
         self.metrics.active.inc();
         let mut recorded = RecordedActions::default();
         let passed = self.guarded(request, &mut recorded).instrument(span.clone()).await;

@@ -29,15 +29,15 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use std::{cell::RefCell, time::Duration};
-    use tokio::time::Instant;
 
     /// Sizes of the batches when the `failing`th call fails: calls of one batch start at the same virtual time.
     async fn batches(count: usize, failing: Option<usize>) -> Vec<usize> {
         let starts = RefCell::new(Vec::new());
         let starts_ref = &starts;
         let call = move |n: usize| async move {
-            starts_ref.borrow_mut().push(Instant::now());
+            starts_ref.borrow_mut().push(Clock::system().instant());
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some(n) != failing
         };

@@ -88,6 +88,7 @@ impl Awaited {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use std::collections::{HashMap, HashSet};
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
@@ -114,7 +115,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_greatest_version_of_each_watched_kind_is_awaited() {
-        let (mut awaited, mut world, now) = (Awaited::default(), World::default(), Instant::now());
+        let (mut awaited, mut world, now) =
+            (Awaited::default(), World::default(), Clock::system().instant());
         world.versions.insert(PODS, 5);
         awaited.wrote(&PODS, 7, now);
         awaited.wrote(&PODS, 9, now);
@@ -127,7 +129,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn deletions_are_awaited_until_they_show() {
-        let (mut awaited, mut world, now) = (Awaited::default(), World::default(), Instant::now());
+        let (mut awaited, mut world, now) =
+            (Awaited::default(), World::default(), Clock::system().instant());
         world.alive.extend(["a".into(), "b".into()]);
         for name in ["a", "b", "gone"] {
             awaited.deleted(pod(name), now);
@@ -141,7 +144,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_awaited_for_ever() {
-        let (mut awaited, mut world, now) = (Awaited::default(), World::default(), Instant::now());
+        let (mut awaited, mut world, now) =
+            (Awaited::default(), World::default(), Clock::system().instant());
         world.versions.insert(PODS, 1);
         world.alive.insert("a".into());
         awaited.wrote(&PODS, 2, now);

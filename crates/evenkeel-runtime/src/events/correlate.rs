@@ -180,7 +180,7 @@ mod tests {
             Self {
                 correlator: EventCorrelator::new(),
                 at: Timestamp::UNIX_EPOCH,
-                now: Instant::now(),
+                now: crate::clock::Clock::system().instant(),
             }
         }
 

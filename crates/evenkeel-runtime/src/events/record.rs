@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
 
 const MAX_QUEUED_EVENTS: usize = 1000;
 
@@ -104,7 +104,9 @@ impl EventRecorder {
         tasks.spawn(format!("{} events", shared.component), async move {
             let mut correlator = EventCorrelator::new();
             while let Some((note, at)) = next(&mut receiver, &stop).await {
-                let Some(entry) = correlator.correlate(&note, at, Instant::now()) else { continue };
+                let Some(entry) = correlator.correlate(&note, at, shared.clock.instant()) else {
+                    continue;
+                };
                 let event = Write {
                     kind: &wire::CORE,
                     regarding: &entry.regarding,

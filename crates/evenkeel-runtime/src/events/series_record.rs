@@ -118,8 +118,8 @@ impl SeriesEventRecorder {
 impl Shared {
     async fn run(&self, mut receiver: mpsc::Receiver<QueuedEvent>, stop: &CancellationToken) {
         let mut cache = EventCache::default();
-        let mut finish = every(FINISH_TIME);
-        let mut refresh = every(REFRESH_TIME);
+        let mut finish = every(FINISH_TIME, &self.clock);
+        let mut refresh = every(REFRESH_TIME, &self.clock);
         let mut writes = FuturesUnordered::new();
         loop {
             let due: Vec<Series> = tokio::select! {
@@ -159,8 +159,8 @@ impl Shared {
     }
 }
 
-fn every(period: Duration) -> tokio::time::Interval {
-    let mut interval = interval_at(tokio::time::Instant::now() + period, period);
+fn every(period: Duration, clock: &Clock) -> tokio::time::Interval {
+    let mut interval = interval_at(clock.instant() + period, period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }

@@ -267,6 +267,7 @@ impl ElectorState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     fn second(n: i64) -> Timestamp {
         Timestamp::from_second(n).unwrap()
@@ -293,7 +294,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_held_from_when_its_change_was_observed_whatever_it_says() {
-        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let (mut me, start) =
+            (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         // Its holder_identity's clock is an hour behind or ahead: that does not matter.
         let found = Some(held_by("other", -3600));
         assert_eq!(me.slow_path(found.clone(), second(0), start), SlowPath::Held);
@@ -316,7 +318,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_leader_renews_without_reading_while_its_lease_is_valid() {
-        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let (mut me, start) =
+            (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         assert_eq!(me.fast_path(second(0), start), FastPath::Read);
         let SlowPath::Create(record) = me.slow_path(None, second(0), start) else { panic!() };
         assert_eq!((record.leader_transitions, record.lease_duration_seconds), (0, 15));
@@ -341,7 +344,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_released_lease_is_free_at_once() {
-        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let (mut me, start) =
+            (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         let free = LeaderElectionRecord {
             holder_identity: String::new(),
             lease_duration_seconds: 1,
@@ -355,7 +359,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_its_own_lease_is_released() {
-        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let (mut me, start) =
+            (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         assert_eq!(me.release_record(&held_by("other", 0), second(1)), None);
         me.record_written(held_by("me", 0), sent(start), start);
         assert_eq!(me.release_record(&held_by("other", 0), second(1)), None, "lost meanwhile");
@@ -378,13 +383,14 @@ mod tests {
         assert_eq!(me.release_record(&held_by("other", 0), second(1)), None);
         let free = me.release_record(&held_by("me", 0), second(1)).unwrap();
         assert_eq!(free.holder_identity, "");
-        me.record_written(free, sent(Instant::now()), Instant::now());
+        me.record_written(free, sent(Clock::system().instant()), Clock::system().instant());
         assert!(!me.may_lead());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_leader_that_does_not_renew_is_overdue() {
-        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let (mut me, start) =
+            (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         me.record_written(held_by("me", 0), sent(start), start);
         let limit = Duration::from_secs(35);
         assert!(!me.is_renewal_overdue(limit, after(start, 35)));
@@ -395,7 +401,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn writes_end_before_anybody_else_can_lead_by_either_clock() {
-        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let (mut me, start) =
+            (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         let renew_deadline = Duration::from_secs(10);
         let may = |me: &ElectorState, wall, passed| {
             me.may_write_until(renew_deadline, second(wall), after(start, passed)).is_some()
@@ -416,7 +423,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn where_the_server_says_who_leads_nobody_takes_the_lease() {
-        let (mut me, start) = (ElectorState::new("me", Duration::from_secs(15)), Instant::now());
+        let (mut me, start) =
+            (ElectorState::new("me", Duration::from_secs(15)), Clock::system().instant());
         assert_eq!(me.coordinated_path(None, second(0), start), SlowPath::Held);
         let other = held_by("other", 0);
         assert_eq!(me.coordinated_path(Some(other.clone()), second(0), start), SlowPath::Held);

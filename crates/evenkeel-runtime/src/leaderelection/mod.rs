@@ -35,7 +35,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 /// Fraction of the retry period that the pause between two attempts to acquire is lengthened by at most (upstream's
@@ -148,7 +148,7 @@ impl LeaderElector {
     pub fn fence(self: &Arc<Self>) -> LeaderFence {
         let this = Arc::clone(self);
         LeaderFence::new(move || {
-            let (wall, now) = (this.clock.now(), Instant::now());
+            let (wall, now) = (this.clock.now(), this.clock.instant());
             this.election().may_write_until(this.config.renew_deadline, wall, now)
         })
     }
@@ -173,7 +173,7 @@ impl LeaderElector {
     pub fn check(&self, tolerance: Duration) -> Result<(), String> {
         if self
             .election()
-            .is_renewal_overdue(self.config.lease_duration + tolerance, Instant::now())
+            .is_renewal_overdue(self.config.lease_duration + tolerance, self.clock.instant())
         {
             return Err(format!(
                 "failed election to renew leadership on lease {}",
@@ -186,7 +186,7 @@ impl LeaderElector {
     /// Attempts to renew in each retry period until an attempt succeeds, the lease is lost, or the renew deadline has
     /// passed. Returns whether the lease is renewed.
     async fn renew_before_deadline(&self) -> bool {
-        let deadline = Instant::now() + self.config.renew_deadline;
+        let deadline = self.clock.instant() + self.config.renew_deadline;
         let mut ticks = interval(self.config.retry_period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let never = CancellationToken::new();
@@ -224,7 +224,7 @@ impl LeaderElector {
     }
 
     async fn try_paths(&self, stop: &CancellationToken) -> Result<bool, LockError> {
-        let first = self.election().fast_path(self.clock.now(), Instant::now());
+        let first = self.election().fast_path(self.clock.now(), self.clock.instant());
         if let FastPath::Update(record) = first
             && !self.config.coordinated
         {
@@ -240,7 +240,7 @@ impl LeaderElector {
         if stop.is_cancelled() {
             return Ok(false);
         }
-        let (wall, now) = (self.clock.now(), Instant::now());
+        let (wall, now) = (self.clock.now(), self.clock.instant());
         let then = if self.config.coordinated {
             self.election().coordinated_path(found, wall, now)
         } else {
@@ -268,7 +268,7 @@ impl LeaderElector {
         self.election().record_sent();
         let sent = self.now();
         request.await?;
-        self.election().record_written(record.clone(), sent, Instant::now());
+        self.election().record_written(record.clone(), sent, self.clock.instant());
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl LeaderElector {
             };
             match self.lock.update(&record).await {
                 Ok(()) => {
-                    self.election().record_written(record, self.now(), Instant::now());
+                    self.election().record_written(record, self.now(), self.clock.instant());
                     return;
                 }
                 Err(error) if error.is_conflict() => {}
@@ -301,7 +301,7 @@ impl LeaderElector {
     }
 
     fn now(&self) -> SendTime {
-        SendTime { at: Instant::now(), wall: self.clock.now() }
+        SendTime { at: self.clock.instant(), wall: self.clock.now() }
     }
 
     fn record_event(&self, what: &str) {

@@ -126,19 +126,19 @@ impl Manager {
     /// Stops all groups; returns the names of the tasks that did not stop in time.
     async fn stop(&self, groups: &Groups, lost: bool) -> Vec<String> {
         tracing::info!("stopping");
-        let deadline = Instant::now() + self.grace;
+        let deadline = self.env.clock.instant() + self.grace;
         if groups.leader.running().is_empty() {
             // A standby, or a leader without runnables.
             groups.lease.token().cancel();
         }
         let mut late = Vec::new();
         late.extend(self.stop_leading(groups, lost).await);
-        late.extend(groups.others.shut_down(remaining_grace(deadline)).await);
+        late.extend(groups.others.shut_down(self.remaining_grace(deadline)).await);
         if let Some(election) = &self.election {
             self.step_down(election, groups, lost).await;
         }
         for tasks in [&groups.caches, &groups.serving, &groups.events] {
-            late.extend(tasks.shut_down(remaining_grace(deadline)).await);
+            late.extend(tasks.shut_down(self.remaining_grace(deadline)).await);
         }
         late.into_iter().map(std::borrow::Cow::into_owned).collect()
     }
@@ -162,6 +162,11 @@ impl Manager {
         Vec::new()
     }
 
+    /// Returns the rest of the grace period, at least [`MIN_STOP_TIMEOUT`]: a slow group does not use up the time of the next.
+    fn remaining_grace(&self, deadline: Instant) -> Duration {
+        deadline.saturating_duration_since(self.env.clock.instant()).max(MIN_STOP_TIMEOUT)
+    }
+
     async fn step_down(&self, election: &LeaderElector, groups: &Groups, lost: bool) {
         // A renewal stops at once, an attempt to acquire when its request has ended.
         groups.lease.shut_down(election.request_timeout()).await;
@@ -174,11 +179,6 @@ impl Manager {
             election.withdraw().await;
         }
     }
-}
-
-/// Returns the rest of the grace period, at least [`MIN_STOP_TIMEOUT`]: a slow group does not use up the time of the next.
-fn remaining_grace(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now()).max(MIN_STOP_TIMEOUT)
 }
 
 /// Waits until all caches have synced; logs those that have not.

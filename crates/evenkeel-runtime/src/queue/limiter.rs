@@ -94,6 +94,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     const FIRST: Duration = Duration::from_millis(5);
 
@@ -117,7 +118,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_bucket_holds_back_after_its_burst() {
         let mut limiter = RateLimiter::default();
-        let now = Instant::now();
+        let now = Clock::system().instant();
         let delays: Vec<Duration> = (0..103).map(|key| limiter.when(&key, now)).collect();
         assert!(delays[..100].iter().all(|delay| *delay == FIRST));
         assert_eq!(delays[100..], [100, 200, 300].map(Duration::from_millis));
@@ -133,7 +134,7 @@ mod tests {
     async fn a_controller_may_have_waits_of_its_own() {
         let [base_delay, max_delay] = [5, 300].map(Duration::from_secs);
         let mut limiter = RateLimiter::new(Backoff { base_delay, max_delay, bucket: false });
-        let now = Instant::now();
+        let now = Clock::system().instant();
         let delays: Vec<u64> = (0..9).map(|_| limiter.when(&"a", now).as_secs()).collect();
         assert_eq!(delays, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
         let mut limiter = RateLimiter::new(Backoff { base_delay, max_delay, bucket: false });
@@ -143,7 +144,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn forgetting_starts_over() {
         let mut limiter = RateLimiter::default();
-        let now = Instant::now();
+        let now = Clock::system().instant();
         assert_eq!(limiter.when(&"a", now), FIRST);
         assert_eq!(limiter.when(&"a", now), FIRST * 2);
         assert_eq!(limiter.num_requeues(&"a"), 2);

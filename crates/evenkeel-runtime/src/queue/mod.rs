@@ -14,6 +14,7 @@ pub use limiter::Backoff;
 pub use metrics::Metrics;
 pub use state::KeyStatus;
 
+use crate::clock::Clock;
 use limiter::RateLimiter;
 use metrics::Handles;
 use state::{Added, State, Taken};
@@ -22,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
 
 /// Priority of a key: greater ones are processed first, equal ones in order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -53,10 +54,10 @@ pub struct QueueSnapshot<K> {
 /// A workqueue of keys; clones share it.
 ///
 /// ```
-/// use evenkeel_runtime::queue::{Priority, Queue};
+/// use evenkeel_runtime::{clock::Clock, queue::{Priority, Queue}};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
-/// let queue = Queue::unnamed();
+/// let queue = Queue::unnamed(&Clock::system());
 /// queue.add("slow", Priority::LOW);
 /// queue.add("fresh", Priority::NORMAL);
 /// queue.add("fresh", Priority::NORMAL); // waits already
@@ -76,6 +77,7 @@ impl<K> Clone for Queue<K> {
 }
 
 struct Shared<K> {
+    clock: Clock,
     state: Mutex<State<K>>,
     limiter: Mutex<RateLimiter<K>>,
     /// Wakes a worker: a key is ready, or the time of the next delayed key has changed.
@@ -86,30 +88,31 @@ struct Shared<K> {
 }
 
 impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
-    /// A queue whose metrics carry `name`.
-    pub fn new(name: &str, metrics: &Metrics) -> Self {
-        Self::with_backoff(name, metrics, Backoff::default())
+    /// A queue whose metrics carry `name`. Delays follow `clock`.
+    pub fn new(name: &str, metrics: &Metrics, clock: &Clock) -> Self {
+        Self::with_backoff(name, metrics, Backoff::default(), clock)
     }
 
     /// As [`Queue::new`] with a backoff policy.
-    pub fn with_backoff(name: &str, metrics: &Metrics, backoff: Backoff) -> Self {
-        let queue = Self::with_metrics(Some(metrics.handles(name)), backoff);
+    pub fn with_backoff(name: &str, metrics: &Metrics, backoff: Backoff, clock: &Clock) -> Self {
+        let queue = Self::with_metrics(Some(metrics.handles(name)), backoff, clock);
         let shared = Arc::downgrade(&queue.shared);
         metrics.observe_running(name, move || {
             let shared = shared.upgrade()?;
-            let now = Instant::now();
+            let now = shared.clock.instant();
             Some(lock(&shared.state).running_ages(now))
         });
         queue
     }
 
     /// A queue without metrics.
-    pub fn unnamed() -> Self {
-        Self::with_metrics(None, Backoff::default())
+    pub fn unnamed(clock: &Clock) -> Self {
+        Self::with_metrics(None, Backoff::default(), clock)
     }
 
-    fn with_metrics(metrics: Option<Handles>, backoff: Backoff) -> Self {
+    fn with_metrics(metrics: Option<Handles>, backoff: Backoff, clock: &Clock) -> Self {
         let shared = Shared {
+            clock: clock.clone(),
             state: Mutex::new(State::default()),
             limiter: Mutex::new(RateLimiter::new(backoff)),
             wake: Notify::new(),
@@ -122,7 +125,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// Adds a key. A key that waits already keeps its place unless this priority is greater; a key that is processed is
     /// processed again afterwards. Ignored once the queue is shut down.
     pub fn add(&self, key: K, priority: Priority) {
-        let added = lock(&self.shared.state).add(key, priority, Instant::now());
+        let added = lock(&self.shared.state).add(key, priority, self.shared.clock.instant());
         self.added(added);
     }
 
@@ -140,7 +143,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     /// Adds a key after its backoff, which grows with each call since [`Queue::forget`] (client-go's
     /// `DefaultTypedControllerRateLimiter` by default; see [`Backoff`]).
     pub fn add_rate_limited(&self, key: K) {
-        let delay = lock(&self.shared.limiter).when(&key, Instant::now());
+        let delay = lock(&self.shared.limiter).when(&key, self.shared.clock.instant());
         self.delayed(key, delay, None);
     }
 
@@ -162,7 +165,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             let wake = self.shared.wake.notified();
             let (promoted, taken, delayed) = {
                 let mut state = lock(&self.shared.state);
-                let now = Instant::now();
+                let now = self.shared.clock.instant();
                 (state.promote_due(now), state.take(now), state.has_delayed())
             };
             promoted.into_iter().for_each(|added| self.added(added));
@@ -191,7 +194,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
 
     /// Marks a key as processed.
     pub fn done(&self, key: &K) {
-        let done = lock(&self.shared.state).done(key, Instant::now());
+        let done = lock(&self.shared.state).done(key, self.shared.clock.instant());
         if let Some(worked) = done.worked {
             self.measure(|m| m.done(worked));
         }
@@ -267,7 +270,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
     }
 
     fn delayed(&self, key: K, delay: Duration, priority: Option<Priority>) {
-        let now = Instant::now();
+        let now = self.shared.clock.instant();
         {
             let mut state = lock(&self.shared.state);
             if state.is_shut_down() {

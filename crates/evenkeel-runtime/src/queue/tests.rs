@@ -15,7 +15,7 @@ async fn taken<K: Clone + Eq + Hash + Send + Sync + 'static>(queue: &Queue<K>) -
 
 #[tokio::test(start_paused = true)]
 async fn a_key_added_during_its_work_runs_again_after_it() {
-    let queue = Queue::unnamed();
+    let queue = Queue::unnamed(&Clock::system());
     queue.add("a", Priority::NORMAL);
     assert_eq!(queue.next().await, Some("a"));
     queue.add("a", Priority::NORMAL);
@@ -29,7 +29,7 @@ async fn a_key_added_during_its_work_runs_again_after_it() {
 
 #[tokio::test(start_paused = true)]
 async fn urgent_keys_go_first_and_raising_keeps_the_place_among_equals() {
-    let queue = Queue::unnamed();
+    let queue = Queue::unnamed(&Clock::system());
     for key in ["a", "b", "c"] {
         queue.add(key, Priority::LOW);
     }
@@ -45,8 +45,8 @@ async fn urgent_keys_go_first_and_raising_keeps_the_place_among_equals() {
 
 #[tokio::test(start_paused = true)]
 async fn of_several_delays_the_earliest_counts_and_an_add_now_leaves_them() {
-    let queue = Queue::unnamed();
-    let start = Instant::now();
+    let queue = Queue::unnamed(&Clock::system());
+    let start = Clock::system().instant();
     queue.add_after("a", millis(500));
     queue.add_after("a", millis(100));
     queue.add_after("a", millis(900));
@@ -63,8 +63,8 @@ async fn of_several_delays_the_earliest_counts_and_an_add_now_leaves_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_is_kept_when_its_watcher_is_busy() {
-    let queue = Queue::unnamed();
-    let start = Instant::now();
+    let queue = Queue::unnamed(&Clock::system());
+    let start = Clock::system().instant();
     let worker = || async {
         let mut late = None;
         while let Some(key) = queue.next().await {
@@ -90,7 +90,7 @@ async fn a_delay_is_kept_when_its_watcher_is_busy() {
 
 #[tokio::test(start_paused = true)]
 async fn back_off_keeps_the_priority_of_the_work() {
-    let queue = Queue::unnamed();
+    let queue = Queue::unnamed(&Clock::system());
     queue.add("a", Priority::LOW);
     assert_eq!(queue.next().await, Some("a"));
     queue.add_rate_limited("a");
@@ -104,7 +104,7 @@ async fn back_off_keeps_the_priority_of_the_work() {
 
 #[tokio::test(start_paused = true)]
 async fn shutting_down_hands_out_what_waits_and_drops_what_is_delayed() {
-    let queue = Queue::unnamed();
+    let queue = Queue::unnamed(&Clock::system());
     queue.add("a", Priority::NORMAL);
     queue.add("b", Priority::NORMAL);
     queue.add_after("c", millis(1));
@@ -119,7 +119,7 @@ async fn shutting_down_hands_out_what_waits_and_drops_what_is_delayed() {
         queue.done(&"a");
         assert_eq!(queue.next().await, None);
     };
-    let start = Instant::now();
+    let start = Clock::system().instant();
     tokio::join!(
         async {
             drained.await;
@@ -131,7 +131,7 @@ async fn shutting_down_hands_out_what_waits_and_drops_what_is_delayed() {
 
 #[tokio::test(start_paused = true)]
 async fn shutting_down_now_wakes_every_worker_with_nothing() {
-    let queue = Queue::<&str>::unnamed();
+    let queue = Queue::<&str>::unnamed(&Clock::system());
     let workers = futures::future::join_all((0..4).map(|_| queue.next()));
     let stop = async {
         tokio::time::sleep(millis(10)).await;
@@ -145,7 +145,7 @@ async fn shutting_down_now_wakes_every_worker_with_nothing() {
 #[tokio::test(start_paused = true)]
 async fn metrics_follow_a_key_through_the_queue() {
     let registry = prometheus::Registry::new();
-    let queue = Queue::new("replicaset", &Metrics::register(&registry));
+    let queue = Queue::new("replicaset", &Metrics::register(&registry), &Clock::system());
     let value = |name: &str| {
         let families = registry.gather();
         let family = families.iter().find(|family| family.name() == name).unwrap();
@@ -247,7 +247,7 @@ proptest! {
     fn behaves_as_its_model(steps in proptest::collection::vec(step(), 1..80)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let (queue, mut model) = (Queue::<u8>::unnamed(), Model::default());
+            let (queue, mut model) = (Queue::<u8>::unnamed(&Clock::system()), Model::default());
             for step in steps {
                 match step {
                     Step::Add(key, priority) => {

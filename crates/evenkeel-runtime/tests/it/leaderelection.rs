@@ -12,7 +12,7 @@ use http::Method;
 use prometheus::Registry;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
-use tokio::time::{Instant, advance, timeout};
+use tokio::time::{advance, timeout};
 
 const LEASES: &str = "coordination.k8s.io/v1/leases";
 
@@ -32,7 +32,7 @@ fn lease(server: &Server) -> Value {
 }
 
 async fn acquired_after(election: &LeaderElector) -> Duration {
-    let start = Instant::now();
+    let start = Clock::system().instant();
     election.acquire().await;
     start.elapsed()
 }
@@ -50,7 +50,7 @@ async fn a_crashed_leader_is_replaced_when_its_lease_has_run_out_whatever_its_cl
     assert_eq!((&spec["holderIdentity"], &spec["leaseTransitions"]), (&"two".into(), &1.into()));
     assert!(two.is_leader());
     // The old leader comes back to life: its optimistic write conflicts, and it sees who leads.
-    let start = Instant::now();
+    let start = Clock::system().instant();
     one.renew().await;
     assert_eq!((start.elapsed(), one.is_leader()), (Duration::ZERO, false));
 }
@@ -105,7 +105,7 @@ async fn a_leader_that_cannot_renew_gives_up_at_the_deadline() {
             cause: "",
         });
     }
-    let start = Instant::now();
+    let start = Clock::system().instant();
     one.renew().await;
     assert_eq!(start.elapsed(), seconds(10));
     assert!(one.check(seconds(20)).is_ok());
@@ -138,7 +138,7 @@ async fn a_request_without_an_answer_is_given_up_in_time_for_another() {
     let one = elector(&server, "one", 0);
     one.acquire().await;
     server.latency(seconds(3600));
-    let (start, before) = (Instant::now(), server.seen(&Method::PUT, "leases").len());
+    let (start, before) = (Clock::system().instant(), server.seen(&Method::PUT, "leases").len());
     one.renew().await;
     assert_eq!(start.elapsed(), seconds(10), "it is given up at the deadline all the same");
     let writes = server.seen(&Method::PUT, "leases");
@@ -222,7 +222,7 @@ async fn in_a_coordinated_election_the_server_says_who_leads_and_who_goes() {
     assert!(timeout(seconds(60), one.renew()).await.is_err(), "it renews");
     assert_eq!(lease(&server)["strategy"], "OldestEmulationVersion");
     put("one", "two".into());
-    let start = Instant::now();
+    let start = Clock::system().instant();
     one.renew().await;
     assert_eq!(start.elapsed(), Duration::ZERO);
     one.step_down().await;

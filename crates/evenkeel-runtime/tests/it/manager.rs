@@ -118,7 +118,7 @@ async fn a_candidate_that_waits_for_its_turn_stops_at_once() {
             "spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600, "renewTime": now},
         }),
     );
-    let start = tokio::time::Instant::now();
+    let start = Clock::system().instant();
     manager(&server).run(tokio::time::sleep(seconds(61))).await.unwrap();
     assert_eq!(start.elapsed(), seconds(61));
     assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "other");

@@ -152,7 +152,7 @@ impl Server {
             let (path, query) =
                 (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let seen = Seen { method: parts.method, path, body, at: Instant::now() };
+            let seen = Seen { method: parts.method, path, body, at: Clock::system().instant() };
             let (latency, fault) = {
                 let mut state = self.state.lock().unwrap();
                 state.requests.push(seen.clone());

@@ -170,7 +170,7 @@ impl Extender {
                 .filter(|timeout| !timeout.is_zero())
                 .unwrap_or(TIMEOUT),
             url: config.url_prefix.trim_end_matches('/').to_owned(),
-            connection: tls::Connection::new(config)?,
+            connection: tls::Connection::new(config, client.clock().clone())?,
             client: client.clone(),
             nodes: sends_nodes.then(|| caches.of()),
             config: config.clone(),

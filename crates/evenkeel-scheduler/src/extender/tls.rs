@@ -3,7 +3,7 @@
 use super::SetUpError;
 use crate::extender::{ExtenderConfig, ExtenderTlsConfig};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use evenkeel_runtime::client::transport;
+use evenkeel_runtime::{client::transport, clock::Clock};
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use std::{
     io,
@@ -17,6 +17,7 @@ pub(super) const LOOK: Duration = Duration::from_secs(10);
 
 /// A connection that follows its certificate files.
 pub(super) struct Connection {
+    clock: Clock,
     config: ExtenderConfig,
     current: Mutex<Current>,
 }
@@ -32,11 +33,11 @@ struct Current {
 type Files = [Vec<u8>; 2];
 
 impl Connection {
-    pub(super) fn new(config: &ExtenderConfig) -> Result<Self, SetUpError> {
+    pub(super) fn new(config: &ExtenderConfig, clock: Clock) -> Result<Self, SetUpError> {
         let client = connection(config)?;
         let files = files(config).transpose().unwrap_or_default();
-        let current = Current { client, files, looked: Instant::now() };
-        Ok(Self { config: config.clone(), current: Mutex::new(current) })
+        let current = Current { client, files, looked: clock.instant() };
+        Ok(Self { clock, config: config.clone(), current: Mutex::new(current) })
     }
 
     /// Returns the connection for a request. Keeps the current one if the files are unusable.
@@ -45,7 +46,7 @@ impl Connection {
         if current.looked.elapsed() < LOOK {
             return current.client.clone();
         }
-        current.looked = Instant::now();
+        current.looked = self.clock.instant();
         let Some(Ok(now)) = files(&self.config) else { return current.client.clone() };
         if current.files.as_ref() != Some(&now) {
             match connection(&self.config) {

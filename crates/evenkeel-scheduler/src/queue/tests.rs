@@ -206,7 +206,7 @@ fn plugins_are_timed_when_they_give_hints() {
     let registry = prometheus::Registry::new();
     let mut queue = queue();
     let metrics = Metrics::register(&registry);
-    queue.measure(Stopwatch::start());
+    queue.measure(Stopwatch::start(&evenkeel_runtime::clock::Clock::system()));
     queue.add(plain("p"), 0, at(0));
     queue.add(plain("q"), 0, at(0));
     for _ in 0..2 {

@@ -22,7 +22,6 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::time::Instant;
 
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
@@ -198,7 +197,7 @@ impl Cluster {
         let mut looker =
             Looker::new(client.clone(), caches.clone(), clock, &SchedulerOptions::default());
         assert!(self.connected.set((client, caches.clone())).is_ok());
-        let began = Instant::now();
+        let began = Clock::system().instant();
         while self.ask("GET", "/api/v1/namespaces/default", None).await.is_err() {
             assert!(began.elapsed() < 2 * PATIENCE, "the API server is not ready");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -353,7 +352,7 @@ impl Cluster {
 
     /// Waits until something is seen.
     pub(crate) async fn until(&self, seen: impl Fn() -> bool) {
-        let began = Instant::now();
+        let began = Clock::system().instant();
         while !seen() {
             assert!(began.elapsed() < PATIENCE, "nothing happens any more");
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -53,12 +53,12 @@ impl Process {
     }
 
     async fn ended(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Clock::system().instant() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 return status;
             }
-            assert!(Instant::now() < deadline, "process {} does not end", self.number);
+            assert!(Clock::system().instant() < deadline, "process {} does not end", self.number);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -146,9 +146,9 @@ impl Scene {
     }
 
     async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Clock::system().instant() + PATIENCE;
         while !holds().await {
-            if Instant::now() > deadline {
+            if Clock::system().instant() > deadline {
                 let log = |n| std::fs::read_to_string(self.folder.path().join(format!("log-{n}")));
                 let logs: Vec<_> = (0..self.started).map(log).collect();
                 panic!("not in time: {what}; {logs:#?}");
@@ -193,7 +193,7 @@ async fn one_works_whatever_happens_to_it() {
     scene.leads(&killed).await;
     let mut paused = scene.start().await;
     scene.scaled(2, &killed).await;
-    let at = Instant::now();
+    let at = Clock::system().instant();
     killed.child.kill().expect("it runs");
     let taken_over = scene.scaled(4, &paused).await - at;
     assert!(

@@ -181,8 +181,8 @@ impl Tls {
         // A certificate of its own making is not read again: nothing is to be counted for it.
         let queues = self.queues.as_ref();
         let files = queues.filter(|_| matches!(self.identity, Identity::Files { .. }));
-        let reading = SyncQueue::new("DynamicCABundle-serving-cert", files);
-        let making = SyncQueue::new("DynamicServingCertificateController", queues);
+        let reading = SyncQueue::new("DynamicCABundle-serving-cert", files, clock);
+        let making = SyncQueue::new("DynamicServingCertificateController", queues, clock);
         let again = async {
             loop {
                 reading.ask();

@@ -20,6 +20,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
+    clock::Clock,
     controller::Enqueue,
     metrics,
     plan::{Key, Outcomes, Plan, Planner},
@@ -27,7 +28,6 @@ use evenkeel_runtime::{
 use observed::Observed;
 use prometheus::Histogram;
 use run::Run;
-use std::sync::OnceLock;
 use times::Times;
 
 /// Number of CronJobs processed concurrently; `--concurrent-cron-job-syncs`.
@@ -48,11 +48,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (crons, jobs) = (context.env.caches.of::<CronJob>(), context.env.caches.of::<Job>());
-    let clock = context.env.clock.clone();
+    let (clock, of_events) = (context.env.clock.clone(), context.env.clock.clone());
     let (skew, of_jobs) = (skew(context), crons.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &crons, move |event, enqueue| {
-            on_cron_job(event, clock.now(), enqueue);
+            on_cron_job(event, of_events.now(), enqueue);
         })
         .workers(context.options.cronjob.concurrent_syncs)
         .owns(&jobs)
@@ -62,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     let of_jobs = ByController::of(&jobs);
-    context.run(builder.planned(CronJobs { crons, jobs, of_jobs }));
+    context.run(builder.planned(CronJobs { clock, crons, jobs, of_jobs }));
     Ok(())
 }
 
@@ -95,6 +95,7 @@ fn observe_skew(crons: &Cache<CronJob>, job: &Job, skew: &Histogram) {
 }
 
 struct CronJobs {
+    clock: Clock,
     crons: Cache<CronJob>,
     jobs: Cache<Job>,
     of_jobs: ByController<Job>,
@@ -103,14 +104,7 @@ struct CronJobs {
 /// Observed state and decision, from which the status follows.
 struct Pass {
     observed: Observed,
-    plan: OnceLock<Plan>,
-}
-
-impl Pass {
-    /// Returns the plan of this pass, which is computed once.
-    fn plan(&self, now: Timestamp) -> &Plan {
-        self.plan.get_or_init(|| plan::plan(&self.observed, now))
-    }
+    plan: Plan,
 }
 
 impl Planner for CronJobs {
@@ -121,14 +115,16 @@ impl Planner for CronJobs {
         let cron = self.crons.get(&key.namespace, &key.name)?;
         let all = self.jobs.version() >= cron.meta.version();
         let jobs = self.of_jobs.owned(&cron.meta.uid);
-        Some(Pass { observed: Observed::new(cron, jobs, all), plan: OnceLock::new() })
+        let observed = Observed::new(cron, jobs, all);
+        let plan = plan::plan(&observed, self.clock.now());
+        Some(Pass { observed, plan })
     }
 
-    fn plan(&self, pass: &Pass, (): &(), now: Timestamp) -> (Plan, ()) {
-        (pass.plan(now).clone(), ())
+    fn plan(&self, pass: &Pass, (): &(), _: Timestamp) -> (Plan, ()) {
+        (pass.plan.clone(), ())
     }
 
-    fn status(&self, pass: &Pass, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(&pass.observed, pass.plan(now), outcomes)
+    fn status(&self, pass: &Pass, outcomes: &Outcomes, _: Timestamp) -> Plan {
+        status::status(&pass.observed, &pass.plan, outcomes)
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Finished Jobs are counted when the cache shows them, so that failed or repeated writes do not count.
 
-use super::{end, indexes::Indexes, manage::Manage, observed::Observed, pod, policy};
+use super::{
+    end, indexes::Indexes, manage::Manage, observed::Observed, plan::Decision, pod, policy,
+};
 use crate::pods;
 use evenkeel_api::views::{Job, Pod};
 use evenkeel_runtime::{cache::CacheEvent, metrics, plan::Pass};
@@ -134,8 +136,8 @@ impl Metrics {
     }
 
     /// Counts a reconciliation, created pods, and pods by the action of the failure policy.
-    pub(super) fn passed<M>(&self, observed: &Observed, pass: &Pass<'_, M>) {
-        let (job, decision) = (&*observed.job, observed.decision(pass.planned));
+    pub(super) fn passed<M>(&self, observed: &Observed, decision: &Decision, pass: &Pass<'_, M>) {
+        let job = &*observed.job;
         let (outcomes, result) = (pass.outcomes, if pass.succeeded { "success" } else { "error" });
         let action = match &decision.manage {
             Some(Manage::Create(_) | Manage::BackOff(_)) => "pods_created",

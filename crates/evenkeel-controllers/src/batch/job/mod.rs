@@ -36,11 +36,13 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
+    clock::Clock,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
     queue::Backoff,
 };
 use metrics::Metrics;
 use observed::Observed;
+use plan::Decision;
 use std::time::Duration;
 
 /// Number of Jobs processed concurrently; `--concurrent-job-syncs`.
@@ -79,6 +81,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         jobs: jobs.clone(),
         pods: ByController::of(&pods),
         clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
+        clock: context.env.clock.clone(),
     };
     let (of_pods, counted, passes) = (jobs.clone(), metrics.clone(), metrics.clone());
     let builder = context
@@ -102,36 +105,47 @@ struct Jobs {
     jobs: Cache<Job>,
     pods: ByController<Pod>,
     clears_start_time: bool,
+    clock: Clock,
+}
+
+/// A Job with its pods, and the decision about it. Time passes between plan and status, and both need the same decision.
+#[derive(Debug)]
+struct Decided {
+    observed: Observed,
+    decision: Decision,
 }
 
 /// Failures as of the last reconciliation of a Job, with the Job's uid. Upstream: `podBackoffStore`.
 type Memory = Option<(Text, Failures)>;
 
 impl PassHandler<Jobs> for Metrics {
-    fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
-        self.passed(observed, pass);
+    fn on_passed(&self, decided: &Decided, pass: &Pass<'_, Memory>) {
+        self.passed(&decided.observed, &decided.decision, pass);
     }
 }
 
 impl Planner for Jobs {
-    type Observed = Observed;
+    type Observed = Decided;
     type Memory = Memory;
 
-    fn observe(&self, key: &Key, memory: &Memory) -> Option<Observed> {
+    fn observe(&self, key: &Key, memory: &Memory) -> Option<Decided> {
         let job = self.jobs.get(&key.namespace, &key.name);
         let job = job.filter(|job| !end::is_left_alone(job))?;
         let earlier = memory.as_ref().filter(|(uid, _)| *uid == job.meta.uid);
         let earlier = earlier.map(|(_, failures)| failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
-        Some(Observed::new(job, candidates, earlier, self.clears_start_time))
+        let observed = Observed::new(job, candidates, earlier, self.clears_start_time);
+        let decision = Decision::new(&observed, self.clock.now());
+        Some(Decided { observed, decision })
     }
 
-    fn plan(&self, observed: &Observed, _: &Memory, now: Timestamp) -> (Plan, Memory) {
+    fn plan(&self, decided: &Decided, _: &Memory, now: Timestamp) -> (Plan, Memory) {
+        let Decided { observed, decision } = decided;
         let memory = (observed.job.meta.uid.clone(), observed.failures.clone());
-        (plan::plan(observed, now), Some(memory))
+        (plan::plan(observed, decision, now), Some(memory))
     }
 
-    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(observed, outcomes, now)
+    fn status(&self, decided: &Decided, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        status::status(&decided.observed, &decided.decision, outcomes, now)
     }
 }

@@ -1,18 +1,12 @@
 //! Observed state of a Job, and the counts derived from it.
 
-use super::{
-    backoff::Failures, indexes::Indexes, per_index::PerIndexFailures, plan::Decision, pod, policy,
-};
+use super::{backoff::Failures, indexes::Indexes, per_index::PerIndexFailures, pod, policy};
 use crate::{claim::Claims, pods};
 use evenkeel_api::{
     Text,
-    time::Timestamp,
     views::{Job, Pod, UncountedTerminatedPods},
 };
-use std::{
-    collections::HashSet,
-    sync::{Arc, OnceLock},
-};
+use std::{collections::HashSet, sync::Arc};
 
 /// A Job with its pods.
 #[derive(Debug)]
@@ -25,8 +19,6 @@ pub(crate) struct Observed {
     pub(super) failures: Failures,
     /// Whether a suspended Job loses its start time (gate `MutableSchedulingDirectivesForSuspendedJobs`).
     pub(super) clears_start_time: bool,
-    /// Computed once per reconciliation: time passes between plan and status, and both need the same decision.
-    decision: OnceLock<Decision>,
 }
 
 impl Observed {
@@ -45,12 +37,7 @@ impl Observed {
         pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
         let tally = Tally::new(&job, &pods.owned[..old], &pods.owned);
         let failures = Failures::observed(earlier, &job, &pods.owned[..old]);
-        Self { job, pods, tally, failures, clears_start_time, decision: OnceLock::new() }
-    }
-
-    /// Returns the decision of this reconciliation.
-    pub(super) fn decision(&self, now: Timestamp) -> &Decision {
-        self.decision.get_or_init(|| Decision::new(self, now))
+        Self { job, pods, tally, failures, clears_start_time }
     }
 
     /// Whether `completionMode` is known.

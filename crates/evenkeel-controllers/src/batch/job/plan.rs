@@ -148,14 +148,13 @@ fn is_failure(pod: &Pod, job: &Job, end: Option<&FinishedCondition>) -> bool {
 }
 
 /// Decides the actions: adoptions and releases, removals of finalizers, then creations or deletions.
-pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> Plan {
     let target = wire::target(&*observed.job);
     if !observed.mode_is_known() {
         let message = "Skipped Job sync because completion mode is unknown";
         let note = Note::warning(target, "UnknownCompletionMode", message);
         return Plan { actions: vec![Action::Event(note)], requeue: None };
     }
-    let decision = observed.decision(now);
     let claims = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
     let mut plan = Plan { actions: claims.collect(), requeue: None };
     plan.actions.extend(decision.finalizers_to_remove.iter().map(|pod| untrack(pod).into()));

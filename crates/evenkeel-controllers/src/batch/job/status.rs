@@ -21,11 +21,15 @@ use std::{collections::HashSet, time::Duration};
 const MAX_UNCOUNTED: usize = 500;
 
 /// Returns the status update with its events, if anything changed, and a requeue if a step follows.
-pub(super) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+pub(super) fn status(
+    observed: &Observed,
+    decision: &Decision,
+    outcomes: &Outcomes,
+    now: Timestamp,
+) -> Plan {
     if !observed.mode_is_known() {
         return Plan::nothing();
     }
-    let decision = observed.decision(now);
     let done = Done::new(observed, decision, outcomes);
     let mut next = Next::new(observed, &done, now);
     next.tell_end(observed, decision, &done);

@@ -5,7 +5,7 @@ use super::{
     end::is_finished,
     manage::Manage,
     observed::Observed,
-    plan::plan,
+    plan::{Decision, plan},
     pod::{FINALIZER, INDEX, INDEX_FAILURES},
     status::status,
 };
@@ -85,7 +85,7 @@ fn as_many_pods_as_may_run_and_are_needed() {
         let pods: Vec<Pod> =
             (0..active).map(|n| pod(&job, &format!("p{n}"), None, "Running")).collect();
         let observed = observed(&job, &pods);
-        let made = match &observed.decision(T0).manage {
+        let made = match Decision::new(&observed, T0).manage {
             Some(Manage::Create(slots)) => slots.len(),
             _ => 0,
         };
@@ -110,7 +110,8 @@ fn the_reason_of_an_end_is_upstreams() {
     };
     let check = |job: &Job, pods: &[Pod], want: Option<(&str, &str)>| {
         let observed = observed(job, pods);
-        let end = observed.decision(T0).end.as_ref().map(|end| (&*end.reason, &*end.message));
+        let decision = Decision::new(&observed, T0);
+        let end = decision.end.as_ref().map(|end| (&*end.reason, &*end.message));
         assert_eq!(end, want);
     };
     let limited = job(&json!({ "backoffLimit": 0 }));
@@ -142,7 +143,7 @@ fn failures_that_are_ignored_do_not_count() {
     .status
     .conditions;
     let observed = observed(&job, &[evicted]);
-    let decision = observed.decision(T0);
+    let decision = Decision::new(&observed, T0);
     assert_eq!(
         (decision.end.is_none(), decision.finalizers_to_remove.len(), observed.tally.failed),
         (true, 1, 0)
@@ -157,7 +158,7 @@ fn pods_that_failed_are_replaced_after_a_while() {
         pod.meta.creation = Some(at(seconds));
         pod
     };
-    let manage = |pods: &[Pod]| format!("{:?}", observed(&job, pods).decision(T0).manage);
+    let manage = |pods: &[Pod]| format!("{:?}", Decision::new(&observed(&job, pods), T0).manage);
     assert_eq!(manage(&[failed("a", -4)]), "Some(BackOff(6s))");
     assert_eq!(manage(&[failed("a", -30), failed("b", -4)]), "Some(BackOff(16s))");
     assert_eq!(manage(&[failed("a", -30), failed("b", -20)]), "Some(Create([None]))");
@@ -170,7 +171,7 @@ fn failures_are_remembered_when_their_pods_are_gone() {
     let mut look = |pods: &[Pod], now: Timestamp| {
         let observed = seen_after(&job, pods, failures.as_ref());
         failures = Some(observed.failures.clone());
-        format!("{:?}", observed.decision(now).manage)
+        format!("{:?}", Decision::new(&observed, now).manage)
     };
     for (at_, wait) in [(0, 10), (100, 20), (200, 40)] {
         let mut evicted = pod(&job, &format!("p{at_}"), None, "Running");
@@ -198,7 +199,11 @@ fn pods_that_a_suspended_job_deleted_have_not_failed() {
     {
         stopped.status.phase = phase.into();
         let observed = seen_after(&job, std::slice::from_ref(&stopped), earlier.as_ref());
-        assert_eq!(observed.decision(T0).manage, Some(Manage::Create(vec![None])), "{phase}");
+        assert_eq!(
+            Decision::new(&observed, T0).manage,
+            Some(Manage::Create(vec![None])),
+            "{phase}"
+        );
     }
 }
 
@@ -216,11 +221,11 @@ fn each_index_has_one_pod_and_each_waits_for_itself() {
         pod(&job, "d", Some(3), "Running"),
     ];
     let observed = observed(&job, &pods);
-    let decision = observed.decision(T0);
+    let decision = Decision::new(&observed, T0);
     assert_eq!(decision.manage, Some(Manage::Create(vec![Some(2)])));
     // The failed pods stay until their indexes have others, and the one that succeeded until it is recorded.
     assert!(decision.finalizers_to_remove.is_empty());
-    let made = plan(&observed, T0);
+    let made = plan(&observed, &decision, T0);
     let Some(Action::Create(create)) = made.actions.first() else { panic!("{made:?}") };
     let body: Value = serde_json::from_slice(&create.body).unwrap();
     assert_eq!(body["metadata"]["generateName"], "work-2-");
@@ -242,8 +247,9 @@ fn pods_without_an_index_of_their_own_go() {
         pod(&job, "d", None, "Running"),
     ];
     let observed = observed(&job, &pods);
+    let decision = Decision::new(&observed, T0);
     let mut gone: Vec<&str> =
-        observed.decision(T0).deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
+        decision.deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
     gone.sort_unstable();
     assert_eq!(gone, ["b", "c", "d"]);
 }
@@ -265,8 +271,9 @@ fn of_pods_that_are_as_good_the_younger_go() {
     // Of a ReplicaSet's pods these would be of one age, and the dear one would stay.
     let pods = [ready("a", -800, "-5"), ready("b", -900, "-5"), ready("c", -799, "100")];
     let observed = observed(&job, &pods);
+    let decision = Decision::new(&observed, T0);
     let mut gone: Vec<&str> =
-        observed.decision(T0).deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
+        decision.deletes(&observed).iter().map(|pod| &*pod.meta.name).collect();
     gone.sort_unstable();
     assert_eq!(gone, ["a", "c"]);
 }
@@ -326,14 +333,15 @@ impl Model {
         let pods: Vec<Pod> = self.pods.values().cloned().collect();
         let observed = seen_after(&self.job, &pods, self.failures.as_ref());
         self.failures = Some(observed.failures.clone());
-        let planned = plan(&observed, self.now);
+        let decision = Decision::new(&observed, self.now);
+        let planned = plan(&observed, &decision, self.now);
         assert_eq!(lint(&planned), Vec::<String>::new());
         let outcomes = self.carry_out(&planned);
         if self.luck.pop() == Some(false) {
             self.failures = None;
             return true;
         }
-        let after = status(&observed, &outcomes, self.now);
+        let after = status(&observed, &decision, &outcomes, self.now);
         for action in &after.actions {
             if self.act(action).error.is_some() {
                 break;
@@ -507,7 +515,8 @@ fn a_suspended_job_keeps_its_start_time_without_the_gate() {
     job.status.start_time = Some(T0);
     for (gate, kept) in [(true, None), (false, Some(T0))] {
         let observed = Observed::new(Arc::new(job.clone()), [], None, gate);
-        let after = status(&observed, &Outcomes::default(), at(9));
+        let decision = Decision::new(&observed, at(9));
+        let after = status(&observed, &decision, &Outcomes::default(), at(9));
         let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
         let written: Job = object(&serde_json::from_slice(&update.body).unwrap());
         assert_eq!(written.status.start_time, kept);
@@ -594,7 +603,8 @@ proptest! {
 fn the_body_of_a_status_is_of_its_kind() {
     let job = job(&json!({}));
     let observed = observed(&job, &[]);
-    let after = status(&observed, &Outcomes(vec![Outcome::success()]), T0);
+    let decision = Decision::new(&observed, T0);
+    let after = status(&observed, &decision, &Outcomes(vec![Outcome::success()]), T0);
     let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
     let body: Value = serde_json::from_slice(&update.body).unwrap();
     assert_eq!(

@@ -151,10 +151,12 @@ impl GarbageCollector {
             attempt_to_delete: Queue::new(
                 "garbage_collector_attempt_to_delete",
                 &env.metrics.queues,
+                &env.clock,
             ),
             attempt_to_orphan: Queue::new(
                 "garbage_collector_attempt_to_orphan",
                 &env.metrics.queues,
+                &env.clock,
             ),
             workers,
             sync_errors,

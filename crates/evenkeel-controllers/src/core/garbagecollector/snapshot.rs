@@ -1,108 +1,33 @@
-//! Graph of one namespace from a single read, for `evenkeel explain` without a running collector.
+//! Graph of one namespace from a single read, for `evenkeel explain` without a running collector. [`act`] reads what these
+//! functions choose.
 
-use super::{
-    graph::{Coordinates, Graph},
-    inspect,
-    monitor::is_deletable,
-};
-use evenkeel_api::{Kind, time::Timestamp, views::Metadata};
-use evenkeel_runtime::{
-    client::{ApiError, Client, ListOptions},
-    discovery::ServerResources,
-    introspect::{ObjectReport, Subject},
-};
-use futures::{StreamExt as _, stream};
-use std::sync::Arc;
+mod act;
 
-/// Lists requested concurrently.
-const MAX_CONCURRENT: usize = 8;
+pub use act::Snapshot;
 
-/// Owners and dependents in one namespace.
-pub struct Snapshot {
-    client: Client,
-    found: Arc<ServerResources>,
-    graph: Graph,
+use super::{graph::Graph, inspect, monitor::is_deletable};
+use evenkeel_api::{Kind, OwnerReference};
+use evenkeel_runtime::{discovery::ServerResources, introspect::Subject};
+
+/// Returns the deletable resources of a namespace; none if `namespace` is empty.
+fn resources_to_list(found: &ServerResources, namespace: &str) -> Vec<Kind> {
+    let kinds = found.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
+    let kinds = kinds.map(|resource| &resource.kind).filter(|_| !namespace.is_empty());
+    kinds.cloned().collect()
 }
 
-impl Snapshot {
-    /// Lists the metadata of all deletable resources in `namespace`; nothing if it is empty. Resources that cannot be
-    /// listed are left out.
-    pub async fn read(client: Client, found: Arc<ServerResources>, namespace: &str) -> Self {
-        let mut graph = Graph::default();
-        let kinds = found.preferred().filter(|r| r.kind.namespaced && is_deletable(r));
-        let kinds = kinds.map(|resource| &resource.kind).filter(|_| !namespace.is_empty());
-        let kinds: Vec<Kind> = kinds.cloned().collect();
-        let all = ListOptions::default();
-        let list = |kind: Kind| async {
-            let list = client.list_metadata(&kind, namespace, &all).await;
-            (kind, list)
-        };
-        let mut lists = stream::iter(kinds).map(list).buffer_unordered(MAX_CONCURRENT);
-        while let Some((kind, list)) = lists.next().await {
-            match list {
-                Ok(list) => list.items.iter().for_each(|item| {
-                    graph.observed(&kind, &item.meta);
-                }),
-                Err(error) => {
-                    tracing::debug!(resource = &*kind.plural, %error, "Failed to list the resource; leaving it out");
-                }
-            }
-        }
-        drop(lists);
-        Self { client, found, graph }
-    }
+/// Whether the graph has the object from a read, and not from references only.
+fn is_complete(graph: &Graph, subject: &Subject) -> bool {
+    let found = graph.find(|coordinates| inspect::is_at(coordinates, subject));
+    found.is_some_and(|(_, node)| !node.is_virtual)
+}
 
-    /// Returns the garbage collector's report about an object, with live reads of its owners.
-    ///
-    /// # Errors
-    /// When the server does not answer.
-    pub async fn object(
-        &mut self,
-        subject: &Subject,
-        now: Timestamp,
-    ) -> Result<Option<ObjectReport>, ApiError> {
-        let coordinates = |coordinates: &Coordinates| inspect::is_at(coordinates, subject);
-        if self.graph.find(coordinates).is_none_or(|(_, node)| node.is_virtual) {
-            let resource = self.found.preferred().find(|resource| subject.is_a(&resource.kind));
-            let Some(resource) = resource else { return Ok(None) };
-            if !self.observe(&resource.kind.clone(), &subject.namespace, &subject.name).await? {
-                return Ok(None);
-            }
-        }
-        let owners: Vec<_> = self.graph.find(coordinates).map_or_else(Vec::new, |(_, node)| {
-            let virtual_owners = node
-                .owners
-                .iter()
-                .filter(|owner| self.graph.node(&owner.uid).is_some_and(|owner| owner.is_virtual));
-            virtual_owners.cloned().collect()
-        });
-        for owner in owners {
-            let coordinates = Coordinates::of_owner(&owner, &subject.namespace);
-            let resource = self.found.of_kind(&owner.api_version, &owner.kind);
-            let Some(kind) = resource.map(|resource| resource.kind.clone()) else { continue };
-            let namespace = if kind.namespaced { &*subject.namespace } else { "" };
-            self.observe(&kind, namespace, &owner.name).await?;
-            if self.graph.node(&owner.uid).is_some_and(|node| node.is_virtual) {
-                self.graph.virtual_deleted(&owner.uid, &coordinates);
-            }
-        }
-        Ok(inspect::report(&self.graph, subject, now).map(|(_, report)| report))
-    }
-
-    /// Reads an object live and adds it to the graph. Returns whether it exists.
-    async fn observe(
-        &mut self,
-        kind: &Kind,
-        namespace: &str,
-        name: &str,
-    ) -> Result<bool, ApiError> {
-        match self.client.get_metadata(kind, namespace, name).await {
-            Ok(Metadata { meta, .. }) => {
-                self.graph.observed(kind, &meta);
-                Ok(true)
-            }
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
+/// Returns the owners of the object that the graph knows from references only.
+fn virtual_owners(graph: &Graph, subject: &Subject) -> Vec<OwnerReference> {
+    let found = graph.find(|coordinates| inspect::is_at(coordinates, subject));
+    found.map_or_else(Vec::new, |(_, node)| {
+        let is_virtual =
+            |owner: &&OwnerReference| graph.node(&owner.uid).is_some_and(|owner| owner.is_virtual);
+        node.owners.iter().filter(is_virtual).cloned().collect()
+    })
 }

@@ -59,7 +59,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&owners.sets)
         .reads(&owners.deployments)
         .reads(&owners.stateful);
-    let recheck = Queue::new("disruption_recheck", &context.env.metrics.queues);
+    let recheck = Queue::new("disruption_recheck", &context.env.metrics.queues, &context.env.clock);
     let worker = Arc::new(Worker { budgets, pods, owners, recheck: recheck.clone() });
     let told = worker.clone();
     let builder = builder.explains(move |key, now| {

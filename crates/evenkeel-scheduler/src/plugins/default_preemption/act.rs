@@ -19,7 +19,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::time::Instant;
 
 use super::{
     NAME,
@@ -116,7 +115,7 @@ struct Preemption {
 impl Preemption {
     async fn run(self, lower: Vec<Arc<Pod>>) {
         let Self { executor, pod, .. } = &self;
-        let began = Instant::now();
+        let began = executor.handle.clock.instant();
         let mut well = true;
         for other in &lower {
             // These pods may not fit any more; without a nomination they find another node sooner.

@@ -16,6 +16,7 @@ use std::{
 use super::{
     capacity::{self, Amounts},
     constraint::Constraint,
+    evaluations::Evaluate,
     in_use::InUse,
     inventory::{Inventory, Offer},
     pools::{self, Pool, PoolState},
@@ -62,15 +63,17 @@ impl std::fmt::Debug for Offer {
     }
 }
 
-/// Finds devices for all claims, or fails. `over` reports whether the timeout has passed.
+/// Finds devices for all claims, or fails. `evaluate` returns a selector's result for a device; `over` reports whether the
+/// timeout has passed.
 pub(super) fn allocate<'a>(
     inventory: &'a Inventory,
     in_use: &'a InUse,
     node: &'a Node,
     claims: &'a [Arc<Wanted>],
+    evaluate: &'a Evaluate<'a>,
     over: &'a (dyn Fn() -> bool + 'a),
 ) -> Result<Vec<Allocated<'a>>, Failure> {
-    let mut search = Search::new(inventory, in_use, node, claims, over)?;
+    let mut search = Search::new(inventory, in_use, node, claims, evaluate, over)?;
     match search.next(At::default(), false, Place::default())? {
         Step::Done => Ok(search.results()),
         Step::None | Step::TooMany => {
@@ -122,6 +125,7 @@ struct Search<'a> {
     in_use: &'a InUse,
     node: &'a Node,
     claims: &'a [Arc<Wanted>],
+    evaluate: &'a Evaluate<'a>,
     over: &'a (dyn Fn() -> bool + 'a),
     pools: Vec<Pool<'a>>,
     constraints: Vec<Vec<Constraint<'a>>>,
@@ -147,6 +151,7 @@ impl<'a> Search<'a> {
         in_use: &'a InUse,
         node: &'a Node,
         claims: &'a [Arc<Wanted>],
+        evaluate: &'a Evaluate<'a>,
         over: &'a (dyn Fn() -> bool + 'a),
     ) -> Result<Self, Failure> {
         let mut search = Self {
@@ -154,6 +159,7 @@ impl<'a> Search<'a> {
             in_use,
             node,
             claims,
+            evaluate,
             over,
             pools: pools::gather(inventory, node),
             constraints: Vec::with_capacity(claims.len()),
@@ -370,7 +376,7 @@ impl<'a> Search<'a> {
                 Some(class) => format!("class {class}: selector #{n}"),
                 None => format!("claim {}: selector #{n}", claim_name(claim)),
             };
-            match offer.selects(selector, device) {
+            match (self.evaluate)(offer, selector, device) {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(Unsaid::Compile(why)) => {
@@ -559,7 +565,7 @@ impl<'a> Search<'a> {
         }
         for offer in pool.offers.iter().chain(&pool.elsewhere) {
             let offer: &'a Offer = offer;
-            for (device, id) in offer.devices().iter().zip(&offer.ids) {
+            for (device, id) in offer.devices().iter().zip(&*offer.ids) {
                 if !device.consumes_counters.is_empty() && self.in_use.has(id) {
                     for_each_counter(device, |key, amount| {
                         if let Some(value) = left.get_mut(&key) {

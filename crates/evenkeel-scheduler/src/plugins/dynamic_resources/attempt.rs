@@ -1,4 +1,7 @@
-//! State of one attempt for a pod with claims: data of all nodes, and the allocation on each.
+//! One attempt for a pod with claims: data of all nodes, and the allocation on each. Pure: what nodes were found to provide is
+//! an argument.
+//!
+//! Upstream: `stateData`
 
 use evenkeel_api::{
     placement,
@@ -7,7 +10,7 @@ use evenkeel_api::{
 };
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,27 +18,24 @@ use super::{
     allocate::{self, Failure},
     assumed::{AssumedClaims, ExtendedClaimInCreation},
     claims::{self, Readiness},
+    evaluations::Evaluate,
     extended::{ExtendedResourceClaim, ExtendedResourceRequest, Which},
     in_use::InUse,
     inventory::Inventory,
     requests::{self, Classes, Wanted, claim_name},
     result::{self, Allocation},
-    selectors::Selectors,
+    selectors::Compile,
 };
 use crate::framework::{Status, StatusResult};
 
 /// Data that holds for all nodes.
-#[derive(Clone)]
-pub(super) struct Attempt(Arc<Shared>);
-
-struct Shared {
+pub(super) struct Attempt {
     claims: Vec<Arc<ResourceClaim>>,
     /// Claims without allocation, or why they can never be allocated.
     wanted: Result<Vec<Arc<Wanted>>, String>,
     extended: Extended,
     inventory: Arc<Inventory>,
     in_use: Arc<InUse>,
-    found: Mutex<Found>,
 }
 
 /// Extended resources that devices may provide.
@@ -50,9 +50,9 @@ pub(super) enum Extended {
     Stale(Arc<ResourceClaim>),
 }
 
-/// Results by node.
+/// Results by node, for one attempt.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
     by_node: HashMap<Box<str>, OnNode>,
     /// Claims whose allocation does not suit some node.
     unavailable: BTreeSet<usize>,
@@ -65,6 +65,17 @@ struct OnNode {
     /// Allocations of the unallocated claims in order, last the one of the claim to create.
     allocations: Vec<Allocation>,
     special: Option<Arc<ExtendedResourceClaim>>,
+}
+
+/// What the evaluation of a node depends on besides the attempt and the node.
+pub(super) struct FilterContext<'a> {
+    /// Timeout for device binding conditions.
+    pub(super) binding_timeout: Duration,
+    pub(super) now: Timestamp,
+    /// Reports whether the timeout of the search has passed.
+    pub(super) is_over: &'a dyn Fn() -> bool,
+    pub(super) compile: &'a Compile<'a>,
+    pub(super) evaluate: &'a Evaluate<'a>,
 }
 
 /// A claim to create for extended resources.
@@ -124,46 +135,38 @@ impl Attempt {
     pub(super) fn new(
         claims: Vec<Arc<ResourceClaim>>,
         class: &Classes<'_>,
-        selectors: &Selectors,
+        compile: &Compile<'_>,
         inventory: Arc<Inventory>,
         in_use: Arc<InUse>,
         extended: Extended,
     ) -> Self {
         let without = claims.iter().filter(|claim| claim.status.allocation.is_none());
-        let wanted = without.map(|claim| requests::wanted(claim, class, selectors).map(Arc::new));
+        let wanted = without.map(|claim| requests::wanted(claim, class, compile).map(Arc::new));
         let wanted = wanted.collect();
-        let found = Mutex::default();
-        Self(Arc::new(Shared { claims, wanted, extended, inventory, in_use, found }))
-    }
-
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
-        self.0.found.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { claims, wanted, extended, inventory, in_use }
     }
 
     /// Reports whether the node can provide the pod's claims.
     pub(super) fn filter(
         &self,
         node: &Node,
-        patience: Duration,
-        now: Timestamp,
-        over: &dyn Fn() -> bool,
-        selectors: &Selectors,
+        found: &mut Found,
+        context: &FilterContext<'_>,
     ) -> StatusResult {
-        let variant = self.variant(node, selectors)?;
-        if variant.is_none() && self.0.claims.is_empty() {
+        let FilterContext { binding_timeout, now, .. } = *context;
+        let variant = self.variant(node, found, context.compile)?;
+        if variant.is_none() && self.claims.is_empty() {
             return Ok(());
         }
         let unavailable: Vec<usize> = self
-            .0
             .claims
             .iter()
             .enumerate()
-            .filter(|(_, claim)| !is_available(claim, node, patience, now))
+            .filter(|(_, claim)| !is_available(claim, node, binding_timeout, now))
             .map(|(n, _)| n)
             .collect();
-        let wanted = variant.as_ref().map_or(&self.0.wanted, |variant| &variant.wanted);
-        let allocations = self.allocate(node, wanted, over)?;
-        let mut found = self.found();
+        let wanted = variant.as_ref().map_or(&self.wanted, |variant| &variant.wanted);
+        let allocations = self.allocate(node, wanted, context)?;
         if !unavailable.is_empty() {
             found.unavailable.extend(unavailable);
             return Err(Status::unresolvable("resourceclaim not available on the node"));
@@ -174,8 +177,13 @@ impl Attempt {
     }
 
     /// Returns the claim to create for extended resources on the node.
-    fn variant(&self, node: &Node, selectors: &Selectors) -> Result<Option<Arc<Variant>>, Status> {
-        let wish = match &self.0.extended {
+    fn variant(
+        &self,
+        node: &Node,
+        found: &mut Found,
+        compile: &Compile<'_>,
+    ) -> Result<Option<Arc<Variant>>, Status> {
+        let wish = match &self.extended {
             Extended::None => return Ok(None),
             Extended::Stale(_) => {
                 return Err(Status::unresolvable("cannot schedule extended resource claim"));
@@ -186,17 +194,17 @@ impl Attempt {
         if !which.contains(&true) {
             return Ok(None);
         }
-        if let Some(known) = self.found().variants.get(&which) {
+        if let Some(known) = found.variants.get(&which) {
             return Ok(Some(Arc::clone(known)));
         }
         let special = Arc::new(wish.special(&which));
-        let own = requests::wanted(&special.claim, &|name: &str| wish.class(name), selectors);
-        let wanted = self.0.wanted.clone().and_then(|mut wanted| {
+        let own = requests::wanted(&special.claim, &|name: &str| wish.class(name), compile);
+        let wanted = self.wanted.clone().and_then(|mut wanted| {
             wanted.push(Arc::new(own?));
             Ok(wanted)
         });
         let variant = Arc::new(Variant { special, wanted });
-        self.found().variants.insert(which, Arc::clone(&variant));
+        found.variants.insert(which, Arc::clone(&variant));
         Ok(Some(variant))
     }
 
@@ -204,14 +212,16 @@ impl Attempt {
         &self,
         node: &Node,
         wanted: &Result<Vec<Arc<Wanted>>, String>,
-        over: &dyn Fn() -> bool,
+        context: &FilterContext<'_>,
     ) -> Result<Vec<Allocation>, Status> {
         let wanted = wanted.as_ref().map_err(|why| Status::error(why.clone()))?;
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
         let name = &node.meta.name;
-        let found = allocate::allocate(&self.0.inventory, &self.0.in_use, node, wanted, over)
+        let FilterContext { evaluate, is_over, .. } = *context;
+        let (inventory, in_use) = (&self.inventory, &self.in_use);
+        let found = allocate::allocate(inventory, in_use, node, wanted, evaluate, is_over)
             .map_err(|failure| match failure {
                 Failure::None => Status::unresolvable("cannot allocate all claims"),
                 Failure::Invalid => Status::unresolvable("invalid resource pools were encountered"),
@@ -227,11 +237,10 @@ impl Attempt {
     }
 
     /// Scores the node by the preferred subrequests that it satisfies.
-    pub(super) fn score(&self, node: &str) -> i64 {
-        let found = self.found();
+    pub(super) fn score(&self, node: &str, found: &Found) -> i64 {
         let Some(on_node) = found.by_node.get(node) else { return 0 };
         let mut new = on_node.allocations.iter();
-        let ranks = self.0.claims.iter().map(|claim| match claim.status.allocation.as_deref() {
+        let ranks = self.claims.iter().map(|claim| match claim.status.allocation.as_deref() {
             Some(allocation) => {
                 let taken = |name: &str| {
                     allocation.devices.results.iter().any(|device| *device.request == *name)
@@ -244,14 +253,13 @@ impl Attempt {
     }
 
     /// Returns the claims to assume for the node.
-    pub(super) fn decided(&self, node: &str) -> Option<AssumedClaims> {
-        let found = self.found();
+    pub(super) fn decided(&self, node: &str, found: &Found) -> Option<AssumedClaims> {
         let Some(on_node) = found.by_node.get(node) else {
             // The node advertises all extended resources itself.
-            return self.0.claims.is_empty().then(AssumedClaims::default);
+            return self.claims.is_empty().then(AssumedClaims::default);
         };
         let mut new = on_node.allocations.iter().cloned();
-        let each = self.0.claims.iter().map(|claim| {
+        let each = self.claims.iter().map(|claim| {
             let allocation = match claim.status.allocation {
                 Some(_) => None,
                 None => Some(new.next()?),
@@ -271,16 +279,19 @@ impl Attempt {
 
     /// Returns the claim of an earlier attempt that must be deleted first.
     pub(super) fn stale(&self) -> Option<&Arc<ResourceClaim>> {
-        match &self.0.extended {
+        match &self.extended {
             Extended::Stale(claim) => Some(claim),
             Extended::None | Extended::ExtendedResourceRequest(_) => None,
         }
     }
 
     /// Returns a claim, unused by other pods, whose allocation makes a node infeasible.
-    pub(super) fn unavailable_claims(&self, pod: &Pod) -> Option<Arc<ResourceClaim>> {
-        let found = self.found();
-        let claims = found.unavailable.iter().filter_map(|n| self.0.claims.get(*n));
+    pub(super) fn unavailable_claims(
+        &self,
+        pod: &Pod,
+        found: &Found,
+    ) -> Option<Arc<ResourceClaim>> {
+        let claims = found.unavailable.iter().filter_map(|n| self.claims.get(*n));
         claims
             .filter(|claim| match &*claim.status.reserved_for {
                 [] => true,

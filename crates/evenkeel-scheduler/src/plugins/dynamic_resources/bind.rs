@@ -1,56 +1,44 @@
-//! Writes allocations and reservations of claims.
+//! Changes of claims that allocate, reserve, release and delete them. [`act`] writes them.
+
+pub(super) mod act;
 
 use evenkeel_api::{
-    View,
+    Text,
     time::{self, Timestamp},
     views::{Pod, ResourceClaim},
 };
-use evenkeel_runtime::{
-    client::{ApiError, Client},
-    plan::PatchForm,
-};
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 use super::{claims, result::Allocation};
-use crate::framework::PreBindError;
 
 /// Finalizer of allocated claims.
-pub(super) const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 /// Maximum number of attempts on conflicts.
-pub(super) const MAX_ATTEMPTS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
-/// Allocates and reserves the claim for the pod. Writes with the resource version that was read, so that no concurrent write
-/// is lost.
-pub(super) async fn reserve(
-    client: &Client,
-    pod: &Pod,
-    claim: Arc<ResourceClaim>,
-    allocation: Option<&Allocation>,
-    now: Timestamp,
-) -> Result<Arc<ResourceClaim>, PreBindError> {
-    let mut claim = claim;
-    for attempt in 1.. {
-        match attempt_to_reserve(client, pod, &claim, allocation, now).await {
-            Err(PreBindError::Api(error)) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
-                let meta = &claim.meta;
-                claim = Arc::new(client.get(&meta.namespace, &meta.name).await?);
-            }
-            other => return other.map(Arc::new),
-        }
-    }
-    Err(PreBindError::Refused("claim not reserved".to_owned()))
+/// Changes that reserve a claim for a pod.
+#[derive(Debug, PartialEq, Eq)]
+struct Reservation {
+    /// Change of the metadata, to be written before the status; `None` if the claim has the finalizer.
+    finalizers: Option<Value>,
+    /// Change of the status.
+    status: Value,
 }
 
-async fn attempt_to_reserve(
-    client: &Client,
-    pod: &Pod,
+/// Returns the changes that allocate and reserve the claim for the pod.
+///
+/// # Errors
+/// If the claim was deleted, allocated or deallocated since the decision.
+///
+/// Upstream: `bindClaim`
+fn reservation(
     claim: &ResourceClaim,
+    pod: &Pod,
     allocation: Option<&Allocation>,
     now: Timestamp,
-) -> Result<ResourceClaim, PreBindError> {
+) -> Result<Reservation, String> {
     let name = || format!("{}/{}", claim.meta.namespace, claim.meta.name);
-    let refuse = |why: &str| Err(PreBindError::Refused(format!("claim {} {why}", name())));
+    let refuse = |why: &str| Err(format!("claim {} {why}", name()));
     if claim.meta.deleting() {
         return refuse("got deleted in the meantime");
     }
@@ -68,15 +56,14 @@ async fn attempt_to_reserve(
         }
         (None, Some(_)) => json!({}),
     };
-    let mut version = claim.meta.resource_version.clone();
-    if allocation.is_some() && !claim.meta.finalizers.iter().any(|one| **one == *FINALIZER) {
+    let is_protected = claim.meta.finalizers.iter().any(|one| **one == *FINALIZER);
+    let finalizers = (allocation.is_some() && !is_protected).then(|| {
         let finalizers: Vec<&str> =
             claim.meta.finalizers.iter().map(|one| &**one).chain([FINALIZER]).collect();
-        let change = json!({ "metadata": { "finalizers": finalizers } });
-        version = patch(client, claim, &version, "", change).await?.meta.resource_version;
-    }
+        json!({ "metadata": { "finalizers": finalizers } })
+    });
     status["reservedFor"] = reserved_with(claim, pod);
-    patch(client, claim, &version, "status", json!({ "status": status })).await.map_err(Into::into)
+    Ok(Reservation { finalizers, status: json!({ "status": status }) })
 }
 
 /// Returns `reservedFor` with the pod added.
@@ -93,50 +80,35 @@ fn reserved_with(claim: &ResourceClaim, pod: &Pod) -> Value {
     Value::Array(reserved)
 }
 
-/// Patches a claim at this resource version.
-pub(super) async fn patch(
-    client: &Client,
-    claim: &ResourceClaim,
-    version: &str,
-    subresource: &str,
-    mut change: Value,
-) -> Result<ResourceClaim, ApiError> {
-    let meta = &claim.meta;
-    change["metadata"]["uid"] = json!(meta.uid);
+/// Returns the change on the condition that the claim still has this uid and resource version.
+fn at_version(claim: &ResourceClaim, version: &str, mut change: Value) -> Value {
+    change["metadata"]["uid"] = json!(claim.meta.uid);
     change["metadata"]["resourceVersion"] = json!(version);
-    let (kind, form) = (ResourceClaim::kind(), PatchForm::Merge);
-    client
-        .patch(&kind, &meta.namespace, &meta.name, subresource, form, change.to_string().into())
-        .await
+    change
 }
 
-/// Deallocates a claim that no pod uses.
-pub(super) async fn deallocate(
-    client: &Client,
-    claim: &ResourceClaim,
-) -> Result<ResourceClaim, ApiError> {
-    let change = json!({ "status": { "allocation": null, "reservedFor": null, "devices": null } });
-    patch(client, claim, &claim.meta.resource_version, "status", change).await
+/// Returns the change that deallocates a claim.
+fn deallocated() -> Value {
+    json!({ "status": { "allocation": null, "reservedFor": null, "devices": null } })
 }
 
-/// Removes the pod's reservation.
-pub(super) async fn release(
-    client: &Client,
-    claim: &ResourceClaim,
-    pod: &Pod,
-) -> Result<(), ApiError> {
+/// Returns the change that removes the pod's reservation; `None` if there is none.
+fn released(claim: &ResourceClaim, pod: &Pod) -> Option<Value> {
     if claim.status.allocation.is_none() || !claims::is_reserved(claim, pod) {
-        return Ok(());
+        return None;
     }
-    let (meta, kind) = (&claim.meta, ResourceClaim::kind());
-    let change = json!({
-        "metadata": { "uid": meta.uid },
+    Some(json!({
+        "metadata": { "uid": claim.meta.uid },
         "status": { "reservedFor": [{ "$patch": "delete", "uid": pod.meta.uid }] },
-    });
-    let form = PatchForm::Strategic;
-    let change = change.to_string().into();
-    client
-        .patch::<ResourceClaim>(&kind, &meta.namespace, &meta.name, "status", form, change)
-        .await
-        .map(drop)
+    }))
+}
+
+/// Returns the change that removes the finalizer; `None` if there is none.
+fn unprotected(claim: &ResourceClaim) -> Option<Value> {
+    let others: Vec<&Text> =
+        claim.meta.finalizers.iter().filter(|one| ***one != *FINALIZER).collect();
+    if others.len() == claim.meta.finalizers.len() {
+        return None;
+    }
+    Some(json!({ "metadata": { "finalizers": others } }))
 }

@@ -1,12 +1,8 @@
-//! Claims for extended resources: lookup, creation, pod status, deletion.
+//! Claims for extended resources: lookup, and the pod's status. Pure.
 
 use evenkeel_api::{
-    Text, View as _,
+    Text,
     views::{Pod, ResourceClaim},
-};
-use evenkeel_runtime::{
-    client::{ApiError, Client, DeleteOptions, Metadata},
-    plan::PatchForm,
 };
 use serde_json::{Value, json};
 use std::{
@@ -14,10 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    bind::{self, FINALIZER, MAX_ATTEMPTS},
-    extended::{self, Mapping},
-};
+use super::extended::{self, Mapping};
 
 /// Existing claims for extended resources, by pod uid.
 #[derive(Debug, Default)]
@@ -67,64 +60,12 @@ impl ExtendedResourceClaims {
     }
 }
 
-/// Creates the claim without an allocation.
-pub(super) async fn make(
-    client: &Client,
-    claim: &ResourceClaim,
-) -> Result<ResourceClaim, ApiError> {
-    let body = extended::body(claim).to_string().into();
-    client.create(&ResourceClaim::kind(), &claim.meta.namespace, body).await
-}
-
-/// Writes the mappings to the pod's status.
-pub(super) async fn tell(
-    client: &Client,
-    pod: &Pod,
-    claim: &str,
-    mappings: &[Mapping],
-) -> Result<(), ApiError> {
+/// Returns the change of the pod's status that names the claim and its mappings.
+pub(super) fn pod_status(pod: &Pod, claim: &str, mappings: &[Mapping]) -> Value {
     let mappings: Vec<Value> = mappings.iter().map(Mapping::json).collect();
     let status = json!({ "resourceClaimName": claim, "requestMappings": mappings });
-    let (kind, meta) = (Pod::kind(), &pod.meta);
-    let change = json!({
-        "metadata": { "uid": meta.uid },
+    json!({
+        "metadata": { "uid": pod.meta.uid },
         "status": { "extendedResourceClaimStatus": status },
-    });
-    let (form, change) = (PatchForm::Strategic, change.to_string().into());
-    let (namespace, name) = (&meta.namespace, &meta.name);
-    client.patch::<Metadata>(&kind, namespace, name, "status", form, change).await.map(drop)
-}
-
-/// Deletes a claim that no pod will use.
-pub(super) async fn delete(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
-    let gone = |outcome: Result<(), ApiError>| match outcome {
-        Err(error) if error.is_not_found() || error.is_other_uid() => Ok(()),
-        outcome => outcome,
-    };
-    let (kind, meta) = (ResourceClaim::kind(), &claim.meta);
-    gone(unprotect(client, claim).await)?;
-    let options = DeleteOptions { uid: meta.uid.to_string(), ..DeleteOptions::default() };
-    gone(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
-}
-
-/// Removes reservation and finalizer from the claim.
-async fn unprotect(client: &Client, claim: &ResourceClaim) -> Result<(), ApiError> {
-    let mut newer;
-    let mut claim = claim;
-    for attempt in 1.. {
-        let others: Vec<&Text> =
-            claim.meta.finalizers.iter().filter(|one| ***one != *FINALIZER).collect();
-        if others.len() == claim.meta.finalizers.len() {
-            break;
-        }
-        let change = json!({ "metadata": { "finalizers": others } });
-        match bind::patch(client, claim, &claim.meta.resource_version, "", change).await {
-            Err(error) if error.is_conflict() && attempt < MAX_ATTEMPTS => {
-                newer = client.get(&claim.meta.namespace, &claim.meta.name).await?;
-                claim = &newer;
-            }
-            outcome => return outcome.map(drop),
-        }
-    }
-    Ok(())
+    })
 }

@@ -1,44 +1,31 @@
-//! Devices of all ResourceSlices, indexed by node. Kept between attempts together with the results of CEL selectors.
+//! Devices of all ResourceSlices, indexed by node. Pure.
 
 use evenkeel_api::{
     Text,
     views::{Device, DeviceTaint, DeviceTaintRule, ResourceSlice},
 };
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
-
-use super::selectors::{Selector, Unsaid};
+use std::{collections::HashMap, sync::Arc};
 
 /// Returns the device id `driver/pool/device`.
 pub(super) fn device_id(driver: &str, pool: &str, device: &str) -> Arc<str> {
     format!("{driver}/{pool}/{device}").into()
 }
 
-/// A ResourceSlice with cached selector results.
+/// A ResourceSlice of the inventory.
 pub(super) struct Offer {
+    /// Index in the inventory.
+    pub(super) at: usize,
     pub(super) slice: Arc<ResourceSlice>,
     /// Id of each device.
-    pub(super) ids: Box<[Arc<str>]>,
-    /// Cached results by selector.
-    said: Mutex<HashMap<Box<str>, Answers>>,
+    pub(super) ids: Arc<[Arc<str>]>,
 }
 
-type Said = Result<bool, Unsaid>;
-
-/// Result of a selector for each device, if evaluated.
-type Answers = Box<[Option<Said>]>;
-
-/// Maximum number of cached selectors for a slice.
-const MAX_ENTRIES: usize = 64;
-
 impl Offer {
-    fn new(slice: Arc<ResourceSlice>) -> Self {
+    fn new(at: usize, slice: Arc<ResourceSlice>) -> Self {
         let spec = &slice.spec;
         let ids =
             spec.devices.iter().map(|one| device_id(&spec.driver, &spec.pool.name, &one.name));
-        Self { ids: ids.collect(), said: Mutex::default(), slice }
+        Self { at, ids: ids.collect(), slice }
     }
 
     pub(super) fn driver(&self) -> &str {
@@ -53,20 +40,6 @@ impl Offer {
         &self.slice.spec.devices
     }
 
-    /// Reports whether the selector matches the device; evaluates it once.
-    pub(super) fn selects(&self, selector: &Selector, device: usize) -> Said {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= MAX_ENTRIES && !said.contains_key(selector.text()) {
-            said.clear();
-        }
-        let answers = said
-            .entry(selector.text().into())
-            .or_insert_with(|| vec![None; self.devices().len()].into());
-        answers[device]
-            .get_or_insert_with(|| selector.selects(self.driver(), &self.devices()[device]))
-            .clone()
-    }
-
     /// Reports whether the device uses features that are not supported here.
     pub(super) fn is_unknown(&self) -> bool {
         let mut consumed = self.devices().iter().flat_map(|device| &*device.consumes_counters);
@@ -77,7 +50,7 @@ impl Offer {
 /// Devices of all ResourceSlices, by driver and pool.
 #[derive(Default)]
 pub(super) struct Inventory {
-    offers: Vec<Arc<Offer>>,
+    offers: Vec<Offer>,
     on_node: HashMap<Text, Vec<usize>>,
     shared: Vec<usize>,
     by_pool: HashMap<(Text, Text), Vec<usize>>,
@@ -85,14 +58,14 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Builds the inventory, and reuses the results of unchanged slices.
+    /// Builds the inventory, and reuses the device ids of unchanged slices.
     pub(super) fn new(
         mut slices: Vec<Arc<ResourceSlice>>,
         rules: Vec<Arc<DeviceTaintRule>>,
         before: Option<&Self>,
     ) -> Self {
         slices.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        let known: HashMap<*const ResourceSlice, &Arc<Offer>> = before
+        let known: HashMap<*const ResourceSlice, &Offer> = before
             .iter()
             .flat_map(|before| &before.offers)
             .map(|offer| (Arc::as_ptr(&offer.slice), offer))
@@ -107,20 +80,28 @@ impl Inventory {
             }
             let pool = (spec.driver.clone(), spec.pool.name.clone());
             inventory.by_pool.entry(pool).or_default().push(at);
-            let same = known.get(&Arc::as_ptr(&slice)).map(|offer| Arc::clone(offer));
-            inventory.offers.push(same.unwrap_or_else(|| Arc::new(Offer::new(slice))));
+            let offer = match known.get(&Arc::as_ptr(&slice)) {
+                Some(same) => Offer { at, ids: Arc::clone(&same.ids), slice },
+                None => Offer::new(at, slice),
+            };
+            inventory.offers.push(offer);
         }
         inventory
     }
 
+    /// Returns all slices, in order of their index.
+    pub(super) fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
     /// Returns the slices that may apply to a node.
-    pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Arc<Offer>> {
+    pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Offer> {
         let own = self.on_node.get(node).into_iter().flatten();
         own.chain(&self.shared).map(|at| &self.offers[*at])
     }
 
     /// Returns the slices of a pool, of every generation.
-    pub(super) fn of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Arc<Offer>> {
+    pub(super) fn of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Offer> {
         let at = self.by_pool.get(&(driver.into(), pool.into()));
         at.into_iter().flatten().map(|at| &self.offers[*at])
     }

@@ -2,22 +2,22 @@
 //! binding.
 //!
 //! [`allocate`] searches devices for each node over the published ResourceSlices ([`inventory`]) and the devices in use
-//! ([`in_use`]). [`bind`] writes allocations concurrently with other attempts.
+//! ([`in_use`]). [`assumed`] writes allocations concurrently with other attempts, in `act.rs`.
 //!
 //! Upstream: KEP-4381, `plugins/dynamicresources`, `k8s.io/dynamic-resource-allocation`
 //!
 //! | documented | where |
 //! |---|---|
 //! | requests, `firstAvailable`, `allocationMode` | `requests::wanted`, `requests::Choice` |
-//! | CEL selectors of requests and classes | `selectors::Selectors` |
+//! | CEL selectors of requests and classes | `selectors::Selector` |
 //! | constraints (`matchAttribute`) | `constraint::Constraint` |
 //! | pools, slices by node | `pools::gather`, `inventory::Inventory` |
 //! | device taints and tolerations | `allocate::forbids` |
 //! | partitionable devices (shared counters) | `allocate::spend` |
 //! | consumable capacity (KEP-5075) | `capacity::taken`, `capacity::suffices` |
 //! | extended resources backed by devices (KEP-5004) | `extended::ExtendedResourceRequest`, `extended_claims::ExtendedResourceClaims` |
-//! | device binding conditions (KEP-5007) | `claims::readiness`, `waiting::wait` |
-//! | `status.allocation`, `status.reservedFor` | `result::result`, `bind::reserve` |
+//! | device binding conditions (KEP-5007) | `claims::readiness`, `waiting::check` |
+//! | `status.allocation`, `status.reservedFor` | `result::result`, `bind::reservation` |
 //! | in-flight allocations | `in_use::Tracker`, `assumed::AssumedClaims` |
 
 mod allocate;
@@ -27,6 +27,7 @@ mod bind;
 mod capacity;
 mod claims;
 mod constraint;
+mod evaluations;
 mod extended;
 mod extended_claims;
 mod in_use;
@@ -64,12 +65,14 @@ use crate::{
     schedule::{Cycle, FitError},
 };
 use assumed::AssumedClaims;
-use attempt::{Attempt, Extended};
+use attempt::{Attempt, Extended, FilterContext, Found};
+use bind::act as writes;
+use evaluations::Evaluations;
 use extended::ExtendedResourceRequest;
 use extended_claims::ExtendedResourceClaims;
 use in_use::Tracker;
 use inventory::Inventory;
-use selectors::Selectors;
+use selectors::{Selector, SelectorCache};
 
 /// Arguments of [`DynamicResources`].
 ///
@@ -99,12 +102,36 @@ impl Default for Args {
 pub struct DynamicResources {
     args: Args,
     seen: OnceLock<Observed>,
-    selectors: Selectors,
-    inventory: Mutex<Option<Arc<Inventory>>>,
+    selectors: Mutex<SelectorCache>,
+    devices: Mutex<Option<Devices>>,
     /// Extended resources that DeviceClasses map to devices.
     resource_classes: Arc<ResourceClasses>,
     /// Claims of assumed pods, by uid.
     assumed: Mutex<HashMap<Box<str>, AssumedClaims>>,
+}
+
+/// Devices of all slices, with the results of selectors.
+#[derive(Clone)]
+struct Devices {
+    inventory: Arc<Inventory>,
+    evaluations: Arc<Mutex<Evaluations>>,
+}
+
+impl Devices {
+    /// Returns the devices of these slices, with the known results of those that did not change.
+    fn new(inventory: Inventory, before: Option<&Self>) -> Self {
+        let moved =
+            before.map(|before| locked(&before.evaluations).move_to(&before.inventory, &inventory));
+        let evaluations = Arc::new(Mutex::new(moved.unwrap_or_default()));
+        Self { inventory: Arc::new(inventory), evaluations }
+    }
+}
+
+/// State of one attempt, which clones of the [`CycleState`] share.
+struct AttemptState {
+    attempt: Attempt,
+    devices: Devices,
+    found: Mutex<Found>,
 }
 
 /// Caches and state of the plugin.
@@ -203,18 +230,24 @@ impl DynamicResources {
     }
 
     /// Returns the devices of all slices.
-    fn inventory(&self, seen: &Observed) -> Arc<Inventory> {
-        let mut inventory = locked(&self.inventory);
+    fn devices(&self, seen: &Observed) -> Devices {
+        let mut devices = locked(&self.devices);
         let stale = seen.stale.swap(false, Ordering::AcqRel);
-        match &*inventory {
-            Some(known) if !stale => Arc::clone(known),
+        match &*devices {
+            Some(known) if !stale => known.clone(),
             before => {
                 let (slices, rules) = (seen.slices.list(), seen.rules.list());
-                let new = Arc::new(Inventory::new(slices, rules, before.as_deref()));
-                *inventory = Some(Arc::clone(&new));
+                let known = before.as_ref().map(|before| &*before.inventory);
+                let new = Devices::new(Inventory::new(slices, rules, known), before.as_ref());
+                *devices = Some(new.clone());
                 new
             }
         }
+    }
+
+    /// Returns the compiled selector, from the cache if it has it.
+    fn compile(&self, expression: &str) -> Arc<Selector> {
+        locked(&self.selectors).get_or_compile(expression)
     }
 
     /// Reports whether a change of a claim may make the pod schedulable.
@@ -336,23 +369,33 @@ impl PreFilter for DynamicResources {
             attempt::check(&claims, &class, &|uid: &str| tracker.is_pending(uid))?;
             tracker.in_use()
         };
-        let inventory = self.inventory(seen);
-        state.put(Attempt::new(claims, &class, &self.selectors, inventory, in_use, extended));
+        let devices = self.devices(seen);
+        let (compile, inventory) =
+            (|text: &str| self.compile(text), Arc::clone(&devices.inventory));
+        let attempt = Attempt::new(claims, &class, &compile, inventory, in_use, extended);
+        state.put(AttemptState { attempt, devices, found: Mutex::default() });
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for DynamicResources {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
+        let (Some(state), Some(seen)) = (state.get::<AttemptState>(), self.seen.get()) else {
             return Ok(());
         };
         let (clock, limit) = (&seen.handle.clock, self.args.filter_timeout);
         let now = clock.now();
         let deadline = if limit.is_zero() { None } else { now.saturating_add(limit).ok() };
-        let over = || deadline.is_some_and(|deadline| clock.now() > deadline);
-        let patience = self.args.binding_timeout;
-        attempt.filter(node.node(), patience, now, &over, &self.selectors)
+        let context = FilterContext {
+            binding_timeout: self.args.binding_timeout,
+            now,
+            is_over: &|| deadline.is_some_and(|deadline| clock.now() > deadline),
+            compile: &|text| self.compile(text),
+            evaluate: &|offer, selector, device| {
+                locked(&state.devices.evaluations).evaluate(offer, selector, device)
+            },
+        };
+        state.attempt.filter(node.node(), &mut locked(&state.found), &context)
     }
 }
 
@@ -368,15 +411,16 @@ impl PostFilter for DynamicResources {
             if state.get::<Asked>().is_none() {
                 return PostFilterResult { message: NOT_ASKED.into(), done: true, nominated: None };
             }
-            let (Some(attempt), Some(seen)) = (state.get::<Attempt>(), self.seen.get()) else {
+            let (Some(state), Some(seen)) = (state.get::<AttemptState>(), self.seen.get()) else {
                 return PostFilterResult::default();
             };
-            let client = &seen.handle.client;
+            let (client, attempt) = (&seen.handle.client, &state.attempt);
+            let unavailable = attempt.unavailable_claims(&pod.pod, &locked(&state.found));
             // Devices that suit only some nodes are deallocated for other claims.
-            let (done, what) = if let Some(claim) = attempt.unavailable_claims(&pod.pod) {
-                (bind::deallocate(client, &claim).await.map(drop), "deallocation")
+            let (done, what) = if let Some(claim) = unavailable {
+                (writes::deallocate(client, &claim).await.map(drop), "deallocation")
             } else if let Some(claim) = attempt.stale() {
-                (extended_claims::delete(client, claim).await, "deletion")
+                (writes::delete(client, claim).await, "deletion")
             } else {
                 return PostFilterResult::default();
             };
@@ -398,7 +442,8 @@ impl PostFilter for DynamicResources {
 
 impl Score for DynamicResources {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        state.get::<Attempt>().map_or(0, |attempt| attempt.score(node.name()))
+        let state = state.get::<AttemptState>();
+        state.map_or(0, |state| state.attempt.score(node.name(), &locked(&state.found)))
     }
 
     fn normalize_score(&self, _: &CycleState, _: &[NodeRef<'_>], scores: &mut [i64]) {

@@ -6,10 +6,7 @@ use evenkeel_api::{
     placement,
     views::{CounterSet, Device, Node, NodeSelector},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::{Inventory, Offer};
 
@@ -19,9 +16,9 @@ pub(super) struct Pool<'a> {
     pub(super) name: &'a str,
     pub(super) state: PoolState,
     /// Slices with devices that the node can access.
-    pub(super) offers: Vec<&'a Arc<Offer>>,
+    pub(super) offers: Vec<&'a Offer>,
     /// Other slices of the pool.
-    pub(super) elsewhere: Vec<&'a Arc<Offer>>,
+    pub(super) elsewhere: Vec<&'a Offer>,
     /// Shared counters of the pool.
     pub(super) counters: BTreeMap<&'a str, &'a CounterSet>,
 }
@@ -63,7 +60,7 @@ fn offer_reaches(offer: &Offer, node: &Node) -> bool {
 
 /// Returns the pools of a node by name, those whose devices have binding conditions last.
 pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>> {
-    let mut found: BTreeMap<(&str, &str), Vec<&Arc<Offer>>> = BTreeMap::new();
+    let mut found: BTreeMap<(&str, &str), Vec<&Offer>> = BTreeMap::new();
     for offer in inventory.for_node(&node.meta.name) {
         if offer.is_unknown() || !offer_reaches(offer, node) {
             continue;
@@ -86,7 +83,7 @@ pub(super) fn gather<'a>(inventory: &'a Inventory, node: &Node) -> Vec<Pool<'a>>
 }
 
 /// Builds a pool from slices of one generation; `None` if a newer generation is being published.
-fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Arc<Offer>>) -> Option<Pool<'a>> {
+fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool<'a>> {
     let first = *offers.first()?;
     let wanted = &first.slice.spec.pool;
     let mut pool = Pool {
@@ -110,7 +107,7 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Arc<Offer>>) -> Option
                 continue;
             }
             n_all += 1;
-            if !offers.iter().any(|own| Arc::ptr_eq(own, other)) {
+            if !offers.iter().any(|own| own.at == other.at) {
                 pool.elsewhere.push(other);
             }
         }
@@ -121,7 +118,7 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Arc<Offer>>) -> Option
         }
     }
     offers.sort_by(|a, b| a.slice.meta.name.cmp(&b.slice.meta.name));
-    let shares = |offer: &&Arc<Offer>| !offer.slice.spec.shared_counters.is_empty();
+    let shares = |offer: &&Offer| !offer.slice.spec.shared_counters.is_empty();
     let (own, devices): (Vec<_>, Vec<_>) = offers.into_iter().partition(shares);
     let (others, elsewhere): (Vec<_>, Vec<_>) = pool.elsewhere.into_iter().partition(shares);
     (pool.offers, pool.elsewhere) = (devices, elsewhere);
@@ -136,7 +133,7 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Arc<Offer>>) -> Option
     Some(pool)
 }
 
-fn names_differ(offers: &[&Arc<Offer>]) -> bool {
+fn names_differ(offers: &[&Offer]) -> bool {
     let mut names = BTreeSet::new();
     offers.iter().flat_map(|offer| offer.devices()).all(|device| names.insert(&*device.name))
 }

@@ -5,7 +5,7 @@ use evenkeel_api::views::{
 };
 use std::sync::Arc;
 
-use super::selectors::{Selector, Selectors};
+use super::selectors::{Compile, Selector};
 
 /// Maximum number of devices of a claim.
 ///
@@ -62,7 +62,7 @@ pub(super) struct Wanted {
 struct Context<'a, 'b> {
     claim: &'a ResourceClaim,
     classes: &'b Classes<'b>,
-    selectors: &'b Selectors,
+    compile: &'b Compile<'b>,
 }
 
 /// Fields that requests and subrequests share.
@@ -89,9 +89,9 @@ pub(super) fn claim_name(claim: &ResourceClaim) -> String {
 pub(super) fn wanted(
     claim: &Arc<ResourceClaim>,
     classes: &Classes<'_>,
-    selectors: &Selectors,
+    compile: &Compile<'_>,
 ) -> Result<Wanted, String> {
-    let context = Context { claim, classes, selectors };
+    let context = Context { claim, classes, compile };
     let mut requests = Vec::with_capacity(claim.spec.devices.requests.len());
     let mut least = 0_usize;
     for request in &claim.spec.devices.requests {
@@ -192,6 +192,6 @@ impl<'a> Context<'a, '_> {
 
     fn read(&self, selectors: &[DeviceSelector]) -> Vec<Arc<Selector>> {
         let expressions = selectors.iter().filter_map(|selector| selector.cel.as_deref());
-        expressions.map(|cel| self.selectors.get(&cel.expression)).collect()
+        expressions.map(|cel| (self.compile)(&cel.expression)).collect()
     }
 }

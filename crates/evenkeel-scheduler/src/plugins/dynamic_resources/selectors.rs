@@ -1,20 +1,25 @@
-//! CEL selectors of devices: compiled once, evaluated once for each device.
+//! CEL selectors of devices. Pure: the caches are arguments, which the plugin keeps between attempts.
+//!
+//! Upstream: `k8s.io/dynamic-resource-allocation/cel`
 
 use evenkeel_api::views::{Device, DeviceAttribute};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 /// Maximum number of compiled selectors.
 const MAX_ENTRIES: usize = 256;
 
+/// Compiles a selector, or returns it from the cache.
+pub(super) type Compile<'a> = dyn Fn(&str) -> Arc<Selector> + 'a;
+
 /// Cache of compiled selectors.
 #[derive(Default)]
-pub(super) struct Selectors {
-    read: Mutex<HashMap<Box<str>, Arc<Selector>>>,
+pub(super) struct SelectorCache {
+    compiled: HashMap<Box<str>, Arc<Selector>>,
 }
 
 /// A compiled selector, or its compile error.
@@ -32,18 +37,19 @@ pub(super) enum Unsaid {
     Run(String),
 }
 
-impl Selectors {
+impl SelectorCache {
     /// Returns the compiled selector.
-    pub(super) fn get(&self, text: &str) -> Arc<Selector> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = read.get(text) {
+    ///
+    /// Upstream: `GetOrCompile`
+    pub(super) fn get_or_compile(&mut self, text: &str) -> Arc<Selector> {
+        if let Some(known) = self.compiled.get(text) {
             return Arc::clone(known);
         }
         let selector = Arc::new(Selector { text: text.into(), program: Program::parse(text) });
-        if read.len() >= MAX_ENTRIES {
-            read.clear();
+        if self.compiled.len() >= MAX_ENTRIES {
+            self.compiled.clear();
         }
-        read.insert(text.into(), Arc::clone(&selector));
+        self.compiled.insert(text.into(), Arc::clone(&selector));
         selector
     }
 }
@@ -132,8 +138,10 @@ mod tests {
                 "driver": {"version": "1.2.3"}, "other.example/x": {"string": "y"}},
             "capacity": {"memory": {"value": "40Gi"}}}]}});
         let slice = ResourceSlice::decode(slice.to_string().as_bytes(), Encoding::Json).unwrap();
-        let selectors = Selectors::default();
-        let ask = |text: &str| selectors.get(text).selects("gpu.example", &slice.spec.devices[0]);
+        let ask = |text: &str| {
+            let selector = SelectorCache::default().get_or_compile(text);
+            selector.selects("gpu.example", &slice.spec.devices[0])
+        };
         for (text, want) in [
             ("device.driver == 'gpu.example'", true),
             ("device.attributes['gpu.example'].model == 'a100'", true),

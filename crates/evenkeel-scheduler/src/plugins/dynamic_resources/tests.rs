@@ -13,10 +13,10 @@ use std::sync::Arc;
 use super::{
     allocate::{self, Failure},
     in_use::{InUse, Tracker},
-    inventory::Inventory,
+    inventory::{Inventory, Offer},
     requests::{self, Wanted},
     result,
-    selectors::Selectors,
+    selectors::{Selector, SelectorCache},
 };
 use crate::fixtures::{merge, node};
 
@@ -99,15 +99,20 @@ impl World {
             _ => None,
         };
         let inventory = Inventory::new(self.slices.clone(), self.rules.clone(), None);
-        let selectors = Selectors::default();
+        let compile = |text: &str| SelectorCache::default().get_or_compile(text);
         let wanted: Result<Vec<_>, _> = claims
             .iter()
-            .map(|claim| requests::wanted(claim, &class, &selectors).map(Arc::new))
+            .map(|claim| requests::wanted(claim, &class, &compile).map(Arc::new))
             .collect();
         match wanted {
             Err(why) => then(&[], Err(Failure::Fatal(why))),
             Ok(wanted) => {
-                let found = allocate::allocate(&inventory, &self.in_use, node, &wanted, &|| false);
+                let evaluate = |offer: &Offer, selector: &Selector, device: usize| {
+                    selector.selects(offer.driver(), &offer.devices()[device])
+                };
+                let in_use = &self.in_use;
+                let found =
+                    allocate::allocate(&inventory, in_use, node, &wanted, &evaluate, &|| false);
                 then(&wanted, found)
             }
         }

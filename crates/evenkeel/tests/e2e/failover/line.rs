@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Body, Service};
-use evenkeel_runtime::tasks::Tasks;
+use evenkeel_runtime::{clock::Clock, tasks::Tasks};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, service::service_fn};
@@ -46,7 +46,11 @@ impl Record {
     }
 
     fn add(&self, line: usize, what: String) {
-        self.0.lock().expect("nobody panicked").push(Written { line, at: Instant::now(), what });
+        self.0.lock().expect("nobody panicked").push(Written {
+            line,
+            at: Clock::system().instant(),
+            what,
+        });
     }
 }
 

@@ -177,7 +177,7 @@ fn tell(line: &str) {
 
 /// Runs one case, and says how it went.
 async fn passes(name: &str, case: impl Future<Output = ()>) -> bool {
-    let begun = tokio::time::Instant::now();
+    let begun = Clock::system().instant();
     let ended = AssertUnwindSafe(case).catch_unwind().await;
     let seconds = begun.elapsed().as_secs_f32();
     match ended {

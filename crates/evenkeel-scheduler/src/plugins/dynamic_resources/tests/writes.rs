@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::super::{
-    Asked, AssumedClaims, DynamicResources,
-    attempt::{Attempt, Extended},
-    bind,
+    Asked, AssumedClaims, AttemptState, Devices, DynamicResources,
+    attempt::{Attempt, Extended, FilterContext, Found},
+    bind::act as writes,
     in_use::InUse,
     inventory::Inventory,
     result::Allocation,
+    selectors::SelectorCache,
     tests::{DRIVER, object, sized, slice},
 };
 use crate::{
@@ -74,28 +75,33 @@ fn pod() -> PodInfo {
 }
 
 /// One attempt for the pod with this claim, in which the node `n` has the only device, after nodes were looked at.
-fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> Attempt {
+fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
     let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
-    let inventory = Arc::new(Inventory::new(vec![devices], Vec::new(), None));
+    let devices = Devices::new(Inventory::new(vec![devices], Vec::new(), None), None);
     let class = |name: &str| Some(object::<DeviceClass>(name, &json!({})));
-    let in_use = Arc::new(InUse::default());
-    let selectors = super::super::Selectors::default();
-    let attempt = Attempt::new(vec![claim], &class, &selectors, inventory, in_use, Extended::None);
+    let (inventory, in_use) = (Arc::clone(&devices.inventory), Arc::new(InUse::default()));
+    let compile = |text: &str| SelectorCache::default().get_or_compile(text);
+    let attempt = Attempt::new(vec![claim], &class, &compile, inventory, in_use, Extended::None);
+    let mut found = Found::default();
     for name in nodes {
         let node = node(name, &json!({}));
-        drop(attempt.filter(
-            &node,
-            std::time::Duration::from_secs(600),
-            at(0),
-            &|| false,
-            &selectors,
-        ));
+        let context = FilterContext {
+            binding_timeout: std::time::Duration::from_secs(600),
+            now: at(0),
+            is_over: &|| false,
+            compile: &compile,
+            evaluate: &|offer, selector, device| {
+                selector.selects(offer.driver(), &offer.devices()[device])
+            },
+        };
+        drop(attempt.filter(&node, &mut found, &context));
     }
-    attempt
+    AttemptState { attempt, devices, found: std::sync::Mutex::new(found) }
 }
 
 fn decided() -> Allocation {
-    let decided = attempt(claim("1", &json!({})), &["n"]).decided("n").unwrap();
+    let state = attempt(claim("1", &json!({})), &["n"]);
+    let decided = state.attempt.decided("n", &super::super::locked(&state.found)).unwrap();
     decided.claims[0].1.clone().unwrap()
 }
 
@@ -104,7 +110,7 @@ async fn reserve(
     claim: Arc<ResourceClaim>,
     allocation: Option<&Allocation>,
 ) -> Result<Arc<ResourceClaim>, String> {
-    let outcome = bind::reserve(client, &pod().pod, claim, allocation, at(0)).await;
+    let outcome = writes::reserve(client, &pod().pod, claim, allocation, at(0)).await;
     outcome.map_err(|why: PreBindError| why.to_string())
 }
 
@@ -199,14 +205,14 @@ async fn a_claim_is_released_without_knowing_its_version() {
     let used = json!({"status": {"allocation": given("n"), "reservedFor": [user("web")]}});
     let script = Script::new([(200, written("3", &json!({})))]);
     let client = script.client(&clock());
-    bind::release(&client, &claim("1", &used), &pod().pod).await.unwrap();
+    writes::release(&client, &claim("1", &used), &pod().pod).await.unwrap();
     let body = json!({
         "metadata": {"uid": "c"},
         "status": {"reservedFor": [{"$patch": "delete", "uid": "web"}]},
     });
     assert_eq!(script.asked(), [(STATUS.to_owned(), body)]);
     let others = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
-    bind::release(&client, &claim("1", &others), &pod().pod).await.unwrap();
+    writes::release(&client, &claim("1", &others), &pod().pod).await.unwrap();
     assert!(script.asked().is_empty());
 }
 
@@ -276,7 +282,7 @@ fn on_its_way(script: &Script) -> (DynamicResources, Client) {
     let mut state = CycleState::default();
     state.put(attempt(claim("1", &json!({})), &["n"]));
     plugin.reserve(&mut state, &pod(), "n").unwrap();
-    assert!(state.get::<Attempt>().is_none());
+    assert!(state.get::<AttemptState>().is_none());
     assert!(super::super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c"));
     (plugin, client)
 }
@@ -339,8 +345,8 @@ fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, Cycl
     let named = json!({"spec": {"extendedResourceName": "example.com/gpu"}});
     plugin.resource_classes.set(object("gpus", &named));
     let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
-    *super::super::locked(&plugin.inventory) =
-        Some(Arc::new(Inventory::new(vec![devices], Vec::new(), None)));
+    *super::super::locked(&plugin.devices) =
+        Some(Devices::new(Inventory::new(vec![devices], Vec::new(), None), None));
     plugin.seen.get().unwrap().stale.store(false, std::sync::atomic::Ordering::Release);
     let mut state = CycleState::default();
     let pre = plugin.pre_filter(&mut state, pod, &table(&[])).unwrap();

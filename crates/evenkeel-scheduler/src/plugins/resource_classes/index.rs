@@ -1,75 +1,51 @@
-//! Maps extended resources to DeviceClasses (KEP-5004).
+//! Index of DeviceClasses by extended resource (KEP-5004). Pure.
 //!
 //! A class may set `extendedResourceName`; every class also has the implicit name `deviceclass.resource.kubernetes.io/NAME`.
 //!
 //! Upstream: `extendedresourcecache`
 
 use evenkeel_api::{Text, views::DeviceClass};
-use evenkeel_runtime::cache::CacheEvent;
-use std::{
-    cmp::Reverse,
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
-use crate::{framework::Handle, resources::is_extended};
+use crate::resources::is_extended;
 
 /// Prefix of implicit resource names.
 const PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
 /// Returns the implicit resource name of a class.
-pub(super) fn implicit(class: &str) -> String {
+pub(in crate::plugins) fn implicit(class: &str) -> String {
     format!("{PREFIX}{class}")
 }
 
 /// Reports whether devices may provide the resource.
-pub(super) fn may_be_devices(resource: &str) -> bool {
+pub(in crate::plugins) fn may_be_devices(resource: &str) -> bool {
     is_extended(resource) || resource.starts_with(PREFIX)
 }
 
 /// DeviceClasses by extended resource.
 #[derive(Debug, Default)]
-pub(super) struct ResourceClasses(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
+pub(super) struct ClassIndex {
     classes: HashMap<Text, Arc<DeviceClass>>,
-    /// Rebuilt after a change.
+    /// Rebuilt by the first lookup after a change.
     by_resource: Option<HashMap<Box<str>, Arc<DeviceClass>>>,
 }
 
-impl ResourceClasses {
-    /// Follows the cluster's DeviceClasses.
-    pub(super) fn follow(self: &Arc<Self>, handle: &Handle) {
-        let follower = Arc::clone(self);
-        handle.watch::<DeviceClass>().subscribe(move |event| match event {
-            CacheEvent::Deleted(class) => follower.remove(&class.meta.name),
-            event => follower.set(Arc::clone(event.object())),
-        });
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl ClassIndex {
     /// Adds or replaces a class.
-    pub(super) fn set(&self, class: Arc<DeviceClass>) {
-        let mut known = self.known();
-        known.by_resource = None;
-        known.classes.insert(class.meta.name.clone(), class);
+    pub(super) fn set(&mut self, class: Arc<DeviceClass>) {
+        self.by_resource = None;
+        self.classes.insert(class.meta.name.clone(), class);
     }
 
-    fn remove(&self, name: &str) {
-        let mut known = self.known();
-        known.by_resource = None;
-        known.classes.remove(name);
+    /// Removes a class.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.by_resource = None;
+        self.classes.remove(name);
     }
 
     /// Returns the class of an extended resource. Of several, the newest applies, then the first by name.
-    pub(super) fn class_of(&self, resource: &str) -> Option<Arc<DeviceClass>> {
-        let mut known = self.known();
-        let Known { classes, by_resource } = &mut *known;
-        let by_resource = by_resource.get_or_insert_with(|| sorted(classes));
+    pub(super) fn class_of(&mut self, resource: &str) -> Option<Arc<DeviceClass>> {
+        let by_resource = self.by_resource.get_or_insert_with(|| sorted(&self.classes));
         by_resource.get(resource).map(Arc::clone)
     }
 }
@@ -104,11 +80,11 @@ mod tests {
 
     #[test]
     fn the_newest_class_that_names_a_resource_counts() {
-        let classes = ResourceClasses::default();
-        let of = |resource: &str| {
+        let mut classes = ClassIndex::default();
+        let of = |classes: &mut ClassIndex, resource: &str| {
             classes.class_of(resource).map_or(String::new(), |class| class.meta.name.to_string())
         };
-        assert_eq!(of("example.com/gpu"), "");
+        assert_eq!(of(&mut classes, "example.com/gpu"), "");
         for (name, second, resource, want) in [
             ("b", 1, "example.com/gpu", "b"),
             ("c", 1, "example.com/gpu", "b"),
@@ -119,13 +95,13 @@ mod tests {
             ("z", 2, "example.com/gpu", "z"),
         ] {
             classes.set(class(name, second, resource));
-            assert_eq!(of("example.com/gpu"), want, "after {name} {resource}");
+            assert_eq!(of(&mut classes, "example.com/gpu"), want, "after {name} {resource}");
         }
-        assert_eq!(of("deviceclass.resource.kubernetes.io/y"), "y");
-        assert_eq!(of("example.com/other"), "");
+        assert_eq!(of(&mut classes, "deviceclass.resource.kubernetes.io/y"), "y");
+        assert_eq!(of(&mut classes, "example.com/other"), "");
         classes.remove("z");
-        assert_eq!(of("example.com/gpu"), "a");
-        assert_eq!(of("deviceclass.resource.kubernetes.io/z"), "");
+        assert_eq!(of(&mut classes, "example.com/gpu"), "a");
+        assert_eq!(of(&mut classes, "deviceclass.resource.kubernetes.io/z"), "");
     }
 
     #[test]

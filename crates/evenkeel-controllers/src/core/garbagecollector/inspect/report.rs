@@ -1,70 +1,19 @@
-//! Answers of the garbage collector to `evenkeel explain`: an object's owners and dependents in the graph.
+//! What the graph says of an object: its owners and dependents, and the collector's next actions. Pure.
 
-use super::{
-    DESCRIPTOR, GarbageCollector,
+use super::super::{
+    DESCRIPTOR,
     graph::{Coordinates, FOREGROUND, Graph, Node, ORPHAN, Uid},
     plan::{OwnerClass, Step, plan},
 };
 use crate::words;
 use evenkeel_api::{Meta, OwnerReference, time::Timestamp};
-use evenkeel_runtime::{
-    clock::Clock,
-    introspect::{ControllerReport, Description, Inspect, ObjectReport, QueueState, Subject},
-    queue::Queue,
-};
-use std::time::Duration;
+use evenkeel_runtime::introspect::{Description, ObjectReport, Subject};
 
 /// Dependents listed by name.
 const MAX_LISTED_DEPENDENTS: usize = 20;
 
-impl Inspect for GarbageCollector {
-    fn name(&self) -> &str {
-        DESCRIPTOR.name
-    }
-
-    fn report(&self) -> ControllerReport {
-        let (delete, orphan) =
-            (self.0.attempt_to_delete.snapshot(0), self.0.attempt_to_orphan.snapshot(0));
-        let mut description = Description::new();
-        {
-            let graph = self.graph();
-            let (known, only_named) = graph.counts();
-            description.fact("objects", known);
-            description.fact("owners known from references only", only_named);
-        }
-        description.fact("to be orphaned", orphan.ready + orphan.running + orphan.delayed);
-        ControllerReport {
-            name: DESCRIPTOR.name.to_owned(),
-            workers: self.0.workers,
-            queue: QueueState {
-                ready: delete.ready + orphan.ready,
-                in_flight: delete.running + orphan.running,
-                delayed: delete.delayed + orphan.delayed,
-                backing_off: delete.failing + orphan.failing,
-                ..QueueState::default()
-            },
-            errors: self.0.history.errors(),
-            facts: description.facts,
-            ..ControllerReport::default()
-        }
-    }
-
-    fn object(&self, subject: &Subject) -> Option<ObjectReport> {
-        let (uid, mut description) = report(&self.graph(), subject, self.0.env.clock.now())?;
-        for (queue, what) in
-            [(&self.0.attempt_to_delete, "deleted"), (&self.0.attempt_to_orphan, "orphaned")]
-        {
-            if let Some(why) = queued(queue, &uid, &self.0.env.clock) {
-                description.waits.push(format!("{why} to see whether it has to be {what}"));
-            }
-        }
-        description.last = self.0.history.last(&subject.key());
-        Some(description)
-    }
-}
-
 /// Returns the report about an object, and its uid.
-pub(super) fn report(
+pub(in super::super) fn report(
     graph: &Graph,
     subject: &Subject,
     now: Timestamp,
@@ -89,7 +38,7 @@ fn group(api_version: &str) -> &str {
 }
 
 /// Whether these are the coordinates of `subject`.
-pub(super) fn is_at(coordinates: &Coordinates, subject: &Subject) -> bool {
+pub(in super::super) fn is_at(coordinates: &Coordinates, subject: &Subject) -> bool {
     let kind = subject.kind.is_empty()
         || (*coordinates.kind == *subject.kind && group(&coordinates.api_version) == subject.group);
     kind && *coordinates.namespace == *subject.namespace && *coordinates.name == *subject.name
@@ -175,21 +124,5 @@ fn next(graph: &Graph, uid: &Uid, node: &Node, now: Timestamp) -> Vec<String> {
         Step::Delete { .. } => {
             vec![format!("delete {kind} {name}: none of its owners exists (after live reads)")]
         }
-    }
-}
-
-/// Describes the object's position in a queue, if it is queued.
-fn queued(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String> {
-    let position = queue.key_status(uid);
-    let failures = queue.num_requeues(uid);
-    let now = clock.instant();
-    if position.running.is_some() {
-        Some("is being looked at".to_owned())
-    } else if position.ready.is_some() {
-        Some("is to be looked at".to_owned())
-    } else {
-        let left: Duration = position.due?.saturating_duration_since(now);
-        let left = words::time(left);
-        Some(format!("back-off: is looked at again in {left}, after {failures} failures,"))
     }
 }

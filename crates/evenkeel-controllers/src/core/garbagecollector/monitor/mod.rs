@@ -1,17 +1,18 @@
 //! Watches of all deletable resources, which start and stop as resources appear and disappear. Upstream:
 //! `syncMonitors`.
 
+mod resources;
+
 use super::GarbageCollector;
 use crate::wiring::monitors::{Follower, WithCache, with_cache};
-use evenkeel_api::{Kind, Meta, View};
+use evenkeel_api::{Kind, View};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     discovery::Resource,
 };
 use futures::future::BoxFuture;
-
-/// Groups whose `events` are not collected, because events expire. Upstream: `DefaultIgnoredResources`.
-const EVENTS: [&str; 2] = ["", "events.k8s.io"];
+use resources::concerns_owners;
+pub(super) use resources::is_deletable;
 
 impl Follower for GarbageCollector {
     fn wants(&self, resource: &Resource) -> bool {
@@ -52,19 +53,4 @@ impl WithCache for Attach {
         });
         Box::pin(async move { cache.synced().await })
     }
-}
-
-/// Whether objects of the resource are collected: it has the verbs delete, list and watch. Upstream:
-/// `GetDeletableResources`.
-pub(super) fn is_deletable(resource: &Resource) -> bool {
-    let is_event = resource.kind.plural == "events" && EVENTS.contains(&&*resource.kind.group);
-    !is_event && ["delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
-}
-
-/// Whether an update can change the graph. Most updates change only the status and cannot.
-fn concerns_owners(old: &Meta, new: &Meta) -> bool {
-    old.uid != new.uid
-        || old.owners != new.owners
-        || old.deletion != new.deletion
-        || old.finalizers != new.finalizers
 }

@@ -1,0 +1,22 @@
+//! Resources that are collected, and changes that concern the graph. Pure.
+
+use evenkeel_api::Meta;
+use evenkeel_runtime::discovery::Resource;
+
+/// Groups whose `events` are not collected, because events expire. Upstream: `DefaultIgnoredResources`.
+const EVENTS: [&str; 2] = ["", "events.k8s.io"];
+
+/// Whether objects of the resource are collected: it has the verbs delete, list and watch. Upstream:
+/// `GetDeletableResources`.
+pub(in super::super) fn is_deletable(resource: &Resource) -> bool {
+    let is_event = resource.kind.plural == "events" && EVENTS.contains(&&*resource.kind.group);
+    !is_event && ["delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
+}
+
+/// Whether an update can change the graph. Most updates change only the status and cannot.
+pub(super) fn concerns_owners(old: &Meta, new: &Meta) -> bool {
+    old.uid != new.uid
+        || old.owners != new.owners
+        || old.deletion != new.deletion
+        || old.finalizers != new.finalizers
+}

@@ -1,0 +1,160 @@
+//! Reserve, PreBind and PostBind of the plugin.
+
+use evenkeel_api::views::ResourceClaim;
+use evenkeel_runtime::client::Client;
+use std::sync::{Arc, PoisonError};
+
+use super::{ExtendedClaimInCreation, must_wait};
+use crate::{
+    framework::{
+        CycleState, PluginFuture, PostBind, PreBind, PreBindError, PreBindPreFlight, Reserve,
+        Status, StatusResult,
+    },
+    plugins::dynamic_resources::{
+        AttemptState, DynamicResources, Observed, bind::act as writes, claims, locked,
+    },
+    pod::PodInfo,
+};
+
+impl Reserve for DynamicResources {
+    fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult {
+        let (Some(known), Some(seen)) = (state.get::<AttemptState>(), self.seen.get()) else {
+            return Ok(());
+        };
+        let decided = known
+            .attempt
+            .decided(node, &locked(&known.found))
+            .ok_or_else(|| Status::error("claim allocation not found for node"))?;
+        let mut tracker = locked(&seen.tracker);
+        for (uid, allocation) in decided.gives() {
+            tracker.decide(uid, Arc::clone(&allocation.seen));
+        }
+        drop(tracker);
+        // Dropped here, so that writers need not copy it.
+        state.remove::<AttemptState>();
+        if !decided.claims.is_empty() || decided.special.is_some() {
+            locked(&self.assumed).insert(pod.uid().into(), decided);
+        }
+        Ok(())
+    }
+
+    fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
+        let decided = locked(&self.assumed).remove(pod.uid());
+        let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return };
+        let mut tracker = locked(&seen.tracker);
+        decided.gives().for_each(|(uid, _)| tracker.abandon(uid));
+        drop(tracker);
+        for (claim, _) in decided.claims {
+            let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+            let claim = self.claim(seen, namespace, name).unwrap_or(claim);
+            if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
+                continue;
+            }
+            let (client, pod) = (seen.handle.client.clone(), Arc::clone(&pod.pod));
+            seen.handle.tasks.spawn("claim release", async move {
+                if let Err(error) = writes::release(&client, &claim, &pod).await {
+                    // The pod's retry or the claim controller repeats a failed write.
+                    let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
+                    tracing::debug!(%namespace, %name, %error, "Claim not released");
+                }
+            });
+        }
+        if let Some(made) = decided.special.and_then(|making| making.made) {
+            release_claim(seen, made);
+        }
+    }
+}
+
+/// Deletes a claim that is no longer needed.
+fn release_claim(seen: &Observed, made: Arc<ResourceClaim>) {
+    let extended_claims = Arc::clone(&seen.extended_claims);
+    extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&made);
+    let client = seen.handle.client.clone();
+    seen.handle.tasks.spawn("claim deletion", async move {
+        if let Err(error) = writes::delete(&client, &made).await {
+            // The pod's next attempt finds the claim and retries.
+            let (namespace, name) = (&made.meta.namespace, &made.meta.name);
+            tracing::debug!(%namespace, %name, %error, "Claim for extended resources not deleted");
+            extended_claims.lock().unwrap_or_else(PoisonError::into_inner).keep(&made);
+        }
+    });
+}
+
+impl PreBind for DynamicResources {
+    fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
+        if locked(&self.assumed).contains_key(pod.uid()) {
+            PreBindPreFlight::Act { parallel: true }
+        } else {
+            PreBindPreFlight::Skip
+        }
+    }
+
+    fn pre_bind<'a>(
+        &'a self,
+        client: &'a Client,
+        pod: &'a PodInfo,
+        node: &'a str,
+    ) -> PluginFuture<'a, Result<(), PreBindError>> {
+        Box::pin(async move {
+            let decided = locked(&self.assumed).get(pod.uid()).cloned();
+            let (Some(decided), Some(seen)) = (decided, self.seen.get()) else {
+                return Ok(());
+            };
+            let mut waits = false;
+            for (claim, allocation) in decided.claims {
+                let claim = if claims::is_reserved(&claim, &pod.pod) {
+                    claim
+                } else {
+                    let now = seen.handle.clock.now();
+                    let written =
+                        writes::reserve(client, &pod.pod, claim, allocation.as_ref(), now).await?;
+                    locked(&seen.tracker).wrote(Arc::clone(&written));
+                    written
+                };
+                waits |= must_wait(&claim);
+            }
+            if let Some(making) = decided.special {
+                waits |= must_wait(&*self.make(seen, client, pod, making).await?);
+            }
+            if waits { self.wait(seen, pod, node).await } else { Ok(()) }
+        })
+    }
+}
+
+impl PostBind for DynamicResources {
+    fn post_bind(&self, pod: &PodInfo, _: &str) {
+        locked(&self.assumed).remove(pod.uid());
+    }
+}
+
+impl DynamicResources {
+    /// Creates the claim for the pod's extended resources with its devices, and sets the pod's status.
+    async fn make(
+        &self,
+        seen: &Observed,
+        client: &Client,
+        pod: &PodInfo,
+        making: ExtendedClaimInCreation,
+    ) -> Result<Arc<ResourceClaim>, PreBindError> {
+        let ExtendedClaimInCreation { special, allocation, .. } = making;
+        let made = writes::create_extended(client, &special.claim).await;
+        seen.handle.metrics.claims().made(made.is_ok());
+        let made = Arc::new(made?);
+        self.remember(pod, &made);
+        locked(&seen.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
+        let now = seen.handle.clock.now();
+        let written = writes::reserve(client, &pod.pod, made, Some(&allocation), now).await?;
+        self.remember(pod, &written);
+        locked(&seen.tracker).wrote(Arc::clone(&written));
+        writes::patch_pod_status(client, &pod.pod, &written.meta.name, &special.mappings).await?;
+        Ok(written)
+    }
+
+    /// Remembers the claim to delete if the pod is not bound.
+    fn remember(&self, pod: &PodInfo, claim: &Arc<ResourceClaim>) {
+        let mut assumed = locked(&self.assumed);
+        if let Some(making) = assumed.get_mut(pod.uid()).and_then(|one| one.special.as_mut()) {
+            making.made = Some(Arc::clone(claim));
+        }
+    }
+}

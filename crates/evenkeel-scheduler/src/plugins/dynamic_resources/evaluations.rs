@@ -1,0 +1,95 @@
+//! Results of CEL selectors for the devices of an inventory, each evaluated once. Pure: the plugin keeps them between attempts.
+
+use evenkeel_api::views::ResourceSlice;
+use std::{collections::HashMap, sync::Arc};
+
+use super::{
+    inventory::{Inventory, Offer},
+    selectors::{Selector, Unsaid},
+};
+
+/// Maximum number of selectors with results for a slice.
+const MAX_ENTRIES: usize = 64;
+
+/// Result of a selector for a device.
+pub(super) type Evaluated = Result<bool, Unsaid>;
+
+/// Evaluates a selector for the device with this index, or returns the earlier result.
+pub(super) type Evaluate<'a> = dyn Fn(&Offer, &Selector, usize) -> Evaluated + 'a;
+
+/// Results of each selector for the devices of a slice, by its text; `None` for those not evaluated.
+type OfOffer = HashMap<Box<str>, Box<[Option<Evaluated>]>>;
+
+/// Results of selectors, by the index of the slice.
+#[derive(Default)]
+pub(super) struct Evaluations(Vec<OfOffer>);
+
+impl Evaluations {
+    /// Reports whether the selector matches the device; evaluates it once.
+    pub(super) fn evaluate(
+        &mut self,
+        offer: &Offer,
+        selector: &Selector,
+        device: usize,
+    ) -> Evaluated {
+        if self.0.len() <= offer.at {
+            self.0.resize_with(offer.at + 1, OfOffer::new);
+        }
+        let of_offer = &mut self.0[offer.at];
+        if of_offer.len() >= MAX_ENTRIES && !of_offer.contains_key(selector.text()) {
+            of_offer.clear();
+        }
+        let results = of_offer
+            .entry(selector.text().into())
+            .or_insert_with(|| vec![None; offer.devices().len()].into());
+        results[device]
+            .get_or_insert_with(|| selector.selects(offer.driver(), &offer.devices()[device]))
+            .clone()
+    }
+
+    /// Moves the results of unchanged slices to a newer inventory. What still reads the older one evaluates again.
+    pub(super) fn move_to(&mut self, before: &Inventory, next: &Inventory) -> Self {
+        let slices = before.offers().iter().map(|offer| Arc::as_ptr(&offer.slice));
+        let mut known: HashMap<*const ResourceSlice, OfOffer> =
+            slices.zip(std::mem::take(&mut self.0)).collect();
+        let moved = next.offers().iter().map(|offer| known.remove(&Arc::as_ptr(&offer.slice)));
+        Self(moved.map(Option::unwrap_or_default).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugins::dynamic_resources::{
+        selectors::SelectorCache,
+        tests::{sized, slice},
+    };
+    use serde_json::json;
+
+    #[test]
+    fn results_follow_their_slices_to_a_newer_inventory() {
+        let spec = json!({});
+        let (a, b) = (slice("a", sized(&[1, 2]), &spec), slice("b", sized(&[3]), &spec));
+        let before = Inventory::new(vec![Arc::clone(&b)], Vec::new(), None);
+        let selector = SelectorCache::default().get_or_compile("device.driver == 'gpu.example'");
+        let mut evaluations = Evaluations::default();
+        assert_eq!(evaluations.evaluate(&before.offers()[0], &selector, 0), Ok(true));
+        let next = Inventory::new(vec![b, a], Vec::new(), Some(&before));
+        let moved = evaluations.move_to(&before, &next);
+        let evaluated: Vec<usize> = moved.0.iter().map(HashMap::len).collect();
+        assert_eq!(evaluated, [0, 1], "by name, the unchanged slice is the second now");
+        // An attempt that began with the older inventory.
+        assert_eq!(evaluations.evaluate(&before.offers()[0], &selector, 0), Ok(true));
+    }
+
+    #[test]
+    fn the_results_of_a_slice_are_bounded() {
+        let inventory = Inventory::new(vec![slice("a", sized(&[1]), &json!({}))], vec![], None);
+        let (mut selectors, mut evaluations) = (SelectorCache::default(), Evaluations::default());
+        for n in 0..=MAX_ENTRIES {
+            let selector = selectors.get_or_compile(&format!("{n} == 0"));
+            assert_eq!(evaluations.evaluate(&inventory.offers()[0], &selector, 0), Ok(n == 0));
+        }
+        assert_eq!(evaluations.0[0].len(), 1);
+    }
+}

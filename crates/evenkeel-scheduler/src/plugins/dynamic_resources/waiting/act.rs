@@ -1,0 +1,83 @@
+//! The wait for device binding conditions, with its event and metrics.
+
+use evenkeel_api::{
+    View as _,
+    time::Timestamp,
+    views::{Pod, ResourceClaim},
+};
+use evenkeel_runtime::plan::{Note, Target};
+use std::{sync::Arc, time::Duration};
+
+use super::{Unready, check, later};
+use crate::{
+    framework::PreBindError,
+    metrics::Awaited,
+    plugins::dynamic_resources::{DynamicResources, Observed, locked},
+    pod::PodInfo,
+};
+
+impl DynamicResources {
+    /// Waits until the devices of the pod's claims are ready.
+    pub(in super::super) async fn wait(
+        &self,
+        seen: &Observed,
+        pod: &PodInfo,
+        node: &str,
+    ) -> Result<(), PreBindError> {
+        let regarding = Target::of(Pod::kind(), &pod.pod.meta);
+        let message = format!("waiting for binding conditions for device on node {node}");
+        let note = Note { regarding, warning: false, reason: "BindingConditionsPending", message };
+        seen.handle.recorder.record(&note, "Scheduling", None);
+        let began = seen.handle.clock.now();
+        let outcome = self.until_ready(seen, pod.uid(), began).await;
+        let how = outcome.as_ref().map_or_else(|unready| unready.how, |()| Awaited::Ready);
+        let took = seen.handle.clock.now().duration_since(began).unsigned_abs();
+        self.count(seen, pod.uid(), how, took);
+        outcome.map_err(|unready| PreBindError::Refused(unready.why))
+    }
+
+    async fn until_ready(
+        &self,
+        seen: &Observed,
+        uid: &str,
+        began: Timestamp,
+    ) -> Result<(), Unready> {
+        let (clock, timeout) = (&seen.handle.clock, self.args.binding_timeout);
+        let end = later(began, timeout);
+        loop {
+            // Subscribed before the first check, so that no change is missed.
+            let changed = seen.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let now = clock.now();
+            let claims = self.claims_of_assumed_pod(seen, uid);
+            let Some(next) = check(claims, timeout, end, now)? else { return Ok(()) };
+            tokio::select! {
+                () = changed => {}
+                () = clock.sleep(Duration::try_from(next.duration_since(now)).unwrap_or_default()) => {}
+            }
+        }
+    }
+
+    /// Returns the claims of an assumed pod in their newest known versions.
+    fn claims_of_assumed_pod(
+        &self,
+        seen: &Observed,
+        uid: &str,
+    ) -> Vec<Result<Arc<ResourceClaim>, String>> {
+        let assumed = locked(&self.assumed).get(uid).cloned().unwrap_or_default();
+        assumed.newest(|claim| self.claim(seen, &claim.meta.namespace, &claim.meta.name))
+    }
+
+    /// Counts the outcome of the wait for each device.
+    fn count(&self, seen: &Observed, uid: &str, how: Awaited, took: Duration) {
+        let (metrics, profile) = (seen.handle.metrics.claims(), &seen.handle.profile);
+        for claim in self.claims_of_assumed_pod(seen, uid).into_iter().flatten() {
+            let allocation = claim.status.allocation.as_deref();
+            for device in allocation.iter().flat_map(|allocation| &*allocation.devices.results) {
+                let conditional = !device.binding_conditions.is_empty();
+                metrics.awaited(profile, &device.driver, conditional, how, took);
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The DeviceClasses that extended resources map to (KEP-5004), for all plugins that read them.
+//!
+//! Upstream: `extendedresourcecache`
+
+mod index;
+
+use evenkeel_api::views::DeviceClass;
+use evenkeel_runtime::cache::CacheEvent;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::framework::Handle;
+use index::ClassIndex;
+pub(super) use index::{implicit, may_be_devices};
+
+/// DeviceClasses by extended resource, kept up to date with the cluster.
+#[derive(Debug, Default)]
+pub(super) struct ResourceClasses(Mutex<ClassIndex>);
+
+impl ResourceClasses {
+    /// Follows the cluster's DeviceClasses.
+    pub(super) fn follow(self: &Arc<Self>, handle: &Handle) {
+        let follower = Arc::clone(self);
+        handle.watch::<DeviceClass>().subscribe(move |event| match event {
+            CacheEvent::Deleted(class) => follower.index().remove(&class.meta.name),
+            event => follower.set(Arc::clone(event.object())),
+        });
+    }
+
+    /// Adds or replaces a class.
+    pub(super) fn set(&self, class: Arc<DeviceClass>) {
+        self.index().set(class);
+    }
+
+    /// Returns the class of an extended resource.
+    pub(super) fn class_of(&self, resource: &str) -> Option<Arc<DeviceClass>> {
+        self.index().class_of(resource)
+    }
+
+    fn index(&self) -> MutexGuard<'_, ClassIndex> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
