@@ -44,7 +44,7 @@ pub struct Node {
     pub(crate) required: Vec<Box<str>>,
     pub(crate) properties: BTreeMap<Box<str>, Node>,
     pub(crate) additional: Option<Box<Node>>,
-    /// `additionalProperties: true`.
+    /// Whether `additionalProperties` is `true`.
     pub(crate) any_additional: bool,
     pub(crate) items: Option<Box<Node>>,
     pub(crate) all_of: Vec<Node>,

@@ -83,7 +83,7 @@ impl Definition {
 pub(crate) struct Version {
     /// The definition that it is of.
     pub(crate) definition: Arc<Definition>,
-    /// The apiVersion.
+    /// Group and version, as objects name them.
     pub(crate) api_version: Box<str>,
     /// The schema, as decoding and managers of fields need it.
     pub(crate) schema: Schema,

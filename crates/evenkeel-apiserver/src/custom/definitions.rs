@@ -11,7 +11,7 @@ use crate::kinds::{KindHooks, keep_field, spec_differs};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
 
-/// Their hooks.
+/// Hooks of the kind CustomResourceDefinition.
 pub(crate) struct Definitions;
 
 impl KindHooks for Definitions {
