@@ -6,7 +6,7 @@
 //!
 //! | upstream's controller | where |
 //! |---|---|
-//! | `NamingConditionController`, `EstablishingController` | `conditions::next` in `evenkeel-apiextensions`, written by `sync` |
+//! | `NamingConditionController`, `EstablishingController` | `conditions::next_status` in `evenkeel-apiextensions`, written by `sync` |
 //! | `CRDFinalizer` | `finalize` |
 //! | `crdHandler` | `refresh` |
 
@@ -92,7 +92,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
         for (at, (entry, crd)) in all.iter().enumerate() {
             let others: Vec<&Value> =
                 all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, (_, crd))| crd).collect();
-            let Some(next) = conditions::next(crd, &others, &now) else { continue };
+            let Some(next) = conditions::next_status(crd, &others, &now) else { continue };
             // One at a time: the next one's names depend on what this one got.
             wrote = write(api, entry, crd, next).await;
             break;
