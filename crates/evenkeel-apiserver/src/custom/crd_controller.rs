@@ -196,7 +196,7 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     };
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now: api.clock.now() };
     let schema = evenkeel_apimachinery::schema::Schema::of(&resource.gvk);
-    patch::track(schema.as_ref(), Some(old), &mut new, &writer);
+    patch::update_managed_fields(schema.as_ref(), Some(old), &mut new, &writer);
     let encoded = Encoded::new(&new, SelectionAttributes::new(&new, |_| ()));
     let resource_prefix = &resource.resource_prefix;
     let mut transaction = Transaction::default();
