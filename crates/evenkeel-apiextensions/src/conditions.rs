@@ -1,6 +1,6 @@
-//! The conditions of definitions, decided (upstream: `controller/status`, `controller/establish`, `controller/apiapproval`).
+//! Conditions and accepted names of CustomResourceDefinitions: from all definitions to the next status of one.
 //!
-//! Pure: from all definitions as they are to the status that one of them should have.
+//! Upstream: `pkg/controller/status`, `pkg/controller/establish`, `pkg/controller/apiapproval`.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,12 @@ use serde_json::{Value, json};
 
 use evenkeel_apimachinery::value::{at, list, set, text};
 
-/// Says who approved a definition in a group of the community.
-const APPROVAL: &str = "api-approved.kubernetes.io";
+/// Annotation with the approval of a definition in a protected group.
+const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 
-/// Whether a condition is true.
+/// Whether a condition has the status `True`.
+///
+/// Upstream: `IsCRDConditionTrue`.
 pub fn is_true(crd: &Value, kind: &str) -> bool {
     condition(crd, kind).is_some_and(|c| text(c, "status") == "True")
 }
@@ -20,9 +22,11 @@ fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
     list(crd, "status.conditions").iter().find(|c| text(c, "type") == kind)
 }
 
-/// Sets a condition; its time changes only with its status.
-pub fn set_condition(crd: &mut Value, words: [&str; 4], now: &str) {
-    let [kind, status, reason, message] = words;
+/// Sets a condition, given as type, status, reason and message. Its transition time changes only with its status.
+///
+/// Upstream: `SetCRDCondition`.
+pub fn set_condition(crd: &mut Value, fields: [&str; 4], now: &str) {
+    let [kind, status, reason, message] = fields;
     let same = condition(crd, kind).filter(|c| text(c, "status") == status);
     let since = same.map(|c| text(c, "lastTransitionTime")).filter(|t| !t.is_empty());
     let new = json!({"type": kind, "status": status, "reason": reason, "message": message,
@@ -35,25 +39,28 @@ pub fn set_condition(crd: &mut Value, words: [&str; 4], now: &str) {
     set(crd, "status.conditions", all);
 }
 
-/// The definition with the status that follows from `others` (all but itself); `None` when it has that already.
-pub fn next(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
+/// Returns the definition with its next status, or `None` when the status stays the same. `others` are all other
+/// definitions.
+pub fn next_status(crd: &Value, others: &[&Value], now: &str) -> Option<Value> {
     let mut new = crd.clone();
-    names(&mut new, others, now);
-    approval(&mut new, now);
+    accept_names(&mut new, others, now);
+    set_approval(&mut new, now);
     if new == *crd {
         establish(&mut new, now);
     }
     (new != *crd).then_some(new)
 }
 
-/// Claims the names that nobody else has.
-fn names(crd: &mut Value, others: &[&Value], now: &str) {
-    let wanted = crd["spec"]["names"].clone();
+/// Accepts the names that no other definition of the group uses, and sets the condition `NamesAccepted`.
+///
+/// Upstream: `calculateNamesAndConditions`.
+fn accept_names(crd: &mut Value, others: &[&Value], now: &str) {
+    let requested = crd["spec"]["names"].clone();
     let accepted = crd["status"]["acceptedNames"].clone();
-    if wanted == accepted && condition(crd, "NamesAccepted").is_some() {
+    if requested == accepted && condition(crd, "NamesAccepted").is_some() {
         return;
     }
-    let (resources, kinds) = taken(crd, others);
+    let (resources, kinds) = names_in_use(crd, others);
     let mut new = accepted.clone();
     let mut conflict: Option<(&str, String)> = None;
     for (field, reason, used) in [
@@ -63,25 +70,27 @@ fn names(crd: &mut Value, others: &[&Value], now: &str) {
         ("listKind", "ListKindConflict", &kinds),
     ] {
         if field == "kind" {
-            short_names(&wanted, &accepted, &resources, &mut new, &mut conflict);
+            accept_short_names(&requested, &accepted, &resources, &mut new, &mut conflict);
         }
-        let name = text(&wanted, field);
+        let name = text(&requested, field);
         if name != text(&accepted, field) && used.contains(name) {
             conflict = Some((reason, format!("\"{name}\" is already in use")));
         } else {
             set(&mut new, field, name);
         }
     }
-    match wanted.get("categories") {
+    match requested.get("categories") {
         Some(categories) => set(&mut new, "categories", categories.clone()),
         None => {
             evenkeel_apimachinery::value::remove(&mut new, "categories");
         }
     }
     set(crd, "status.acceptedNames", new);
-    let fine = conflict.is_none();
+    let all_accepted = conflict.is_none();
     match conflict {
-        Some((reason, why)) => set_condition(crd, ["NamesAccepted", "False", reason, &why], now),
+        Some((reason, detail)) => {
+            set_condition(crd, ["NamesAccepted", "False", reason, &detail], now);
+        }
         None => {
             set_condition(crd, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
         }
@@ -89,23 +98,23 @@ fn names(crd: &mut Value, others: &[&Value], now: &str) {
     if is_true(crd, "Established") {
         return;
     }
-    if fine {
-        let words = ["Established", "False", "Installing", "the initial names have been accepted"];
-        set_condition(crd, words, now);
+    if all_accepted {
+        let fields = ["Established", "False", "Installing", "the initial names have been accepted"];
+        set_condition(crd, fields, now);
     } else if condition(crd, "Established").is_none() {
-        let words = ["Established", "False", "NotAccepted", "not all names are accepted"];
-        set_condition(crd, words, now);
+        let fields = ["Established", "False", "NotAccepted", "not all names are accepted"];
+        set_condition(crd, fields, now);
     }
 }
 
-fn short_names(
-    wanted: &Value,
+fn accept_short_names(
+    requested: &Value,
     accepted: &Value,
     used: &BTreeSet<String>,
     new: &mut Value,
     conflict: &mut Option<(&str, String)>,
 ) {
-    let (names, own) = (list(wanted, "shortNames"), list(accepted, "shortNames"));
+    let (names, own) = (list(requested, "shortNames"), list(accepted, "shortNames"));
     if names == own {
         return;
     }
@@ -126,8 +135,10 @@ fn short_names(
     }
 }
 
-/// Names of resources and of kinds that the group's other definitions have.
-fn taken(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<String>) {
+/// Names of resources and of kinds that other definitions of the group use.
+///
+/// Upstream: `getAcceptedNamesForGroup`.
+fn names_in_use(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut resources, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     let group = text(crd, "spec.group");
     for other in others.iter().filter(|other| text(other, "spec.group") == group) {
@@ -142,26 +153,32 @@ fn taken(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<String>)
     (resources, kinds)
 }
 
-/// Serves a definition whose names are its own.
+/// Sets `Established` once all names are accepted.
+///
+/// Upstream: `EstablishingController`.
 fn establish(crd: &mut Value, now: &str) {
     if is_true(crd, "NamesAccepted") && !is_true(crd, "Established") {
-        let words =
+        let fields =
             ["Established", "True", "InitialNamesAccepted", "the initial names have been accepted"];
-        set_condition(crd, words, now);
+        set_condition(crd, fields, now);
     }
 }
 
-/// Groups that the community has kept for itself.
-pub fn is_protected(group: &str) -> bool {
+/// Whether a group is protected: the community has reserved it for APIs that it approves.
+///
+/// Upstream: `IsProtectedCommunityGroup`.
+pub fn is_protected_community_group(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"]
         .iter()
         .any(|own| group == *own || group.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// How a definition in a group of the community stands: the condition's status, its reason and its words.
+/// Status, reason and message of the condition that says whether a definition in a protected group is approved.
+///
+/// Upstream: `GetAPIApprovalState`.
 pub fn approval_state(crd: &Value) -> [String; 3] {
     let annotations = at(crd, "metadata.annotations");
-    let approved = annotations.and_then(|a| a.get(APPROVAL)).and_then(Value::as_str);
+    let approved = annotations.and_then(|a| a.get(APPROVAL_ANNOTATION)).and_then(Value::as_str);
     let [status, reason, message] = match approved {
         None | Some("") => [
             "False",
@@ -178,7 +195,7 @@ pub fn approval_state(crd: &Value) -> [String; 3] {
         }
         Some(value) => {
             let message = format!(
-                "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111: {value}"
+                "protected groups must have approval annotation \"{APPROVAL_ANNOTATION}\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111: {value}"
             );
             return ["False".to_owned(), "InvalidAnnotation".to_owned(), message];
         }
@@ -186,8 +203,8 @@ pub fn approval_state(crd: &Value) -> [String; 3] {
     [status, reason, message].map(str::to_owned)
 }
 
-fn approval(crd: &mut Value, now: &str) {
-    if !is_protected(text(crd, "spec.group")) {
+fn set_approval(crd: &mut Value, now: &str) {
+    if !is_protected_community_group(text(crd, "spec.group")) {
         return;
     }
     let [status, reason, message] = approval_state(crd);
@@ -205,7 +222,7 @@ mod tests {
 
     fn settle(mut crd: Value, others: &[&Value]) -> (Value, usize) {
         let mut steps = 0;
-        while let Some(next) = next(&crd, others, "t") {
+        while let Some(next) = next_status(&crd, others, "t") {
             crd = next;
             steps += 1;
             assert!(steps < 10);
@@ -231,12 +248,14 @@ mod tests {
     #[test]
     fn groups_of_the_community_want_approval() {
         assert!(
-            is_protected("x.k8s.io") && is_protected("kubernetes.io") && !is_protected("ak8s.io")
+            is_protected_community_group("x.k8s.io")
+                && is_protected_community_group("kubernetes.io")
+                && !is_protected_community_group("ak8s.io")
         );
         let mut crd = crd("a", "A");
         set(&mut crd, "spec.group", "x.k8s.io");
         assert_eq!(approval_state(&crd)[1], "MissingAnnotation");
-        set(&mut crd, "metadata.annotations", json!({APPROVAL: "https://x"}));
+        set(&mut crd, "metadata.annotations", json!({APPROVAL_ANNOTATION: "https://x"}));
         assert_eq!(approval_state(&crd)[0], "True");
     }
 }

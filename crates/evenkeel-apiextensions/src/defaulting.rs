@@ -6,24 +6,25 @@
 //! | an object is read from the store: get, list, watch, the old object of an update | `Definition::prune_and_default`, from `custom::conversion::read`, `Hooks::convert_out` and `current::decode_alone` |
 //! | an object is converted to another version | before it: `Definition::prune_and_default`; after it: `Definition::prune`, without defaults |
 //! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `policy::settle` |
-//! | a definition is validated: each default must fit its schema | `definition::schema::check` |
+//! | a definition is validated: each default must fit its schema | `definition::schema::validate_schema` |
 //!
 //! The paths are those of `evenkeel-apiserver`; `Definition` is in its `custom/definition.rs`. Defaults are in the stored
 //! object too, and are applied on each read because the schema may have got new ones since the write.
-//!
-//! Upstream: `apiextensions-apiserver/pkg/apiserver/schema/defaulting`.
+//! Functions without a crate are in `evenkeel-apiserver`; `Definition` is in its `custom/definition.rs`. Defaults are
+//! stored with the object. They are also applied on each read, because the schema may have got new ones since the
+//! write.
 
 use serde_json::Value;
 
-use super::node::Node;
+use super::structural::Structural;
 
 /// Gives fields that are absent, or null where the schema does not allow null, their defaults, at every depth.
 ///
-/// Upstream: `structuraldefaulting.Default`.
-pub fn default(value: &mut Value, node: &Node) {
+/// Sets the defaults of absent fields at every depth. A null counts as absent where the schema is not nullable.
+pub fn default(value: &mut Value, schema: &Structural) {
     match value {
         Value::Object(fields) => {
-            for (name, property) in &node.properties {
+            for (name, property) in &schema.properties {
                 let Some(default) = &property.default else { continue };
                 let absent = fields.get(&**name).is_none_or(|v| v.is_null() && !property.nullable);
                 if absent {
@@ -31,47 +32,47 @@ pub fn default(value: &mut Value, node: &Node) {
                 }
             }
             for (name, value) in fields.iter_mut() {
-                let Some(child) = node.child(name) else { continue };
+                let Some(child) = schema.child(name) else { continue };
                 default_value(value, child);
             }
         }
         Value::Array(items) => {
-            let Some(child) = &node.items else { return };
+            let Some(child) = &schema.items else { return };
             items.iter_mut().for_each(|item| default_value(item, child));
         }
         _ => {}
     }
 }
 
-/// Gives a value its own default where it is a null that the schema does not allow, then the values in it theirs.
-fn default_value(value: &mut Value, node: &Node) {
+/// Replaces a null that the schema does not allow by the value's own default, then sets the defaults below it.
+fn default_value(value: &mut Value, schema: &Structural) {
     if value.is_null()
-        && !node.nullable
-        && let Some(default) = &node.default
+        && !schema.nullable
+        && let Some(default) = &schema.default
     {
         *value = default.clone();
     }
-    default(value, node);
+    default(value, schema);
 }
 
-/// Removes fields that are null where the schema neither allows null nor has a default for them.
+/// Removes fields that are null although the schema neither is nullable nor has a default for them.
 ///
 /// Upstream: `PruneNonNullableNullsWithoutDefaults`.
-pub fn prune_non_nullable_nulls(value: &mut Value, node: &Node) {
+pub fn prune_non_nullable_nulls(value: &mut Value, schema: &Structural) {
     match value {
         Value::Object(fields) => {
             fields.retain(|name, value| {
-                let Some(child) = node.child(name) else { return true };
+                let Some(child) = schema.child(name) else { return true };
                 !(value.is_null() && !child.nullable && child.default.is_none())
             });
             for (name, value) in fields.iter_mut() {
-                if let Some(child) = node.child(name) {
+                if let Some(child) = schema.child(name) {
                     prune_non_nullable_nulls(value, child);
                 }
             }
         }
         Value::Array(items) => {
-            let Some(child) = &node.items else { return };
+            let Some(child) = &schema.items else { return };
             items.iter_mut().for_each(|item| prune_non_nullable_nulls(item, child));
         }
         _ => {}
@@ -84,8 +85,8 @@ mod tests {
 
     use super::*;
 
-    fn node() -> Node {
-        Node::new(
+    fn schema() -> Structural {
+        Structural::new(
             &json!({"type": "object", "properties": {"spec": {"type": "object", "default": {"a": {}}, "properties": {
             "a": {"type": "object", "properties": {"n": {"type": "integer", "default": 3}}},
             "l": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "string", "default": "y"}}}},
@@ -96,10 +97,10 @@ mod tests {
     #[test]
     fn defaults_go_all_the_way_down() {
         let mut value = json!({});
-        default(&mut value, &node());
+        default(&mut value, &schema());
         assert_eq!(value, json!({"spec": {"a": {"n": 3}, "o": "d"}}));
         let mut value = json!({"spec": {"l": [{}, {"x": "z"}], "o": null, "a": {"n": null}}});
-        default(&mut value, &node());
+        default(&mut value, &schema());
         assert_eq!(
             value,
             json!({"spec": {"l": [{"x": "y"}, {"x": "z"}], "o": null, "a": {"n": 3}}})
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn a_null_that_may_not_be_goes_unless_it_has_a_default() {
         let mut value = json!({"spec": {"p": null, "o": null, "a": {"n": null}}});
-        prune_non_nullable_nulls(&mut value, &node());
+        prune_non_nullable_nulls(&mut value, &schema());
         assert_eq!(value, json!({"spec": {"o": null, "a": {"n": null}}}));
     }
 }

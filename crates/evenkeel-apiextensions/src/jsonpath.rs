@@ -1,26 +1,28 @@
-//! Paths into objects as printer columns and selectable fields have them (upstream: `client-go/util/jsonpath`).
+//! JSON paths of printer columns and selectable fields.
+//!
+//! Upstream: `k8s.io/client-go/util/jsonpath`.
 
 use serde_json::Value;
 
-/// Brackets within brackets that are read; deeper ones find nothing.
+/// Maximum depth of nested brackets; a path with deeper ones finds nothing.
 const MAX_NESTED: usize = 16;
 
-/// How many values one search may look at. Steps such as `..` multiply what they find, so that a short path could search an
-/// object without end; a search that is not done by then finds nothing.
+/// Maximum number of values that one search visits. Steps such as `..` multiply what they find, so a short path could
+/// visit an object without end. A search that exceeds the limit finds nothing.
 const MAX_VISITS: usize = 1_000_000;
 
-/// A path, taken apart. What cannot be read finds nothing.
+/// A parsed path. A step that cannot be parsed finds nothing.
 #[derive(Debug, Clone, Default)]
 pub struct JsonPath(Vec<Step>);
 
 #[derive(Debug, Clone)]
 enum Step {
     Field(Box<str>),
-    /// Negative ones count from the end.
+    /// A negative index counts from the end.
     Index(i64),
     Slice(Option<i64>, Option<i64>),
     All,
-    /// All that is below, at any depth.
+    /// The value and all values below it, at any depth.
     Deep,
     Filter(JsonPath, Operator, Operand),
     Union(Vec<Step>),
@@ -45,12 +47,12 @@ enum Operand {
 }
 
 impl JsonPath {
-    /// Reads a path such as `.spec.items[0].name` or `.status.conditions[?(@.type=="Ready")].status`.
+    /// Parses a path such as `.spec.items[0].name` or `.status.conditions[?(@.type=="Ready")].status`.
     pub fn parse(text: &str) -> Self {
         Self::nested(text, MAX_NESTED)
     }
 
-    /// [`JsonPath::parse`] with brackets in it nested no deeper than this.
+    /// [`JsonPath::parse`] with at most `left` levels of nested brackets.
     fn nested(text: &str, left: usize) -> Self {
         let mut steps = Vec::new();
         let mut rest = text.trim();
@@ -59,7 +61,7 @@ impl JsonPath {
             rest = match rest.as_bytes()[0] {
                 b'.' if rest.starts_with("..") => {
                     steps.push(Step::Deep);
-                    // What follows is a field without a dot of its own.
+                    // A field name follows directly, without a dot of its own.
                     let (name, more) = field(&rest[2..]);
                     steps.push(name);
                     more
@@ -93,12 +95,12 @@ impl JsonPath {
         Self(steps)
     }
 
-    /// All that the path leads to.
+    /// Returns all values that the path selects.
     pub fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         self.search(value, &mut { MAX_VISITS }).unwrap_or_default()
     }
 
-    /// `None` when `visits` are used up.
+    /// Returns `None` once `visits` are used up.
     fn search<'a>(&self, value: &'a Value, visits: &mut usize) -> Option<Vec<&'a Value>> {
         let mut found = vec![value];
         for step in &self.0 {
@@ -112,13 +114,13 @@ impl JsonPath {
     }
 }
 
-/// Takes this many of the visits that are left.
+/// Subtracts `count` from the remaining visits.
 fn visit(visits: &mut usize, count: usize) -> Option<()> {
     *visits = visits.checked_sub(count)?;
     Some(())
 }
 
-/// A field's name up to the next dot or bracket; a backslash keeps a dot.
+/// Parses a field name up to the next dot or bracket. A backslash escapes a dot.
 fn field(text: &str) -> (Step, &str) {
     let mut name = String::new();
     let mut chars = text.char_indices();
@@ -136,7 +138,7 @@ fn named(name: String) -> Step {
     if name == "*" { Step::All } else { Step::Field(name.into()) }
 }
 
-/// Where the bracket that `text` begins with ends.
+/// Index of the bracket that closes the first one.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {
@@ -205,7 +207,7 @@ fn filter_step(text: &str, left: usize) -> Step {
 }
 
 impl Step {
-    /// Adds what the step finds in a value to `found`.
+    /// Appends to `found` what the step selects from a value.
     fn apply<'a>(
         &self,
         value: &'a Value,
@@ -224,8 +226,8 @@ impl Step {
             Self::Slice(from, to) => {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 let length = items.len() as i64;
-                let place = |at: i64| (if at < 0 { length + at } else { at }).clamp(0, length);
-                let (from, to) = (place(from.unwrap_or(0)), place(to.unwrap_or(length)));
+                let clamped = |at: i64| (if at < 0 { length + at } else { at }).clamp(0, length);
+                let (from, to) = (clamped(from.unwrap_or(0)), clamped(to.unwrap_or(length)));
                 found.extend(items.iter().skip(from as usize).take((to - from).max(0) as usize));
             }
             Self::All => found.extend(children(value)),
@@ -260,7 +262,7 @@ fn children(value: &Value) -> impl Iterator<Item = &Value> {
     items.iter().chain(value.as_object().into_iter().flat_map(serde_json::Map::values))
 }
 
-/// Whether a filter keeps an item; `None` when `visits` are used up.
+/// Whether an item passes a filter; `None` once `visits` are used up.
 fn keeps(
     item: &Value,
     path: &JsonPath,

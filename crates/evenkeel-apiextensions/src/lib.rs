@@ -1,18 +1,19 @@
-//! Custom resources: checks of definitions, structural schemas, pruning, defaults and validation (upstream:
-//! `apiextensions-apiserver`).
+//! Custom resources: validation of definitions, structural schemas, pruning, defaulting and validation of objects.
 //!
-//! Pure functions of definitions and objects. The controller of definitions, the rows that they become, and the call of a
-//! conversion webhook live in `evenkeel-apiserver`.
+//! Pure functions of definitions and objects. The controllers of definitions, their entries in the resource table, and
+//! the call of conversion webhooks are in `evenkeel-apiserver`.
+//!
+//! Upstream: `k8s.io/apiextensions-apiserver`.
 
-pub mod columns;
+pub mod cel;
 pub mod conditions;
 pub mod defaulting;
 pub mod definition;
-pub mod embedded;
 pub mod jsonpath;
-pub mod lists;
-pub mod node;
+pub mod listtype;
+pub mod objectmeta;
 pub mod pruning;
-pub mod rules;
 pub mod scale;
-pub mod validate;
+pub mod structural;
+pub mod tableconvertor;
+pub mod validation;

@@ -1,40 +1,43 @@
 //! Pruning of custom resources: fields that a definition's schema does not specify are removed.
 //!
-//! When objects are pruned stands in the table at the head of `defaulting`.
+//! The table in [`crate::defaulting`] says when objects are pruned.
 //!
 //! Upstream: `apiextensions-apiserver/pkg/apiserver/schema/pruning`.
 
 use serde_json::Value;
 
-use super::node::Node;
+use super::structural::Structural;
 
-/// Removes fields that the schema does not specify, and returns whether there were any. At the root and in embedded
-/// objects `apiVersion`, `kind` and `metadata` are specified.
+/// Removes fields that the schema does not specify, and returns whether there were any. `apiVersion`, `kind` and
+/// `metadata` of the root and of embedded resources stay.
 ///
 /// Upstream: `structuralpruning.PruneWithOptions`.
-pub fn prune(value: &mut Value, node: &Node, root: bool) -> bool {
+pub fn prune(value: &mut Value, schema: &Structural, root: bool) -> bool {
     let mut pruned = false;
     match value {
         Value::Object(fields) => {
-            let whole = root || node.embedded;
-            let open = node.preserve || node.any_additional || node.additional.is_some();
+            let is_resource = root || schema.embedded_resource;
+            let allows_unknown_fields = schema.preserve_unknown_fields
+                || schema.allows_additional_properties
+                || schema.additional_properties.is_some();
             let before = fields.len();
             fields.retain(|name, _| {
-                open || node.properties.contains_key(name.as_str())
-                    || whole && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")
+                allows_unknown_fields
+                    || schema.properties.contains_key(name.as_str())
+                    || is_resource && matches!(name.as_str(), "apiVersion" | "kind" | "metadata")
             });
             pruned |= fields.len() != before;
             for (name, value) in fields.iter_mut() {
-                if whole && name == "metadata" {
+                if is_resource && name == "metadata" {
                     continue;
                 }
-                if let Some(child) = node.child(name) {
+                if let Some(child) = schema.child(name) {
                     pruned |= prune(value, child, false);
                 }
             }
         }
         Value::Array(items) => {
-            let Some(child) = &node.items else { return false };
+            let Some(child) = &schema.items else { return false };
             for item in items {
                 pruned |= prune(item, child, false);
             }
@@ -52,13 +55,13 @@ mod tests {
 
     #[test]
     fn unspecified_fields_go() {
-        let node = Node::new(
+        let schema = Structural::new(
             &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
             "p": {"type": "string"}}}}}),
         );
         let mut value = json!({"kind": "W", "x": 1, "spec": {"p": null, "q": 2}});
-        assert!(prune(&mut value, &node, true));
+        assert!(prune(&mut value, &schema, true));
         assert_eq!(value, json!({"kind": "W", "spec": {"p": null}}));
-        assert!(!prune(&mut value, &node, true));
+        assert!(!prune(&mut value, &schema, true));
     }
 }

@@ -1,4 +1,4 @@
-//! The `scale` sub-resource of custom objects: their replicas stand where the definition says.
+//! The `scale` sub-resource of custom objects. Upstream: `ScaleREST` of `registry/customresource`.
 
 use serde_json::{Map, Value, json};
 
@@ -6,22 +6,22 @@ use evenkeel_apimachinery::group_version::GroupKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{at, set, text};
 
-/// Where a kind has its replicas. Paths begin with a dot.
+/// Paths of `subresources.scale`, each with its leading dot.
 #[derive(Debug, Clone)]
-pub struct Paths {
+pub struct ScalePaths {
     spec: Box<str>,
     status: Box<str>,
     selector: Box<str>,
 }
 
-/// The same without the dot.
-fn bare(path: &str) -> &str {
+/// A path without its leading dot.
+fn without_dot(path: &str) -> &str {
     path.strip_prefix('.').unwrap_or(path)
 }
 
-impl Paths {
-    /// Of `subresources.scale` of a version.
-    pub fn of(scale: &Value) -> Self {
+impl ScalePaths {
+    /// Takes the paths from `subresources.scale` of a version.
+    pub fn new(scale: &Value) -> Self {
         Self {
             spec: text(scale, "specReplicasPath").into(),
             status: text(scale, "statusReplicasPath").into(),
@@ -29,23 +29,25 @@ impl Paths {
         }
     }
 
-    /// The Scale of an object.
-    pub fn read(&self, object: &Value) -> Result<Value, StatusError> {
+    /// Returns the Scale of an object.
+    ///
+    /// Upstream: `scaleFromCustomResource`.
+    pub fn scale_of(&self, object: &Value) -> Result<Value, StatusError> {
         let mut metadata = Map::new();
         for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
             if let Some(value) = object["metadata"].get(field) {
                 metadata.insert(field.to_owned(), value.clone());
             }
         }
-        let Some(replicas) = at(object, bare(&self.spec)).and_then(Value::as_i64) else {
+        let Some(replicas) = at(object, without_dot(&self.spec)).and_then(Value::as_i64) else {
             return Err(StatusError::internal(format!(
                 "the spec replicas field \"{}\" does not exist",
                 self.spec
             )));
         };
-        let mut status = json!({"replicas": at(object, bare(&self.status)).and_then(Value::as_i64).unwrap_or(0)});
+        let mut status = json!({"replicas": at(object, without_dot(&self.status)).and_then(Value::as_i64).unwrap_or(0)});
         let selector =
-            if self.selector.is_empty() { "" } else { text(object, bare(&self.selector)) };
+            if self.selector.is_empty() { "" } else { text(object, without_dot(&self.selector)) };
         if !selector.is_empty() {
             set(&mut status, "selector", selector);
         }
@@ -55,51 +57,57 @@ impl Paths {
         )
     }
 
-    /// An empty Scale of an object that has no replicas yet, for a patch to be laid over.
-    pub fn read_or_empty(&self, object: &Value) -> Value {
-        let mut counted = object.clone();
-        if at(object, bare(&self.spec)).is_none() {
-            set(&mut counted, bare(&self.spec), 0);
+    /// Returns the Scale of an object, with 0 replicas where the object has none yet: a patch starts from it.
+    pub fn scale_or_zero(&self, object: &Value) -> Value {
+        let mut with_replicas = object.clone();
+        if at(object, without_dot(&self.spec)).is_none() {
+            set(&mut with_replicas, without_dot(&self.spec), 0);
         }
-        self.read(&counted).unwrap_or_default()
+        self.scale_of(&with_replicas).unwrap_or_default()
     }
 
-    /// Writes a Scale's replicas into the object.
-    pub fn write(
+    /// Sets the object's replicas to those of a Scale.
+    ///
+    /// Upstream: `scaleUpdatedObjectInfo`.
+    pub fn set_replicas(
         &self,
         kind: &GroupKind,
         object: &mut Value,
-        part: &Value,
+        scale: &Value,
     ) -> Result<(), StatusError> {
-        let replicas = at(part, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
+        let replicas = at(scale, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
             let error =
                 FieldError::invalid(&*self.spec, replicas, "should be a non-negative integer");
-            return Err(StatusError::invalid(kind, text(part, "metadata.name"), &[error]));
+            return Err(StatusError::invalid(kind, text(scale, "metadata.name"), &[error]));
         }
-        set(object, bare(&self.spec), replicas);
+        set(object, without_dot(&self.spec), replicas);
         Ok(())
     }
 
-    /// What is wrong with the replicas that are asked for.
-    pub fn check_spec(&self, object: &Value, errors: &mut Vec<FieldError>) {
-        check_count(object, &self.spec, errors);
+    /// Validates the desired replicas.
+    ///
+    /// Upstream: `ValidateScaleSpec`.
+    pub fn validate_spec(&self, object: &Value, errors: &mut Vec<FieldError>) {
+        validate_count(object, &self.spec, errors);
     }
 
-    /// What is wrong with the replicas that are there, and with the selector.
-    pub fn check_status(&self, object: &Value, errors: &mut Vec<FieldError>) {
-        check_count(object, &self.status, errors);
+    /// Validates the observed replicas and the selector.
+    ///
+    /// Upstream: `ValidateScaleStatus`.
+    pub fn validate_status(&self, object: &Value, errors: &mut Vec<FieldError>) {
+        validate_count(object, &self.status, errors);
         if self.selector.is_empty() {
             return;
         }
-        if let Err(why) = find(object, &self.selector, "string", Value::is_string) {
+        if let Err(why) = nested_value(object, &self.selector, "string", Value::is_string) {
             errors.push(FieldError::invalid(&*self.selector, "", why));
         }
     }
 }
 
-fn check_count(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    match find(object, path, "int64", |v| v.is_i64() || v.is_u64()) {
+fn validate_count(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    match nested_value(object, path, "int64", |v| v.is_i64() || v.is_u64()) {
         Err(why) => errors.push(FieldError::invalid(path, 0, why)),
         Ok(Some(value)) => {
             let count = value.as_i64().unwrap_or(i64::MAX);
@@ -114,21 +122,23 @@ fn check_count(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A value by its path, or what stands in the way (upstream: `unstructured.NestedInt64`).
-fn find<'a>(
+/// Returns the value at a path, or upstream's message when the path meets a value of another type.
+///
+/// Upstream: `NestedInt64`.
+fn nested_value<'a>(
     object: &'a Value,
     path: &str,
-    wanted: &str,
+    expected: &str,
     fits: impl Fn(&Value) -> bool,
 ) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     let mut walked = String::new();
-    for name in bare(path).split('.') {
+    for name in without_dot(path).split('.') {
         let Some(fields) = value.as_object() else {
             if value.is_null() {
                 return Ok(None);
             }
-            let (shown, kind) = go(value);
+            let (shown, kind) = go_type(value);
             return Err(format!(
                 "{walked} accessor error: {shown} is of the type {kind}, expected map[string]interface{{}}"
             ));
@@ -143,12 +153,12 @@ fn find<'a>(
     if fits(value) {
         return Ok(Some(value));
     }
-    let (shown, kind) = go(value);
-    Err(format!("{walked} accessor error: {shown} is of the type {kind}, expected {wanted}"))
+    let (shown, kind) = go_type(value);
+    Err(format!("{walked} accessor error: {shown} is of the type {kind}, expected {expected}"))
 }
 
-/// A value and its type as Go prints them.
-fn go(value: &Value) -> (String, &'static str) {
+/// Text and type of a value as Go prints them.
+fn go_type(value: &Value) -> (String, &'static str) {
     match value {
         Value::Null => ("<nil>".to_owned(), "<nil>"),
         Value::Bool(b) => (b.to_string(), "bool"),

@@ -1,21 +1,23 @@
-//! Amounts of resources, compared and added exactly: a whole number of billionths.
+//! Exact comparison and addition of quantities, as a whole number of billionths.
 
 use serde_json::Value;
 use std::fmt::{self, Display};
 
 const NANO: i128 = 1_000_000_000;
 
-/// An amount, rounded up to billionths and capped as upstream caps it.
+/// A quantity as a number, rounded up to billionths and capped as upstream caps it.
+///
+/// Upstream: `Quantity`, `infDecAmount`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(i128);
 
 impl Amount {
-    /// A whole number.
+    /// Returns a whole number as an amount.
     pub fn whole(number: i64) -> Self {
         Self(i128::from(number) * NANO)
     }
 
-    /// The amount that a JSON string or number says; `None` when it says none.
+    /// Reads a quantity from a JSON string or number; `None` when it is malformed.
     pub fn of(value: &Value) -> Option<Self> {
         match value {
             Value::String(text) => Self::parse(text),
@@ -24,7 +26,9 @@ impl Amount {
         }
     }
 
-    /// Parses a quantity in its text form (apimachinery: api/resource).
+    /// Parses a quantity.
+    ///
+    /// Upstream: `ParseQuantity`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let end = text
             .char_indices()

@@ -1,14 +1,14 @@
-//! The limit of nesting that every decoder, patch and stored object keeps.
+//! The maximum nesting depth of every decoder, every patch and every stored object.
 
 use evenkeel_api::json;
 use serde_json::Value;
 
-/// The object nests deeper than any reader takes: once stored, nobody could change or delete it.
+/// The object nests deeper than any decoder accepts: once stored, it could not be changed or deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the object nests more than {} arrays and objects: {}", json::MAX_DEPTH, json::TOO_DEEP)]
 pub struct TooDeep;
 
-/// Refuses an object that nests deeper than [`json::MAX_DEPTH`].
+/// Rejects an object that nests deeper than [`json::MAX_DEPTH`].
 ///
 /// # Errors
 /// [`TooDeep`].

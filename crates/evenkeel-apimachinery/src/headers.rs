@@ -1,12 +1,12 @@
-//! Headers of a request as text.
+//! HTTP headers of a request as text.
 
 use http::header::AsHeaderName;
 use http::{HeaderMap, HeaderValue};
 
 use crate::status::StatusError;
 
-/// Refuses a request that has a header with bytes that are no text. Every header of a request that passes can be read,
-/// so that none is mistaken for one that was not sent.
+/// Rejects a request with a header that is not UTF-8. Every header of an accepted request is readable, so none is
+/// mistaken for an absent one.
 pub fn check(headers: &HeaderMap) -> Result<(), StatusError> {
     match headers.iter().find(|(_, value)| std::str::from_utf8(value.as_bytes()).is_err()) {
         None => Ok(()),
@@ -16,12 +16,12 @@ pub fn check(headers: &HeaderMap) -> Result<(), StatusError> {
     }
 }
 
-/// The first value of a header, empty where there is none.
+/// Returns the first value of a header; empty where there is none.
 pub fn text(headers: &HeaderMap, name: impl AsHeaderName) -> &str {
     headers.get(name).map_or("", value)
 }
 
-/// A header's value.
+/// Returns a header's value as text; empty where it is not UTF-8.
 pub fn value(value: &HeaderValue) -> &str {
     std::str::from_utf8(value.as_bytes()).unwrap_or_default()
 }

@@ -1,7 +1,9 @@
-//! What holds for objects of every kind: schemas, decoding, managed fields, patches, metadata, statuses and encodings.
+//! Machinery for objects of every kind: schemas, decoding, managed fields, patches, metadata, statuses and encodings.
 //!
-//! Everything here is a function of its arguments. It knows no store, no request and no rule of one kind: defaults and
-//! validation of built-in kinds live in `evenkeel-kinds`, those of custom resources in `evenkeel-apiextensions`.
+//! Everything here is a function of its arguments, without store, request or rules of a single kind. Defaults and
+//! validation of built-in kinds are in `evenkeel-kinds`, those of custom resources in `evenkeel-apiextensions`.
+//!
+//! Upstream: `k8s.io/apimachinery`.
 
 pub mod amount;
 pub mod decode;
@@ -9,7 +11,7 @@ pub mod depth;
 pub mod encode;
 pub mod group_version;
 pub mod headers;
-pub mod managed;
+pub mod managedfields;
 pub mod patch;
 pub mod reset;
 pub mod schema;

@@ -1,5 +1,5 @@
-//! Helpers that restore fields of an object to the values that they have in the stored object, for strategies whose path may
-//! not change them. Each is named by the fields that it keeps.
+//! Helpers that reset fields of an object to their stored values, for strategies whose path may not change them. Each
+//! is named by the fields that it resets.
 //!
 //! The rule for `/status`, which calls these, is `prepare_status_update` in `evenkeel-kinds`.
 //!
@@ -14,7 +14,7 @@ pub fn drop_field(object: &mut Value, field: &str) {
     }
 }
 
-/// Gives a top-level field of `new` the value that it has in `old`.
+/// Resets a top-level field of `new` to its value in `old`.
 pub fn keep_field(new: &mut Value, old: &Value, field: &str) {
     let Some(map) = new.as_object_mut() else { return };
     match old.get(field) {
@@ -28,8 +28,8 @@ pub fn keep_field(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// Gives every top-level field of `new` but `metadata` and `status` the value that it has in `old`: `spec`, and also `data`,
-/// `rules` and all the others. Fields that `old` has not are removed.
+/// Resets every top-level field of `new` except `metadata` and `status` to its value in `old`: `spec`, `data`, `rules`
+/// and all others. Fields that `old` lacks are removed.
 pub fn keep_all_but_metadata_and_status(new: &mut Value, old: &Value) {
     let fields: Vec<String> = [&*new, old]
         .iter()
@@ -43,8 +43,8 @@ pub fn keep_all_but_metadata_and_status(new: &mut Value, old: &Value) {
     }
 }
 
-/// Makes `new` a copy of `old` that has only two fields of its own: `status` and `metadata.managedFields`. Either is absent
-/// where `new` has none. Labels, annotations and the rest of the metadata are those of `old`.
+/// Makes `new` a copy of `old`, except for `status` and `metadata.managedFields`. Either is absent where `new` has
+/// none. Labels, annotations and the rest of the metadata are those of `old`.
 pub fn keep_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
     let status = new.as_object_mut().and_then(|map| map.remove("status"));
     let managed = new

@@ -1,8 +1,8 @@
-//! Times as objects have them.
+//! Timestamps as objects hold them.
 
 use jiff::Timestamp;
 
-/// A time as `metadata` has it: whole seconds.
+/// Formats a time as `metadata` holds it, in whole seconds.
 pub fn seconds(time: Timestamp) -> String {
     let whole = Timestamp::from_second(time.as_second()).unwrap_or(time);
     whole.to_string()

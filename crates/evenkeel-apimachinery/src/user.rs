@@ -1,6 +1,10 @@
-//! Who sends a request (upstream: `authentication/user.Info`).
+//! The user of a request.
+//!
+//! Upstream: `k8s.io/apiserver/pkg/authentication/user`.
 
-/// Who sends a request.
+/// The user who sent a request.
+///
+/// Upstream: `DefaultInfo`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
     /// Name, such as `system:serviceaccount:default:web`.
@@ -13,11 +17,11 @@ pub struct User {
     pub extra: Box<[Extra]>,
 }
 
-/// A fact about a user, and its values.
+/// A key and its values in `extra`.
 pub type Extra = (Box<str>, Box<[Box<str>]>);
 
 impl User {
-    /// A user who proved who he is: in `system:authenticated` beside the given groups.
+    /// Returns an authenticated user: a member of `system:authenticated` and of the given groups.
     pub fn authenticated<'a>(name: &str, groups: impl IntoIterator<Item = &'a str>) -> Self {
         let mut groups: Vec<Box<str>> = groups.into_iter().map(Into::into).collect();
         if !groups.iter().any(|g| &**g == "system:authenticated") {
@@ -26,7 +30,7 @@ impl User {
         Self { name: name.into(), groups: groups.into(), ..Self::default() }
     }
 
-    /// Nobody in particular.
+    /// Returns `system:anonymous`, the user of a request without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: "system:anonymous".into(),
@@ -35,7 +39,7 @@ impl User {
         }
     }
 
-    /// Whether a group is among the user's.
+    /// Whether the user is a member of a group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| &**g == group)
     }

@@ -1,7 +1,8 @@
-//! Reading and changing JSON objects by dotted paths: the small language the tables of this module are written in.
+//! Access to fields of JSON objects by dotted paths. The tables of defaults and validation are written with these
+//! paths.
 //!
-//! A path is field names joined by dots. In the functions that visit, `*` stands for every item of a list (or value of
-//! a map), and a name that ends in `?` is not created when it is absent.
+//! A path is field names joined by dots. In the functions that visit, `*` matches every item of a list (or value of a
+//! map), and a name that ends in `?` is not created when it is absent.
 
 use serde_json::{Map, Value};
 
@@ -21,7 +22,7 @@ pub(crate) fn go_type(value: &Value) -> Option<&'static str> {
     })
 }
 
-/// The value at `path`; absent and null are the same.
+/// Returns the value at `path`. A null counts as absent.
 pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     let mut value = value;
     for name in path.split('.') {
@@ -30,7 +31,7 @@ pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// The value at `path`, for changing it.
+/// Returns the value at `path` for mutation.
 pub fn at_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let mut value = value;
     for name in path.split('.') {
@@ -39,12 +40,12 @@ pub fn at_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// The string at `path`; empty when absent, as in a Go struct.
+/// Returns the string at `path`; empty when absent, as in a Go struct.
 pub fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     at(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The integer at `path`.
+/// Returns the integer at `path`.
 pub fn int(value: &Value, path: &str) -> Option<i64> {
     at(value, path).and_then(Value::as_i64)
 }
@@ -54,17 +55,17 @@ pub fn flag(value: &Value, path: &str) -> bool {
     at(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
-/// The list at `path`; empty when absent.
+/// Returns the list at `path`; empty when absent.
 pub fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The map at `path`.
+/// Returns the map at `path`.
 pub fn object<'a>(value: &'a Value, path: &str) -> Option<&'a Object> {
     at(value, path).and_then(Value::as_object)
 }
 
-/// Whether nothing worth keeping is at `path`: absent, null, or an empty string, list or map.
+/// Whether the value at `path` is absent, null, or an empty string, list or map.
 pub fn is_empty(value: &Value, path: &str) -> bool {
     at(value, path).is_none_or(is_blank)
 }
@@ -80,14 +81,14 @@ pub fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// Whether two optional values mean the same: absent, null and empty are one.
+/// Whether two optional values are equal; absent, null and empty are equal.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let a = a.filter(|value| !is_blank(value));
     let b = b.filter(|value| !is_blank(value));
     a == b
 }
 
-/// Whether two values mean the same, at any depth: absent, null and empty are one.
+/// Whether two values are equal at every depth; absent, null and empty are equal.
 ///
 /// Upstream: `equality.Semantic.DeepEqual`
 pub fn same_meaning(a: &Value, b: &Value) -> bool {
@@ -108,7 +109,7 @@ pub fn same_meaning(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The object at `path`, made where absent. `None` when something on the way is not an object.
+/// Returns the object at `path`, created where absent; `None` when the path leads through a value that is no object.
 pub fn object_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Object> {
     let mut value = value;
     if !path.is_empty() {
@@ -122,7 +123,7 @@ pub fn object_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Object
     value.as_object_mut()
 }
 
-/// Sets the field at `path`, making the objects on the way.
+/// Sets the field at `path` and creates the objects that lead to it.
 pub fn set(value: &mut Value, path: &str, to: impl Into<Value>) {
     let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
     if let Some(fields) = object_mut(value, parent) {
@@ -130,7 +131,7 @@ pub fn set(value: &mut Value, path: &str, to: impl Into<Value>) {
     }
 }
 
-/// Takes the field at `path` away.
+/// Removes the field at `path` and returns it.
 pub fn remove(value: &mut Value, path: &str) -> Option<Value> {
     match path.rsplit_once('.') {
         Some((parent, name)) => at_mut(value, parent)?.as_object_mut()?.remove(name),
@@ -138,7 +139,7 @@ pub fn remove(value: &mut Value, path: &str) -> Option<Value> {
     }
 }
 
-/// Makes the field at `path` what it is in `from`, absence included.
+/// Copies the field at `path` from another object; removes it where that object lacks it.
 pub fn copy(value: &mut Value, from: &Value, path: &str) {
     match at(from, path) {
         Some(kept) => set(value, path, kept.clone()),
@@ -148,7 +149,7 @@ pub fn copy(value: &mut Value, from: &Value, path: &str) {
     }
 }
 
-/// Calls `visit` with every value that `path` leads to (see the module's words on paths); an empty path is the value itself.
+/// Calls `visit` for every value that `path` matches; the empty path matches the value itself.
 pub fn each(value: &mut Value, path: &str, visit: &mut dyn FnMut(&mut Value)) {
     if path.is_empty() {
         visit(value);
@@ -174,7 +175,7 @@ pub fn each(value: &mut Value, path: &str, visit: &mut dyn FnMut(&mut Value)) {
     }
 }
 
-/// The field `name` of an object, made (as null) where absent; a null becomes an object first.
+/// Returns the field `name` of an object, created as null where absent. A null becomes an object first.
 fn child<'a>(value: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     if value.is_null() {
         *value = Value::Object(Object::new());

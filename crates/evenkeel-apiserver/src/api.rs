@@ -25,13 +25,13 @@ use evenkeel_apimachinery::user::User;
 
 /// What a hook is told about the write that it prepares.
 pub(crate) struct Context<'a> {
-    /// The server.
+    /// The server's shared state.
     pub(crate) api: &'a Arc<Api>,
     /// The resource, in its stored version.
     pub(crate) resource: &'a ResourceType,
     /// When the request came.
     pub(crate) now: Timestamp,
-    /// Who asks.
+    /// User that sent the request.
     pub(crate) user: &'a User,
     /// Namespace, empty for cluster-scoped objects.
     pub(crate) namespace: &'a str,
@@ -79,17 +79,17 @@ pub(crate) enum Answer {
 
 /// The server's shared state.
 pub(crate) struct Api {
-    /// The resources.
+    /// All resources that are served, built-in and custom.
     pub(crate) table: Table,
-    /// The objects.
+    /// All objects, with their revisions and events.
     pub(crate) store: Store,
-    /// The time.
+    /// Source of the time; tests pass their own.
     pub(crate) clock: Clock,
     /// Who is who.
     pub(crate) authenticator: Authenticator,
     /// Who may what.
     pub(crate) rules: Rules,
-    /// Counters.
+    /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.
     pub(crate) served: Served,

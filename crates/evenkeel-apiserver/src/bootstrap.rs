@@ -98,7 +98,12 @@ pub(crate) fn create(
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
     let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
-    patch::track(resource.schema(&resource.gvk).as_ref(), None, &mut object, &writer);
+    patch::update_managed_fields(
+        resource.schema(&resource.gvk).as_ref(),
+        None,
+        &mut object,
+        &writer,
+    );
     object["metadata"]["uid"] = Value::from(api.uid());
     object["metadata"]["creationTimestamp"] = Value::from(now);
     let selection =

@@ -32,11 +32,11 @@ pub trait Source: Send + Sync + 'static {
 
 /// An API to be served beside the server's own.
 pub struct ComputedApi {
-    /// Its group.
+    /// API group, such as `metrics.k8s.io`.
     pub group: &'static str,
-    /// Its version.
+    /// Version in the group, such as `v1beta1`.
     pub version: &'static str,
-    /// Its resources.
+    /// The resources of this group and version.
     pub resources: &'static [ComputedResource],
     /// Who makes its objects.
     pub source: Arc<dyn Source>,
@@ -45,9 +45,9 @@ pub struct ComputedApi {
 /// A resource that can be read, one by one and in lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ComputedResource {
-    /// Plural name.
+    /// Plural name, as in paths.
     pub plural: &'static str,
-    /// Kind.
+    /// Kind of one object.
     pub kind: &'static str,
     /// Whether objects live in namespaces.
     pub namespaced: bool,

@@ -72,7 +72,7 @@ async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, St
     set(&mut new, "data.since", date(now));
     let writer = Writer { manager: "kube-apiserver", subresource: "", now };
     let schema = configmaps.schema(&configmaps.gvk);
-    patch::track(schema.as_ref(), Some(&old), &mut new, &writer);
+    patch::update_managed_fields(schema.as_ref(), Some(&old), &mut new, &writer);
     let encoded = Encoded::new(&new, SelectionAttributes::new(&new, |_| ()));
     match api
         .store

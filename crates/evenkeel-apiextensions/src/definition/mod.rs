@@ -1,8 +1,9 @@
-//! What is wrong with a CustomResourceDefinition, and what its writer is warned of (upstream:
-//! `apis/apiextensions/validation`).
+//! Validation of CustomResourceDefinitions, and the warnings that their writes return.
+//!
+//! Upstream: `apis/apiextensions/validation`.
 
-pub mod check;
-mod rules;
+mod cel;
 mod schema;
 mod structural;
+pub mod validation;
 pub mod warnings;

@@ -1,53 +1,65 @@
-//! What is wrong with a version's schema (upstream: `ValidateCustomResourceDefinitionOpenAPISchema`, `ValidateDefaults`).
+//! Validation of a version's schema.
+//!
+//! Upstream: `validateCustomResourceDefinitionValidation`.
 
 use serde_json::Value;
 
-use super::{rules, structural};
-use crate::node::Node;
-use crate::{defaulting, pruning, validate};
+use super::{cel, structural};
+use crate::structural::Structural;
+use crate::{defaulting, pruning, validation};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{at, flag, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// What holds where a schema stands.
+/// What the schemas above imply for a schema.
+///
+/// Upstream: `specStandardValidatorV3`.
 #[derive(Clone)]
-struct Here {
-    /// Why there may be no defaults, when there may not.
-    no_defaults: Option<String>,
-    in_metadata: bool,
+struct SchemaContext {
+    /// Why defaults are forbidden here; `None` where they are allowed.
+    defaults_forbidden: Option<String>,
+    inside_resource_meta: bool,
 }
 
-/// Checks the schema of a version, which stands at `place`.
-pub(super) fn check(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Validates the schema of a version, whose field path is `field_path`.
+pub(super) fn validate_schema(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let schema = &version["schema"]["openAPIV3Schema"];
     if !schema.is_object() {
         return;
     }
-    let place = format!("{place}.openAPIV3Schema");
+    let field_path = format!("{field_path}.openAPIV3Schema");
     let start = errors.len();
     if version["subresources"]["status"].is_object() {
-        at_root(schema, &place, errors);
+        validate_root(schema, &field_path, errors);
     }
     if flag(schema, "nullable") {
-        let why = "nullable cannot be true at the root";
-        errors.push(FieldError::forbidden(format!("{place}.nullable"), why));
+        let detail = "nullable cannot be true at the root";
+        errors.push(FieldError::forbidden(format!("{field_path}.nullable"), detail));
     }
     let before = errors.len();
-    structural::check(schema, &place, errors);
+    structural::validate_structural(schema, &field_path, errors);
     if errors.len() == before {
-        let node = Node::new(schema);
-        defaults(schema, &node, &place, true, errors);
+        let structural = Structural::new(schema);
+        validate_defaults(schema, &structural, &field_path, true, errors);
     }
-    openapi(schema, &place, true, &Here { no_defaults: None, in_metadata: false }, errors);
-    // Errors in a schema would only come back as worse ones in its rules.
+    validate_openapi_schema(
+        schema,
+        &field_path,
+        true,
+        &SchemaContext { defaults_forbidden: None, inside_resource_meta: false },
+        errors,
+    );
+    // The rules of an invalid schema are not validated: the errors would be reported again, less clearly.
     if errors.len() == start {
-        rules::check(schema, &place, errors);
+        cel::validate_rules(schema, &field_path, errors);
     }
 }
 
-/// With a status sub-resource, the schema of status must stand by itself.
-fn at_root(schema: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// With a status sub-resource, the root may only have fields that hold for the schema of `status` alone.
+///
+/// Upstream: `allowedAtRootSchema`.
+fn validate_root(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     const ALLOWED: [&str; 24] = [
         "description",
         "type",
@@ -76,100 +88,146 @@ fn at_root(schema: &Value, place: &str, errors: &mut Vec<FieldError>) {
     ];
     let kind = text(schema, "type");
     if !kind.is_empty() && kind != "object" {
-        let why = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
-        errors.push(FieldError::invalid(format!("{place}.type"), kind, why));
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.push(FieldError::invalid(format!("{field_path}.type"), kind, detail));
         return;
     }
     let other = schema.as_object().into_iter().flatten().find(|(name, value)| {
         !ALLOWED.contains(&name.as_str()) && !evenkeel_apimachinery::value::is_blank(value)
     });
     if other.is_some() {
-        let why = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
-        errors.push(FieldError::invalid(place, schema.clone(), why));
+        let detail = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are allowed at the root of the schema if the status subresource is enabled";
+        errors.push(FieldError::invalid(field_path, schema.clone(), detail));
     }
 }
 
-/// Defaults must fit their schemas, and hold nothing that would be pruned.
-fn defaults(schema: &Value, node: &Node, place: &str, root: bool, errors: &mut Vec<FieldError>) {
-    if let Some(default) = &node.default {
-        let field = format!("{place}.default");
+/// Validates defaults by their schemas. Pruning must leave them unchanged.
+///
+/// Upstream: `ValidateDefaults`.
+fn validate_defaults(
+    schema: &Value,
+    structural: &Structural,
+    field_path: &str,
+    root: bool,
+    errors: &mut Vec<FieldError>,
+) {
+    if let Some(default) = &structural.default {
+        let field = format!("{field_path}.default");
         let mut pruned = default.clone();
-        if !root && pruning::prune(&mut pruned, node, false) {
-            let why = "must not have unknown fields";
-            errors.push(FieldError::invalid(field.clone(), default.clone(), why));
+        if !root && pruning::prune(&mut pruned, structural, false) {
+            let detail = "must not have unknown fields";
+            errors.push(FieldError::invalid(field.clone(), default.clone(), detail));
         } else {
             let mut found = Vec::new();
             let mut filled = default.clone();
-            defaulting::default(&mut filled, node);
-            validate::check(&filled, None, node, "", &mut found);
+            defaulting::default(&mut filled, structural);
+            validation::validate(&filled, None, structural, "", &mut found);
             errors.extend(found.into_iter().map(|mut error| {
                 error.field =
-                    validate::below(&field, &error.field).trim_end_matches('.').to_owned();
+                    validation::below(&field, &error.field).trim_end_matches('.').to_owned();
                 error
             }));
         }
     }
-    for (name, child) in &node.properties {
+    for (name, child) in &structural.properties {
         if root && matches!(&**name, "metadata" | "apiVersion" | "kind") {
             continue;
         }
         let schema = &schema["properties"][&**name];
-        defaults(schema, child, &format!("{place}.properties[{name}]"), false, errors);
+        validate_defaults(
+            schema,
+            child,
+            &format!("{field_path}.properties[{name}]"),
+            false,
+            errors,
+        );
     }
-    if let Some(items) = &node.items {
-        defaults(&schema["items"], items, &format!("{place}.items"), false, errors);
+    if let Some(items) = &structural.items {
+        validate_defaults(&schema["items"], items, &format!("{field_path}.items"), false, errors);
     }
-    if let Some(more) = &node.additional {
-        let place = format!("{place}.additionalProperties");
-        defaults(&schema["additionalProperties"], more, &place, false, errors);
+    if let Some(more) = &structural.additional_properties {
+        let field_path = format!("{field_path}.additionalProperties");
+        validate_defaults(&schema["additionalProperties"], more, &field_path, false, errors);
     }
 }
 
-fn openapi(schema: &Value, place: &str, root: bool, here: &Here, errors: &mut Vec<FieldError>) {
+/// Upstream: `ValidateCustomResourceDefinitionOpenAPISchema`.
+fn validate_openapi_schema(
+    schema: &Value,
+    field_path: &str,
+    root: bool,
+    context: &SchemaContext,
+    errors: &mut Vec<FieldError>,
+) {
     if !schema.is_object() {
         return;
     }
-    keywords(schema, place, here, errors);
+    validate_keywords(schema, field_path, context, errors);
     let properties = schema.get("properties").and_then(Value::as_object);
     if let Some(more) = schema.get("additionalProperties").filter(|a| !a.is_null()) {
-        let field = format!("{place}.additionalProperties");
+        let field = format!("{field_path}.additionalProperties");
         if properties.is_some_and(|p| !p.is_empty()) && *more != Value::Bool(true) {
-            let why = "additionalProperties and properties are mutual exclusive";
-            errors.push(FieldError::forbidden(field.clone(), why));
+            let detail = "additionalProperties and properties are mutual exclusive";
+            errors.push(FieldError::forbidden(field.clone(), detail));
         }
-        let mut inside = here.clone();
-        if here.in_metadata {
-            inside.no_defaults =
+        let mut inside = context.clone();
+        if context.inside_resource_meta {
+            inside.defaults_forbidden =
                 Some("inside additionalProperties applying to object metadata".to_owned());
         }
-        openapi(more, &field, false, &inside, errors);
+        validate_openapi_schema(more, &field, false, &inside, errors);
     }
     for (name, property) in properties.into_iter().flatten() {
-        let mut inside = here.clone();
+        let mut inside = context.clone();
         let meta = matches!(name.as_str(), "metadata" | "kind" | "apiVersion");
         if meta && (root || flag(schema, "x-kubernetes-embedded-resource")) {
-            inside.in_metadata = true;
+            inside.inside_resource_meta = true;
             if root {
-                inside.no_defaults = Some(format!("in top-level {name}"));
+                inside.defaults_forbidden = Some(format!("in top-level {name}"));
             }
         }
-        openapi(property, &format!("{place}.properties[{name}]"), false, &inside, errors);
+        validate_openapi_schema(
+            property,
+            &format!("{field_path}.properties[{name}]"),
+            false,
+            &inside,
+            errors,
+        );
     }
-    openapi(&schema["not"], &format!("{place}.not"), false, here, errors);
-    openapi(&schema["items"], &format!("{place}.items"), false, here, errors);
+    validate_openapi_schema(&schema["not"], &format!("{field_path}.not"), false, context, errors);
+    validate_openapi_schema(
+        &schema["items"],
+        &format!("{field_path}.items"),
+        false,
+        context,
+        errors,
+    );
     for junctor in ["allOf", "oneOf", "anyOf"] {
         for (i, one) in list(schema, junctor).iter().enumerate() {
-            openapi(one, &format!("{place}.{junctor}[{i}]"), false, here, errors);
+            validate_openapi_schema(
+                one,
+                &format!("{field_path}.{junctor}[{i}]"),
+                false,
+                context,
+                errors,
+            );
         }
     }
-    lists_and_maps(schema, place, errors);
+    validate_list_and_map_types(schema, field_path, errors);
 }
 
-fn keywords(schema: &Value, place: &str, here: &Here, errors: &mut Vec<FieldError>) {
-    let below = |name: &str| format!("{place}.{name}");
-    let mut forbid = |name: &str, why: &str| errors.push(FieldError::forbidden(below(name), why));
+/// Rejects keywords of JSON schema that Kubernetes does not support.
+fn validate_keywords(
+    schema: &Value,
+    field_path: &str,
+    context: &SchemaContext,
+    errors: &mut Vec<FieldError>,
+) {
+    let below = |name: &str| format!("{field_path}.{name}");
+    let mut forbid =
+        |name: &str, detail: &str| errors.push(FieldError::forbidden(below(name), detail));
     if at(schema, "default").is_some()
-        && let Some(reason) = &here.no_defaults
+        && let Some(reason) = &context.defaults_forbidden
     {
         forbid("default", &format!("must not be set {reason}"));
     }
@@ -193,7 +251,7 @@ fn keywords(schema: &Value, place: &str, here: &Here, errors: &mut Vec<FieldErro
     if schema.get("items").is_some_and(Value::is_array) {
         forbid("items", "items must be a schema object and not an array");
     }
-    if here.in_metadata && flag(schema, "x-kubernetes-embedded-resource") {
+    if context.inside_resource_meta && flag(schema, "x-kubernetes-embedded-resource") {
         forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta");
     }
     let kind = text(schema, "type");
@@ -206,52 +264,52 @@ fn keywords(schema: &Value, place: &str, here: &Here, errors: &mut Vec<FieldErro
     }
 }
 
-fn lists_and_maps(schema: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    let below = |name: &str| format!("{place}.{name}");
+fn validate_list_and_map_types(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
+    let below = |name: &str| format!("{field_path}.{name}");
     let kind = text(schema, "type");
-    for (name, wanted, known) in [
+    for (name, required, known) in [
         ("x-kubernetes-map-type", "object", &["atomic", "granular"][..]),
         ("x-kubernetes-list-type", "array", &["atomic", "set", "map"]),
     ] {
-        let given = text(schema, name);
-        if given.is_empty() {
+        let value = text(schema, name);
+        if value.is_empty() {
             continue;
         }
-        if kind != wanted {
-            let why = format!("must be {wanted} if {name} is specified");
+        if kind != required {
+            let detail = format!("must be {required} if {name} is specified");
             errors.push(if kind.is_empty() {
-                FieldError::required(below("type"), why)
+                FieldError::required(below("type"), detail)
             } else {
-                FieldError::invalid(below("type"), kind, why)
+                FieldError::invalid(below("type"), kind, detail)
             });
         }
-        if !known.contains(&given) {
-            errors.push(FieldError::not_supported(below(name), given, known));
+        if !known.contains(&value) {
+            errors.push(FieldError::not_supported(below(name), value, known));
         }
     }
     let (list_type, items) = (text(schema, "x-kubernetes-list-type"), &schema["items"]);
     let keys = list(schema, "x-kubernetes-list-map-keys");
     if !keys.is_empty() && list_type != "map" {
-        let why = "must be map if x-kubernetes-list-map-keys is non-empty";
+        let detail = "must be map if x-kubernetes-list-map-keys is non-empty";
         errors.push(if list_type.is_empty() {
-            FieldError::required(below("x-kubernetes-list-type"), why)
+            FieldError::required(below("x-kubernetes-list-type"), detail)
         } else {
-            FieldError::invalid(below("x-kubernetes-list-type"), list_type, why)
+            FieldError::invalid(below("x-kubernetes-list-type"), list_type, detail)
         });
     }
     if matches!(list_type, "set" | "map") && flag(items, "nullable") {
-        let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
-        errors.push(FieldError::forbidden(below("items.nullable"), why));
+        let detail = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");
+        errors.push(FieldError::forbidden(below("items.nullable"), detail));
     }
     match list_type {
-        "set" => set_items(items, place, errors),
-        "map" => map_items(items, keys, place, errors),
+        "set" => validate_set_items(items, field_path, errors),
+        "map" => validate_map_list_keys(items, keys, field_path, errors),
         _ => {}
     }
 }
 
-fn set_items(items: &Value, place: &str, errors: &mut Vec<FieldError>) {
-    let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
+fn validate_set_items(items: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
+    let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
     let (name, wrong) = match text(items, "type") {
         "array" => (
             "x-kubernetes-list-type",
@@ -262,50 +320,60 @@ fn set_items(items: &Value, place: &str, errors: &mut Vec<FieldError>) {
     };
     if wrong {
         let value = items.get(name).cloned().unwrap_or_default();
-        errors.push(FieldError::invalid(format!("{place}.items.{name}"), value, why));
+        errors.push(FieldError::invalid(format!("{field_path}.items.{name}"), value, detail));
     }
 }
 
-fn map_items(items: &Value, keys: &[Value], place: &str, errors: &mut Vec<FieldError>) {
-    let field = format!("{place}.x-kubernetes-list-map-keys");
+/// Upstream: `validateMapListKeysMapSet`.
+fn validate_map_list_keys(
+    items: &Value,
+    keys: &[Value],
+    field_path: &str,
+    errors: &mut Vec<FieldError>,
+) {
+    let field = format!("{field_path}.x-kubernetes-list-map-keys");
     if keys.is_empty() {
-        let why = "must not be empty if x-kubernetes-list-type is map";
-        errors.push(FieldError::required(field.clone(), why));
+        let detail = "must not be empty if x-kubernetes-list-type is map";
+        errors.push(FieldError::required(field.clone(), detail));
     }
     if items.is_null() {
-        let why = "must have a schema if x-kubernetes-list-type is map";
-        errors.push(FieldError::required(format!("{place}.items"), why));
+        let detail = "must have a schema if x-kubernetes-list-type is map";
+        errors.push(FieldError::required(format!("{field_path}.items"), detail));
         return;
     }
     if text(items, "type") != "object" {
-        let why = "must be object if parent array's x-kubernetes-list-type is map";
-        errors.push(FieldError::invalid(format!("{place}.items.type"), text(items, "type"), why));
+        let detail = "must be object if parent array's x-kubernetes-list-type is map";
+        errors.push(FieldError::invalid(
+            format!("{field_path}.items.type"),
+            text(items, "type"),
+            detail,
+        ));
         return;
     }
     let required = list(items, "required");
     for (i, key) in keys.iter().enumerate() {
         if keys[..i].contains(key) {
-            let why = "must not contain duplicate entries";
-            errors.push(FieldError::invalid(field.clone(), keys.to_vec(), why));
+            let detail = "must not contain duplicate entries";
+            errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
         }
         let name = key.as_str().unwrap_or_default();
         let Some(property) = items.get("properties").and_then(|p| p.get(name)) else {
-            let why = "entries must all be names of item properties";
-            errors.push(FieldError::invalid(field.clone(), keys.to_vec(), why));
+            let detail = "entries must all be names of item properties";
+            errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
             continue;
         };
-        let own = format!("{place}.items.properties[{name}]");
+        let own = format!("{field_path}.items.properties[{name}]");
         if matches!(text(property, "type"), "array" | "object") {
-            let why = "must be a scalar type if parent array's x-kubernetes-list-type is map";
-            errors.push(FieldError::invalid(format!("{own}.type"), text(property, "type"), why));
+            let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
+            errors.push(FieldError::invalid(format!("{own}.type"), text(property, "type"), detail));
         }
         if !required.contains(key) && at(property, "default").is_none() {
-            let why = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
-            errors.push(FieldError::required(format!("{own}.default"), why));
+            let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
+            errors.push(FieldError::required(format!("{own}.default"), detail));
         }
         if flag(property, "nullable") {
-            let why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
-            errors.push(FieldError::forbidden(format!("{own}.nullable"), why));
+            let detail = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable";
+            errors.push(FieldError::forbidden(format!("{own}.nullable"), detail));
         }
     }
 }

@@ -1,4 +1,6 @@
-//! What makes a schema structural (upstream: `apiserver/schema/validation.go`, KEP-1111).
+//! Validation that a schema is structural (KEP-1111).
+//!
+//! Upstream: `pkg/apiserver/schema/validation.go`, `pkg/apiserver/schema/complete.go`.
 
 use serde_json::Value;
 
@@ -12,26 +14,34 @@ enum Level {
     Field,
 }
 
-/// Everything that keeps the schema at `place` from being structural, in order of the errors' words.
-pub(super) fn check(schema: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Reports what makes the schema at `field_path` non-structural; errors are sorted by their text.
+///
+/// Upstream: `ValidateStructural`.
+pub(super) fn validate_structural(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let mut found = Vec::new();
-    invariants(schema, Level::Root, place, &mut found);
-    complete(schema, schema, place, &mut found);
+    validate_invariants(schema, Level::Root, field_path, &mut found);
+    validate_completeness(schema, schema, field_path, &mut found);
     found.sort_by_key(ToString::to_string);
     errors.extend(found);
 }
 
-/// The named schemas of an object.
+/// Entries of a schema's `properties`.
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema.get("properties").and_then(Value::as_object).into_iter().flatten()
 }
 
-fn invariants(schema: &Value, level: Level, place: &str, errors: &mut Vec<FieldError>) {
+/// Upstream: `validateStructuralInvariants`.
+fn validate_invariants(
+    schema: &Value,
+    level: Level,
+    field_path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let kind = text(schema, "type");
-    let below = |name: &str| format!("{place}.{name}");
+    let below = |name: &str| format!("{field_path}.{name}");
     match schema.get("items") {
         Some(items) if items.is_object() => {
-            invariants(items, Level::Item, &below("items"), errors);
+            validate_invariants(items, Level::Item, &below("items"), errors);
         }
         _ if kind == "array" => {
             errors.push(FieldError::required(below("items"), "must be specified"));
@@ -39,80 +49,90 @@ fn invariants(schema: &Value, level: Level, place: &str, errors: &mut Vec<FieldE
         _ => {}
     }
     for (name, property) in properties(schema) {
-        invariants(property, Level::Field, &format!("{place}.properties[{name}]"), errors);
+        validate_invariants(
+            property,
+            Level::Field,
+            &format!("{field_path}.properties[{name}]"),
+            errors,
+        );
     }
     let additional = schema.get("additionalProperties").filter(|a| !a.is_null());
     if let Some(additional) = additional {
         if level == Level::Root {
-            let why = "must not be used at the root";
-            errors.push(FieldError::forbidden(below("additionalProperties"), why));
+            let detail = "must not be used at the root";
+            errors.push(FieldError::forbidden(below("additionalProperties"), detail));
         }
         if additional.is_object() {
-            invariants(additional, Level::Field, &below("additionalProperties"), errors);
+            validate_invariants(additional, Level::Field, &below("additionalProperties"), errors);
         }
     }
-    extensions(schema, place, errors);
+    validate_extensions(schema, field_path, errors);
     let (any, all) = (is_int_or_string(schema.get("anyOf")), first_is_int_or_string(schema));
-    values(schema, any, all, place, errors);
-    types(schema, level, place, errors);
-    whole_object(schema, level, additional.is_some(), place, errors);
+    validate_value_validation(schema, any, all, field_path, errors);
+    validate_types(schema, level, field_path, errors);
+    validate_metadata_invariants(schema, level, additional.is_some(), field_path, errors);
 }
 
-fn extensions(schema: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Upstream: `validateExtensions`.
+fn validate_extensions(schema: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     if !flag(schema, "x-kubernetes-int-or-string") {
         return;
     }
     for name in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
         if flag(schema, name) {
-            let why = "must be false if x-kubernetes-int-or-string is true";
-            errors.push(FieldError::invalid(format!("{place}.{name}"), true, why));
+            let detail = "must be false if x-kubernetes-int-or-string is true";
+            errors.push(FieldError::invalid(format!("{field_path}.{name}"), true, detail));
         }
     }
 }
 
-fn types(schema: &Value, level: Level, place: &str, errors: &mut Vec<FieldError>) {
+/// Upstream: `validateStructuralInvariants`, its rules about `type`.
+fn validate_types(schema: &Value, level: Level, field_path: &str, errors: &mut Vec<FieldError>) {
     let kind = text(schema, "type");
-    let field = format!("{place}.type");
+    let field = format!("{field_path}.type");
     let untyped = flag(schema, "x-kubernetes-int-or-string")
         || flag(schema, "x-kubernetes-preserve-unknown-fields");
     if flag(schema, "x-kubernetes-embedded-resource") && kind != "object" {
-        let why = "must be object if x-kubernetes-embedded-resource is true";
+        let detail = "must be object if x-kubernetes-embedded-resource is true";
         errors.push(if kind.is_empty() {
-            FieldError::required(field.clone(), why)
+            FieldError::required(field.clone(), detail)
         } else {
-            FieldError::invalid(field.clone(), kind, why)
+            FieldError::invalid(field.clone(), kind, detail)
         });
     } else if kind.is_empty() && !untyped {
-        let why = match level {
+        let detail = match level {
             Level::Root => "must not be empty at the root",
             Level::Item => "must not be empty for specified array items",
             Level::Field => "must not be empty for specified object fields",
         };
-        errors.push(FieldError::required(field.clone(), why));
+        errors.push(FieldError::required(field.clone(), detail));
     }
     if level == Level::Root && !kind.is_empty() && kind != "object" {
         errors.push(FieldError::invalid(field, kind, "must be object at the root"));
     }
 }
 
-fn whole_object(
+/// Rules about embedded resources, and about `apiVersion`, `kind` and `metadata` of whole objects.
+///
+/// Upstream: `validateStructuralMetadataInvariants`.
+fn validate_metadata_invariants(
     schema: &Value,
     level: Level,
     additional: bool,
-    place: &str,
+    field_path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     let embedded = flag(schema, "x-kubernetes-embedded-resource");
     if embedded && additional {
-        let why = "must not be used if x-kubernetes-embedded-resource is set";
-        errors.push(FieldError::forbidden(format!("{place}.additionalProperties"), why));
+        let detail = "must not be used if x-kubernetes-embedded-resource is set";
+        errors.push(FieldError::forbidden(format!("{field_path}.additionalProperties"), detail));
     }
     if embedded
         && !flag(schema, "x-kubernetes-preserve-unknown-fields")
         && properties(schema).next().is_none()
     {
-        let why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
-        errors.push(FieldError::required(format!("{place}.properties"), why));
+        let detail = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields";
+        errors.push(FieldError::required(format!("{field_path}.properties"), detail));
     }
     if level != Level::Root && !embedded {
         return;
@@ -121,19 +141,19 @@ fn whole_object(
         if let Some(property) = at(schema, &format!("properties.{name}"))
             && text(property, "type") != "string"
         {
-            let field = format!("{place}.properties[{name}].type");
+            let field = format!("{field_path}.properties[{name}].type");
             errors.push(FieldError::invalid(field, text(property, "type"), "must be string"));
         }
     }
     let Some(metadata) = at(schema, "properties.metadata") else { return };
-    let field = format!("{place}.properties[metadata]");
+    let field = format!("{field_path}.properties[metadata]");
     if text(metadata, "type") != "object" {
-        let why = "must be object";
-        errors.push(FieldError::invalid(format!("{field}.type"), text(metadata, "type"), why));
+        let detail = "must be object";
+        errors.push(FieldError::invalid(format!("{field}.type"), text(metadata, "type"), detail));
     }
     if level == Level::Root && restricts_metadata(metadata) {
-        let why = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        errors.push(FieldError::forbidden(field, why));
+        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        errors.push(FieldError::forbidden(field, detail));
     }
 }
 
@@ -146,54 +166,68 @@ fn restricts_metadata(metadata: &Value) -> bool {
     !named || !only
 }
 
-/// Whether these are the two alternatives that an int-or-string may spell out.
+/// Whether `anyOf` is integer or string, as a schema with `x-kubernetes-int-or-string` may spell it out.
+///
+/// Upstream: `isIntOrStringAnyOfPattern`.
 fn is_int_or_string(any_of: Option<&Value>) -> bool {
     any_of == Some(&serde_json::json!([{"type": "integer"}, {"type": "string"}]))
 }
 
+/// Upstream: `isIntOrStringAllOfPattern`.
 fn first_is_int_or_string(schema: &Value) -> bool {
     list(schema, "allOf").first().is_some_and(|first| is_int_or_string(first.get("anyOf")))
 }
 
-/// The value validation of a schema. The two flags excuse the ways to spell an int-or-string out.
-fn values(schema: &Value, any: bool, all: bool, place: &str, errors: &mut Vec<FieldError>) {
+/// Validates the value validation of a schema. The two flags skip the patterns that spell out an int-or-string.
+///
+/// Upstream: `validateValueValidation`.
+fn validate_value_validation(
+    schema: &Value,
+    any: bool,
+    all: bool,
+    field_path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     if !any {
         for (i, one) in list(schema, "anyOf").iter().enumerate() {
-            nested(one, false, &format!("{place}.anyOf[{i}]"), errors);
+            validate_nested(one, false, &format!("{field_path}.anyOf[{i}]"), errors);
         }
     }
     for (i, one) in list(schema, "allOf").iter().enumerate() {
-        nested(one, all && i == 0, &format!("{place}.allOf[{i}]"), errors);
+        validate_nested(one, all && i == 0, &format!("{field_path}.allOf[{i}]"), errors);
     }
     for (i, one) in list(schema, "oneOf").iter().enumerate() {
-        nested(one, false, &format!("{place}.oneOf[{i}]"), errors);
+        validate_nested(one, false, &format!("{field_path}.oneOf[{i}]"), errors);
     }
     if let Some(not) = at(schema, "not") {
-        nested(not, false, &format!("{place}.not"), errors);
+        validate_nested(not, false, &format!("{field_path}.not"), errors);
     }
     let pattern = text(schema, "pattern");
     if !pattern.is_empty()
         && let Err(error) = regex::Regex::new(pattern)
     {
-        let why = format!("must be a valid regular expression, but isn't: {error}");
-        errors.push(FieldError::invalid(format!("{place}.pattern"), pattern, why));
+        let detail = format!("must be a valid regular expression, but isn't: {error}");
+        errors.push(FieldError::invalid(format!("{field_path}.pattern"), pattern, detail));
     }
 }
 
-/// A schema under a junctor may only restrict values.
-fn nested(schema: &Value, any: bool, place: &str, errors: &mut Vec<FieldError>) {
-    values(schema, any, false, place, errors);
+/// Validates a schema below a logical junctor, which may only restrict values.
+///
+/// Upstream: `validateNestedValueValidation`.
+fn validate_nested(schema: &Value, any: bool, field_path: &str, errors: &mut Vec<FieldError>) {
+    validate_value_validation(schema, any, false, field_path, errors);
     if let Some(items) = schema.get("items").filter(|i| i.is_object()) {
-        nested(items, false, &format!("{place}.items"), errors);
+        validate_nested(items, false, &format!("{field_path}.items"), errors);
     }
     for (name, property) in properties(schema) {
-        nested(property, false, &format!("{place}.properties[{name}]"), errors);
+        validate_nested(property, false, &format!("{field_path}.properties[{name}]"), errors);
         if name == "metadata" {
-            let why = "must not be specified in a nested context";
-            errors.push(FieldError::forbidden(format!("{place}.properties[metadata]"), why));
+            let detail = "must not be specified in a nested context";
+            errors
+                .push(FieldError::forbidden(format!("{field_path}.properties[metadata]"), detail));
         }
     }
-    for (name, why) in [
+    for (name, detail) in [
         ("type", "must be empty to be structural"),
         ("additionalProperties", "must be undefined to be structural"),
         ("default", "must be undefined to be structural"),
@@ -212,68 +246,117 @@ fn nested(schema: &Value, any: bool, place: &str, errors: &mut Vec<FieldError>) 
             !(evenkeel_apimachinery::value::is_blank(v) || *v == Value::Bool(false))
         });
         if set {
-            errors.push(FieldError::forbidden(format!("{place}.{name}"), why));
+            errors.push(FieldError::forbidden(format!("{field_path}.{name}"), detail));
         }
     }
 }
 
-/// What value validation speaks of must be there outside of it, too.
-fn complete(values: &Value, skeleton: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Requires that the structural schema specifies each field that value validation mentions.
+///
+/// Upstream: `validateStructuralCompleteness`.
+fn validate_completeness(
+    values: &Value,
+    skeleton: &Value,
+    field_path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     for junctor in ["allOf", "anyOf", "oneOf"] {
         for (i, one) in list(values, junctor).iter().enumerate() {
-            covered(one, skeleton, place, &format!("{place}.{junctor}[{i}]"), errors);
+            validate_nested_completeness(
+                one,
+                skeleton,
+                field_path,
+                &format!("{field_path}.{junctor}[{i}]"),
+                errors,
+            );
         }
     }
     if let Some(not) = at(values, "not") {
-        covered(not, skeleton, place, &format!("{place}.not"), errors);
+        validate_nested_completeness(
+            not,
+            skeleton,
+            field_path,
+            &format!("{field_path}.not"),
+            errors,
+        );
     }
     for (name, property) in properties(values) {
-        complete(property, property, &format!("{place}.properties[{name}]"), errors);
+        validate_completeness(
+            property,
+            property,
+            &format!("{field_path}.properties[{name}]"),
+            errors,
+        );
     }
     if let Some(items) = values.get("items").filter(|i| i.is_object()) {
-        complete(items, items, &format!("{place}.items"), errors);
+        validate_completeness(items, items, &format!("{field_path}.items"), errors);
     }
     if let Some(more) = values.get("additionalProperties").filter(|a| a.is_object()) {
-        complete(more, more, &format!("{place}.additionalProperties"), errors);
+        validate_completeness(more, more, &format!("{field_path}.additionalProperties"), errors);
     }
 }
 
-fn covered(
+/// Upstream: `validateNestedValueValidationCompleteness`.
+fn validate_nested_completeness(
     values: &Value,
     skeleton: &Value,
-    stands: &str,
-    place: &str,
+    schema_path: &str,
+    field_path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     for (name, property) in properties(values) {
-        let own = format!("{stands}.properties[{name}]");
+        let own = format!("{schema_path}.properties[{name}]");
         match at(skeleton, "properties").and_then(|p| p.get(name)) {
             Some(known) => {
-                covered(property, known, &own, &format!("{place}.properties[{name}]"), errors);
+                validate_nested_completeness(
+                    property,
+                    known,
+                    &own,
+                    &format!("{field_path}.properties[{name}]"),
+                    errors,
+                );
             }
             None => {
-                let why = format!("because it is defined in {place}.properties[{name}]");
-                errors.push(FieldError::required(own, why));
+                let detail = format!("because it is defined in {field_path}.properties[{name}]");
+                errors.push(FieldError::required(own, detail));
             }
         }
     }
     if let Some(items) = values.get("items").filter(|i| i.is_object()) {
-        let own = format!("{stands}.items");
+        let own = format!("{schema_path}.items");
         match skeleton.get("items").filter(|i| i.is_object()) {
-            Some(known) => covered(items, known, &own, &format!("{place}.items"), errors),
+            Some(known) => validate_nested_completeness(
+                items,
+                known,
+                &own,
+                &format!("{field_path}.items"),
+                errors,
+            ),
             None => {
-                let why = format!("because it is defined in {place}.items");
-                errors.push(FieldError::required(own, why));
+                let detail = format!("because it is defined in {field_path}.items");
+                errors.push(FieldError::required(own, detail));
             }
         }
     }
     for junctor in ["allOf", "anyOf", "oneOf"] {
         for (i, one) in list(values, junctor).iter().enumerate() {
-            covered(one, skeleton, stands, &format!("{place}.{junctor}[{i}]"), errors);
+            validate_nested_completeness(
+                one,
+                skeleton,
+                schema_path,
+                &format!("{field_path}.{junctor}[{i}]"),
+                errors,
+            );
         }
     }
     if let Some(not) = at(values, "not") {
-        covered(not, skeleton, stands, &format!("{place}.not"), errors);
+        validate_nested_completeness(
+            not,
+            skeleton,
+            schema_path,
+            &format!("{field_path}.not"),
+            errors,
+        );
     }
 }
 
@@ -285,7 +368,7 @@ mod tests {
 
     fn wrong(schema: &Value) -> Vec<String> {
         let mut errors = Vec::new();
-        check(schema, "s", &mut errors);
+        validate_structural(schema, "s", &mut errors);
         errors.into_iter().map(|e| e.field).collect()
     }
 

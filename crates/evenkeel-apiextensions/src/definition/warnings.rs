@@ -1,4 +1,4 @@
-//! What is warned of when a definition is written: formats that nobody checks, sets of what is no scalar.
+//! Warnings about a written definition: unrecognized formats, and lists of type `set` with items that are not scalar.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,12 @@ use serde_json::Value;
 use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::formats;
 
-/// What is new since `old`.
-pub fn of(crd: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.map(all).unwrap_or_default();
-    let (formats, sets) = all(crd);
+/// Returns the warnings that the stored definition `old` would not cause.
+///
+/// Upstream: `WarningsOnCreate`, `WarningsOnUpdate` of `registry/customresourcedefinition`.
+pub fn new_warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
+    let before = old.map(all_warnings).unwrap_or_default();
+    let (formats, sets) = all_warnings(crd);
     let new = |found: Vec<String>, known: &[String]| -> Vec<String> {
         found.into_iter().filter(|w| !known.contains(w)).collect()
     };
@@ -19,10 +21,11 @@ pub fn of(crd: &Value, old: Option<&Value>) -> Vec<String> {
     warnings
 }
 
-fn all(crd: &Value) -> (Vec<String>, Vec<String>) {
+/// Upstream: `getUnrecognizedFormatsInCRD`, `getNonScalarListTypeSetWarnings`.
+fn all_warnings(crd: &Value) -> (Vec<String>, Vec<String>) {
     let (mut unknown, mut sets) = (Vec::new(), BTreeSet::new());
     for version in list(crd, "spec.versions") {
-        each(&version["schema"]["openAPIV3Schema"], &mut |schema| {
+        visit_schemas(&version["schema"]["openAPIV3Schema"], &mut |schema| {
             let format = text(schema, "format");
             if !format.is_empty() && !formats::is_known(text(schema, "type"), format) {
                 unknown.push(format!(
@@ -44,19 +47,19 @@ fn all(crd: &Value) -> (Vec<String>, Vec<String>) {
     (unknown, sets.into_iter().collect())
 }
 
-/// Visits a schema and all within it.
-pub(super) fn each(schema: &Value, visit: &mut dyn FnMut(&Value)) {
+/// Visits a schema and all schemas below it.
+pub(super) fn visit_schemas(schema: &Value, visit: &mut dyn FnMut(&Value)) {
     if !schema.is_object() {
         return;
     }
     visit(schema);
     for name in ["items", "not", "additionalProperties"] {
-        each(&schema[name], visit);
+        visit_schemas(&schema[name], visit);
     }
     for name in ["allOf", "anyOf", "oneOf"] {
-        list(schema, name).iter().for_each(|s| each(s, visit));
+        list(schema, name).iter().for_each(|s| visit_schemas(s, visit));
     }
     for (_, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-        each(property, visit);
+        visit_schemas(property, visit);
     }
 }

@@ -1,42 +1,42 @@
-//! Custom resources: kept as they are written but for their metadata, and for fields that the schema does not know.
+//! Decoding of custom resources: unknown fields are pruned, other fields stay as written, and metadata is typed.
 
 use serde_json::Value;
 
 use super::json::{self, Json};
-use super::typed::{self, Findings};
-use crate::schema::node::{At, Rest, Shape};
+use super::typed::{self, DecodeErrors};
+use crate::schema::node::{Rest, Shape, TypeRef};
 
-/// Reads a custom resource: metadata as Go reads it, the rest as it is without unknown fields. Wrong types are for validation.
-pub(super) fn decode(body: &Json<'_>, at: At<'_>) -> (Value, Findings) {
-    let mut findings = Findings { strict: json::repeated(body), error: None };
-    let mut value = read(body, &mut findings);
-    prune(&mut value, at, &mut String::new(), &mut findings);
-    (value, findings)
+/// Decodes a custom resource. Values of a wrong type are left to validation; only metadata is decoded by its Go types.
+pub(super) fn decode(body: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeErrors) {
+    let mut errors = DecodeErrors { strict: json::duplicate_keys(body), error: None };
+    let mut value = read(body, &mut errors);
+    prune(&mut value, type_ref, &mut String::new(), &mut errors);
+    (value, errors)
 }
 
-/// The value with its numbers as they read once they are stored; of repeated keys the last counts.
-fn read(body: &Json<'_>, findings: &mut Findings) -> Value {
+/// Converts a value with its numbers as storage returns them. The last of duplicate keys wins.
+fn read(body: &Json<'_>, errors: &mut DecodeErrors) -> Value {
     match body {
         Json::Number(text) => number(text).unwrap_or_else(|| {
-            findings.error.get_or_insert_with(|| {
+            errors.error.get_or_insert_with(|| {
                 format!("json: cannot unmarshal number {text} into Go value of type float64")
             });
             Value::Null
         }),
-        Json::Array(items) => items.iter().map(|item| read(item, findings)).collect(),
+        Json::Array(items) => items.iter().map(|item| read(item, errors)).collect(),
         Json::Object(entries) => Value::Object(
-            entries.iter().map(|(k, v)| (k.clone().into_owned(), read(v, findings))).collect(),
+            entries.iter().map(|(k, v)| (k.clone().into_owned(), read(v, errors))).collect(),
         ),
         other => other.to_value(),
     }
 }
 
-/// A number as it reads once it is stored: a whole one without a fraction, one too large for an integer as a float. `None`
-/// where it is too large for either.
+/// Converts a number to the form that storage returns: a whole float becomes an integer, an integer that is too large
+/// becomes a float. `None` where it is too large for both.
 fn number(text: &str) -> Option<Value> {
     let value = json::number(text);
     let number = value.as_f64().filter(|number| number.is_finite())?;
-    // Beyond this whole floats are not all integers.
+    // Above this, whole floats no longer represent every integer.
     const WHOLE: f64 = 9.0e15;
     if value.is_f64() && number.fract() == 0.0 && number.abs() < WHOLE {
         return Some(Value::from(number as i64));
@@ -44,31 +44,31 @@ fn number(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Drops the fields that the schema does not know. `path` is that of `value`, and is left as it was.
-fn prune(value: &mut Value, at: At<'_>, path: &mut String, findings: &mut Findings) {
+/// Prunes fields that the schema does not specify. `path` is that of `value`, and is the same afterwards.
+fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &mut DecodeErrors) {
     let length = path.len();
-    match (at.shape(), value) {
+    match (type_ref.shape(), value) {
         (Shape::Struct(s), Value::Object(entries)) => {
             entries.retain(|key, value| {
                 enter(path, key);
                 let kept = match (s.field(key), s.rest) {
                     (Some(field), _) if s.embedded && key == "metadata" => {
-                        *value = metadata(value, at.to(field.node), path, findings);
+                        *value = metadata(value, type_ref.to(field.node), path, errors);
                         true
                     }
                     (Some(field), _) => {
-                        prune(value, at.to(field.node), path, findings);
+                        prune(value, type_ref.to(field.node), path, errors);
                         true
                     }
                     (None, Rest::Keep) => true,
                     (None, Rest::Typed(id)) => {
-                        prune(value, at.to(id), path, findings);
+                        prune(value, type_ref.to(id), path, errors);
                         true
                     }
                     (None, Rest::Drop) => false,
                 };
-                if !kept && findings.strict.len() < typed::MAX_PROBLEMS {
-                    findings.strict.push(format!("unknown field {}", typed::quoted(path)));
+                if !kept && errors.strict.len() < typed::MAX_STRICT_ERRORS {
+                    errors.strict.push(format!("unknown field {}", typed::quoted(path)));
                 }
                 path.truncate(length);
                 kept
@@ -77,14 +77,14 @@ fn prune(value: &mut Value, at: At<'_>, path: &mut String, findings: &mut Findin
         (Shape::Map { value: of, .. }, Value::Object(entries)) => {
             for (key, value) in entries {
                 enter(path, key);
-                prune(value, at.to(*of), path, findings);
+                prune(value, type_ref.to(*of), path, errors);
                 path.truncate(length);
             }
         }
         (Shape::List { item, .. }, Value::Array(items)) => {
             for (i, value) in items.iter_mut().enumerate() {
                 path.push_str(&format!("[{i}]"));
-                prune(value, at.to(*item), path, findings);
+                prune(value, type_ref.to(*item), path, errors);
                 path.truncate(length);
             }
         }
@@ -99,14 +99,14 @@ fn enter(path: &mut String, key: &str) {
     path.push_str(key);
 }
 
-fn metadata(value: &Value, at: At<'_>, path: &str, findings: &mut Findings) -> Value {
-    let (read, found) = typed::decode(&Json::from(value), at);
+fn metadata(value: &Value, type_ref: TypeRef<'_>, path: &str, errors: &mut DecodeErrors) -> Value {
+    let (read, found) = typed::decode(&Json::from(value), type_ref);
     let placed = |problem: String| match problem.split_once('"') {
         Some((what, rest)) => format!("{what}\"{path}.{rest}"),
         None => problem,
     };
-    findings.strict.extend(found.strict.into_iter().map(placed));
-    findings.error = findings.error.take().or(found.error);
+    errors.strict.extend(found.strict.into_iter().map(placed));
+    errors.error = errors.error.take().or(found.error);
     read
 }
 
@@ -137,10 +137,10 @@ mod tests {
         let schema = widget();
         let body = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "nope": 1}, "x": 1,
             "spec": {"size": "big", "y": 2, "free": {"z": 3}, "labels": {"a": "b"}, "ports": [{"port": 80, "w": 4}]}});
-        let (value, findings) = decode(&Json::from(&body), schema.at());
+        let (value, errors) = decode(&Json::from(&body), schema.type_ref());
         let want = ["metadata.nope", "spec.ports[0].w", "spec.y", "x"]
             .map(|f| format!("unknown field \"{f}\""));
-        assert_eq!(findings.strict, want);
+        assert_eq!(errors.strict, want);
         let want = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a"},
             "spec": {"size": "big", "free": {"z": 3}, "labels": {"a": "b"}, "ports": [{"port": 80}]}});
         assert_eq!(value, want);
@@ -154,8 +154,8 @@ mod tests {
         ] {
             let text = format!(r#"{{"kind":"Widget","spec":{{"free":{{"n":{number}}}}}}}"#);
             let body = json::parse(text.as_bytes()).expect("JSON");
-            let (_, findings) = decode(&body, schema.at());
-            assert_eq!(findings.error.as_deref(), error, "{number}");
+            let (_, errors) = decode(&body, schema.type_ref());
+            assert_eq!(errors.error.as_deref(), error, "{number}");
         }
     }
 }

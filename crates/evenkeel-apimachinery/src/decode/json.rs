@@ -1,4 +1,4 @@
-//! A JSON reader that keeps what a strict decoder needs: repeated keys, their order, and numbers as written.
+//! A JSON parser that keeps what strict decoding needs: duplicate keys, their order, and numbers as written.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -14,13 +14,13 @@ pub(crate) enum Json<'a> {
     Number(Cow<'a, str>),
     String(Cow<'a, str>),
     Array(Vec<Json<'a>>),
-    /// In the order written; keys may repeat.
+    /// In the order written; keys may be duplicate.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
 impl<'a> Json<'a> {
-    /// Go's word for the form of a value.
-    pub(crate) fn form(&self) -> &'static str {
+    /// Go's name for the JSON type of a value.
+    pub(crate) fn json_type(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "bool",
@@ -31,7 +31,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The last value of a key, which is the one that counts.
+    /// Returns the last value of a key, which wins over earlier ones.
     pub(crate) fn get(&self, key: &str) -> Option<&Json<'a>> {
         match self {
             Self::Object(entries) => entries.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v),
@@ -39,7 +39,8 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Untyped: integers stay integers, other numbers become floats, the last of repeated keys wins.
+    /// Converts to an untyped value: integers stay integers, other numbers become floats, the last of duplicate keys
+    /// wins.
     pub(crate) fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -69,20 +70,20 @@ impl<'a> From<&'a Value> for Json<'a> {
     }
 }
 
-/// Keys that objects have twice, as a strict decoder of untyped content reports them.
-pub(crate) fn repeated(json: &Json<'_>) -> Vec<String> {
+/// Reports duplicate keys in the words of strict decoding of unstructured content.
+pub(crate) fn duplicate_keys(json: &Json<'_>) -> Vec<String> {
     let mut found = Vec::new();
-    look_for_repeated(json, &mut String::new(), &mut found);
+    collect_duplicate_keys(json, &mut String::new(), &mut found);
     found
 }
 
-fn look_for_repeated(json: &Json<'_>, path: &mut String, found: &mut Vec<String>) {
+fn collect_duplicate_keys(json: &Json<'_>, path: &mut String, found: &mut Vec<String>) {
     let length = path.len();
     match json {
         Json::Array(items) => {
             for (i, item) in items.iter().enumerate() {
                 path.push_str(&format!("[{i}]"));
-                look_for_repeated(item, path, found);
+                collect_duplicate_keys(item, path, found);
                 path.truncate(length);
             }
         }
@@ -96,7 +97,7 @@ fn look_for_repeated(json: &Json<'_>, path: &mut String, found: &mut Vec<String>
                 if !seen.insert(key) && found.len() < 100 {
                     found.push(format!("duplicate field \"{path}\""));
                 }
-                look_for_repeated(value, path, found);
+                collect_duplicate_keys(value, path, found);
                 path.truncate(length);
             }
         }
@@ -104,7 +105,7 @@ fn look_for_repeated(json: &Json<'_>, path: &mut String, found: &mut Vec<String>
     }
 }
 
-/// A number as the API server keeps it where nothing is known of its type.
+/// Converts a number whose type is unknown.
 pub(crate) fn number(text: &str) -> Value {
     if let Ok(int) = text.parse::<i64>() {
         return int.into();
@@ -115,29 +116,29 @@ pub(crate) fn number(text: &str) -> Value {
         .map_or(Value::Null, Value::Number)
 }
 
-/// Reads one document. The error is worded as Go words it.
+/// Parses one document. Errors have the text of Go's decoder.
 pub(crate) fn parse(text: &[u8]) -> Result<Json<'_>, String> {
-    let mut reader = Reader { text, at: 0, depth: 0 };
+    let mut reader = Parser { text, at: 0, depth: 0 };
     let value = reader.value()?;
-    reader.space();
+    reader.skip_whitespace();
     match reader.peek() {
         None => Ok(value),
         Some(_) => Err(reader.unexpected("after top-level value")),
     }
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
         }
@@ -159,7 +160,7 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self) -> Result<Json<'a>, String> {
-        self.space();
+        self.skip_whitespace();
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
             Some(b'[') => self.nested(Self::array),
@@ -188,24 +189,24 @@ impl<'a> Reader<'a> {
 
     fn object(&mut self) -> Result<Json<'a>, String> {
         let mut entries = Vec::new();
-        self.space();
+        self.skip_whitespace();
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(Json::Object(entries));
         }
         loop {
-            self.space();
+            self.skip_whitespace();
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("looking for beginning of object key string"));
             }
             let key = self.string()?;
-            self.space();
+            self.skip_whitespace();
             if self.peek() != Some(b':') {
                 return Err(self.unexpected("after object key"));
             }
             self.at += 1;
             entries.push((key, self.value()?));
-            self.space();
+            self.skip_whitespace();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
@@ -219,14 +220,14 @@ impl<'a> Reader<'a> {
 
     fn array(&mut self) -> Result<Json<'a>, String> {
         let mut items = Vec::new();
-        self.space();
+        self.skip_whitespace();
         if self.peek() == Some(b']') {
             self.at += 1;
             return Ok(Json::Array(items));
         }
         loop {
             items.push(self.value()?);
-            self.space();
+            self.skip_whitespace();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
@@ -304,7 +305,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rest of a string in which an escape has been met.
+    /// Parses the rest of a string from its first escape on.
     fn escaped(&mut self, start: usize) -> Result<String, String> {
         let mut out = self.text[start..self.at].to_vec();
         loop {

@@ -1,10 +1,10 @@
-//! Which kind a body says it is, and what is said when that is not the kind of its path.
+//! The kind that a request body names, and the errors when the path is for another kind.
 
 use super::json::Json;
 use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 
-/// Kinds that upstream still knows at versions that it no longer serves: group, version, kinds.
+/// Kinds that upstream's scheme still registers at versions that it no longer serves: group, version, kinds.
 const UNSERVED: [(&str, &str, &[&str]); 5] = [
     ("apps", "v1beta1", &["ControllerRevision", "Deployment", "Scale", "StatefulSet"]),
     (
@@ -21,8 +21,10 @@ const UNSERVED: [(&str, &str, &[&str]); 5] = [
     ("policy", "v1beta1", &["Eviction", "PodDisruptionBudget"]),
 ];
 
-/// The kind that a body names; what it leaves out is taken from `expected`.
-pub(crate) fn given(
+/// Returns the kind that a body names. Absent parts are those of `expected`.
+///
+/// Upstream: `gvkWithDefaults`.
+pub(crate) fn body_kind(
     body: &Json<'_>,
     expected: &GroupVersionKind,
 ) -> Result<GroupVersionKind, String> {
@@ -30,15 +32,16 @@ pub(crate) fn given(
     if !matches!(body, Json::Object(_) | Json::Null) {
         return Err(format!(
             "{prefix} {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-            body.form()
+            body.json_type()
         ));
     }
     let text = |name: &str| match body.get(name) {
         None | Some(Json::Null) => Ok(""),
         Some(Json::String(text)) => Ok(&**text),
-        Some(other) => {
-            Err(format!("{prefix} {} into Go struct field .{name} of type string", other.form()))
-        }
+        Some(other) => Err(format!(
+            "{prefix} {} into Go struct field .{name} of type string",
+            other.json_type()
+        )),
     };
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
     let (group, version) = match api_version.split_once('/') {
@@ -48,24 +51,24 @@ pub(crate) fn given(
         }
         Some((group, version)) => (group, version),
     };
-    let mut given =
+    let mut actual =
         GroupVersionKind { group: group.into(), version: version.into(), kind: kind.into() };
     if kind.is_empty() {
-        given.kind = expected.kind.clone();
+        actual.kind = expected.kind.clone();
     }
     if version.is_empty() && (group.is_empty() || *group == *expected.group) {
-        given.group = expected.group.clone();
-        given.version = expected.version.clone();
+        actual.group = expected.group.clone();
+        actual.version = expected.version.clone();
     }
-    Ok(given)
+    Ok(actual)
 }
 
-/// Why an object of one kind cannot stand where another is expected.
-pub(crate) fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) -> String {
-    if !is_known(given) {
-        return not_registered(given);
+/// Returns the error for an object of one kind where another is expected.
+pub(crate) fn conversion_error(actual: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+    if !is_known(actual) {
+        return not_registered(actual);
     }
-    let (version, kind) = (&given.version, &given.kind);
+    let (version, kind) = (&actual.version, &actual.kind);
     let group = match &*expected.group {
         "" => "core",
         group => group.split('.').next().unwrap_or(group),
@@ -73,26 +76,27 @@ pub(crate) fn mismatch(given: &GroupVersionKind, expected: &GroupVersionKind) ->
     format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", expected.kind)
 }
 
-/// The same kind at another version: `Ok` is an error of decoding, `Err` the one of a version that the path is not for.
-pub(crate) fn other_version(
-    given: &GroupVersionKind,
+/// Returns the error for the expected kind at another version: `Ok` is an error of decoding, `Err` one about the path's
+/// version.
+pub(crate) fn version_error(
+    actual: &GroupVersionKind,
     expected: &GroupVersionKind,
 ) -> Result<String, String> {
-    if !is_known(given) {
-        return Ok(not_registered(given));
+    if !is_known(actual) {
+        return Ok(not_registered(actual));
     }
     Err(format!(
         "the API version in the data ({}) does not match the expected API version ({})",
-        given.api_version(),
+        actual.api_version(),
         expected.api_version()
     ))
 }
 
-fn not_registered(given: &GroupVersionKind) -> String {
+fn not_registered(actual: &GroupVersionKind) -> String {
     format!(
         "no kind \"{}\" is registered for version \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",
-        given.kind,
-        given.api_version()
+        actual.kind,
+        actual.api_version()
     )
 }
 

@@ -1,4 +1,4 @@
-//! Request bodies into objects: JSON and YAML as Go's decoders read them, with field validation.
+//! Decoding of request bodies: JSON, YAML and protobuf as Go's decoders read them, with field validation.
 
 pub(crate) mod custom;
 pub(crate) mod json;
@@ -17,7 +17,7 @@ use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::StatusError;
 
-/// What to do about unknown and repeated fields (`fieldValidation`).
+/// What happens to unknown and duplicate fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
     /// Drop them.
@@ -29,7 +29,7 @@ pub enum FieldValidation {
     Strict,
 }
 
-/// A body that was read.
+/// A decoded body.
 #[derive(Debug)]
 pub struct Decoded {
     /// The object; a `Value::Object` with `apiVersion`, `kind` and `metadata` (an object) set, unknown fields dropped.
@@ -38,16 +38,16 @@ pub struct Decoded {
     pub warnings: Vec<String>,
 }
 
-/// A body before its types are known.
+/// A parsed body, before its types are known.
 pub(crate) struct Document<'a> {
     /// The body's value.
     pub json: Json<'a>,
-    /// Keys that YAML had twice, one line each.
-    pub repeated: Vec<String>,
+    /// Duplicate keys of a YAML body, one line each.
+    pub duplicate_keys: Vec<String>,
 }
 
-/// Reads the body of a create or an update. `expected` is the kind that the path stands for, `schema` its schema where it
-/// has one; a body without apiVersion and kind is taken to be of it, another kind is a 400.
+/// Decodes the body of a create or an update. `expected` is the kind of the path, `schema` its schema where it has one.
+/// A body without apiVersion and kind is decoded as that kind; another kind is a 400.
 pub fn object(
     schema: Option<&Schema>,
     expected: &GroupVersionKind,
@@ -68,14 +68,14 @@ pub fn object(
     }
 }
 
-/// The JSON of a protobuf body, which is then read as any other.
+/// Converts a protobuf body to JSON, which is then decoded as any other.
 fn from_protobuf(expected: &GroupVersionKind, body: &[u8]) -> Result<Vec<u8>, StatusError> {
     let object = Transcoder::decode_envelope(body)
         .map_err(|error| unrecognized(expected, &error.to_string(), body))?;
     serde_json::to_vec(&object).map_err(StatusError::internal)
 }
 
-/// [`object`] for a schema at hand.
+/// [`object`] for a kind with a schema.
 pub(crate) fn with_schema(
     schema: &Schema,
     expected: &GroupVersionKind,
@@ -85,42 +85,45 @@ pub(crate) fn with_schema(
 ) -> Result<Decoded, StatusError> {
     let unreadable = |error: String| unrecognized(expected, &error, body);
     let document = read(content_type, body).map_err(unreadable)?;
-    let given = kinds::given(&document.json, expected).map_err(unreadable)?;
+    let actual = kinds::body_kind(&document.json, expected).map_err(unreadable)?;
     let refuse = |error: &str| {
         StatusError::bad_request(format!(
             "{} in version \"{}\" cannot be handled as a {}: {error}",
-            given.kind, given.version, expected.kind
+            actual.kind, actual.version, expected.kind
         ))
     };
-    if given.kind != expected.kind || given.group != expected.group {
-        return Err(refuse(&kinds::mismatch(&given, expected)));
+    if actual.kind != expected.kind || actual.group != expected.group {
+        return Err(refuse(&kinds::conversion_error(&actual, expected)));
     }
-    if given.version != expected.version {
-        return Err(kinds::other_version(&given, expected)
+    if actual.version != expected.version {
+        return Err(kinds::version_error(&actual, expected)
             .map_or_else(StatusError::bad_request, |error| refuse(&error)));
     }
-    let (object, findings) = read_as(typed::Source::Text, &document.json, schema);
-    if let Some(error) = findings.error {
+    let (object, errors) = decode_as(typed::DecoderKind::Text, &document.json, schema);
+    if let Some(error) = errors.error {
         return Err(refuse(&error));
     }
-    let warnings =
-        judge(validation, &document.repeated, findings.strict).map_err(|e| refuse(&e))?;
+    let warnings = apply_field_validation(validation, &document.duplicate_keys, errors.strict)
+        .map_err(|e| refuse(&e))?;
     Ok(Decoded { object: named(object, expected), warnings })
 }
 
-/// What field validation makes of a body's problems: warnings, or the text of a refusal.
-pub(crate) fn judge(
+/// Applies field validation to unknown and duplicate fields: returns warnings, or the text of an error.
+pub(crate) fn apply_field_validation(
     validation: FieldValidation,
-    repeated: &[String],
+    duplicate_keys: &[String],
     strict: Vec<String>,
 ) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
-        FieldValidation::Warn => Ok(repeated.iter().cloned().chain(strict).collect()),
+        FieldValidation::Warn => Ok(duplicate_keys.iter().cloned().chain(strict).collect()),
         FieldValidation::Strict => {
             let mut all = strict;
-            if !repeated.is_empty() {
-                all.insert(0, format!("yaml: unmarshal errors:\n  {}", repeated.join("\n  ")));
+            if !duplicate_keys.is_empty() {
+                all.insert(
+                    0,
+                    format!("yaml: unmarshal errors:\n  {}", duplicate_keys.join("\n  ")),
+                );
             }
             if all.is_empty() {
                 Ok(all)
@@ -131,41 +134,44 @@ pub(crate) fn judge(
     }
 }
 
-/// Reads a body by its media type; errors are worded as the readers upstream word them.
+/// Parses a body by its media type. Errors have the text of upstream's parsers.
 pub(crate) fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Document<'a>, String> {
     if content_type.contains("yaml") {
         let document = yaml::parse(body)?;
-        return Ok(Document { json: document.json, repeated: document.repeated });
+        return Ok(Document { json: document.json, duplicate_keys: document.duplicate_keys });
     }
     let json = json::parse(body)
         .map_err(|e| format!("couldn't get version/kind; json parse error: {e}"))?;
-    Ok(Document { json, repeated: Vec::new() })
+    Ok(Document { json, duplicate_keys: Vec::new() })
 }
 
-/// Reads a value as an object of a kind: a built-in one as Go does, a custom one as it is but for what its schema does not know.
-pub(crate) fn read_as(
-    source: typed::Source,
+/// Decodes a value as an object of a kind: a built-in one by its Go types, a custom one by pruning.
+pub(crate) fn decode_as(
+    decoder: typed::DecoderKind,
     json: &Json<'_>,
     schema: &Schema,
-) -> (Value, typed::Findings) {
+) -> (Value, typed::DecodeErrors) {
     if schema.is_custom() {
-        custom::decode(json, schema.at())
+        custom::decode(json, schema.type_ref())
     } else {
-        typed::decode_from(source, json, schema.at())
+        typed::decode_from(decoder, json, schema.type_ref())
     }
 }
 
-/// A kind that no schema is known of: JSON as it is.
+/// Decodes an object of a kind without a schema: any JSON object.
 fn untyped(
     expected: &GroupVersionKind,
     content_type: &str,
     body: &[u8],
 ) -> Result<Decoded, StatusError> {
     let document = read(content_type, body).map_err(|e| unrecognized(expected, &e, body))?;
-    Ok(Decoded { object: named(document.json.to_value(), expected), warnings: document.repeated })
+    Ok(Decoded {
+        object: named(document.json.to_value(), expected),
+        warnings: document.duplicate_keys,
+    })
 }
 
-/// With apiVersion and kind, and metadata when it has none.
+/// Sets apiVersion and kind, and metadata where the object has none.
 pub(crate) fn named(object: Value, expected: &GroupVersionKind) -> Value {
     let mut map = match object {
         Value::Object(map) => map,
@@ -177,7 +183,7 @@ pub(crate) fn named(object: Value, expected: &GroupVersionKind) -> Value {
     Value::Object(map)
 }
 
-/// 400 of a body that is no object of any kind.
+/// Returns the 400 for a body that cannot be decoded.
 fn unrecognized(expected: &GroupVersionKind, error: &str, body: &[u8]) -> StatusError {
     let summary = summary(body);
     StatusError::bad_request(format!(
@@ -186,7 +192,7 @@ fn unrecognized(expected: &GroupVersionKind, error: &str, body: &[u8]) -> Status
     ))
 }
 
-/// The start of a body: as text when it looks like JSON, else in hexadecimal.
+/// Returns the start of a body, as text when it looks like JSON, else in hexadecimal.
 fn summary(body: &[u8]) -> String {
     let start = &body[..body.len().min(30)];
     let text = match start.first() {
@@ -197,7 +203,7 @@ fn summary(body: &[u8]) -> String {
     if body.len() > start.len() { format!("{text} ...") } else { text }
 }
 
-/// Reads the body of a DELETE as a tree: JSON, YAML or protobuf `DeleteOptions`; unknown fields are dropped later.
+/// Parses the body of a DELETE: JSON, YAML or protobuf `DeleteOptions`. The caller drops unknown fields.
 pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
     if body.starts_with(MAGIC.as_slice()) {
         return options_from_protobuf(body)
@@ -207,7 +213,7 @@ pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
     Ok(document.json.to_value())
 }
 
-/// Options are of every group, so they are read by kind, whichever version a client names beside it.
+/// `DeleteOptions` is in every API group, so only the kind is compared.
 fn options_from_protobuf(body: &[u8]) -> Result<Value, DecodeError> {
     let envelope = Envelope::open(body)?;
     let mut options = Transcoder::decode("v1", &envelope.kind, envelope.raw)?;

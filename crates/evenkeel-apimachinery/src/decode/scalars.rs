@@ -1,4 +1,4 @@
-//! Single values: which JSON each type takes, and the one spelling that the server gives back.
+//! Scalar types: the JSON that each accepts, and its canonical form in responses.
 
 use std::str::FromStr;
 
@@ -13,20 +13,20 @@ use super::json::{Json, number};
 use super::typed::quoted;
 use crate::schema::node::Shape;
 
-/// Why a value was not taken.
-pub(crate) enum Problem {
-    /// JSON of another form.
-    Form,
-    /// A number that the type cannot hold, as written.
-    Number(String),
-    /// JSON of another form, for a type whose reader expects this Go type.
-    As(&'static str),
-    /// Words of the type's own reader.
+/// Why a scalar was rejected.
+pub(crate) enum ScalarError {
+    /// JSON of another type.
+    Type,
+    /// A number out of the type's range, as written.
+    Range(String),
+    /// JSON of another type, for a type that unmarshals into this Go type.
+    GoType(&'static str),
+    /// The error text of the type's own parser.
     Text(String),
 }
 
-/// Reads a value that is not null as one of the single-valued types.
-pub(crate) fn read(shape: &Shape, json: &Json<'_>) -> Result<Value, Problem> {
+/// Decodes a value that is not null as a scalar type.
+pub(crate) fn read(shape: &Shape, json: &Json<'_>) -> Result<Value, ScalarError> {
     match (shape, json) {
         (Shape::Bool, Json::Bool(b)) => Ok(Value::Bool(*b)),
         (Shape::Int { bits }, Json::Number(text)) => int(text, *bits),
@@ -36,35 +36,35 @@ pub(crate) fn read(shape: &Shape, json: &Json<'_>) -> Result<Value, Problem> {
         (Shape::Time, Json::String(s)) => time(s).map(|t| evenkeel_api::time::seconds(t).into()),
         (Shape::MicroTime, Json::String(s)) => micro_time(s),
         (Shape::Duration, Json::String(s)) => {
-            evenkeel_api::duration::canonical(s).map(Value::String).map_err(Problem::Text)
+            evenkeel_api::duration::canonical(s).map(Value::String).map_err(ScalarError::Text)
         }
         (Shape::Quantity, Json::String(s)) => quantity(s),
         (Shape::Quantity, Json::Number(s)) => quantity(s),
         (Shape::IntOrString, Json::String(s)) => Ok(Value::String(s.clone().into_owned())),
         (Shape::IntOrString, Json::Number(text)) => int(text, 32),
-        (Shape::Time | Shape::MicroTime | Shape::Duration, _) => Err(Problem::As("string")),
-        (Shape::IntOrString, _) => Err(Problem::As("int32")),
-        (Shape::Quantity, _) => Err(Problem::Text(NO_QUANTITY.to_owned())),
-        _ => Err(Problem::Form),
+        (Shape::Time | Shape::MicroTime | Shape::Duration, _) => Err(ScalarError::GoType("string")),
+        (Shape::IntOrString, _) => Err(ScalarError::GoType("int32")),
+        (Shape::Quantity, _) => Err(ScalarError::Text(QUANTITY_ERROR.to_owned())),
+        _ => Err(ScalarError::Type),
     }
 }
 
-const NO_QUANTITY: &str =
+const QUANTITY_ERROR: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-fn int(text: &str, bits: u8) -> Result<Value, Problem> {
+fn int(text: &str, bits: u8) -> Result<Value, ScalarError> {
     let int = i64::from_str(text).ok().filter(|n| bits == 64 || i32::try_from(*n).is_ok());
-    int.map(Value::from).ok_or_else(|| Problem::Number(text.to_owned()))
+    int.map(Value::from).ok_or_else(|| ScalarError::Range(text.to_owned()))
 }
 
-fn float(text: &str) -> Result<Value, Problem> {
+fn float(text: &str) -> Result<Value, ScalarError> {
     match number(text) {
-        Value::Null => Err(Problem::Number(text.to_owned())),
+        Value::Null => Err(ScalarError::Range(text.to_owned())),
         value => Ok(value),
     }
 }
 
-fn bytes(text: &str) -> Result<Value, Problem> {
+fn bytes(text: &str) -> Result<Value, ScalarError> {
     let stripped: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     match STANDARD.decode(&stripped) {
         Ok(_) => Ok(Value::String(stripped)),
@@ -76,19 +76,19 @@ fn bytes(text: &str) -> Result<Value, Problem> {
                     stripped.len() & !3
                 }
             };
-            Err(Problem::Text(format!("illegal base64 data at input byte {at}")))
+            Err(ScalarError::Text(format!("illegal base64 data at input byte {at}")))
         }
     }
 }
 
-fn quantity(text: &str) -> Result<Value, Problem> {
+fn quantity(text: &str) -> Result<Value, ScalarError> {
     let quantity =
-        Quantity::parse(text.trim()).map_err(|_| Problem::Text(NO_QUANTITY.to_owned()))?;
+        Quantity::parse(text.trim()).map_err(|_| ScalarError::Text(QUANTITY_ERROR.to_owned()))?;
     Ok(quantity.to_string().into())
 }
 
-/// RFC 3339 as Go reads it: upper-case `T`, a zone, any number of decimals.
-fn time(text: &str) -> Result<Timestamp, Problem> {
+/// Parses RFC 3339 as Go does: upper-case `T`, a zone, any number of decimals.
+fn time(text: &str) -> Result<Timestamp, ScalarError> {
     static PARSER: DateTimeParser = DateTimeParser::new();
     let shaped = text.len() >= 20
         && text.is_ascii()
@@ -97,21 +97,21 @@ fn time(text: &str) -> Result<Timestamp, Problem> {
     shaped
         .then(|| PARSER.parse_timestamp(text).ok())
         .flatten()
-        .ok_or_else(|| Problem::Text(no_time(text, "2006-01-02T15:04:05Z07:00")))
+        .ok_or_else(|| ScalarError::Text(time_error(text, "2006-01-02T15:04:05Z07:00")))
 }
 
-fn micro_time(text: &str) -> Result<Value, Problem> {
+fn micro_time(text: &str) -> Result<Value, ScalarError> {
     let six = text
         .split_once('.')
         .is_some_and(|(_, rest)| rest.bytes().take_while(u8::is_ascii_digit).count() == 6);
     match time(text) {
         Ok(t) if six => Ok(t.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string().into()),
-        _ => Err(Problem::Text(no_time(text, "2006-01-02T15:04:05.000000Z07:00"))),
+        _ => Err(ScalarError::Text(time_error(text, "2006-01-02T15:04:05.000000Z07:00"))),
     }
 }
 
-/// Go names the first part of the layout that the text does not fit.
-fn no_time(text: &str, layout: &str) -> String {
+/// Go's error names the first part of the layout that the text does not match.
+fn time_error(text: &str, layout: &str) -> String {
     let parts = ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"];
     let (mut rest, mut missing) = (text, "Z07:00");
     for part in parts {

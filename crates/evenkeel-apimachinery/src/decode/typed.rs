@@ -1,7 +1,7 @@
-//! Reads a body the way Go's decoder reads it into a kind's struct, and writes it the way Go's encoder writes that struct.
+//! Decodes a body as Go decodes it into a kind's struct, and encodes it as Go encodes that struct.
 //!
-//! The result is canonical: absent and null are the same where Go cannot tell them apart, empty optional fields are
-//! gone, required ones are there, quantities and times have their one spelling. Everything after decoding relies on it.
+//! The result is canonical. Empty optional fields are absent, required ones are present, quantities and times have one
+//! form. Everything after decoding relies on it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,43 +10,47 @@ use serde_json::{Map, Value};
 
 use super::json::Json;
 use super::scalars;
-use crate::schema::node::{At, Field, Rest, Shape, Struct};
+use crate::schema::node::{Field, Rest, Shape, Struct, TypeRef};
 
-/// More problems than this are not reported.
-pub(crate) const MAX_PROBLEMS: usize = 100;
+/// Maximum number of strict decoding errors that are reported.
+pub(crate) const MAX_STRICT_ERRORS: usize = 100;
 
-/// What reading a body found besides the value.
+/// Errors of decoding.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
-    /// `unknown field "spec.x"`, `duplicate field "spec.y"`, in the order met.
+pub(crate) struct DecodeErrors {
+    /// Strict errors in order: `unknown field "spec.x"`, `duplicate field "spec.y"`.
     pub strict: Vec<String>,
-    /// The first value of a wrong type, worded as Go words it.
+    /// The first error about a value of a wrong type, in Go's words.
     pub error: Option<String>,
 }
 
-/// Which of upstream's two decoders speaks: the one of JSON text or the one of trees.
+/// Which of upstream's decoders words the errors: that of JSON text, or that of unstructured objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Source {
+pub(crate) enum DecoderKind {
     #[default]
     Text,
-    Tree,
+    Unstructured,
 }
 
-/// Reads `json` as a value of the type `at`.
-pub(crate) fn decode(json: &Json<'_>, at: At<'_>) -> (Value, Findings) {
-    decode_from(Source::Text, json, at)
+/// Decodes `json` as a value of a type.
+pub(crate) fn decode(json: &Json<'_>, type_ref: TypeRef<'_>) -> (Value, DecodeErrors) {
+    decode_from(DecoderKind::Text, json, type_ref)
 }
 
-/// [`decode`] with the words of one of the decoders.
-pub(crate) fn decode_from(source: Source, json: &Json<'_>, at: At<'_>) -> (Value, Findings) {
-    let mut decoder = Decoder { source, ..Decoder::default() };
-    let value = decoder.value(json, at);
-    (value, decoder.findings)
+/// [`decode`] with the error texts of one of the decoders.
+pub(crate) fn decode_from(
+    decoder: DecoderKind,
+    json: &Json<'_>,
+    type_ref: TypeRef<'_>,
+) -> (Value, DecodeErrors) {
+    let mut decoder = Decoder { decoder, ..Decoder::default() };
+    let value = decoder.value(json, type_ref);
+    (value, decoder.errors)
 }
 
-/// What Go writes for a value of the type that was never set.
-pub(crate) fn zero(at: At<'_>) -> Value {
-    match at.shape() {
+/// Returns Go's encoding of the zero value of a type.
+pub(crate) fn zero_value(type_ref: TypeRef<'_>) -> Value {
+    match type_ref.shape() {
         Shape::Bool => Value::Bool(false),
         Shape::Int { .. } | Shape::Float | Shape::IntOrString => 0.into(),
         Shape::String => Value::String(String::new()),
@@ -55,7 +59,7 @@ pub(crate) fn zero(at: At<'_>) -> Value {
         Shape::Struct(s) => {
             let mut object = Map::new();
             for field in s.fields.iter() {
-                if let Some(value) = absent(field, at) {
+                if let Some(value) = unset_value(field, type_ref) {
                     object.insert(field.name.to_string(), value);
                 }
             }
@@ -71,51 +75,51 @@ pub(crate) fn zero(at: At<'_>) -> Value {
     }
 }
 
-/// Turns empty lists and maps into null: upstream's storage does not tell the one from the other. What may be left out
-/// when empty was left out by decoding; this is about the rest.
-pub(crate) fn forget_empty(value: &mut Value, at: At<'_>) {
-    match (at.shape(), value) {
+/// Replaces empty lists and maps by null, as upstream's storage encoding does. Decoding has already removed those with
+/// `omitempty`.
+pub(crate) fn null_empty(value: &mut Value, type_ref: TypeRef<'_>) {
+    match (type_ref.shape(), value) {
         (Shape::List { .. } | Shape::Map { .. }, value) if is_empty(value) => *value = Value::Null,
         (Shape::Struct(s), Value::Object(entries)) => {
             for (key, value) in entries {
-                // Managers are the server's own; an empty list of them has a meaning.
+                // An empty list of managed fields is not the same as none: it resets them.
                 if let Some(field) = s.field(key).filter(|f| &*f.name != "managedFields") {
-                    forget_empty(value, at.to(field.node));
+                    null_empty(value, type_ref.to(field.node));
                 }
             }
         }
         (Shape::Map { value, .. }, Value::Object(entries)) => {
-            let at = at.to(*value);
-            if matches!(at.shape(), Shape::Struct(_)) {
-                entries.values_mut().for_each(|value| forget_empty(value, at));
+            let type_ref = type_ref.to(*value);
+            if matches!(type_ref.shape(), Shape::Struct(_)) {
+                entries.values_mut().for_each(|value| null_empty(value, type_ref));
             }
         }
         (Shape::List { item, .. }, Value::Array(items)) => {
-            let at = at.to(*item);
-            if matches!(at.shape(), Shape::Struct(_)) {
-                items.iter_mut().for_each(|value| forget_empty(value, at));
+            let type_ref = type_ref.to(*item);
+            if matches!(type_ref.shape(), Shape::Struct(_)) {
+                items.iter_mut().for_each(|value| null_empty(value, type_ref));
             }
         }
         _ => {}
     }
 }
 
-/// What Go writes for a named field of the type that was never set; `None` when it leaves it out.
-pub(crate) fn unset(at: At<'_>, field: &str) -> Option<Value> {
-    absent(at.as_struct()?.field(field)?, at)
+/// Returns Go's encoding of an unset field by name; `None` when Go omits it.
+pub(crate) fn unset_field(type_ref: TypeRef<'_>, field: &str) -> Option<Value> {
+    unset_value(type_ref.as_struct()?.field(field)?, type_ref)
 }
 
-/// What Go writes for a field that was never set; `None` when it leaves it out.
-fn absent(field: &Field, owner: At<'_>) -> Option<Value> {
+/// Returns Go's encoding of an unset field; `None` when Go omits it.
+fn unset_value(field: &Field, owner: TypeRef<'_>) -> Option<Value> {
     if field.pointer {
         return (!field.omit_empty).then_some(Value::Null);
     }
-    keep(field, owner.to(field.node), zero(owner.to(field.node)))
+    unless_omitted(field, owner.to(field.node), zero_value(owner.to(field.node)))
 }
 
-/// The value, unless Go leaves it out.
-fn keep(field: &Field, at: At<'_>, value: Value) -> Option<Value> {
-    let dropped = match at.shape() {
+/// Returns the value, or `None` when Go omits it.
+fn unless_omitted(field: &Field, type_ref: TypeRef<'_>, value: Value) -> Option<Value> {
+    let dropped = match type_ref.shape() {
         Shape::Struct(_)
         | Shape::Quantity
         | Shape::IntOrString
@@ -141,44 +145,51 @@ fn is_empty(value: &Value) -> bool {
 
 #[derive(Default)]
 struct Decoder<'s> {
-    source: Source,
-    findings: Findings,
-    /// The path that strict errors print.
+    decoder: DecoderKind,
+    errors: DecodeErrors,
+    /// Path in strict errors.
     path: String,
-    /// The names of the struct fields on the way, which type errors print.
+    /// Names of the struct fields that lead here, for type errors.
     fields: Vec<&'s str>,
-    /// The struct whose field is being read.
+    /// Go type of the struct whose field is decoded.
     owner: &'s str,
 }
 
 impl<'s> Decoder<'s> {
-    fn value(&mut self, json: &Json<'_>, at: At<'s>) -> Value {
+    fn value(&mut self, json: &Json<'_>, type_ref: TypeRef<'s>) -> Value {
         if matches!(json, Json::Null) {
-            return zero(at);
+            return zero_value(type_ref);
         }
-        match (at.shape(), json) {
+        match (type_ref.shape(), json) {
             (Shape::Any | Shape::Raw, _) => json.to_value(),
-            (Shape::Struct(s), Json::Object(entries)) => self.object(entries, s, at),
-            (Shape::Map { value, .. }, Json::Object(entries)) => self.map(entries, at.to(*value)),
-            (Shape::List { item, .. }, Json::Array(items)) => self.list(items, at.to(*item)),
+            (Shape::Struct(s), Json::Object(entries)) => self.object(entries, s, type_ref),
+            (Shape::Map { value, .. }, Json::Object(entries)) => {
+                self.map(entries, type_ref.to(*value))
+            }
+            (Shape::List { item, .. }, Json::Array(items)) => self.list(items, type_ref.to(*item)),
             (shape, _) => match scalars::read(shape, json) {
                 Ok(value) => value,
                 Err(problem) => {
-                    self.fail(problem, json, at);
-                    zero(at)
+                    self.fail(problem, json, type_ref);
+                    zero_value(type_ref)
                 }
             },
         }
     }
 
-    fn object(&mut self, entries: &[(Cow<'_, str>, Json<'_>)], s: &'s Struct, at: At<'s>) -> Value {
-        let mut given = gather(entries, s);
+    fn object(
+        &mut self,
+        entries: &[(Cow<'_, str>, Json<'_>)],
+        s: &'s Struct,
+        type_ref: TypeRef<'s>,
+    ) -> Value {
+        let mut actual = collect_fields(entries, s);
         let mut out = Map::new();
-        let outer = std::mem::replace(&mut self.owner, &at.node().go);
+        let outer = std::mem::replace(&mut self.owner, &type_ref.node().go);
         for (key, json) in entries {
             match (s.field(key), s.rest) {
-                (Some(field), _) => match given.remove(&*field.name) {
-                    Some(json) => self.field(field, &json, at, &mut out),
+                (Some(field), _) => match actual.remove(&*field.name) {
+                    Some(json) => self.field(field, &json, type_ref, &mut out),
                     None => self.strict("duplicate", key),
                 },
                 (None, Rest::Drop) => self.strict("unknown", key),
@@ -186,14 +197,14 @@ impl<'s> Decoder<'s> {
                     out.insert(key.clone().into_owned(), json.to_value());
                 }
                 (None, Rest::Typed(id)) => {
-                    let value = self.value(json, at.to(id));
+                    let value = self.value(json, type_ref.to(id));
                     out.insert(key.clone().into_owned(), value);
                 }
             }
         }
         self.owner = outer;
         for field in s.fields.iter().filter(|f| !entries.iter().any(|(k, _)| *k == *f.name)) {
-            if let Some(value) = absent(field, at) {
+            if let Some(value) = unset_value(field, type_ref) {
                 out.insert(field.name.to_string(), value);
             }
         }
@@ -204,7 +215,7 @@ impl<'s> Decoder<'s> {
         &mut self,
         field: &'s Field,
         json: &Json<'_>,
-        owner: At<'s>,
+        owner: TypeRef<'s>,
         out: &mut Map<String, Value>,
     ) {
         if let Some(value) = self.field_value(field, json, owner) {
@@ -212,34 +223,41 @@ impl<'s> Decoder<'s> {
         }
     }
 
-    fn field_value(&mut self, field: &'s Field, json: &Json<'_>, owner: At<'s>) -> Option<Value> {
+    fn field_value(
+        &mut self,
+        field: &'s Field,
+        json: &Json<'_>,
+        owner: TypeRef<'s>,
+    ) -> Option<Value> {
         if field.pointer && matches!(json, Json::Null) {
-            return absent(field, owner);
+            return unset_value(field, owner);
         }
         let length = self.path.len();
         self.enter(&field.name);
         self.fields.push(&field.name);
-        let at = owner.to(field.node);
-        let value = self.value(json, at);
+        let type_ref = owner.to(field.node);
+        let value = self.value(json, type_ref);
         self.fields.pop();
         self.path.truncate(length);
-        // An explicitly empty list of owners is a client's way to clear it, one of scaling policies is refused: they must
-        // not look absent.
-        let told_apart = &*field.name == "managedFields"
+        // An explicitly empty list stays apart from an absent one: of owners, because a client clears them so; of
+        // scaling policies, because validation rejects it.
+        let differs_when_empty = &*field.name == "managedFields"
             || (&*field.name == "policies" && &*owner.node().go == "v2.HPAScalingRules");
-        if field.pointer || (told_apart && value.is_array()) {
+        if field.pointer || (differs_when_empty && value.is_array()) {
             return Some(value);
         }
-        keep(field, at, value)
+        unless_omitted(field, type_ref, value)
     }
 
-    fn map(&mut self, entries: &[(Cow<'_, str>, Json<'_>)], at: At<'s>) -> Value {
+    fn map(&mut self, entries: &[(Cow<'_, str>, Json<'_>)], type_ref: TypeRef<'s>) -> Value {
         let mut out = Map::new();
         for (key, json) in entries {
             let length = self.path.len();
             self.enter(key);
-            let value = match self.value(json, at) {
-                Value::Null if matches!(at.shape(), Shape::Bytes) => Value::String(String::new()),
+            let value = match self.value(json, type_ref) {
+                Value::Null if matches!(type_ref.shape(), Shape::Bytes) => {
+                    Value::String(String::new())
+                }
                 value => value,
             };
             self.path.truncate(length);
@@ -250,11 +268,11 @@ impl<'s> Decoder<'s> {
         Value::Object(out)
     }
 
-    fn list(&mut self, items: &[Json<'_>], at: At<'s>) -> Value {
+    fn list(&mut self, items: &[Json<'_>], type_ref: TypeRef<'s>) -> Value {
         let length = self.path.len();
         let read = |(i, json): (usize, &Json<'_>)| {
             self.path.push_str(&format!("[{i}]"));
-            let value = self.value(json, at);
+            let value = self.value(json, type_ref);
             self.path.truncate(length);
             value
         };
@@ -268,38 +286,43 @@ impl<'s> Decoder<'s> {
         self.path.push_str(key);
     }
 
-    fn strict(&mut self, what: &str, key: &str) {
+    fn strict(&mut self, problem_name: &str, key: &str) {
         let dot = if self.path.is_empty() { "" } else { "." };
-        let problem = format!("{what} field {}", quoted(&format!("{}{dot}{key}", self.path)));
-        if self.findings.strict.len() < MAX_PROBLEMS && !self.findings.strict.contains(&problem) {
-            self.findings.strict.push(problem);
+        let problem =
+            format!("{problem_name} field {}", quoted(&format!("{}{dot}{key}", self.path)));
+        if self.errors.strict.len() < MAX_STRICT_ERRORS && !self.errors.strict.contains(&problem) {
+            self.errors.strict.push(problem);
         }
     }
 
-    fn fail(&mut self, problem: scalars::Problem, json: &Json<'_>, at: At<'_>) {
-        if self.findings.error.is_some() {
+    fn fail(&mut self, problem: scalars::ScalarError, json: &Json<'_>, type_ref: TypeRef<'_>) {
+        if self.errors.error.is_some() {
             return;
         }
-        if self.source == Source::Tree && !matches!(problem, scalars::Problem::Text(_)) {
-            self.findings.error = Some(no_conversion(json, at));
+        if self.decoder == DecoderKind::Unstructured
+            && !matches!(problem, scalars::ScalarError::Text(_))
+        {
+            self.errors.error = Some(conversion_error(json, type_ref));
             return;
         }
         let as_type = match &problem {
-            scalars::Problem::As(go) => Some(*go),
+            scalars::ScalarError::GoType(go) => Some(*go),
             _ => None,
         };
         let form = match problem {
-            scalars::Problem::Text(text) => {
-                self.findings.error = Some(text);
+            scalars::ScalarError::Text(text) => {
+                self.errors.error = Some(text);
                 return;
             }
-            scalars::Problem::Form | scalars::Problem::As(_) => json.form().to_owned(),
-            scalars::Problem::Number(text) => format!("number {text}"),
+            scalars::ScalarError::Type | scalars::ScalarError::GoType(_) => {
+                json.json_type().to_owned()
+            }
+            scalars::ScalarError::Range(text) => format!("number {text}"),
         };
-        let expected = match (as_type, at.shape()) {
+        let expected = match (as_type, type_ref.shape()) {
             (Some(go), _) => go,
             (None, Shape::IntOrString) => "int32",
-            _ => &at.node().go,
+            _ => &type_ref.node().go,
         };
         let (go, owner) = (expected, self.owner.rsplit('.').next().unwrap_or(""));
         let place = if self.fields.is_empty() {
@@ -307,30 +330,30 @@ impl<'s> Decoder<'s> {
         } else {
             format!("struct field {owner}.{}", self.fields.join("."))
         };
-        self.findings.error =
+        self.errors.error =
             Some(format!("json: cannot unmarshal {form} into Go {place} of type {go}"));
     }
 }
 
-/// What is given for each named field; of a field given twice, both together.
-fn gather<'s, 'j>(
+/// Collects the value of each named field. Duplicate fields are merged.
+fn collect_fields<'s, 'j>(
     entries: &'j [(Cow<'j, str>, Json<'j>)],
     s: &'s Struct,
 ) -> HashMap<&'s str, Cow<'j, Json<'j>>> {
-    let mut given: HashMap<&str, Cow<'_, Json<'_>>> = HashMap::with_capacity(entries.len());
+    let mut actual: HashMap<&str, Cow<'_, Json<'_>>> = HashMap::with_capacity(entries.len());
     for (key, json) in entries {
         let Some(field) = s.field(key) else { continue };
-        let merged = match given.remove(&*field.name) {
-            Some(before) => Cow::Owned(over(before.into_owned(), json)),
+        let merged = match actual.remove(&*field.name) {
+            Some(before) => Cow::Owned(merge_duplicate(before.into_owned(), json)),
             None => Cow::Borrowed(json),
         };
-        given.insert(&field.name, merged);
+        actual.insert(&field.name, merged);
     }
-    given
+    actual
 }
 
-/// A field given twice: objects are read one over the other, anything else is replaced.
-fn over<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
+/// Merges a duplicate field: objects are decoded one over the other, anything else is replaced.
+fn merge_duplicate<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
     match (before, after) {
         (Json::Object(mut a), Json::Object(b)) => {
             a.extend(b.iter().cloned());
@@ -340,8 +363,8 @@ fn over<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
     }
 }
 
-/// Upstream's converter of trees complains about kinds of values and names no field.
-fn no_conversion(json: &Json<'_>, at: At<'_>) -> String {
+/// Error of upstream's converter for unstructured objects, which names JSON types and no field.
+fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String {
     let (kind, go) = match json {
         Json::Null => ("nil", "nil"),
         Json::Bool(_) => ("bool", "bool"),
@@ -351,15 +374,15 @@ fn no_conversion(json: &Json<'_>, at: At<'_>) -> String {
         Json::Array(_) => ("slice", "[]interface {}"),
         Json::Object(_) => ("map", "map[string]interface {}"),
     };
-    match at.shape() {
+    match type_ref.shape() {
         Shape::Struct(_) => format!("cannot restore struct from: {kind}"),
         Shape::Map { .. } => format!("cannot restore map from {kind}"),
         Shape::List { .. } => format!("cannot restore slice from {kind}"),
-        _ => format!("cannot convert {go} to {}", at.node().go),
+        _ => format!("cannot convert {go} to {}", type_ref.node().go),
     }
 }
 
-/// As Go's `%q` prints a string.
+/// Quotes a string as Go's `%q` does.
 pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -372,14 +395,14 @@ mod tests {
     use super::*;
     use crate::schema::Schema;
 
-    fn read(group: &str, kind: &str, text: &str) -> (Value, Findings) {
+    fn read(group: &str, kind: &str, text: &str) -> (Value, DecodeErrors) {
         let schema = Schema::builtin(group, "v1", kind).expect("a built-in kind");
-        decode(&parse(text.as_bytes()).expect("valid"), schema.at())
+        decode(&parse(text.as_bytes()).expect("valid"), schema.type_ref())
     }
 
     #[test]
     fn drops_what_go_drops_and_writes_what_go_writes() {
-        let (value, findings) = read(
+        let (value, errors) = read(
             "",
             "ConfigMap",
             r#"{"metadata":{"name":"a","labels":{},"creationTimestamp":null},"data":{"k":null},"immutable":false}"#,
@@ -388,7 +411,7 @@ mod tests {
             value,
             json!({"metadata": {"name": "a"}, "data": {"k": ""}, "immutable": false})
         );
-        assert!(findings.strict.is_empty() && findings.error.is_none());
+        assert!(errors.strict.is_empty() && errors.error.is_none());
         let (value, _) = read("apps", "Deployment", r#"{"spec":{"replicas":0}}"#);
         let want = json!({"metadata": {}, "status": {}, "spec": {"replicas": 0, "selector": null, "strategy": {},
             "template": {"metadata": {}, "spec": {"containers": null}}}});
@@ -397,7 +420,7 @@ mod tests {
         assert_eq!(value, json!({"metadata": {}, "rules": []}));
         let role =
             Schema::builtin("rbac.authorization.k8s.io", "v1", "Role").expect("a built-in kind");
-        forget_empty(&mut value, role.at());
+        null_empty(&mut value, role.type_ref());
         assert_eq!(value, json!({"metadata": {}, "rules": null}));
         let (value, _) = read("", "Secret", r#"{"data":{"k":null}}"#);
         assert_eq!(value["data"], json!({"k": ""}));
@@ -463,21 +486,21 @@ mod tests {
                 "object into Go struct field PodSpec.spec.containers of type []v1.Container",
             ),
         ] {
-            let (_, findings) = read(group, kind, text);
-            assert_eq!(findings.error, Some(format!("json: cannot unmarshal {error}")), "{text}");
+            let (_, errors) = read(group, kind, text);
+            assert_eq!(errors.error, Some(format!("json: cannot unmarshal {error}")), "{text}");
         }
-        let (_, findings) = read("", "Secret", r#"{"data":{"k":"!"}}"#);
-        assert_eq!(findings.error.as_deref(), Some("illegal base64 data at input byte 0"));
-        let (_, findings) = read("", "Pod", r#"{"metadata":{"deletionTimestamp":"bad"}}"#);
+        let (_, errors) = read("", "Secret", r#"{"data":{"k":"!"}}"#);
+        assert_eq!(errors.error.as_deref(), Some("illegal base64 data at input byte 0"));
+        let (_, errors) = read("", "Pod", r#"{"metadata":{"deletionTimestamp":"bad"}}"#);
         let want =
             r#"parsing time "bad" as "2006-01-02T15:04:05Z07:00": cannot parse "bad" as "2006""#;
-        assert_eq!(findings.error.as_deref(), Some(want));
+        assert_eq!(errors.error.as_deref(), Some(want));
     }
 
     #[test]
     fn reports_unknown_and_repeated_fields_in_order() {
         let text = r#"{"x":1,"spec":{"containers":[{"name":"a","nope":1,"name":"b"}],"y":{}},"metadata":{"labels":{"a":"1","a":"2"}}}"#;
-        let (value, findings) = read("", "Pod", text);
+        let (value, errors) = read("", "Pod", text);
         let want = [
             r#"unknown field "x""#,
             r#"unknown field "spec.containers[0].nope""#,
@@ -485,7 +508,7 @@ mod tests {
             r#"unknown field "spec.y""#,
             r#"duplicate field "metadata.labels.a""#,
         ];
-        assert_eq!(findings.strict, want);
+        assert_eq!(errors.strict, want);
         assert_eq!(value["metadata"]["labels"], json!({"a": "2"}));
         assert_eq!(value["spec"]["containers"][0]["name"], "b");
     }
@@ -494,9 +517,9 @@ mod tests {
     fn is_stable_under_repetition() {
         let text = r#"{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":1}},"readinessProbe":{"httpGet":{"port":80}}}]},"status":{"startTime":"2026-01-02T03:04:05.6+01:00"}}"#;
         let (once, _) = read("", "Pod", text);
-        let (twice, findings) = read("", "Pod", &once.to_string());
+        let (twice, errors) = read("", "Pod", &once.to_string());
         assert_eq!(once, twice);
-        assert!(findings.strict.is_empty());
+        assert!(errors.strict.is_empty());
         assert_eq!(once["status"]["startTime"], "2026-01-02T02:04:05Z");
     }
 }

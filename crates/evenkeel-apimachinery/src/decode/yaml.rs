@@ -1,4 +1,4 @@
-//! YAML bodies: events of the parser into JSON, read as YAML 1.1 is read upstream (`yes` is true, `0777` is octal).
+//! YAML bodies to JSON, with the scalars of YAML 1.1 as upstream resolves them (`yes` is true, `0777` is octal).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,56 +9,58 @@ use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, StrInput};
 use super::json::Json;
 use super::yaml_scalar;
 
-/// Up to so many values nearly all of a document may come from aliases, and from the second number on a tenth of it
-/// (upstream: `alias_ratio_range_low` and `alias_ratio_range_high` of go-yaml).
+/// Limits of alias expansion. Up to the first number of values, nearly all may come from aliases; from the second one
+/// on, a tenth of them.
+///
+/// Upstream: `alias_ratio_range_low`, `alias_ratio_range_high` of go-yaml.
 const ALIAS_RANGE: (f64, f64) = (400_000.0, 4_000_000.0);
-/// What texts that come from aliases may add up to: the size of the largest request. Upstream counts values only, so that a
-/// long text may be had as often as there is room for aliases.
-const MAX_ALIASED: usize = 3 * 1024 * 1024;
-/// More repeated keys than this are not reported.
-const MAX_REPEATED: usize = 100;
+/// Maximum total length of texts from aliases: the size of the largest request. Upstream counts only values, so that an
+/// alias could repeat a long text without a limit.
+const MAX_ALIASED_BYTES: usize = 3 * 1024 * 1024;
+/// Maximum number of duplicate keys that are reported.
+const MAX_DUPLICATE_KEYS: usize = 100;
 
 const EXCESSIVE: &str = "yaml: document contains excessive aliasing";
 
-/// A document that was read.
+/// A parsed document.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// The value; of a key given twice only the last.
+    /// The value; of duplicate keys only the last.
     pub json: Json<'static>,
     /// `line 7: key "k" already set in map`.
-    pub repeated: Vec<String>,
+    pub duplicate_keys: Vec<String>,
 }
 
-/// Reads the first document of a stream. An empty stream is null.
+/// Parses the first document of a stream. An empty stream is null.
 pub(crate) fn parse(text: &[u8]) -> Result<Document, String> {
     let text =
         std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Reader::new(text);
+    let mut reader = Builder::new(text);
     loop {
         let token = reader.next()?;
-        match token.what {
-            What::Skipped => {}
-            What::End => return Ok(Document { json: Json::Null, repeated: Vec::new() }),
+        match token.kind {
+            TokenKind::Skipped => {}
+            TokenKind::End => return Ok(Document { json: Json::Null, duplicate_keys: Vec::new() }),
             _ => {
                 let (json, _) = reader.value(token)?;
-                return Ok(Document { json, repeated: reader.repeated });
+                return Ok(Document { json, duplicate_keys: reader.duplicate_keys });
             }
         }
     }
 }
 
-/// An event of the parser, its scalar resolved.
+/// An event of the parser, with its scalar resolved.
 #[derive(Debug, Clone)]
 struct Token {
-    what: What,
+    kind: TokenKind,
     line: usize,
-    /// The anchor it defines, 0 for none.
+    /// Id of the anchor that it defines; 0 for none.
     anchor: usize,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum TokenKind {
     Scalar(Json<'static>),
     /// `<<`
     Merge,
@@ -69,39 +71,39 @@ enum What {
     Alias(usize),
     /// The end of the stream.
     End,
-    /// What stands around documents.
+    /// Start and end of streams and documents.
     Skipped,
 }
 
-/// Reads values from tokens. What an anchor names is kept as tokens and read again for each alias, as upstream does: then
-/// an alias costs nothing before its values are counted.
-struct Reader<'a> {
+/// Builds values from tokens. The node of an anchor is kept as tokens and built again for each alias, as upstream does.
+/// An alias therefore costs nothing before its values are counted.
+struct Builder<'a> {
     parser: Parser<'a, StrInput<'a>>,
-    /// Tokens of the nodes with an anchor.
-    tape: Vec<Token>,
-    /// How many nodes with an anchor are being read from the parser.
-    taping: usize,
-    /// Where on the tape the node of an anchor begins, once it has ended.
+    /// Recorded tokens of the nodes with an anchor.
+    recorded: Vec<Token>,
+    /// How many nodes with an anchor are being recorded.
+    n_recording: usize,
+    /// Index of an anchor's first recorded token; present once its node is complete.
     anchors: HashMap<usize, usize>,
-    /// Where on the tape the next token is, for each alias that is being read.
+    /// Index of the next recorded token, for each alias that is being expanded.
     aliases: Vec<usize>,
-    repeated: Vec<String>,
-    /// Values read, and those of them that came from aliases.
+    duplicate_keys: Vec<String>,
+    /// Values built, and how many of them came from aliases.
     values: usize,
     aliased: usize,
     aliased_bytes: usize,
     depth: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Builder<'a> {
     fn new(text: &'a str) -> Self {
         Self {
             parser: Parser::new_from_str_with_options(text, options()),
-            tape: Vec::new(),
-            taping: 0,
+            recorded: Vec::new(),
+            n_recording: 0,
             anchors: HashMap::new(),
             aliases: Vec::new(),
-            repeated: Vec::new(),
+            duplicate_keys: Vec::new(),
             values: 0,
             aliased: 0,
             aliased_bytes: 0,
@@ -109,16 +111,16 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next token: from the innermost alias that is being read, or from the parser.
+    /// Returns the next token: of the innermost alias that is being expanded, or of the parser.
     fn next(&mut self) -> Result<Token, String> {
         if let Some(at) = self.aliases.last_mut() {
-            let token = self.tape.get(*at).ok_or("yaml: unexpected end of an anchor")?;
+            let token = self.recorded.get(*at).ok_or("yaml: unexpected end of an anchor")?;
             *at += 1;
             return Ok(token.clone());
         }
         let token = self.parsed()?;
-        if self.taping > 0 || token.anchor != 0 {
-            self.tape.push(token.clone());
+        if self.n_recording > 0 || token.anchor != 0 {
+            self.recorded.push(token.clone());
         }
         Ok(token)
     }
@@ -132,51 +134,53 @@ impl<'a> Reader<'a> {
             Some(Err(error)) => {
                 return Err(format!("yaml: line {}: {}", error.marker().line(), error.info()));
             }
-            None => return Ok(Token { what: What::End, line: 0, anchor: 0 }),
+            None => return Ok(Token { kind: TokenKind::End, line: 0, anchor: 0 }),
         };
-        let (what, anchor) = match event {
-            Event::Scalar(text, ScalarStyle::Plain, 0, None) if text == "<<" => (What::Merge, 0),
+        let (kind, anchor) = match event {
+            Event::Scalar(text, ScalarStyle::Plain, 0, None) if text == "<<" => {
+                (TokenKind::Merge, 0)
+            }
             Event::Scalar(text, style, anchor, tag) => {
                 let tag = tag.as_deref().and_then(granit_parser::Tag::core_suffix);
-                (What::Scalar(yaml_scalar::resolve(&text, style, tag)?), anchor)
+                (TokenKind::Scalar(yaml_scalar::resolve(&text, style, tag)?), anchor)
             }
-            Event::SequenceStart(_, anchor, _) => (What::Sequence, anchor),
-            Event::MappingStart(_, anchor, _) => (What::Mapping, anchor),
-            Event::SequenceEnd | Event::MappingEnd => (What::Close, 0),
-            Event::Alias(id) => (What::Alias(id), 0),
-            Event::StreamEnd => (What::End, 0),
-            Event::StreamStart | Event::DocumentStart(..) => (What::Skipped, 0),
+            Event::SequenceStart(_, anchor, _) => (TokenKind::Sequence, anchor),
+            Event::MappingStart(_, anchor, _) => (TokenKind::Mapping, anchor),
+            Event::SequenceEnd | Event::MappingEnd => (TokenKind::Close, 0),
+            Event::Alias(id) => (TokenKind::Alias(id), 0),
+            Event::StreamEnd => (TokenKind::End, 0),
+            Event::StreamStart | Event::DocumentStart(..) => (TokenKind::Skipped, 0),
             other => return Err(format!("yaml: unexpected {other:?}")),
         };
-        Ok(Token { what, line: span.start.line(), anchor })
+        Ok(Token { kind, line: span.start.line(), anchor })
     }
 
-    /// The value that starts with `token`, and the line it starts on.
+    /// Builds the value that starts with `token`; also returns its first line.
     fn value(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
-        // Of what comes from the tape, anchors are known already.
+        // Anchors in recorded tokens are known already.
         if token.anchor == 0 || !self.aliases.is_empty() {
             return self.node(token);
         }
-        let (anchor, start) = (token.anchor, self.tape.len() - 1);
-        self.taping += 1;
+        let (anchor, start) = (token.anchor, self.recorded.len() - 1);
+        self.n_recording += 1;
         let read = self.node(token)?;
-        self.taping -= 1;
+        self.n_recording -= 1;
         self.anchors.insert(anchor, start);
         Ok(read)
     }
 
     fn node(&mut self, token: Token) -> Result<(Json<'static>, usize), String> {
         self.count(&token)?;
-        match token.what {
-            What::Scalar(json) => Ok((json, token.line)),
-            What::Merge => Ok((Json::String("<<".into()), token.line)),
-            What::Sequence => Ok((self.nested(Self::sequence)?, token.line)),
-            What::Mapping => {
+        match token.kind {
+            TokenKind::Scalar(json) => Ok((json, token.line)),
+            TokenKind::Merge => Ok((Json::String("<<".into()), token.line)),
+            TokenKind::Sequence => Ok((self.nested(Self::sequence)?, token.line)),
+            TokenKind::Mapping => {
                 let mut first = None;
                 let json = self.nested(|reader| reader.mapping(&mut first))?;
                 Ok((json, first.unwrap_or(token.line)))
             }
-            What::Alias(id) => Ok((self.nested(|reader| reader.alias(id))?, token.line)),
+            TokenKind::Alias(id) => Ok((self.nested(|reader| reader.alias(id))?, token.line)),
             other => Err(format!("yaml: unexpected {other:?}")),
         }
     }
@@ -188,14 +192,14 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         self.aliased += 1;
-        if let What::Scalar(Json::String(text) | Json::Number(text)) = &token.what {
+        if let TokenKind::Scalar(Json::String(text) | Json::Number(text)) = &token.kind {
             self.aliased_bytes += text.len();
         }
         let (values, aliased) = (self.values as f64, self.aliased as f64);
         let (low, high) = ALIAS_RANGE;
         let allowed = 0.99 - 0.89 * ((values - low) / (high - low)).clamp(0.0, 1.0);
         let excessive = self.aliased > 100 && self.values > 1000 && aliased / values > allowed;
-        if excessive || self.aliased_bytes > MAX_ALIASED {
+        if excessive || self.aliased_bytes > MAX_ALIASED_BYTES {
             Err(EXCESSIVE.to_owned())
         } else {
             Ok(())
@@ -228,7 +232,7 @@ impl<'a> Reader<'a> {
         let mut items = Vec::new();
         loop {
             let token = self.next()?;
-            if matches!(token.what, What::Close) {
+            if matches!(token.kind, TokenKind::Close) {
                 return Ok(Json::Array(items));
             }
             items.push(self.value(token)?.0);
@@ -239,11 +243,11 @@ impl<'a> Reader<'a> {
         let mut map = Entries::default();
         loop {
             let token = self.next()?;
-            if matches!(token.what, What::Close) {
+            if matches!(token.kind, TokenKind::Close) {
                 return Ok(Json::Object(map.entries.into_iter().flatten().collect()));
             }
             first.get_or_insert(token.line);
-            let merge = matches!(token.what, What::Merge);
+            let merge = matches!(token.kind, TokenKind::Merge);
             let (key, _) = self.value(token)?;
             let token = self.next()?;
             let (value, line) = self.value(token)?;
@@ -252,15 +256,15 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let key = key_text(&key)?;
-            let repeated = map.set(key.clone(), value);
-            if repeated && self.repeated.len() < MAX_REPEATED {
-                self.repeated.push(format!("line {line}: key \"{key}\" already set in map"));
+            let duplicate_keys = map.set(key.clone(), value);
+            if duplicate_keys && self.duplicate_keys.len() < MAX_DUPLICATE_KEYS {
+                self.duplicate_keys.push(format!("line {line}: key \"{key}\" already set in map"));
             }
         }
     }
 }
 
-/// The parser's own bounds, which are there against its recursion, made those of all objects.
+/// Raises the parser's own limits to those of all objects; they only prevent its recursion.
 fn options() -> Options {
     let mut options = Options::default();
     options.flow_nesting_limit = MAX_DEPTH;
@@ -281,7 +285,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// Sets a key, and says whether it was set before.
+    /// Sets a key and returns whether it was a duplicate.
     fn set(&mut self, key: String, value: Json<'static>) -> bool {
         let before = self.places.insert(key.clone(), self.entries.len());
         if let Some(entry) = before.and_then(|at| self.entries.get_mut(at)) {
@@ -291,7 +295,7 @@ impl Entries {
         before.is_some()
     }
 
-    /// Takes over the entries of a `<<` value: a mapping or a list of mappings.
+    /// Adds the entries of a `<<` value: a mapping or a list of mappings.
     fn merge(&mut self, value: Json<'static>) -> Result<(), String> {
         match value {
             Json::Object(entries) => {
@@ -300,7 +304,7 @@ impl Entries {
                 }
                 Ok(())
             }
-            // Earlier mappings of the list win, so they come last.
+            // Earlier mappings of the list win, so they are merged last.
             Json::Array(items) => items.into_iter().rev().try_for_each(|item| self.merge(item)),
             _ => Err("yaml: map merge requires map or sequence of maps as the value".to_owned()),
         }
@@ -312,7 +316,7 @@ fn key_text(key: &Json<'_>) -> Result<String, String> {
     match key {
         Json::String(text) | Json::Number(text) => Ok(text.clone().into_owned()),
         Json::Bool(b) => Ok(b.to_string()),
-        other => Err(format!("unsupported map key of type: {}", other.form())),
+        other => Err(format!("unsupported map key of type: {}", other.json_type())),
     }
 }
 
@@ -349,7 +353,7 @@ mod tests {
         let text =
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: one\n  k: two\n";
         let read = parse(text.as_bytes()).expect("valid");
-        assert_eq!(read.repeated, ["line 7: key \"k\" already set in map"]);
+        assert_eq!(read.duplicate_keys, ["line 7: key \"k\" already set in map"]);
         assert_eq!(read.json.to_value()["data"], json!({"k": "two"}));
     }
 

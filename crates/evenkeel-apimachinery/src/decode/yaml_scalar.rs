@@ -1,4 +1,4 @@
-//! What a YAML 1.1 scalar stands for.
+//! Resolution of YAML 1.1 scalars to JSON.
 
 use std::borrow::Cow;
 

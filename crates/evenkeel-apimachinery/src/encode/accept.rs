@@ -5,24 +5,24 @@ use http::header::ACCEPT;
 
 use crate::headers;
 
-/// One media type that a client takes.
+/// One media range of the `Accept` header.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Clause {
+pub struct MediaRange {
     /// `application/json`, in lower case.
     pub(crate) media: String,
-    /// Parameters but `q`.
+    /// Parameters without `q`.
     params: Vec<(String, String)>,
     quality: f32,
 }
 
-impl Clause {
-    /// A parameter's value, empty where there is none.
+impl MediaRange {
+    /// Returns a parameter's value; empty where there is none.
     pub fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// Whether `media` is what this clause asks for.
-    pub fn takes(&self, media: &str) -> bool {
+    /// Whether the media range includes `media`.
+    pub fn includes(&self, media: &str) -> bool {
         match self.media.as_str() {
             "*/*" => true,
             own => {
@@ -32,22 +32,22 @@ impl Clause {
     }
 }
 
-/// What a client takes, best first; everything when it does not say.
-pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
-    let mut all: Vec<Clause> = headers
+/// Returns the accepted media ranges, preferred ones first; `*/*` without the header.
+pub fn media_ranges(headers: &HeaderMap) -> Vec<MediaRange> {
+    let mut all: Vec<MediaRange> = headers
         .get_all(ACCEPT)
         .iter()
         .flat_map(|value| headers::value(value).split(','))
-        .filter_map(clause)
+        .filter_map(media_range)
         .collect();
     if all.is_empty() {
-        all.push(Clause { media: "*/*".to_owned(), params: Vec::new(), quality: 1.0 });
+        all.push(MediaRange { media: "*/*".to_owned(), params: Vec::new(), quality: 1.0 });
     }
     all.sort_by(|a, b| b.quality.total_cmp(&a.quality));
     all
 }
 
-fn clause(text: &str) -> Option<Clause> {
+fn media_range(text: &str) -> Option<MediaRange> {
     let mut parts = text.split(';').map(str::trim);
     let media = parts.next().filter(|media| media.contains('/'))?.to_ascii_lowercase();
     let mut quality = 1.0;
@@ -61,7 +61,7 @@ fn clause(text: &str) -> Option<Clause> {
             params.push((name.trim().to_owned(), value.to_owned()));
         }
     }
-    (quality > 0.0).then_some(Clause { media, params, quality })
+    (quality > 0.0).then_some(MediaRange { media, params, quality })
 }
 
 #[cfg(test)]
@@ -73,10 +73,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         let value = "application/json;q=0.5, application/json;as=Table;g=meta.k8s.io;v=v1,application/yaml;q=0";
         headers.insert(ACCEPT, value.parse().expect("a header"));
-        let all = clauses(&headers);
+        let all = media_ranges(&headers);
         assert_eq!(all.len(), 2);
         assert_eq!(all[0].param("as"), "Table");
-        assert!(all[1].takes("application/json") && all[1].param("as").is_empty());
-        assert!(clauses(&HeaderMap::new())[0].takes("application/json"));
+        assert!(all[1].includes("application/json") && all[1].param("as").is_empty());
+        assert!(media_ranges(&HeaderMap::new())[0].includes("application/json"));
     }
 }

@@ -1,4 +1,4 @@
-//! Values as bytes: indented JSON, YAML, protobuf's frames, and what the `Accept` header asks for.
+//! Encodings of responses: indented JSON, YAML and protobuf frames, and the `Accept` header that chooses one.
 
 pub mod accept;
 pub mod pretty;

@@ -1,4 +1,4 @@
-//! JSON for people: indented by two spaces.
+//! Indented JSON, as `?pretty` requests it.
 
 use serde_json::Value;
 

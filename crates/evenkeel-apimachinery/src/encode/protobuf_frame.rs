@@ -1,8 +1,8 @@
-//! The frames of a watch in protobuf.
+//! Frames of a protobuf watch stream.
 
 use bytes::Bytes;
 
-/// A watch event in protobuf: its length, then type and enveloped object.
+/// Encodes a watch event with its length prefix; `object` is already enveloped.
 pub fn event(event: &str, object: &[u8]) -> Bytes {
     let mut raw = Vec::with_capacity(object.len() + 8);
     field(1, object, &mut raw);
@@ -15,7 +15,7 @@ pub fn event(event: &str, object: &[u8]) -> Bytes {
     out.into()
 }
 
-/// A field of bytes in protobuf.
+/// Appends a length-delimited field.
 fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
     out.push(number << 3 | 2);
     let mut length = bytes.len();

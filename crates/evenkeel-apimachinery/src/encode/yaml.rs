@@ -1,4 +1,4 @@
-//! JSON values as YAML, in block form with keys in order.
+//! Encoding of JSON values as YAML, in block style with sorted keys.
 
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// Whether a text of several lines can be written as a literal block.
+/// Whether a multi-line text can be a literal block.
 fn is_literal(text: &str) -> bool {
     !text.starts_with([' ', '\n', '\t'])
         && text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control())
@@ -107,7 +107,7 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// A string, plain where a reader would take it for a string, else quoted.
+/// Encodes a string, unquoted where YAML reads it back as a string.
 fn scalar(text: &str) -> String {
     if text.chars().any(char::is_control) {
         return serde_json::to_string(text).unwrap_or_default();
@@ -125,7 +125,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// Whether YAML 1.1 takes a text for something else than a string.
+/// Whether YAML 1.1 resolves a text to something other than a string.
 fn looks_typed(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     matches!(

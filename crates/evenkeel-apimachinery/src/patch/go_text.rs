@@ -1,4 +1,4 @@
-//! Untyped values as Go's `%v` prints them, for messages.
+//! Untyped values in the format of Go's `%v`, for messages.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! JSON patches (RFC 6902) with the liberties that upstream's library takes: `replace` of a missing key of a map sets it,
-//! indices count from the end when negative, and a missing value equals null.
+//! JSON patches (RFC 6902) with the extensions of upstream's library: `replace` of a missing key of a map sets it,
+//! negative indices count from the end, and a missing value equals null.
 
 use std::io;
 
@@ -9,22 +9,25 @@ use serde_json::Value;
 use crate::decode::json::Json;
 use crate::depth;
 
-/// More operations than this are refused.
+/// Maximum number of operations in a patch.
+///
+/// Upstream: `maxJSONPatchOperations`.
 pub(super) const MAX_OPERATIONS: usize = 10_000;
 
-/// What `copy` operations of one patch may add to the document, in bytes of JSON (upstream:
-/// `jsonpatch.AccumulatedCopySizeLimit`, which the server sets to the limit of a request's body).
-const MAX_COPIED: usize = 3 * 1024 * 1024;
+/// Maximum number of bytes of JSON that the `copy` operations of one patch add: the limit of a request's body.
+///
+/// Upstream: `AccumulatedCopySizeLimit` of json-patch.
+const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// Why a patch was not applied.
+/// Why a patch was rejected.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
-    /// It does not fit the document; upstream does not tell the client why.
+pub(super) enum PatchError {
+    /// It does not fit the document; upstream does not say why.
     #[error("the patch does not fit the object")]
     NotApplicable,
     /// Its `copy` operations add up to this many bytes.
     #[error(
-        "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {MAX_COPIED}"
+        "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {MAX_COPIED_BYTES}"
     )]
     CopiesTooMuch(usize),
     /// The document would nest deeper than [`json::MAX_DEPTH`].
@@ -32,11 +35,11 @@ pub(super) enum Refused {
     TooDeep,
 }
 
-use Refused::NotApplicable;
+use PatchError::NotApplicable;
 
-type Applied<T = ()> = Result<T, Refused>;
+type PatchResult<T = ()> = Result<T, PatchError>;
 
-/// What is wrong with the form of a patch, worded as Go words it, and its fields that mean nothing.
+/// Validates the structure of a patch: returns its unknown fields, or an error in Go's words.
 pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
     let operations = match patch {
         Json::Array(operations) => operations.as_slice(),
@@ -44,7 +47,7 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
         other => {
             return Err(format!(
                 "json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
-                other.form()
+                other.json_type()
             ));
         }
     };
@@ -56,7 +59,7 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
             other => {
                 return Err(format!(
                     "json: cannot unmarshal {} into Go value of type handlers.jsonPatchOp",
-                    other.form()
+                    other.json_type()
                 ));
             }
         };
@@ -65,7 +68,7 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
             match (&**key, value) {
                 ("op" | "path" | "from", Json::String(_) | Json::Null) | ("value", _) => {}
                 ("op" | "path" | "from", other) => {
-                    let form = other.form();
+                    let form = other.json_type();
                     return Err(format!(
                         "json: cannot unmarshal {form} into Go struct field jsonPatchOp.{key} of type string"
                     ));
@@ -81,15 +84,15 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
     Ok(unknown)
 }
 
-/// Applies all operations in turn; on failure the document is half changed and to be thrown away. Between operations, too,
-/// the document never nests deeper than [`json::MAX_DEPTH`].
-pub(super) fn apply(document: &mut Value, patch: &Json<'_>) -> Applied {
+/// Applies all operations in order. After an error the document is partly changed and unusable. Between operations,
+/// too, it never nests deeper than [`json::MAX_DEPTH`].
+pub(super) fn apply(document: &mut Value, patch: &Json<'_>) -> PatchResult {
     let Json::Array(operations) = patch else { return Ok(()) };
     let mut copied = 0;
-    operations.iter().try_for_each(|operation| apply_one(document, operation, &mut copied))
+    operations.iter().try_for_each(|operation| apply_operation(document, operation, &mut copied))
 }
 
-fn apply_one(document: &mut Value, operation: &Json<'_>, copied: &mut usize) -> Applied {
+fn apply_operation(document: &mut Value, operation: &Json<'_>, copied: &mut usize) -> PatchResult {
     let text = |name: &str| match operation.get(name) {
         Some(Json::String(text)) => Ok(text.as_ref()),
         _ => Err(NotApplicable),
@@ -102,19 +105,19 @@ fn apply_one(document: &mut Value, operation: &Json<'_>, copied: &mut usize) -> 
         "move" => {
             let (from, path) = (text("from")?, text("path")?);
             let moved = remove(document, from)?;
-            // What moves to a place that is no deeper was not too deep before.
-            if steps(path) > steps(from) {
-                fits(path, &moved)?;
+            // A value that moves to the same depth or a lower one cannot become too deep.
+            if depth_of(path) > depth_of(from) {
+                check_depth(path, &moved)?;
             }
-            put(document, path, moved)
+            insert(document, path, moved)
         }
         "copy" => {
-            let source = get(document, text("from")?)?;
-            *copied += size(source);
-            if *copied > MAX_COPIED {
-                return Err(Refused::CopiesTooMuch(*copied));
+            let decoder = get(document, text("from")?)?;
+            *copied += json_length(decoder);
+            if *copied > MAX_COPIED_BYTES {
+                return Err(PatchError::CopiesTooMuch(*copied));
             }
-            let copy = source.clone();
+            let copy = decoder.clone();
             add(document, text("path")?, copy)
         }
         "test" => test(document, text("path")?, &value()),
@@ -122,8 +125,8 @@ fn apply_one(document: &mut Value, operation: &Json<'_>, copied: &mut usize) -> 
     }
 }
 
-/// How many bytes of JSON a value takes.
-fn size(value: &Value) -> usize {
+/// Length of a value as JSON, in bytes.
+fn json_length(value: &Value) -> usize {
     struct Count(usize);
     impl io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -135,29 +138,29 @@ fn size(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // Counting does not fail.
+    // Writing to a counter cannot fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 
-/// How many arrays and objects stand around what a path leads to.
-fn steps(path: &str) -> usize {
+/// Number of arrays and objects around the value at a path.
+fn depth_of(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
 
-/// Refuses a value that would make the document too deep where `path` puts it.
-fn fits(path: &str, value: &Value) -> Applied {
-    match json::MAX_DEPTH.checked_sub(steps(path)) {
+/// Rejects a value that would nest the document too deeply at `path`.
+fn check_depth(path: &str, value: &Value) -> PatchResult {
+    match json::MAX_DEPTH.checked_sub(depth_of(path)) {
         Some(left) if !json::is_deeper(value, left) => Ok(()),
-        _ => Err(Refused::TooDeep),
+        _ => Err(PatchError::TooDeep),
     }
 }
 
-/// The container that a path ends in, and the last key. A path need not begin with a slash: what is before the first one is ignored.
+/// Returns the container of the value at a path, and the last key. Text before the first slash of a path is ignored.
 fn container<'d, 'p>(
     document: &'d mut Value,
     path: &'p str,
-) -> Applied<(&'d mut Value, std::borrow::Cow<'p, str>)> {
+) -> PatchResult<(&'d mut Value, std::borrow::Cow<'p, str>)> {
     let mut parts = path.split('/').skip(1).map(unescape);
     let mut key = parts.next().ok_or(NotApplicable)?;
     let mut at = document;
@@ -179,15 +182,15 @@ fn unescape(key: &str) -> std::borrow::Cow<'_, str> {
 }
 
 /// An index into a list of `length`; a negative one counts from the end.
-fn index(key: &str, length: usize) -> Applied<usize> {
-    let given: i64 = key.parse().map_err(|_| NotApplicable)?;
-    let from_start = if given < 0 { given + length as i64 } else { given };
+fn index(key: &str, length: usize) -> PatchResult<usize> {
+    let actual: i64 = key.parse().map_err(|_| NotApplicable)?;
+    let from_start = if actual < 0 { actual + length as i64 } else { actual };
     usize::try_from(from_start).ok().filter(|i| *i < length).ok_or(NotApplicable)
 }
 
 static NULL: Value = Value::Null;
 
-fn get<'d>(document: &'d mut Value, path: &str) -> Applied<&'d Value> {
+fn get<'d>(document: &'d mut Value, path: &str) -> PatchResult<&'d Value> {
     let (container, key) = container(document, path)?;
     match container {
         Value::Object(map) => Ok(map.get(&*key).unwrap_or(&NULL)),
@@ -196,12 +199,12 @@ fn get<'d>(document: &'d mut Value, path: &str) -> Applied<&'d Value> {
     }
 }
 
-fn add(document: &mut Value, path: &str, value: Value) -> Applied {
-    fits(path, &value)?;
-    put(document, path, value)
+fn add(document: &mut Value, path: &str, value: Value) -> PatchResult {
+    check_depth(path, &value)?;
+    insert(document, path, value)
 }
 
-fn put(document: &mut Value, path: &str, value: Value) -> Applied {
+fn insert(document: &mut Value, path: &str, value: Value) -> PatchResult {
     let (container, key) = container(document, path)?;
     match container {
         Value::Object(map) => {
@@ -214,7 +217,7 @@ fn put(document: &mut Value, path: &str, value: Value) -> Applied {
     Ok(())
 }
 
-fn remove(document: &mut Value, path: &str) -> Applied<Value> {
+fn remove(document: &mut Value, path: &str) -> PatchResult<Value> {
     let (container, key) = container(document, path)?;
     match container {
         Value::Object(map) => map.remove(&*key).ok_or(NotApplicable),
@@ -223,16 +226,16 @@ fn remove(document: &mut Value, path: &str) -> Applied<Value> {
     }
 }
 
-fn replace(document: &mut Value, path: &str, value: Value) -> Applied {
+fn replace(document: &mut Value, path: &str, value: Value) -> PatchResult {
     if path.is_empty() {
         if !(value.is_object() || value.is_array()) {
             return Err(NotApplicable);
         }
-        fits(path, &value)?;
+        check_depth(path, &value)?;
         *document = value;
         return Ok(());
     }
-    fits(path, &value)?;
+    check_depth(path, &value)?;
     let (container, key) = container(document, path)?;
     match container {
         Value::Object(map) => {
@@ -247,7 +250,7 @@ fn replace(document: &mut Value, path: &str, value: Value) -> Applied {
     Ok(())
 }
 
-fn test(document: &mut Value, path: &str, value: &Value) -> Applied {
+fn test(document: &mut Value, path: &str, value: &Value) -> PatchResult {
     let found = if path.is_empty() { &*document } else { get(document, path)? };
     if found == value { Ok(()) } else { Err(NotApplicable) }
 }
@@ -259,7 +262,7 @@ mod tests {
     use super::*;
     use crate::decode::json::parse;
 
-    fn patched(document: Value, patch: &str) -> Applied<Value> {
+    fn patched(document: Value, patch: &str) -> PatchResult<Value> {
         let mut document = document;
         apply(&mut document, &parse(patch.as_bytes()).expect("valid")).map(|()| document)
     }
@@ -313,8 +316,8 @@ mod tests {
         };
         let start = json!({"data": {"k": "0123456789"}});
         assert!(patched(start.clone(), &doubled(10)).is_ok());
-        assert!(matches!(patched(start, &doubled(60)), Err(Refused::CopiesTooMuch(_))));
-        let big = json!({"data": "x".repeat(MAX_COPIED / 2)});
+        assert!(matches!(patched(start, &doubled(60)), Err(PatchError::CopiesTooMuch(_))));
+        let big = json!({"data": "x".repeat(MAX_COPIED_BYTES / 2)});
         let copy = r#"{"op":"copy","from":"/data","path":"/a"}"#;
         assert!(patched(big.clone(), &format!("[{copy}]")).is_ok());
         let error = patched(big, &format!("[{copy},{copy}]")).expect_err("two are too much");
@@ -334,17 +337,17 @@ mod tests {
         for op in ["add", "replace"] {
             assert!(patched(json!({"a": {}}), &add("/a/b", op)).is_ok());
             let deeper = patched(json!({"a": {"b": {}}}), &add("/a/b/c", op));
-            assert_eq!(deeper, Err(Refused::TooDeep));
+            assert_eq!(deeper, Err(PatchError::TooDeep));
         }
         for op in ["copy", "move"] {
             let start = json!({"a": {"b": {}}, "v": json::from_slice::<Value>(nest(deepest).as_bytes()).expect("JSON")});
             let to = |path: &str| format!(r#"[{{"op":"{op}","from":"/v","path":"{path}"}}]"#);
             assert!(patched(start.clone(), &to("/w")).is_ok());
-            assert_eq!(patched(start, &to("/a/b/c")), Err(Refused::TooDeep));
+            assert_eq!(patched(start, &to("/a/b/c")), Err(PatchError::TooDeep));
         }
-        let steps = (0..1000).map(|i| format!(r#"{{"op":"move","from":"/v","path":"/t"}},{{"op":"add","path":"/v","value":{{"i":{i}}}}},{{"op":"move","from":"/t","path":"/v/t"}}"#));
-        let steps = format!("[{}]", steps.collect::<Vec<_>>().join(","));
-        assert_eq!(patched(json!({"v": {}}), &steps), Err(Refused::TooDeep));
+        let depth_of = (0..1000).map(|i| format!(r#"{{"op":"move","from":"/v","path":"/t"}},{{"op":"add","path":"/v","value":{{"i":{i}}}}},{{"op":"move","from":"/t","path":"/v/t"}}"#));
+        let depth_of = format!("[{}]", depth_of.collect::<Vec<_>>().join(","));
+        assert_eq!(patched(json!({"v": {}}), &depth_of), Err(PatchError::TooDeep));
     }
 
     #[test]

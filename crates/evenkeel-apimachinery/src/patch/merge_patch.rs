@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(super) fn apply(document: &mut Value, patch: Value) {
     let (document, patch) = match (document, patch) {
         (Value::Object(document), Value::Object(patch)) => (document, patch),
-        // Upstream keeps nulls of a list that replaces an object, and only then.
+        // Upstream keeps nulls only in a list that replaces an object.
         (document @ Value::Object(_), patch) => {
             *document = patch;
             return;
@@ -32,7 +32,7 @@ pub(super) fn apply(document: &mut Value, patch: Value) {
     }
 }
 
-/// Drops the null entries of objects, at any depth.
+/// Removes the null entries of objects, at every depth.
 fn prune(value: &mut Value) {
     match value {
         Value::Object(entries) => {

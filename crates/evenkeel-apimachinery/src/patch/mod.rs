@@ -1,23 +1,23 @@
-//! Patches: JSON, merge, strategic merge and server-side apply, and who manages which field.
+//! Patches: JSON, merge, strategic merge and server-side apply, each with its managed fields.
 
-mod applied;
 mod go_text;
 mod json_patch;
 mod merge_patch;
 mod ordering;
-mod patched;
+mod patcher;
 #[cfg(test)]
 mod recorded;
+mod server_side_apply;
 mod strategic;
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::decode::json::Json;
-use crate::decode::{FieldValidation, named, read_as, typed};
+use crate::decode::{FieldValidation, decode_as, named, typed};
 use crate::depth;
 use crate::group_version::GroupVersionKind;
-use crate::managed;
+use crate::managedfields;
 use crate::schema::Schema;
 use crate::status::StatusError;
 
@@ -34,19 +34,19 @@ pub enum PatchType {
     Apply,
 }
 
-/// A patch that was made.
+/// A patched object.
 #[derive(Debug)]
 pub struct Patched {
-    /// The object after it, in the version of the request.
+    /// The object after the patch, in the version of the request.
     pub object: Value,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
 }
 
-/// Who writes, as `managedFields` has it.
+/// The field manager of a write and its time, as `managedFields` holds them.
 #[derive(Debug, Clone, Copy)]
 pub struct Writer<'a> {
-    /// `fieldManager`, or what the user agent gives.
+    /// The query parameter `fieldManager`, or a name from the user agent.
     pub manager: &'a str,
     /// Sub-resource, empty for the object itself.
     pub subresource: &'a str,
@@ -55,8 +55,8 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn write(&self) -> managed::Write<'a> {
-        managed::Write { manager: self.manager, subresource: self.subresource, now: self.now }
+    fn write(&self) -> managedfields::Write<'a> {
+        managedfields::Write { manager: self.manager, subresource: self.subresource, now: self.now }
     }
 }
 
@@ -69,10 +69,10 @@ pub fn patch(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
-    patched::patch(kind, schema, form, current, body, validation)
+    patcher::patch(kind, schema, form, current, body, validation)
 }
 
-/// Server-side apply of `body` to `current` (none: the object is made): the merged object with its `managedFields`.
+/// Applies `body` to `current` (`None` creates the object) and returns the merged object with its `managedFields`.
 pub fn apply(
     kind: &GroupVersionKind,
     schema: Option<&Schema>,
@@ -85,83 +85,94 @@ pub fn apply(
     let Some(schema) = schema else {
         return Err(StatusError::plain_internal(format!("no corresponding type for {kind}")));
     };
-    applied::apply(schema, kind, current, body, &writer.write(), force, validation)
+    server_side_apply::apply(schema, kind, current, body, &writer.write(), force, validation)
 }
 
-/// An object after the operations of a JSON patch; `None` where one of them cannot be done.
+/// Applies the operations of a JSON patch to an object; `None` where an operation is not applicable.
 ///
 /// # Errors
 /// Why the object would become too large or too deep.
-pub fn by_operations(object: &Value, operations: &Value) -> Result<Option<Value>, String> {
+pub fn apply_json_patch(object: &Value, operations: &Value) -> Result<Option<Value>, String> {
     let mut object = object.clone();
     match json_patch::apply(&mut object, &Json::from(operations)) {
         Ok(()) => Ok(Some(object)),
-        Err(json_patch::Refused::NotApplicable) => Ok(None),
+        Err(json_patch::PatchError::NotApplicable) => Ok(None),
         Err(refused) => Err(format!("failed to apply patch: {refused}")),
     }
 }
 
-/// An object read again as its kind: without what that does not know.
-pub fn reread(schema: &Schema, kind: &GroupVersionKind, object: &Value) -> Value {
-    let (read, findings) = read_as(typed::Source::Tree, &Json::from(object), schema);
-    if findings.error.is_some() { object.clone() } else { named(read, kind) }
+/// Decodes an object again as its kind, which drops unknown fields.
+pub fn decode_again(schema: &Schema, kind: &GroupVersionKind, object: &Value) -> Value {
+    let (read, errors) = decode_as(typed::DecoderKind::Unstructured, &Json::from(object), schema);
+    if errors.error.is_some() { object.clone() } else { named(read, kind) }
 }
 
-/// An object merged with a configuration, list by list as their schema has it.
-pub fn by_configuration(
+/// Merges an apply configuration into an object, list by list as their schema says.
+pub fn apply_configuration(
     schema: Option<&Schema>,
     object: &Value,
     configuration: Value,
 ) -> Result<Value, String> {
-    // What is merged is no deeper than what it is merged of.
+    // A merged object is at most as deep as its parts.
     depth::check(&configuration).map_err(|error| format!("error applying patch: {error}"))?;
     let mut merged = object.clone();
     match (object, configuration, schema.filter(|schema| !schema.is_custom())) {
-        (Value::Object(current), Value::Object(change), Some(schema)) => {
-            strategic::apply(current.clone(), change, Some(schema.at()))
+        (Value::Object(current), Value::Object(patch), Some(schema)) => {
+            strategic::apply(current.clone(), patch, Some(schema.type_ref()))
                 .map(Value::Object)
                 .map_err(|_| "error applying patch".to_owned())
         }
-        (_, change, _) => {
-            merge_patch::apply(&mut merged, change);
+        (_, patch, _) => {
+            merge_patch::apply(&mut merged, patch);
             Ok(merged)
         }
     }
 }
 
-/// The `scale` view of an object with the managers of its replicas. `path` is the field of the replicas in the object.
-pub fn show_managers(object: &Value, path: &[&str], view: &mut Value) {
-    managed::view(object, &elements(path).iter().map(String::as_str).collect::<Vec<_>>())
-        .write(view);
+/// Sets the managed fields of an object's Scale to the managers of its replicas. `path` is the field of the replicas in
+/// the object.
+pub fn set_scale_managers(object: &Value, path: &[&str], scale: &mut Value) {
+    managedfields::to_subresource(
+        object,
+        &elements(path).iter().map(String::as_str).collect::<Vec<_>>(),
+    )
+    .encode(scale);
 }
 
-/// Sets the managers of `new`, an object of `kind` that was written through its `scale` view, from those that the view then had.
-pub fn settle_managers(
+/// Sets the managed fields of `new`, an object of `kind` whose replicas were written through its Scale, from those of
+/// the Scale.
+pub fn set_parent_managers(
     kind: &GroupVersionKind,
     old: &Value,
     path: &[&str],
-    view: &Value,
+    scale: &Value,
     new: &mut Value,
 ) {
     let path = elements(path);
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    managed::settle(old, view, &kind.api_version(), &path).write(new);
+    managedfields::to_parent(old, scale, &kind.api_version(), &path).encode(new);
 }
 
 fn elements(path: &[&str]) -> Vec<String> {
     path.iter().map(|name| format!("f:{name}")).collect()
 }
 
-/// Brings `managedFields` of `new` up to date after a write that was no apply. `old` is the stored object, none on create.
-/// From here on the object is as storage has it: empty lists and maps are null, where they are not left out.
-/// When nothing but times of `managedFields` would change, `new` is left with those of `old`.
-pub fn track(schema: Option<&Schema>, old: Option<&Value>, new: &mut Value, writer: &Writer<'_>) {
+/// Updates `managedFields` of `new` after a create or an update. `old` is the stored object, `None` on create.
+///
+/// The object then has the form of storage: empty lists and maps are null, unless they are omitted. When only
+/// timestamps of `managedFields` would change, `new` keeps those of `old`.
+pub fn update_managed_fields(
+    schema: Option<&Schema>,
+    old: Option<&Value>,
+    new: &mut Value,
+    writer: &Writer<'_>,
+) {
     let Some(schema) = schema else { return };
-    managed::track(schema, old, new, &writer.write());
+    managedfields::update_managed_fields(schema, old, new, &writer.write());
     if !schema.is_custom() {
-        typed::forget_empty(new, schema.at());
+        typed::null_empty(new, schema.type_ref());
     }
     if let Some(old) = old {
-        managed::keep_times(old, new);
+        managedfields::keep_timestamps(old, new);
     }
 }

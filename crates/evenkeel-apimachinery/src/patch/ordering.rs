@@ -1,20 +1,20 @@
-//! The order of a merged list: as the patch has it, with what only the server has in between.
+//! Order of a merged list: that of the patch, with elements that only the server has in between.
 
 use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
 use super::go_text::go;
-use super::strategic::Refused;
+use super::strategic::StrategicError;
 use crate::value;
 
-/// How elements of a list are told apart: by a field of theirs, or by value.
+/// What identifies elements of a list: the merge key, or their value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ListOf<'a> {
+pub(super) struct MergeKey<'a> {
     pub key: Option<&'a str>,
 }
 
-impl ListOf<'_> {
+impl MergeKey<'_> {
     fn id<'v>(&self, element: &'v Value) -> Option<&'v Value> {
         match self.key {
             Some(key) => element.get(key),
@@ -22,7 +22,7 @@ impl ListOf<'_> {
         }
     }
 
-    /// Where each element first is, so that long lists are not searched once for every element.
+    /// Indexes the first position of each element, so that long lists are searched once.
     pub(super) fn positions(&self, list: &[Value]) -> Positions {
         let mut first = HashMap::with_capacity(list.len());
         for (at, element) in list.iter().enumerate() {
@@ -31,17 +31,17 @@ impl ListOf<'_> {
         Positions(first)
     }
 
-    fn require(&self, list: &[Value]) -> Result<(), Refused> {
+    fn require(&self, list: &[Value]) -> Result<(), StrategicError> {
         let Some(key) = self.key else { return Ok(()) };
         match list.iter().find(|v| v.get(key).is_none()) {
             None => Ok(()),
             Some(Value::Object(_)) => Err(list
                 .iter()
                 .find(|v| v.get(key).is_none())
-                .map_or(Refused::Unprocessable, |v| no_key(v, key))),
+                .map_or(StrategicError::Unprocessable, |v| missing_merge_key(v, key))),
             Some(other) => {
                 let kind = go_type(other);
-                Err(Refused::Internal(format!(
+                Err(StrategicError::Internal(format!(
                     "expected a map[string]interface {{}}, but received a {kind}"
                 )))
             }
@@ -49,65 +49,72 @@ impl ListOf<'_> {
     }
 }
 
-/// Positions of a list's elements, by their ids as JSON.
+/// Positions of a list's elements, by their identity as JSON.
 #[derive(Debug, Default)]
 pub(super) struct Positions(HashMap<Option<String>, usize>);
 
 impl Positions {
-    /// Where an element with the same id first is.
-    pub(super) fn of(&self, of: ListOf<'_>, element: &Value) -> Option<usize> {
+    /// Returns the first position of an element with the same identity.
+    pub(super) fn of(&self, of: MergeKey<'_>, element: &Value) -> Option<usize> {
         self.0.get(&of.id(element).map(Value::to_string)).copied()
     }
 
-    /// Adds an element whose id is new.
-    pub(super) fn add(&mut self, of: ListOf<'_>, element: &Value, at: usize) {
+    /// Adds an element with a new identity.
+    pub(super) fn add(&mut self, of: MergeKey<'_>, element: &Value, at: usize) {
         self.0.insert(of.id(element).map(Value::to_string), at);
     }
 }
 
-/// An element of a keyed list without the key.
-pub(super) fn no_key(element: &Value, key: &str) -> Refused {
-    Refused::Internal(format!("map: {} does not contain declared merge key: {key}", go(element)))
+/// Returns the error for an element without the merge key.
+pub(super) fn missing_merge_key(element: &Value, key: &str) -> StrategicError {
+    StrategicError::Internal(format!(
+        "map: {} does not contain declared merge key: {key}",
+        go(element)
+    ))
 }
 
-/// Go's name for the type of an untyped value; of null, what Go prints for a nil type.
+/// Go's name for the type of an untyped value; for null, Go's text for a nil type.
 pub(super) fn go_type(value: &Value) -> &'static str {
     value::go_type(value).unwrap_or("%!s(<nil>)")
 }
 
-/// Whether two lists are of objects; lists of lists and mixed lists cannot be merged.
-pub(super) fn of_objects(before: &[Value], patch: &[Value]) -> Result<bool, Refused> {
+/// Whether two lists contain only objects. Lists of lists and mixed lists cannot be merged.
+pub(super) fn are_objects(before: &[Value], patch: &[Value]) -> Result<bool, StrategicError> {
     let mut kinds = before.iter().chain(patch).map(go_type);
     let first = kinds.next();
     if first == Some("[]interface {}") {
-        return Err(Refused::Unprocessable);
+        return Err(StrategicError::Unprocessable);
     }
     if kinds.any(|kind| Some(kind) != first) {
         let lists = go(&Value::Array(vec![before.to_vec().into(), patch.to_vec().into()]));
-        return Err(Refused::Internal(format!("list element types are not identical: {lists}")));
+        return Err(StrategicError::Internal(format!(
+            "list element types are not identical: {lists}"
+        )));
     }
     Ok(first == Some("map[string]interface {}"))
 }
 
-/// Each value once, where it first is.
-pub(super) fn without_repeats(list: Vec<Value>) -> Vec<Value> {
+/// Removes repeated values; the first one stays.
+pub(super) fn deduplicate(list: Vec<Value>) -> Vec<Value> {
     let mut seen = HashSet::with_capacity(list.len());
     list.into_iter().filter(|value| seen.insert(value.to_string())).collect()
 }
 
-/// The values of a list as JSON, to look values up in.
-pub(super) fn texts(list: &[Value]) -> HashSet<String> {
+/// Returns the values of a list as JSON, for lookups.
+pub(super) fn json_texts(list: &[Value]) -> HashSet<String> {
     list.iter().map(Value::to_string).collect()
 }
 
-/// Sorts the elements that `order` names as it has them, the others as the server had them, and weaves both together:
-/// before an element that the patch names comes every other that the server had before it.
-pub(super) fn arrange(
+/// Sorts the elements that `order` names by that order, other ones by the server's order, and merges both: an element
+/// that only the server has comes before the named ones that it preceded on the server.
+///
+/// Upstream: `normalizeElementOrder`, `mergeSortedSlice`.
+pub(super) fn normalize_element_order(
     merged: Vec<Value>,
     order: &[Value],
     server: &[Value],
-    of: ListOf<'_>,
-) -> Result<Vec<Value>, Refused> {
+    of: MergeKey<'_>,
+) -> Result<Vec<Value>, StrategicError> {
     of.require(&merged)?;
     of.require(order)?;
     let (order, server) = (of.positions(order), of.positions(server));
@@ -129,8 +136,14 @@ pub(super) fn arrange(
     Ok(all)
 }
 
-/// The patch's own list must be in the order that its `$setElementOrder` states.
-pub(super) fn check_order(patch: &[Value], order: &[Value], of: ListOf<'_>) -> Result<(), Refused> {
+/// Rejects a patch whose own list is not in the order of its `$setElementOrder`.
+///
+/// Upstream: `validatePatchWithSetOrderList`.
+pub(super) fn validate_element_order(
+    patch: &[Value],
+    order: &[Value],
+    of: MergeKey<'_>,
+) -> Result<(), StrategicError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
@@ -141,7 +154,7 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], of: ListOf<'_>) -> R
             let text = format!(
                 "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
             );
-            return Err(Refused::Internal(text));
+            return Err(StrategicError::Internal(text));
         }
     }
     Ok(())

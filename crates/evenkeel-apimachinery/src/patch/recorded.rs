@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{FieldValidation, PatchType, Patched, Writer, apply, patch, track};
+use super::{FieldValidation, PatchType, Patched, Writer, apply, patch, update_managed_fields};
 use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::StatusError;
@@ -59,7 +59,7 @@ fn run(case: &Value) -> Result<Patched, StatusError> {
     let schema = Schema::of(&kind(start));
     let mut patched =
         patch(&kind(start), schema.as_ref(), form, start, body, FieldValidation::Warn)?;
-    track(schema.as_ref(), Some(start), &mut patched.object, &writer);
+    update_managed_fields(schema.as_ref(), Some(start), &mut patched.object, &writer);
     Ok(patched)
 }
 

@@ -1,35 +1,39 @@
-//! Strategic merge patches: merge patches that know which lists merge, by which key, and obey `$` directives.
+//! Strategic merge patches: merge patches that merge lists by their schema, and follow `$` directives.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/util/strategicpatch`.
 
 use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
 use super::go_text::go;
-use super::ordering::{self, ListOf, Positions};
-use crate::schema::node::{At, PatchRule, Shape};
+use super::ordering::{self, MergeKey, Positions};
+use crate::schema::node::{PatchRule, Shape, TypeRef};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
-/// Why a strategic merge patch was refused.
+/// Why a strategic merge patch was rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum StrategicError {
     /// 400 with this text.
-    Bad(&'static str),
-    /// 422 without one.
+    BadRequest(&'static str),
+    /// 422 without a text.
     Unprocessable,
-    /// 500 with this text: upstream does not take these for the client's mistakes.
+    /// 500 with this text: upstream does not count these as client errors.
     Internal(String),
 }
 
-/// Merges `patch` into `original`, an object of the type `at` (`None` where the schema has nothing to say).
+/// Merges `patch` into `original`, an object of the given type (`None` where the schema does not know it).
+///
+/// Upstream: `mergeMap`.
 pub(super) fn apply(
     original: Map<String, Value>,
     patch: Map<String, Value>,
-    at: Option<At<'_>>,
-) -> Result<Map<String, Value>, Refused> {
+    type_ref: Option<TypeRef<'_>>,
+) -> Result<Map<String, Value>, StrategicError> {
     let (mut original, mut patch) = (original, patch);
     match patch.get(DIRECTIVE) {
         None => {}
@@ -40,26 +44,28 @@ pub(super) fn apply(
         Some(Value::String(d)) if d == "delete" => return Ok(Map::new()),
         Some(other) => return Err(unknown_directive(other, &patch)),
     }
-    retain_keys(&mut original, &mut patch)?;
-    set_orders(&mut original, &mut patch, at)?;
+    apply_retain_keys(&mut original, &mut patch)?;
+    apply_element_orders(&mut original, &mut patch, type_ref)?;
     for (key, value) in patch {
-        merge_key(&mut original, &key, value, at)?;
+        merge_entry(&mut original, &key, value, type_ref)?;
     }
     Ok(original)
 }
 
-fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Refused {
+fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> StrategicError {
     let patch = go(&Value::Object(patch.clone()));
-    Refused::Internal(format!("unknown patch type: {} in map: {patch}", go(directive)))
+    StrategicError::Internal(format!("unknown patch type: {} in map: {patch}", go(directive)))
 }
 
-/// `$retainKeys` drops every key that it does not list.
-fn retain_keys(
+/// Applies `$retainKeys`, which removes every key that it does not list.
+///
+/// Upstream: `applyRetainKeysDirective`.
+fn apply_retain_keys(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
-) -> Result<(), Refused> {
+) -> Result<(), StrategicError> {
     let Some(list) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    let bad = Refused::Bad("invalid patch format of retainKeys");
+    let bad = StrategicError::BadRequest("invalid patch format of retainKeys");
     let Value::Array(list) = list else { return Err(bad) };
     let names: HashSet<&str> = list.iter().filter_map(Value::as_str).collect();
     let listed = |key: &str| names.contains(key);
@@ -76,13 +82,15 @@ fn retain_keys(
     Ok(())
 }
 
-/// `$setElementOrder/x` orders the list `x`, merging the patch's own `x` first.
-fn set_orders(
+/// Merges the patch's list `x` and orders it by `$setElementOrder/x`.
+///
+/// Upstream: `mergePatchIntoOriginal`.
+fn apply_element_orders(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
-    at: Option<At<'_>>,
-) -> Result<(), Refused> {
-    let bad = || Refused::Bad("invalid patch format of setElementOrder list");
+    type_ref: Option<TypeRef<'_>>,
+) -> Result<(), StrategicError> {
+    let bad = || StrategicError::BadRequest("invalid patch format of setElementOrder list");
     let keys: Vec<String> = patch.keys().filter(|k| k.starts_with(SET_ORDER)).cloned().collect();
     for directive in keys {
         let order = list(patch.remove(&directive).unwrap_or_default())?;
@@ -91,44 +99,51 @@ fn set_orders(
             .and_then(|rest| rest.strip_prefix('/'))
             .ok_or_else(bad)?;
         let before = original.get(key).cloned().map(list).transpose()?;
-        let given = patch.remove(key).map(list).transpose()?;
-        let (rule, item) = list_rule(at, key)?;
-        let of = ListOf { key: rule.key.as_deref() };
-        ordering::check_order(given.as_deref().unwrap_or_default(), &order, of)?;
-        let merged = match (before.clone(), given) {
+        let actual = patch.remove(key).map(list).transpose()?;
+        let (rule, item) = patch_rule_of(type_ref, key)?;
+        let of = MergeKey { key: rule.key.as_deref() };
+        ordering::validate_element_order(actual.as_deref().unwrap_or_default(), &order, of)?;
+        let merged = match (before.clone(), actual) {
             (None, None) => continue,
             (Some(before), None) => before,
-            (None, Some(given)) => given.into_iter().filter_map(without_directives).collect(),
-            (Some(before), Some(given)) => merge_lists(before, given, &rule, item)?,
+            (None, Some(actual)) => actual.into_iter().filter_map(remove_directives).collect(),
+            (Some(before), Some(actual)) => merge_lists(before, actual, &rule, item)?,
         };
-        let ordered = ordering::arrange(merged, &order, before.as_deref().unwrap_or_default(), of)?;
+        let ordered = ordering::normalize_element_order(
+            merged,
+            &order,
+            before.as_deref().unwrap_or_default(),
+            of,
+        )?;
         original.insert(key.to_owned(), Value::Array(ordered));
     }
     Ok(())
 }
 
-fn list(value: Value) -> Result<Vec<Value>, Refused> {
+fn list(value: Value) -> Result<Vec<Value>, StrategicError> {
     match value {
         Value::Array(items) => Ok(items),
         other => {
             let kind = ordering::go_type(&other);
-            Err(Refused::Internal(format!("expected a []interface {{}}, but received a {kind}")))
+            Err(StrategicError::Internal(format!(
+                "expected a []interface {{}}, but received a {kind}"
+            )))
         }
     }
 }
 
-/// One key of the patch.
-fn merge_key(
+/// Merges one key of the patch.
+fn merge_entry(
     original: &mut Map<String, Value>,
     key: &str,
     value: Value,
-    at: Option<At<'_>>,
-) -> Result<(), Refused> {
+    type_ref: Option<TypeRef<'_>>,
+) -> Result<(), StrategicError> {
     let mut key = key;
     let deletes = key.starts_with(DELETE_FROM);
     if deletes {
         let name = key.strip_prefix(DELETE_FROM).and_then(|rest| rest.strip_prefix('/'));
-        key = name.ok_or(Refused::Bad("invalid patch format of primitive list"))?;
+        key = name.ok_or(StrategicError::BadRequest("invalid patch format of primitive list"))?;
     }
     if value.is_null() {
         original.remove(key);
@@ -136,27 +151,27 @@ fn merge_key(
     }
     let merged = match (original.remove(key), value) {
         (Some(Value::Object(before)), Value::Object(patch)) if !deletes => {
-            let field = at.and_then(At::as_struct).and_then(|s| s.field(key));
+            let field = type_ref.and_then(TypeRef::as_struct).and_then(|s| s.field(key));
             let merged = if field.is_some_and(|f| f.patch.replace) {
                 patch
             } else {
-                apply(before, patch, at.and_then(|a| a.child(key)))?
+                apply(before, patch, type_ref.and_then(|a| a.child(key)))?
             };
             Some(Value::Object(merged))
         }
         (Some(Value::Array(before)), Value::Array(patch)) if deletes => {
-            let doomed = ordering::texts(&patch);
+            let doomed = ordering::json_texts(&patch);
             let kept = before.into_iter().filter(|v| !doomed.contains(&v.to_string()));
             Some(Value::Array(kept.collect()))
         }
         (Some(Value::Array(before)), Value::Array(patch)) => {
-            let (rule, item) = list_rule(at, key)?;
+            let (rule, item) = patch_rule_of(type_ref, key)?;
             Some(Value::Array(merge_lists(before, patch, &rule, item)?))
         }
         (before, _) if deletes => before,
         (_, mut value) => {
-            discard_nulls(&mut value);
-            without_directives(value)
+            discard_null_values(&mut value);
+            remove_directives(value)
         }
     };
     if let Some(merged) = merged {
@@ -165,59 +180,70 @@ fn merge_key(
     Ok(())
 }
 
-/// How the list `key` merges, and the type of its elements.
-fn list_rule<'a>(at: Option<At<'a>>, key: &str) -> Result<(PatchRule, Option<At<'a>>), Refused> {
-    let Some(at) = at else { return Ok((PatchRule::default(), None)) };
-    let Some(owner) = at.as_struct() else { return Ok((PatchRule::default(), None)) };
+/// Returns how the list `key` merges, and the type of its elements.
+fn patch_rule_of<'a>(
+    type_ref: Option<TypeRef<'a>>,
+    key: &str,
+) -> Result<(PatchRule, Option<TypeRef<'a>>), StrategicError> {
+    let Some(type_ref) = type_ref else { return Ok((PatchRule::default(), None)) };
+    let Some(owner) = type_ref.as_struct() else { return Ok((PatchRule::default(), None)) };
     let Some(field) = owner.field(key) else {
-        let go = at.node().go.rsplit('.').next().unwrap_or("");
-        return Err(Refused::Internal(format!(
+        let go = type_ref.node().go.rsplit('.').next().unwrap_or("");
+        return Err(StrategicError::Internal(format!(
             "unable to find api field in struct {go} for the json field \"{key}\""
         )));
     };
-    let item = match at.to(field.node).shape() {
-        Shape::List { item, .. } => Some(at.to(*item)),
+    let item = match type_ref.to(field.node).shape() {
+        Shape::List { item, .. } => Some(type_ref.to(*item)),
         _ => None,
     };
     Ok((field.patch.clone(), item))
 }
 
+/// Upstream: `mergeSlice`.
 fn merge_lists(
     before: Vec<Value>,
     patch: Vec<Value>,
     rule: &PatchRule,
-    item: Option<At<'_>>,
-) -> Result<Vec<Value>, Refused> {
+    item: Option<TypeRef<'_>>,
+) -> Result<Vec<Value>, StrategicError> {
     if !rule.merge {
         return Ok(patch);
     }
     if before.is_empty() && patch.is_empty() {
         return Ok(before);
     }
-    let of = ListOf { key: rule.key.as_deref() };
-    if !ordering::of_objects(&before, &patch)? {
+    let of = MergeKey { key: rule.key.as_deref() };
+    if !ordering::are_objects(&before, &patch)? {
         let mut merged = before.clone();
         merged.extend(patch.iter().cloned());
-        return ordering::arrange(ordering::without_repeats(merged), &patch, &before, of);
+        return ordering::normalize_element_order(
+            ordering::deduplicate(merged),
+            &patch,
+            &before,
+            of,
+        );
     }
     let Some(key) = of.key else {
-        return Err(Refused::Internal("cannot merge lists without merge key".to_owned()));
+        return Err(StrategicError::Internal("cannot merge lists without merge key".to_owned()));
     };
-    let (before, patch) = obey_elements(before, patch, key)?;
+    let (before, patch) = apply_element_directives(before, patch, key)?;
     let mut merged = before.clone();
     let mut places = of.positions(&merged);
     for element in &patch {
         merge_element(&mut merged, &mut places, element, key, item)?;
     }
-    ordering::arrange(merged, &patch, &before, of)
+    ordering::normalize_element_order(merged, &patch, &before, of)
 }
 
-/// Carries out `$patch` in the elements of a merged list; what is left is merged.
-fn obey_elements(
+/// Applies the `$patch` directives in elements of a list, and returns the elements without one.
+///
+/// Upstream: `mergeSliceWithSpecialElements`.
+fn apply_element_directives(
     before: Vec<Value>,
     patch: Vec<Value>,
     key: &str,
-) -> Result<(Vec<Value>, Vec<Value>), Refused> {
+) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
     let (mut before, mut rest, mut replace) = (before, Vec::with_capacity(patch.len()), false);
     let mut doomed = HashSet::new();
     for element in patch {
@@ -227,12 +253,13 @@ fn obey_elements(
         };
         match directive.as_str() {
             Some("delete") => {
-                let id = element.get(key).ok_or_else(|| ordering::no_key(&element, key))?;
+                let id =
+                    element.get(key).ok_or_else(|| ordering::missing_merge_key(&element, key))?;
                 doomed.insert(id.to_string());
             }
             Some("replace") => replace = true,
             Some("merge") => {
-                return Err(Refused::Internal(
+                return Err(StrategicError::Internal(
                     "merging lists cannot yet be specified in the patch".to_owned(),
                 ));
             }
@@ -255,11 +282,11 @@ fn merge_element(
     places: &mut Positions,
     element: &Value,
     key: &str,
-    item: Option<At<'_>>,
-) -> Result<(), Refused> {
-    element.get(key).ok_or_else(|| ordering::no_key(element, key))?;
-    let of = ListOf { key: Some(key) };
-    let Some(found) = places.of(of, element).and_then(|at| merged.get_mut(at)) else {
+    item: Option<TypeRef<'_>>,
+) -> Result<(), StrategicError> {
+    element.get(key).ok_or_else(|| ordering::missing_merge_key(element, key))?;
+    let of = MergeKey { key: Some(key) };
+    let Some(found) = places.of(of, element).and_then(|type_ref| merged.get_mut(type_ref)) else {
         places.add(of, element, merged.len());
         merged.push(element.clone());
         return Ok(());
@@ -270,28 +297,32 @@ fn merge_element(
     Ok(())
 }
 
-/// Content that is new has nothing to delete.
-fn discard_nulls(value: &mut Value) {
+/// Removes nulls from new content: there is nothing to delete.
+///
+/// Upstream: `discardNullValuesFromPatch`.
+fn discard_null_values(value: &mut Value) {
     match value {
         Value::Object(entries) => {
             entries.retain(|_, v| !v.is_null());
-            entries.values_mut().for_each(discard_nulls);
+            entries.values_mut().for_each(discard_null_values);
         }
-        Value::Array(items) => items.iter_mut().for_each(discard_nulls),
+        Value::Array(items) => items.iter_mut().for_each(discard_null_values),
         _ => {}
     }
 }
 
-/// Content that is new obeys no directive: what carries one is dropped.
-fn without_directives(value: Value) -> Option<Value> {
+/// Removes what carries a directive from new content.
+///
+/// Upstream: `removeDirectives`.
+fn remove_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(entries) if entries.contains_key(DIRECTIVE) => None,
         Value::Object(entries) => {
-            let kept = entries.into_iter().filter_map(|(k, v)| Some((k, without_directives(v)?)));
+            let kept = entries.into_iter().filter_map(|(k, v)| Some((k, remove_directives(v)?)));
             Some(Value::Object(kept.collect()))
         }
         Value::Array(items) => {
-            Some(Value::Array(items.into_iter().filter_map(without_directives).collect()))
+            Some(Value::Array(items.into_iter().filter_map(remove_directives).collect()))
         }
         other => Some(other),
     }
@@ -305,13 +336,17 @@ mod tests {
     use super::*;
     use crate::schema::Schema;
 
-    fn merged(kind: (&str, &str), original: &Value, patch: &Value) -> Result<Value, Refused> {
+    fn merged(
+        kind: (&str, &str),
+        original: &Value,
+        patch: &Value,
+    ) -> Result<Value, StrategicError> {
         let schema = Schema::builtin(kind.0, "v1", kind.1).expect("a built-in kind");
         let (Value::Object(original), Value::Object(patch)) = (original.clone(), patch.clone())
         else {
             panic!("objects")
         };
-        apply(original, patch, Some(schema.at())).map(Value::Object)
+        apply(original, patch, Some(schema.type_ref())).map(Value::Object)
     }
 
     fn pod(containers: &Value) -> Value {
@@ -392,14 +427,14 @@ mod tests {
         ] {
             assert_eq!(
                 merged(POD, &start, &pod(&patch)),
-                Err(Refused::Internal(error.to_owned())),
+                Err(StrategicError::Internal(error.to_owned())),
                 "{patch}"
             );
         }
         let patch = json!({"metadata": {"$retainKeys": ["a"], "b": 1}});
         assert_eq!(
             merged(POD, &json!({"metadata": {}}), &patch),
-            Err(Refused::Bad("invalid patch format of retainKeys"))
+            Err(StrategicError::BadRequest("invalid patch format of retainKeys"))
         );
     }
 

@@ -1,13 +1,13 @@
-//! The tree of a custom resource's version, from its `openAPIV3Schema`; its metadata is that of every object.
+//! Schema of a custom resource's version, built from its `openAPIV3Schema`. Its metadata has the built-in type.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::node::{At, Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tree};
+use super::node::{Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tree, TypeRef};
 
-/// Builds the tree; `metadata` is the built-in type of an object's metadata. The root comes first.
-pub(super) fn build(doc: &Value, metadata: At<'_>) -> Tree {
+/// Builds the schema; `metadata` is the built-in type ObjectMeta. The root comes first.
+pub(super) fn build(doc: &Value, metadata: TypeRef<'_>) -> Tree {
     let mut builder = Builder { tree: Tree::default(), metadata, grafted: HashMap::new() };
     builder.object(doc, true);
     builder.tree
@@ -15,7 +15,7 @@ pub(super) fn build(doc: &Value, metadata: At<'_>) -> Tree {
 
 struct Builder<'a> {
     tree: Tree,
-    metadata: At<'a>,
+    metadata: TypeRef<'a>,
     grafted: HashMap<Id, Id>,
 }
 
@@ -81,7 +81,7 @@ impl Builder<'_> {
         id
     }
 
-    /// Copies a built-in type into this tree.
+    /// Copies a built-in type into this schema.
     fn graft(&mut self, from: Id) -> Id {
         if let Some(id) = self.grafted.get(&from) {
             return *id;
@@ -109,7 +109,7 @@ impl Builder<'_> {
     }
 }
 
-/// A field that is left out unless it was given.
+/// Returns a field that is omitted when unset.
 fn field(name: &str, node: Id, default: Option<Value>) -> Field {
     Field {
         name: name.into(),

@@ -1,7 +1,8 @@
-//! Typed schemas of built-in kinds and of custom resources: what a field is, how lists merge, what is left out when empty.
+//! Typed schemas of built-in kinds and custom resources: types, list and map merge rules, and which fields are omitted
+//! when empty.
 //!
-//! The built-in tree is made once, from `data/openapi-v3.schemas.json` (types, list and patch topology) and
-//! `data/go-fields.tsv` (which fields are pointers and which are left out when empty: the server's JSON depends on it).
+//! The built-in schemas are built once, from `data/openapi-v3.schemas.json` (types, list and patch topology) and
+//! `data/go-fields.tsv` (pointers and `omitempty` of Go's fields, which the encoded JSON depends on).
 
 mod custom;
 pub(crate) mod node;
@@ -10,7 +11,7 @@ mod openapi;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use node::{At, Id, Tree};
+use node::{Id, Tree, TypeRef};
 use openapi::Builtin;
 use serde_json::Value;
 
@@ -42,29 +43,29 @@ fn builtin() -> &'static Builtin {
     })
 }
 
-/// Puts a top-level field back to what it is when nobody has set it.
+/// Resets a top-level field to its encoding when unset.
 pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     let Some(map) = object.as_object_mut() else { return };
     map.remove(field);
     let schema = schema.filter(|schema| !schema.is_custom());
-    let unset = schema.and_then(|schema| typed::unset(schema.at(), field));
+    let unset = schema.and_then(|schema| typed::unset_field(schema.type_ref(), field));
     if let Some(value) = unset {
         map.insert(field.to_owned(), value);
     }
 }
 
-/// What is wrong with the metadata of an object that stands within another, names apart.
+/// Validates the metadata of an embedded object, without its name.
 pub fn validate_metadata(object: &Value) -> Vec<FieldError> {
     metadata::validate(object)
 }
 
-/// What is structurally wrong with an object of `kind`: all of `metadata` but names (labels, annotations, finalizers,
-/// owner references, managedFields), which is the same for every kind.
+/// Validates `metadata` of an object of any kind, without its name: labels, annotations, finalizers, owner references,
+/// managedFields.
 pub fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldError> {
     metadata::validate(object)
 }
 
-/// The built-in kinds by name; a name stands for few of them.
+/// Built-in kinds by name; few kinds share a name.
 fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
     static KINDS: OnceLock<HashMap<Box<str>, Vec<Schema>>> = OnceLock::new();
     KINDS.get_or_init(|| {
@@ -87,19 +88,19 @@ fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
 }
 
 impl Schema {
-    /// The schema of a built-in kind, or `None` for a kind that the document lacks.
+    /// Returns the schema of a built-in kind; `None` for an unknown kind.
     pub fn of(kind: &GroupVersionKind) -> Option<Self> {
         Self::builtin(&kind.group, &kind.version, &kind.kind)
     }
 
-    /// The schema of a built-in kind by its parts.
+    /// Returns the schema of a built-in kind by group, version and kind.
     pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Self> {
         let named = kinds().get(kind)?;
         named.iter().find(|s| *s.group == *group && *s.version == *version).cloned()
     }
 
-    /// The schema of a custom resource's version, from its `openAPIV3Schema`.
-    /// `status`: whether that is a sub-resource.
+    /// Builds the schema of a custom resource's version from its `openAPIV3Schema`. `status` says whether it has the
+    /// status sub-resource.
     pub fn custom(kind: &GroupVersionKind, doc: &Value, status: bool) -> Self {
         let all = builtin();
         let metadata = all
@@ -107,7 +108,7 @@ impl Schema {
             .get("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
             .copied()
             .unwrap_or_default();
-        let tree = custom::build(doc, At { tree: &all.tree, id: metadata });
+        let tree = custom::build(doc, TypeRef { tree: &all.tree, id: metadata });
         Self {
             tree: Arc::new(tree),
             root: 0,
@@ -150,11 +151,11 @@ impl Schema {
 
     /// Whether the kind has a `status` that only its sub-resource sets.
     pub(crate) fn has_status(&self) -> bool {
-        if self.custom { self.status } else { self.at().child("status").is_some() }
+        if self.custom { self.status } else { self.type_ref().child("status").is_some() }
     }
 
-    pub(crate) fn at(&self) -> At<'_> {
-        At { tree: &self.tree, id: self.root }
+    pub(crate) fn type_ref(&self) -> TypeRef<'_> {
+        TypeRef { tree: &self.tree, id: self.root }
     }
 }
 
@@ -167,7 +168,7 @@ mod tests {
     fn knows_the_built_in_kinds() {
         let pod = Schema::builtin("", "v1", "Pod").expect("a built-in kind");
         assert_eq!((pod.api_version().as_str(), pod.kind()), ("v1", "Pod"));
-        let spec = pod.at().child("spec").expect("a field");
+        let spec = pod.type_ref().child("spec").expect("a field");
         assert_eq!(&*spec.node().go, "v1.PodSpec");
         let containers = spec.child("containers").expect("a field");
         let Shape::List { item, kind: ListKind::Map(keys) } = containers.shape() else {
@@ -185,16 +186,19 @@ mod tests {
     #[test]
     fn knows_what_go_knows() {
         let deployment = Schema::builtin("apps", "v1", "Deployment").expect("a built-in kind");
-        let spec =
-            deployment.at().child("spec").and_then(super::node::At::as_struct).expect("a struct");
+        let spec = deployment
+            .type_ref()
+            .child("spec")
+            .and_then(super::node::TypeRef::as_struct)
+            .expect("a struct");
         let replicas = spec.field("replicas").expect("a field");
         assert!(replicas.pointer && replicas.omit_empty);
         assert!(spec.field("selector").is_some_and(|f| f.pointer && !f.omit_empty));
         let selector = deployment
-            .at()
+            .type_ref()
             .child("spec")
             .and_then(|s| s.child("selector"))
-            .and_then(super::node::At::as_struct);
+            .and_then(super::node::TypeRef::as_struct);
         assert!(selector.is_some_and(|s| s.atomic));
     }
 }

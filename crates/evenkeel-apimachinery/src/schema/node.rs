@@ -1,4 +1,4 @@
-//! What a schema is made of: an arena of nodes that name each other by index.
+//! The types of a schema: an arena of nodes that reference each other by index.
 
 use std::sync::Arc;
 
@@ -7,26 +7,28 @@ use serde_json::Value;
 /// An index into a [`Tree`].
 pub(crate) type Id = u32;
 
-/// A schema's nodes. The built-in kinds share one tree; every custom resource version has its own.
+/// A schema's types. All built-in kinds share one arena; each version of a custom resource has its own.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub nodes: Vec<Node>,
 }
 
-/// One type, as some field uses it.
+/// A type as a field uses it.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub shape: Shape,
-    /// Go's name for the type, which decoding errors print: `int32`, `v1.ObjectMeta`, `map[string]string`.
+    /// Go's name of the type, as decoding errors print it: `int32`, `v1.ObjectMeta`, `map[string]string`.
     pub go: Arc<str>,
 }
 
-/// The form of a type's values.
+/// The structure of a type.
+///
+/// Upstream: `Atom` of `sigs.k8s.io/structured-merge-diff/v6/schema`.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
-    /// Any JSON, kept as it is.
+    /// Any JSON, kept as written.
     Any,
-    /// Any JSON, kept as it is and owned as a whole (an embedded raw object).
+    /// Any JSON, kept as written and owned as a whole (`RawExtension`).
     Raw,
     Bool,
     Int {
@@ -40,7 +42,7 @@ pub(crate) enum Shape {
     Time,
     /// RFC 3339, to the microsecond.
     MicroTime,
-    /// Go's notation of a length of time.
+    /// A duration in Go's notation.
     Duration,
     Quantity,
     IntOrString,
@@ -62,27 +64,27 @@ pub(crate) struct Struct {
     pub fields: Arc<[Field]>,
     /// Owned as a whole.
     pub atomic: bool,
-    /// What becomes of fields that are not named.
+    /// What happens to fields that the schema does not specify.
     pub rest: Rest,
-    /// An object of its own within another: its metadata is an object's metadata.
+    /// An embedded resource: its metadata is ObjectMeta.
     pub embedded: bool,
 }
 
-/// What an object does with fields that its schema does not name.
+/// What happens to fields that a struct does not specify.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// They are dropped (and reported, when the client asks for it).
+    /// They are pruned, and reported when the client asks for it.
     Drop,
-    /// They are kept, whatever they are.
+    /// They are preserved.
     Keep,
-    /// They are of one type (`additionalProperties` beside `properties`).
+    /// They have one type (`additionalProperties` beside `properties`).
     Typed(Id),
 }
 
-/// How a list's elements are told apart.
+/// What identifies a list's items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListKind {
-    /// The list is one value.
+    /// The list is atomic.
     Atomic,
     /// By value.
     Set,
@@ -95,13 +97,13 @@ pub(crate) enum ListKind {
 pub(crate) struct Field {
     pub name: Box<str>,
     pub node: Id,
-    /// A pointer in Go: a zero value that was set differs from none.
+    /// A pointer in Go: an explicit zero value differs from an unset one.
     pub pointer: bool,
-    /// Left out when empty.
+    /// `omitempty`: omitted when empty.
     pub omit_empty: bool,
-    /// Left out when zero, even for structs.
+    /// `omitzero`: omitted when zero, even for structs.
     pub omit_zero: bool,
-    /// Value that the schema gives when the field is absent; for built-in kinds only of use as the default of a list's key.
+    /// Default of the schema. For built-in kinds it only completes keys of list items.
     pub default: Option<Value>,
     pub patch: PatchRule,
 }
@@ -111,27 +113,29 @@ pub(crate) struct Field {
 pub(crate) struct PatchRule {
     pub merge: bool,
     pub retain_keys: bool,
-    /// The patch's value takes the place of the old one, even if both are objects.
+    /// The strategy `replace`: the patch's value replaces the old one, even when both are objects.
     pub replace: bool,
-    /// Field that tells a merged list's elements apart; none for a list of primitives.
+    /// Merge key; `None` for a list of primitives.
     pub key: Option<Box<str>>,
 }
 
 impl Struct {
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
-        let at = self.fields.binary_search_by(|f| (*f.name).cmp(name)).ok()?;
-        self.fields.get(at)
+        let index = self.fields.binary_search_by(|f| (*f.name).cmp(name)).ok()?;
+        self.fields.get(index)
     }
 }
 
-/// A place in a tree.
+/// A reference to a type in a schema.
+///
+/// Upstream: `TypeRef`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct At<'a> {
+pub(crate) struct TypeRef<'a> {
     pub tree: &'a Tree,
     pub id: Id,
 }
 
-impl<'a> At<'a> {
+impl<'a> TypeRef<'a> {
     pub(crate) fn node(self) -> &'a Node {
         &self.tree.nodes[self.id as usize]
     }
@@ -151,8 +155,8 @@ impl<'a> At<'a> {
         }
     }
 
-    /// The type of a field or of a map's value; `None` where the schema has nothing to say.
-    pub(crate) fn child(self, name: &str) -> Option<At<'a>> {
+    /// Type of a field or of a map's value; `None` where the schema does not specify it.
+    pub(crate) fn child(self, name: &str) -> Option<TypeRef<'a>> {
         match self.shape() {
             Shape::Struct(s) => match (s.field(name), s.rest) {
                 (Some(field), _) => Some(self.to(field.node)),

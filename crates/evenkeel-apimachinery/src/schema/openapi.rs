@@ -1,4 +1,4 @@
-//! Builds the tree of the built-in kinds from the recorded OpenAPI document and the recorded facts about Go's fields.
+//! Builds the built-in schemas from the recorded OpenAPI document and the recorded facts about Go's fields.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use serde_json::Value;
 
 use super::node::{Field, Id, ListKind, Node, PatchRule, Rest, Shape, Struct, Tree};
 
-/// A schema of the OpenAPI document, as far as types go.
+/// The parts of an OpenAPI schema that describe types.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Doc<'a> {
+struct OpenApiSchema<'a> {
     #[serde(rename = "type")]
     kind: Option<&'a str>,
     format: Option<&'a str>,
     #[serde(borrow)]
-    properties: HashMap<&'a str, Doc<'a>>,
-    items: Option<Box<Doc<'a>>>,
+    properties: HashMap<&'a str, OpenApiSchema<'a>>,
+    items: Option<Box<OpenApiSchema<'a>>>,
     #[serde(rename = "additionalProperties")]
-    additional: Option<Box<Doc<'a>>>,
+    additional: Option<Box<OpenApiSchema<'a>>>,
     #[serde(rename = "$ref")]
     reference: Option<&'a str>,
     #[serde(rename = "allOf")]
-    all_of: Vec<Doc<'a>>,
+    all_of: Vec<OpenApiSchema<'a>>,
     default: Option<Value>,
     #[serde(rename = "x-kubernetes-list-type")]
     list_type: Option<&'a str>,
@@ -46,7 +46,7 @@ struct GroupVersionKind<'a> {
     pub kind: &'a str,
 }
 
-impl<'a> Doc<'a> {
+impl<'a> OpenApiSchema<'a> {
     fn target(&self) -> Option<&'a str> {
         let reference = self.reference.or_else(|| self.all_of.first().and_then(|d| d.reference))?;
         reference.rsplit('/').next()
@@ -56,7 +56,7 @@ impl<'a> Doc<'a> {
 /// Group, version, kind.
 type KindKey = (Box<str>, Box<str>, Box<str>);
 
-/// The built-in kinds.
+/// The schemas of all built-in kinds.
 #[derive(Debug)]
 pub(super) struct Builtin {
     pub tree: Arc<Tree>,
@@ -65,7 +65,7 @@ pub(super) struct Builtin {
     pub names: HashMap<Box<str>, Id>,
 }
 
-/// What Go knows of a field beyond the OpenAPI document.
+/// Facts about a Go field that the OpenAPI document lacks.
 struct GoField<'a> {
     kind: &'a str,
     flags: &'a str,
@@ -73,9 +73,13 @@ struct GoField<'a> {
 
 /// Reads both documents and builds one tree of all their types.
 pub(super) fn build(openapi: &str, go_fields: &str) -> Result<Builtin, serde_json::Error> {
-    let docs: HashMap<&str, Doc<'_>> = serde_json::from_str(openapi)?;
-    let mut builder =
-        Builder { docs: &docs, go: read_go(go_fields), tree: Tree::default(), ids: HashMap::new() };
+    let docs: HashMap<&str, OpenApiSchema<'_>> = serde_json::from_str(openapi)?;
+    let mut builder = Builder {
+        docs: &docs,
+        go: parse_go_fields(go_fields),
+        tree: Tree::default(),
+        ids: HashMap::new(),
+    };
     let mut kinds = HashMap::new();
     let mut names = HashMap::new();
     for (name, doc) in &docs {
@@ -88,8 +92,8 @@ pub(super) fn build(openapi: &str, go_fields: &str) -> Result<Builtin, serde_jso
     Ok(Builtin { tree: Arc::new(builder.tree), kinds, names })
 }
 
-/// `schema TAB field:type[:flags] …` a line; flags are `o` (omitempty) and `z` (omitzero).
-fn read_go(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
+/// Parses lines of `schema TAB field:type[:flags] …`; flags are `o` (omitempty) and `z` (omitzero).
+fn parse_go_fields(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
     let mut all = HashMap::new();
     for line in text.lines() {
         let Some((schema, fields)) = line.split_once('\t') else { continue };
@@ -104,7 +108,7 @@ fn read_go(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
 }
 
 struct Builder<'d, 'a> {
-    docs: &'d HashMap<&'a str, Doc<'a>>,
+    docs: &'d HashMap<&'a str, OpenApiSchema<'a>>,
     go: HashMap<&'a str, HashMap<&'a str, GoField<'a>>>,
     tree: Tree,
     ids: HashMap<String, Id>,
@@ -118,16 +122,16 @@ impl<'a> Builder<'_, 'a> {
         id
     }
 
-    /// A type of the document; `atomic` overrides its own map type.
+    /// Adds a type of the document; `atomic` overrides its own map type.
     fn named(&mut self, name: &'a str, atomic: Option<bool>) -> Id {
         let key = format!("{name} {atomic:?}");
         if let Some(id) = self.ids.get(&key) {
             return *id;
         }
         let go = short_name(name);
-        let id = self.push(key, special(name).unwrap_or(Shape::Any), &go);
+        let id = self.push(key, custom_encoding(name).unwrap_or(Shape::Any), &go);
         let Some(doc) = self.docs.get(name) else { return id };
-        if special(name).is_none() && doc.kind == Some("object") {
+        if custom_encoding(name).is_none() && doc.kind == Some("object") {
             let fields = self.fields(name, doc);
             let atomic = atomic.unwrap_or(doc.map_type == Some("atomic"));
             let shape = Shape::Struct(Struct {
@@ -141,7 +145,7 @@ impl<'a> Builder<'_, 'a> {
         id
     }
 
-    fn fields(&mut self, owner: &'a str, doc: &Doc<'a>) -> Vec<Field> {
+    fn fields(&mut self, owner: &'a str, doc: &OpenApiSchema<'a>) -> Vec<Field> {
         let go = self.go.remove(owner).unwrap_or_default();
         let mut fields: Vec<Field> = doc
             .properties
@@ -166,8 +170,8 @@ impl<'a> Builder<'_, 'a> {
         fields
     }
 
-    /// The type of a property, element or map value, whose Go type is `go`.
-    fn node(&mut self, doc: &Doc<'a>, go: &str) -> Id {
+    /// Adds the type of a property, item or map value, whose Go type is `go`.
+    fn node(&mut self, doc: &OpenApiSchema<'a>, go: &str) -> Id {
         if let Some(name) = doc.target() {
             return self.named(name, doc.map_type.map(|t| t == "atomic"));
         }
@@ -187,7 +191,7 @@ impl<'a> Builder<'_, 'a> {
         self.push(key, shape, go)
     }
 
-    fn shape(&mut self, doc: &Doc<'a>, go: &str) -> Shape {
+    fn shape(&mut self, doc: &OpenApiSchema<'a>, go: &str) -> Shape {
         match (doc.kind, doc.format) {
             (Some("boolean"), _) => Shape::Bool,
             (Some("integer"), Some("int32")) => Shape::Int { bits: 32 },
@@ -206,7 +210,7 @@ impl<'a> Builder<'_, 'a> {
             (Some("object"), _) => match doc.additional.as_deref() {
                 Some(value) => {
                     let value_go = go.split_once(']').map_or_else(
-                        || guess(value),
+                        || map_value_name(value),
                         |(_, v)| v.trim_start_matches('*').to_owned(),
                     );
                     Shape::Map {
@@ -221,8 +225,8 @@ impl<'a> Builder<'_, 'a> {
     }
 }
 
-/// Types with a wire form of their own.
-fn special(name: &str) -> Option<Shape> {
+/// Types with an encoding of their own.
+fn custom_encoding(name: &str) -> Option<Shape> {
     Some(match name.rsplit_once(".apimachinery.pkg.")?.1 {
         "api.resource.Quantity" => Shape::Quantity,
         "apis.meta.v1.Time" => Shape::Time,
@@ -234,19 +238,19 @@ fn special(name: &str) -> Option<Shape> {
     })
 }
 
-/// `io.k8s.api.core.v1.Container` is Go's `v1.Container`.
+/// Go's name of a schema: `io.k8s.api.core.v1.Container` is `v1.Container`.
 fn short_name(schema: &str) -> String {
     let mut parts = schema.rsplit('.');
     let (kind, package) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     format!("{package}.{kind}")
 }
 
-/// The value type of a map that has a name of its own in Go.
-fn guess(value: &Doc<'_>) -> String {
+/// Go's name of the value type of a named map type.
+fn map_value_name(value: &OpenApiSchema<'_>) -> String {
     value.target().map_or_else(|| "string".to_owned(), short_name)
 }
 
-fn list_kind(doc: &Doc<'_>) -> ListKind {
+fn list_kind(doc: &OpenApiSchema<'_>) -> ListKind {
     match (doc.list_type, doc.patch_strategy, doc.patch_key) {
         (Some("set"), _, _) => ListKind::Set,
         (Some("map"), _, _) => ListKind::Map(doc.list_keys.iter().map(|k| (*k).into()).collect()),
@@ -257,7 +261,7 @@ fn list_kind(doc: &Doc<'_>) -> ListKind {
     }
 }
 
-fn patch_rule(doc: &Doc<'_>) -> PatchRule {
+fn patch_rule(doc: &OpenApiSchema<'_>) -> PatchRule {
     let strategy = doc.patch_strategy.unwrap_or("");
     let has = |name| strategy.split(',').any(|s| s == name);
     PatchRule {

@@ -1,13 +1,15 @@
-//! What is wrong with one field of an object, in upstream's words.
+//! Validation errors about single fields, with upstream's texts.
 
 use serde_json::Value;
 
 use evenkeel_api::quote::quote;
 
-/// What is wrong with one field (upstream's `field.Error`).
+/// A validation error about one field.
+///
+/// Upstream: `field.Error`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldError {
-    /// Which sort of error.
+    /// Type of the error, which selects reason and text.
     pub kind: FieldErrorKind,
     /// Path of the field: `spec.ports[0].name`.
     pub field: String,
@@ -17,14 +19,16 @@ pub struct FieldError {
     pub detail: String,
 }
 
-/// Sorts of [`FieldError`], each with its reason and its words.
+/// Types of [`FieldError`], each with its reason and its text.
+///
+/// Upstream: `ErrorType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldErrorKind {
-    /// What the value names is not there.
+    /// The referenced object does not exist.
     NotFound,
     /// The value is missing.
     Required,
-    /// The value is there twice.
+    /// The value is a duplicate.
     Duplicate,
     /// The value breaks a rule.
     Invalid,
@@ -41,7 +45,7 @@ pub enum FieldErrorKind {
 }
 
 impl FieldErrorKind {
-    /// As in `causes[].reason`.
+    /// Reason in `causes[].reason`.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::NotFound => "FieldValueNotFound",
@@ -86,7 +90,7 @@ impl FieldError {
         Self { kind, field: field.into(), value, detail: detail.into() }
     }
 
-    /// The value is not acceptable.
+    /// An invalid value.
     pub fn invalid(
         field: impl Into<String>,
         value: impl Into<Value>,
@@ -95,12 +99,12 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
-    /// There is no value, and there must be.
+    /// A missing value that is required.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)
     }
 
-    /// The value is not one of `supported`, which are listed as given.
+    /// A value that is not one of `supported`, which are listed in the given order.
     pub fn not_supported(
         field: impl Into<String>,
         value: impl Into<Value>,
@@ -115,34 +119,34 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, Some(value.into()), detail)
     }
 
-    /// The value is of another type than it must be; `actual` is the name of its own.
+    /// A value of the wrong type; `actual` is the name of its type.
     pub fn type_invalid(field: impl Into<String>, actual: &str, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, Some(actual.into()), detail)
     }
 
-    /// More elements than `max`.
+    /// A list with more items than `max`.
     pub fn too_many(field: impl Into<String>, actual: u64, max: u64) -> Self {
         let unit = if max == 1 { "item" } else { "items" };
         let detail = format!("must have at most {max} {unit}");
         Self::new(FieldErrorKind::TooMany, field, Some(actual.into()), detail)
     }
 
-    /// The value may not be there, or may not be changed.
+    /// A value that may not be set, or may not be changed.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
-    /// The value is there twice.
+    /// A duplicate value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
     }
 
-    /// What the value names is not there.
+    /// A reference to an object that does not exist.
     pub(crate) fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::NotFound, field, Some(value.into()), "")
     }
 
-    /// More than `max` bytes.
+    /// A value of more than `max` bytes.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
         Self::new(
@@ -153,7 +157,9 @@ impl FieldError {
         )
     }
 
-    /// The text without the field.
+    /// The text without the field path.
+    ///
+    /// Upstream: `ErrorBody`.
     pub(crate) fn body(&self) -> String {
         let mut text = self.kind.words().to_owned();
         if self.kind.shows_value()

@@ -1,4 +1,4 @@
-//! What the server answers when it refuses: `metav1.Status` in every form that upstream gives it.
+//! Error responses: `metav1.Status` in every form that upstream returns.
 
 mod field;
 
@@ -11,7 +11,9 @@ use serde::Serialize;
 
 use crate::group_version::{GroupKind, GroupResource};
 
-/// A refusal, ready to be encoded as a `Status` object. Boxed inside, so that `Result<_, StatusError>` stays small.
+/// An error response. The status is boxed, so that `Result<_, StatusError>` stays small.
+///
+/// Upstream: `StatusError`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct StatusError(pub Box<Status>);
@@ -25,28 +27,30 @@ pub struct Status {
     /// The metadata of a list, which carries a continue token.
     pub metadata: Metadata,
     pub(crate) status: &'static str,
-    /// The text for people.
+    /// The human-readable text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The machine-readable reason, such as `NotFound`.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Cow<'static, str>,
-    /// The object, the causes and the delay, where they are known.
+    /// The object, the causes and the retry delay, where known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
     /// The HTTP status code.
     pub code: u16,
 }
 
-/// List metadata of a refusal: nothing, or how to go on with a list whose page is lost.
+/// List metadata of an error: empty, or a token to continue an expired list.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Metadata {
-    /// The token with which a list goes on.
+    /// Token that continues the list.
     #[serde(rename = "continue", skip_serializing_if = "String::is_empty")]
     pub token: String,
 }
 
-/// What a refusal was about.
+/// What the error is about.
+///
+/// Upstream: `StatusDetails`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Details {
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -59,7 +63,7 @@ pub struct Details {
     pub(crate) uid: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) causes: Vec<Cause>,
-    /// Seconds after which to try again; 0 where there is no such advice.
+    /// Seconds after which the client should retry; 0 without such advice.
     #[serde(rename = "retryAfterSeconds", skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -69,7 +73,9 @@ fn is_zero(seconds: &u32) -> bool {
     *seconds == 0
 }
 
-/// One reason of several.
+/// One of several causes.
+///
+/// Upstream: `StatusCause`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct Cause {
     #[serde(rename = "reason", skip_serializing_if = "str::is_empty")]
@@ -81,7 +87,7 @@ pub(crate) struct Cause {
 }
 
 impl StatusError {
-    /// Any failure: HTTP code, reason, message.
+    /// Returns an error with an HTTP code, a reason and a message.
     pub fn new(
         code: StatusCode,
         reason: impl Into<Cow<'static, str>>,
@@ -109,7 +115,7 @@ impl StatusError {
         &self.0.reason
     }
 
-    /// The text for people.
+    /// The human-readable text.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -119,12 +125,12 @@ impl StatusError {
         serde_json::to_vec(&self.0).unwrap_or_default()
     }
 
-    /// The details, made when there are none yet.
+    /// Returns the details, created where absent.
     pub fn details_mut(&mut self) -> &mut Details {
         self.0.details.get_or_insert_default()
     }
 
-    /// With group and resource (or kind) and name in its details.
+    /// Sets group, resource (or kind) and name of the details.
     #[must_use]
     pub(crate) fn about(mut self, group: &str, kind: &str, name: &str) -> Self {
         let details = self.details_mut();
@@ -134,7 +140,7 @@ impl StatusError {
         self
     }
 
-    /// With one more cause.
+    /// Adds a cause.
     #[must_use]
     pub fn cause(
         mut self,
@@ -150,20 +156,20 @@ impl StatusError {
         self
     }
 
-    /// With a number of seconds after which to try again (also the header `Retry-After`).
+    /// Sets the number of seconds after which the client should retry (also the header `Retry-After`).
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.details_mut().retry_after_seconds = seconds;
         self
     }
 
-    /// 404: no such object.
+    /// 404: the object does not exist.
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} \"{name}\" not found"))
             .about(&resource.group, &resource.resource, name)
     }
 
-    /// 404 of a path whose group is known but whose resource is not: "the server could not find the requested resource".
+    /// 404: the group exists, the resource of the path does not ("the server could not find the requested resource").
     pub fn resource_not_found() -> Self {
         let mut error = Self::new(
             StatusCode::NOT_FOUND,
@@ -174,7 +180,7 @@ impl StatusError {
         error
     }
 
-    /// 409: an object of that name is there already.
+    /// 409: an object of that name exists already.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -200,7 +206,7 @@ impl StatusError {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// 403 about a resource, and an object when `name` is not empty.
+    /// 403: the user may not access a resource, or an object of it when `name` is not empty.
     pub fn forbidden(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         let message = if resource.group.is_empty() && resource.resource.is_empty() {
             format!("forbidden: {why}")
@@ -216,7 +222,7 @@ impl StatusError {
         )
     }
 
-    /// 409: the object is not what the writer thought it was.
+    /// 409: the stored object is not the one that the client expects.
     pub fn conflict(resource: &GroupResource, name: &str, why: impl std::fmt::Display) -> Self {
         Self::new(
             StatusCode::CONFLICT,
@@ -226,7 +232,7 @@ impl StatusError {
         .about(&resource.group, &resource.resource, name)
     }
 
-    /// 409 with upstream's text for a stale resourceVersion.
+    /// 409 with upstream's text for an outdated resourceVersion.
     pub fn modified(resource: &GroupResource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -235,19 +241,19 @@ impl StatusError {
         )
     }
 
-    /// 409 of a server-side apply: who owns what. Causes have reason `FieldManagerConflict`.
+    /// 409 of a server-side apply: conflicts with other managers. Causes have the reason `FieldManagerConflict`.
     pub(crate) fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
         let mut error = Self::new(StatusCode::CONFLICT, "Conflict", message);
         error.details_mut().causes = causes;
         error
     }
 
-    /// 410 with reason `Expired`: that resourceVersion or continue token is too old.
+    /// 410 with reason `Expired`: the resourceVersion or continue token is too old.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// 422: what is wrong in which fields. `name` may be empty.
+    /// 422: validation errors about an object. `name` may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut message = format!("{kind} \"{name}\" is invalid");
         let mut seen: Vec<String> = Vec::with_capacity(errors.len());
@@ -285,12 +291,12 @@ impl StatusError {
         error
     }
 
-    /// 400 `BadRequest`: the request cannot be understood.
+    /// 400 `BadRequest`: the request is malformed.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// 405 of a path that does not take the HTTP method.
+    /// 405: the path does not support the HTTP method.
     pub fn method_not_allowed() -> Self {
         let mut error = Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -301,7 +307,7 @@ impl StatusError {
         error
     }
 
-    /// 406: no accepted media type can be served. `accepted` are those that could.
+    /// 406: no accepted media type is available. `accepted` are those that are.
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::new(
             StatusCode::NOT_ACCEPTABLE,
@@ -310,7 +316,7 @@ impl StatusError {
         )
     }
 
-    /// 415: the body is of a media type that cannot be read.
+    /// 415: the body has an unsupported media type.
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -331,7 +337,7 @@ impl StatusError {
         )
     }
 
-    /// 500 with upstream's frame around the text.
+    /// 500 with upstream's prefix before the text.
     pub fn internal(message: impl std::fmt::Display) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -341,17 +347,17 @@ impl StatusError {
         .cause("", message.to_string(), "")
     }
 
-    /// 500 of an error that upstream did not think of as one of the client's: code 500, no reason, the plain text.
+    /// 500 without a reason, with the plain text: an error that upstream does not count as the client's.
     pub fn plain_internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
     }
 
-    /// 503 `ServiceUnavailable`: the server cannot answer now.
+    /// 503 `ServiceUnavailable`: the server is not ready.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
-    /// 504: asked for a resourceVersion that the server has not reached.
+    /// 504: the requested resourceVersion is newer than the server's.
     pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"))
             .retry_after(retry_after_seconds)

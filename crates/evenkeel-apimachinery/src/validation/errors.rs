@@ -1,10 +1,12 @@
-//! Field errors: which field of an object is wrong, how, and in upstream's words (apimachinery: util/validation/field).
+//! Collects validation errors with their field paths.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/util/validation/field`.
 
 use crate::status::FieldError;
 use serde_json::Value;
 use std::fmt::{self, Display};
 
-/// Where a field stands: a chain on the stack, spelled out only when there is an error to report.
+/// A field path: a chain on the stack that is formatted only for an error.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -24,17 +26,17 @@ impl<'a> Path<'a> {
         Self { parent: None, step: Step::Name(name) }
     }
 
-    /// A field of the value here.
+    /// Path of a field of this value.
     pub fn field(&'a self, name: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Name(name) }
     }
 
-    /// An item of the list here.
+    /// Path of an item of this list.
     pub fn index(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// An entry of the map here.
+    /// Path of an entry of this map.
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path { parent: Some(self), step: Step::Key(key) }
     }
@@ -54,12 +56,14 @@ impl Display for Path<'_> {
     }
 }
 
-/// The errors found so far in one object, in order.
+/// The validation errors of one object, in order.
+///
+/// Upstream: `ErrorList`.
 #[derive(Debug, Default)]
 pub struct Errors(Vec<FieldError>);
 
 impl Errors {
-    /// The errors, those that repeat an earlier one left out.
+    /// Returns the errors without duplicates.
     pub fn into_vec(self) -> Vec<FieldError> {
         let mut unique: Vec<FieldError> = Vec::with_capacity(self.0.len());
         for error in self.0 {
@@ -70,29 +74,29 @@ impl Errors {
         unique
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no errors.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds that a value is missing at `path`.
+    /// Adds an error: the value at `path` is missing.
     pub fn required(&mut self, path: &Path<'_>, detail: &str) {
         self.0.push(FieldError::required(path.to_string(), detail));
     }
 
-    /// Adds that the value at `path` breaks a rule.
+    /// Adds an error: the value at `path` is invalid.
     pub fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
         self.0.push(FieldError::invalid(path.to_string(), value, detail));
     }
 
-    /// One error for each message.
+    /// Adds an error for each detail: the value at `path` is invalid.
     pub fn invalid_all(&mut self, path: &Path<'_>, value: &str, details: &[String]) {
         for detail in details {
             self.invalid(path, value, detail);
         }
     }
 
-    /// Adds that the string at `path` is missing, if it is empty, or else one error for each message of `check`.
+    /// Adds an error when the string at `path` is empty, else one for each message of `check`.
     pub fn required_valid(&mut self, path: &Path<'_>, value: &str, check: fn(&str) -> Vec<String>) {
         match value {
             "" => self.required(path, ""),
@@ -100,53 +104,57 @@ impl Errors {
         }
     }
 
-    /// Adds that a value may not be set at `path`.
+    /// Adds an error: the value at `path` is forbidden.
     pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
         self.0.push(FieldError::forbidden(path.to_string(), detail));
     }
 
-    /// Adds that the value at `path` is there twice.
+    /// Adds an error: the value at `path` is a duplicate.
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         self.0.push(FieldError::duplicate(path.to_string(), value));
     }
 
-    /// Adds that what the value at `path` names is not there.
+    /// Adds an error: the object that the value at `path` names does not exist.
     pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         self.0.push(FieldError::not_found(path.to_string(), value));
     }
 
-    /// Adds that the value at `path` has more than `limit` bytes.
+    /// Adds an error: the value at `path` has more than `limit` bytes.
     pub fn too_long(&mut self, path: &Path<'_>, limit: usize) {
         self.0.push(FieldError::too_long(path.to_string(), limit));
     }
 
-    /// Adds that the value at `path` is not among `supported`.
+    /// Adds an error: the value at `path` is not among `supported`.
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
         self.0.push(FieldError::not_supported(path.to_string(), value, supported));
     }
 
-    /// An enumeration: unset is required (when `required`), anything else must be among `supported`.
+    /// Validates a required enumeration: an empty value is missing, any other one must be among `supported`.
     pub fn one_of(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         if !supported.contains(&value) {
             self.not_supported(path, value, supported);
         }
     }
 
-    /// A field that must keep its value.
+    /// Validates that a field has not changed.
+    ///
+    /// Upstream: `ValidateImmutableField`.
     pub fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
         if !crate::value::same(new, old) {
             self.invalid(path, new.cloned().unwrap_or_default(), "field is immutable");
         }
     }
 
-    /// A number that must not be negative.
+    /// Validates that a number is not negative.
+    ///
+    /// Upstream: `ValidateNonnegativeField`.
     pub fn non_negative(&mut self, path: &Path<'_>, number: Option<i64>) {
         if let Some(number) = number.filter(|number| *number < 0) {
             self.invalid(path, number, "must be greater than or equal to 0");
         }
     }
 
-    /// A number that must lie between two others, both included.
+    /// Validates that a number is in a range, both ends included.
     pub fn in_range(&mut self, path: &Path<'_>, number: Option<i64>, low: i64, high: i64) {
         if let Some(number) = number.filter(|number| !(low..=high).contains(number)) {
             self.invalid(path, number, &format!("must be between {low} and {high}, inclusive"));

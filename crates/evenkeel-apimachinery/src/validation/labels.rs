@@ -1,4 +1,5 @@
-//! Rules on labels, annotations and label selectors inside of objects; the schema module checks every object's own metadata.
+//! Validation of labels, annotations and label selectors inside objects. An object's own metadata is validated in
+//! [`super::metadata`].
 
 use super::errors::{Errors, Path};
 use super::names;
@@ -7,7 +8,9 @@ use serde_json::Value;
 
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// Keys and values of a map of labels.
+/// Validates keys and values of a map of labels.
+///
+/// Upstream: `ValidateLabels`.
 pub fn labels(labels: Option<&crate::value::Object>, path: &Path<'_>, errors: &mut Errors) {
     for (key, value) in labels.into_iter().flatten() {
         errors.invalid_all(path, key, &names::qualified_name(key));
@@ -16,7 +19,9 @@ pub fn labels(labels: Option<&crate::value::Object>, path: &Path<'_>, errors: &m
     }
 }
 
-/// Keys of the annotations in `meta`, and their size.
+/// Validates the keys and the total size of the annotations in `meta`.
+///
+/// Upstream: `ValidateAnnotations`.
 pub fn annotations(meta: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in object(meta, "annotations").into_iter().flatten() {
@@ -28,7 +33,9 @@ pub fn annotations(meta: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A label selector (`matchLabels`, `matchExpressions`).
+/// Validates a label selector (`matchLabels`, `matchExpressions`).
+///
+/// Upstream: `ValidateLabelSelector`.
 pub fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     labels(object(selector, "matchLabels"), &path.field("matchLabels"), errors);
     let expressions = path.field("matchExpressions");
@@ -61,7 +68,7 @@ pub fn selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether a label selector selects a set of labels; an absent selector selects nothing, an empty one everything.
+/// Whether a label selector matches a set of labels. An absent selector matches nothing, an empty one everything.
 pub fn selects(selector: Option<&Value>, labels: Option<&crate::value::Object>) -> bool {
     let Some(selector) = selector else { return false };
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);

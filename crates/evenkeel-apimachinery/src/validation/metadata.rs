@@ -1,4 +1,6 @@
-//! What is wrong with an object's metadata, names apart (upstream: `apimachinery/pkg/api/validation/objectmeta.go`).
+//! Validation of an object's metadata, without its name.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/api/validation/objectmeta.go`.
 
 use serde_json::Value;
 
@@ -12,7 +14,9 @@ const FOREGROUND: &str = "foregroundDeletion";
 const MAX_MANAGER: usize = 128;
 const MAX_SUBRESOURCE: usize = 256;
 
-/// Labels, annotations, owners, finalizers and managers.
+/// Validates labels, annotations, owner references, finalizers and managed fields.
+///
+/// Upstream: `ValidateObjectMetaAccessor`.
 pub fn validate(owner: &Value) -> Vec<FieldError> {
     let mut errors = Errors::default();
     let path = Path::new("metadata");
@@ -25,6 +29,7 @@ pub fn validate(owner: &Value) -> Vec<FieldError> {
     errors.into_vec()
 }
 
+/// Upstream: `ValidateOwnerReferences`.
 fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut controller: Option<String> = None;
     for (i, reference) in references.iter().enumerate() {
@@ -66,6 +71,7 @@ fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateFinalizers`.
 fn finalizers(finalizers: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for finalizer in finalizers.iter().filter_map(Value::as_str) {
         errors.invalid_all(path, finalizer, &names::qualified_name(finalizer));
@@ -77,6 +83,7 @@ fn finalizers(finalizers: &[Value], path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateManagedFields`.
 fn managers(entries: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for (i, entry) in entries.iter().enumerate() {
         let at = path.index(i);

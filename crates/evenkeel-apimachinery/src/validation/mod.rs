@@ -1,4 +1,4 @@
-//! Validation that is the same for every kind: names, labels, metadata, and where a webhook is.
+//! Validation that all kinds share: names, labels, metadata, and client configurations of webhooks.
 
 pub mod errors;
 pub mod labels;

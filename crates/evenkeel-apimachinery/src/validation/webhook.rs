@@ -1,4 +1,6 @@
-//! Where a webhook is (upstream: `apiserver/pkg/util/webhook/validation.go`).
+//! Validation of a webhook's client configuration.
+//!
+//! Upstream: `k8s.io/apiserver/pkg/util/webhook/validation.go`.
 
 use serde_json::Value;
 
@@ -6,7 +8,7 @@ use super::names::{dns_label, dns_subdomain};
 use crate::status::FieldError;
 use crate::value::{at, int, text};
 
-/// What is wrong with `clientConfig`, which has either a `url` or a `service`, at `place`.
+/// Validates `clientConfig`, which has either a `url` or a `service`.
 pub fn webhook_client(config: &Value, place: &str, errors: &mut Vec<FieldError>) {
     if config.get("url").is_some() {
         url(text(config, "url"), &format!("{place}.url"), errors);
@@ -16,6 +18,7 @@ pub fn webhook_client(config: &Value, place: &str, errors: &mut Vec<FieldError>)
     }
 }
 
+/// Upstream: `ValidateWebhookURL`.
 fn url(url: &str, place: &str, errors: &mut Vec<FieldError>) {
     let form = "; desired format: https://host[/path]";
     let mut wrong = |why: String| errors.push(FieldError::invalid(place, url, why));
@@ -41,6 +44,7 @@ fn url(url: &str, place: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
+/// Upstream: `ValidateWebhookService`.
 fn service(service: &Value, place: &str, errors: &mut Vec<FieldError>) {
     for name in ["name", "namespace"] {
         if text(service, name).is_empty() {

@@ -6,7 +6,7 @@
 //!
 //! | upstream's controller | where |
 //! |---|---|
-//! | `NamingConditionController`, `EstablishingController` | `conditions::next` in `evenkeel-apiextensions`, written by `sync` |
+//! | `NamingConditionController`, `EstablishingController` | `conditions::next_status` in `evenkeel-apiextensions`, written by `sync` |
 //! | `CRDFinalizer` | `finalize` |
 //! | `crdHandler` | `refresh` |
 
@@ -92,7 +92,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
         for (at, (entry, crd)) in all.iter().enumerate() {
             let others: Vec<&Value> =
                 all.iter().enumerate().filter(|(i, _)| *i != at).map(|(_, (_, crd))| crd).collect();
-            let Some(next) = conditions::next(crd, &others, &now) else { continue };
+            let Some(next) = conditions::next_status(crd, &others, &now) else { continue };
             // One at a time: the next one's names depend on what this one got.
             wrote = write(api, entry, crd, next).await;
             break;
@@ -196,7 +196,7 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     };
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now: api.clock.now() };
     let schema = evenkeel_apimachinery::schema::Schema::of(&resource.gvk);
-    patch::track(schema.as_ref(), Some(old), &mut new, &writer);
+    patch::update_managed_fields(schema.as_ref(), Some(old), &mut new, &writer);
     let encoded = Encoded::new(&new, SelectionAttributes::new(&new, |_| ()));
     let resource_prefix = &resource.resource_prefix;
     let mut transaction = Transaction::default();

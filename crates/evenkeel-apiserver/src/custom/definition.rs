@@ -12,8 +12,8 @@ use crate::resource::{
     Column, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs,
 };
 use evenkeel_apiextensions::jsonpath::JsonPath;
-use evenkeel_apiextensions::node::Node;
-use evenkeel_apiextensions::scale::Paths;
+use evenkeel_apiextensions::scale::ScalePaths;
+use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apiextensions::{defaulting, pruning};
 use evenkeel_apimachinery::schema::Schema;
 use evenkeel_apimachinery::value::{at, flag, int, list, text};
@@ -27,7 +27,7 @@ pub(crate) struct Definition {
     /// Who converts between versions, where they differ in more than their schemas.
     pub(crate) webhook: Option<Webhook>,
     /// The schemas of all versions, served or not, by apiVersion.
-    nodes: Vec<(Box<str>, Arc<Node>)>,
+    schemas: Vec<(Box<str>, Arc<Structural>)>,
     /// Deletion was asked for: nothing new is made.
     terminating: AtomicBool,
     /// Told when the rows are replaced: watches end then.
@@ -45,20 +45,23 @@ impl Definition {
         self.terminating.store(terminating, Ordering::Relaxed);
     }
 
-    fn node(&self, api_version: &str) -> Option<&Arc<Node>> {
-        self.nodes.iter().find(|(version, _)| **version == *api_version).map(|(_, node)| node)
+    fn structural(&self, api_version: &str) -> Option<&Arc<Structural>> {
+        self.schemas
+            .iter()
+            .find(|(version, _)| **version == *api_version)
+            .map(|(_, structural)| structural)
     }
 
     /// Whether there is such a version.
     pub(super) fn knows(&self, api_version: &str) -> bool {
-        self.node(api_version).is_some()
+        self.structural(api_version).is_some()
     }
 
     /// Removes the fields that the schema of the object's own version does not specify, and nulls that it does not allow.
     pub(super) fn prune(&self, object: &mut Value) {
-        if let Some(node) = self.node(text(object, "apiVersion")) {
-            pruning::prune(object, node, true);
-            defaulting::prune_non_nullable_nulls(object, node);
+        if let Some(structural) = self.structural(text(object, "apiVersion")) {
+            pruning::prune(object, structural, true);
+            defaulting::prune_non_nullable_nulls(object, structural);
         }
     }
 
@@ -68,8 +71,8 @@ impl Definition {
     /// Upstream: `structuraldefaulting.Default`.
     pub(crate) fn prune_and_default(&self, object: &mut Value) {
         self.prune(object);
-        if let Some(node) = self.node(text(object, "apiVersion")) {
-            defaulting::default(object, node);
+        if let Some(structural) = self.structural(text(object, "apiVersion")) {
+            defaulting::default(object, structural);
         }
     }
 
@@ -83,18 +86,18 @@ impl Definition {
 pub(crate) struct Version {
     /// The definition that it is of.
     pub(crate) definition: Arc<Definition>,
-    /// The apiVersion.
+    /// Group and version, as objects name them.
     pub(crate) api_version: Box<str>,
     /// The schema, as decoding and managers of fields need it.
     pub(crate) schema: Schema,
     /// The schema, as validation needs it.
-    pub(crate) node: Arc<Node>,
+    pub(crate) structural: Arc<Structural>,
     /// The schema as it was written.
     pub(crate) document: Value,
     /// Whether `status` is a sub-resource.
     pub(crate) status: bool,
     /// Where replicas are, when there is a `scale` sub-resource.
-    pub(crate) scale: Option<Paths>,
+    pub(crate) scale: Option<ScalePaths>,
     /// Paths of the columns after the name.
     pub(crate) columns: Vec<JsonPath>,
     /// Fields for field selectors.
@@ -112,7 +115,7 @@ pub(super) fn rows(crd: &Value, over: watch::Receiver<bool>) -> Vec<Arc<Resource
         stored_as: format!("{group}/{storage}").into(),
         storage: storage.into(),
         webhook: Webhook::of(crd),
-        nodes: versions.iter().map(|version| node_of(&group, version)).collect(),
+        schemas: versions.iter().map(|version| node_of(&group, version)).collect(),
         terminating: AtomicBool::new(!text(crd, "metadata.deletionTimestamp").is_empty()),
         over,
     });
@@ -121,9 +124,9 @@ pub(super) fn rows(crd: &Value, over: watch::Receiver<bool>) -> Vec<Arc<Resource
     served.into_iter().map(|version| Arc::new(row(crd, version, &definition))).collect()
 }
 
-fn node_of(group: &str, version: &Value) -> (Box<str>, Arc<Node>) {
-    let node = Node::new(&version["schema"]["openAPIV3Schema"]);
-    (format!("{group}/{}", text(version, "name")).into(), Arc::new(node))
+fn node_of(group: &str, version: &Value) -> (Box<str>, Arc<Structural>) {
+    let structural = Structural::new(&version["schema"]["openAPIV3Schema"]);
+    (format!("{group}/{}", text(version, "name")).into(), Arc::new(structural))
 }
 
 fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceType {
@@ -137,7 +140,7 @@ fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceTy
     let status = version["subresources"]["status"].is_object();
     let scale = version["subresources"]["scale"]
         .as_object()
-        .map(|_| Paths::of(&version["subresources"]["scale"]));
+        .map(|_| ScalePaths::new(&version["subresources"]["scale"]));
     let boxed = |name: &str| -> Box<[Box<str>]> {
         list(names, name).iter().filter_map(Value::as_str).map(Into::into).collect()
     };
@@ -146,7 +149,7 @@ fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceTy
     let custom = Arc::new(Version {
         definition: definition.clone(),
         schema: Schema::custom(&gvk, &document, status),
-        node: definition.node(&api_version).cloned().unwrap_or_default(),
+        structural: definition.structural(&api_version).cloned().unwrap_or_default(),
         api_version: api_version.clone(),
         document,
         status,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use evenkeel_apiextensions::conditions;
-use evenkeel_apiextensions::definition::{check, warnings};
+use evenkeel_apiextensions::definition::{validation, warnings};
 
 use super::FINALIZER;
 use crate::api::Context;
@@ -11,7 +11,7 @@ use crate::kinds::{KindHooks, keep_field, spec_differs};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
 
-/// Their hooks.
+/// Hooks of the kind CustomResourceDefinition.
 pub(crate) struct Definitions;
 
 impl KindHooks for Definitions {
@@ -70,7 +70,7 @@ impl KindHooks for Definitions {
             let why = "must be spec.names.plural+\".\"+spec.group";
             errors.push(FieldError::invalid("metadata.name", name, why));
         }
-        check::definition(crd, None, &mut errors);
+        validation::validate_custom_resource_definition(crd, None, &mut errors);
         approval(crd, None, &mut errors);
         errors
     }
@@ -78,16 +78,20 @@ impl KindHooks for Definitions {
     fn validate_update(&self, cx: &Context<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if cx.subresource == "status" {
-            check::names(&new["status"]["acceptedNames"], "status.acceptedNames", &mut errors);
+            validation::validate_names(
+                &new["status"]["acceptedNames"],
+                "status.acceptedNames",
+                &mut errors,
+            );
             return errors;
         }
-        check::definition(new, Some(old), &mut errors);
+        validation::validate_custom_resource_definition(new, Some(old), &mut errors);
         approval(new, Some(old), &mut errors);
         errors
     }
 
     fn warnings(&self, _cx: &Context<'_>, crd: &Value, old: Option<&Value>) -> Vec<String> {
-        warnings::of(crd, old)
+        warnings::new_warnings(crd, old)
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
@@ -128,7 +132,7 @@ fn storage_version(crd: &Value) -> Option<String> {
 
 /// Groups of the community take only what was approved; what was there before may stay (upstream: `validateAPIApproval`).
 fn approval(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    if !conditions::is_protected(text(crd, "spec.group")) {
+    if !conditions::is_protected_community_group(text(crd, "spec.group")) {
         return;
     }
     let [status, reason, message] = conditions::approval_state(crd);

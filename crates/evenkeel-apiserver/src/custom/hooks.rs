@@ -9,7 +9,7 @@ use super::definition::Version;
 use crate::api::Context;
 use crate::kinds::{KindHooks, value};
 use crate::resource::ResourceType;
-use evenkeel_apiextensions::{defaulting, embedded, lists, rules, validate};
+use evenkeel_apiextensions::{cel, defaulting, listtype, objectmeta, validation};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, StatusError};
 use evenkeel_cel::BUDGET;
 
@@ -27,14 +27,14 @@ impl Hooks {
     fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
-        validate::check(new, old, &version.node, "", &mut errors);
+        validation::validate(new, old, &version.structural, "", &mut errors);
         if let Some(scale) = &version.scale {
-            scale.check_spec(new, &mut errors);
-            scale.check_status(new, &mut errors);
+            scale.validate_spec(new, &mut errors);
+            scale.validate_status(new, &mut errors);
         }
         for (name, value) in new.as_object().into_iter().flatten() {
-            if let Some(child) = version.node.child(name) {
-                embedded::check(value, child, name, &mut errors);
+            if let Some(child) = version.structural.child(name) {
+                objectmeta::validate(value, child, name, &mut errors);
             }
         }
         self.check_lists(new, old, &mut errors);
@@ -44,22 +44,22 @@ impl Hooks {
 
     /// Asks the rules that are expressions, unless the object is too wrong for that.
     fn ask_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        let node = &self.version.node;
-        if !node.ruled {
+        let structural = &self.version.structural;
+        if !structural.has_validations {
             return;
         }
         if let Some(error) = blocked(errors) {
             errors.push(error);
             return;
         }
-        rules::check(new, old, node, &mut { BUDGET }, errors);
+        cel::validate_expressions(new, old, structural, &mut { BUDGET }, errors);
     }
 
     /// Lists that were wrong before may stay so.
     fn check_lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let find = |object: &Value| {
             let mut found = Vec::new();
-            lists::duplicates(object, &self.version.node, "", &mut found);
+            listtype::validate_list_sets_and_maps(object, &self.version.structural, "", &mut found);
             found
         };
         let found = find(new);
@@ -72,11 +72,13 @@ impl Hooks {
     fn check_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
-        if let (Some(status), Some(node)) = (new.get("status"), version.node.child("status")) {
-            validate::check(status, old.get("status"), node, "status", &mut errors);
+        if let (Some(status), Some(structural)) =
+            (new.get("status"), version.structural.child("status"))
+        {
+            validation::validate(status, old.get("status"), structural, "status", &mut errors);
         }
         if let Some(scale) = &version.scale {
-            scale.check_status(new, &mut errors);
+            scale.validate_status(new, &mut errors);
         }
         self.check_lists(new, Some(old), &mut errors);
         self.ask_rules(new, Some(old), &mut errors);
@@ -105,8 +107,8 @@ fn blocked(errors: &[FieldError]) -> Option<FieldError> {
 impl KindHooks for Hooks {
     /// Applies the schema's defaults to an object that a request brings. Decoding has pruned it.
     fn default(&self, object: &mut Value) {
-        defaulting::prune_non_nullable_nulls(object, &self.version.node);
-        defaulting::default(object, &self.version.node);
+        defaulting::prune_non_nullable_nulls(object, &self.version.structural);
+        defaulting::default(object, &self.version.structural);
     }
 
     fn prepare_create(&self, cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
@@ -186,12 +188,12 @@ impl KindHooks for Hooks {
 
     fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
-        Some(scale.read(object))
+        Some(scale.scale_of(object))
     }
 
     fn part_to_patch(&self, subresource: &str, object: &Value) -> Option<Value> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
-        Some(scale.read_or_empty(object))
+        Some(scale.scale_or_zero(object))
     }
 
     fn write_part(
@@ -202,7 +204,7 @@ impl KindHooks for Hooks {
         part: &Value,
     ) -> Option<Result<(), StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
-        Some(scale.write(&cx.resource.group_kind(), object, part))
+        Some(scale.set_replicas(&cx.resource.group_kind(), object, part))
     }
 }
 

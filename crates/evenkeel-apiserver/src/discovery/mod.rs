@@ -65,11 +65,11 @@ fn has_group(rows: &Rows, group: &str) -> bool {
 
 /// The form that `Accept` asks for; `None` where none of its forms is served.
 fn asked(headers: &HeaderMap, aggregates: bool) -> Option<Asked> {
-    accept::clauses(headers).iter().find_map(|clause| {
-        if !clause.takes("application/json") {
+    accept::media_ranges(headers).iter().find_map(|media_range| {
+        if !media_range.includes("application/json") {
             return None;
         }
-        match (clause.param("g"), clause.param("v"), clause.param("as")) {
+        match (media_range.param("g"), media_range.param("v"), media_range.param("as")) {
             ("", "", "") => Some(Asked::Legacy),
             ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") if aggregates => {
                 Some(Asked::Aggregated)

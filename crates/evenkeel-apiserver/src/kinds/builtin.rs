@@ -20,7 +20,7 @@ use std::sync::OnceLock;
 
 /// Hooks of one built-in kind.
 pub(crate) struct Builtin {
-    /// Its particulars.
+    /// The rules of the kind, as functions and data.
     pub(crate) row: &'static Row,
     /// Version of its stored form.
     pub(crate) version: &'static str,

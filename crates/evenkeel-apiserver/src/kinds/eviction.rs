@@ -185,7 +185,12 @@ impl<'a> Eviction<'a> {
         let take = |budget: &mut Value| {
             let before = budget.clone();
             take_one(budget, cx.name, &now)?;
-            patch::track(resource.schema(&resource.gvk).as_ref(), Some(&before), budget, &writer);
+            patch::update_managed_fields(
+                resource.schema(&resource.gvk).as_ref(),
+                Some(&before),
+                budget,
+                &writer,
+            );
             Ok(())
         };
         let dry_run = self.is_dry_run();

@@ -113,10 +113,10 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
         (PROTOBUF, PROTOBUF, V2_PROTOBUF),
         (PROTOBUF_AT, PROTOBUF, V2_PROTOBUF),
     ];
-    let chosen = accept::clauses(headers).iter().find_map(|clause| {
+    let chosen = accept::media_ranges(headers).iter().find_map(|media_range| {
         forms
             .iter()
-            .find(|(media, _, _)| clause.takes(media))
+            .find(|(media, _, _)| media_range.includes(media))
             .map(|(_, media, body)| (*media, *body))
     });
     let Some((content_type, body)) = chosen else {

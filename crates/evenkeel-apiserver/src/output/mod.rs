@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::partial::{metadata_list, partial, partial_value, version_of};
-use evenkeel_apimachinery::encode::accept::Clause;
+use evenkeel_apimachinery::encode::accept::MediaRange;
 use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
 
 use crate::resource::ResourceType;
@@ -112,30 +112,31 @@ impl Format {
         query: &[(String, String)],
         purpose: Purpose,
     ) -> Result<Self, StatusError> {
-        for clause in accept::clauses(headers) {
+        for media_range in accept::media_ranges(headers) {
             let Some(encoding) =
-                encoding(&clause, wants_pretty(headers, query), || has_protobuf(resource))
+                encoding(&media_range, wants_pretty(headers, query), || has_protobuf(resource))
             else {
                 continue;
             };
-            let shape = match (clause.param("as"), clause.param("g"), clause.param("v")) {
-                ("", "", "") => Shape::Whole,
-                ("Table", "meta.k8s.io", "v1" | "v1beta1")
-                    if encoding != Encoding::Protobuf && table::has(resource) =>
-                {
-                    Shape::Table(include(query)?)
-                }
-                (
-                    name @ ("PartialObjectMetadata" | "PartialObjectMetadataList"),
-                    "meta.k8s.io",
-                    "v1" | "v1beta1",
-                ) => {
-                    metadata_fits(name, resource, purpose)?;
-                    Shape::Metadata
-                }
-                _ => continue,
-            };
-            let meta = if clause.param("v") == "v1beta1" { META_BETA } else { META };
+            let shape =
+                match (media_range.param("as"), media_range.param("g"), media_range.param("v")) {
+                    ("", "", "") => Shape::Whole,
+                    ("Table", "meta.k8s.io", "v1" | "v1beta1")
+                        if encoding != Encoding::Protobuf && table::has(resource) =>
+                    {
+                        Shape::Table(include(query)?)
+                    }
+                    (
+                        name @ ("PartialObjectMetadata" | "PartialObjectMetadataList"),
+                        "meta.k8s.io",
+                        "v1" | "v1beta1",
+                    ) => {
+                        metadata_fits(name, resource, purpose)?;
+                        Shape::Metadata
+                    }
+                    _ => continue,
+                };
+            let meta = if media_range.param("v") == "v1beta1" { META_BETA } else { META };
             return Ok(Self { encoding, shape, meta });
         }
         Err(StatusError::not_acceptable(&[JSON, YAML, PROTOBUF]))
@@ -294,9 +295,9 @@ impl Format {
     pub(crate) fn status(headers: &HeaderMap, status: &[u8]) -> (HeaderValue, Bytes) {
         let pretty = wants_pretty(headers, &[]);
         // A Table has no protobuf form; who asks for one so is refused in JSON.
-        let encoding = accept::clauses(headers)
-            .iter()
-            .find_map(|clause| encoding(clause, pretty, || clause.param("as") != "Table"));
+        let encoding = accept::media_ranges(headers).iter().find_map(|media_range| {
+            encoding(media_range, pretty, || media_range.param("as") != "Table")
+        });
         let encoding = encoding.unwrap_or(Encoding::Json);
         let format = Self { encoding, shape: Shape::Whole, meta: META };
         let bytes = match format.encoding {
@@ -368,12 +369,16 @@ fn has_protobuf(resource: &ResourceType) -> bool {
     Transcoder::supports(&resource.api_version, resource.kind())
 }
 
-fn encoding(clause: &Clause, pretty: bool, has_protobuf: impl Fn() -> bool) -> Option<Encoding> {
-    if clause.takes(JSON) {
+fn encoding(
+    media_range: &MediaRange,
+    pretty: bool,
+    has_protobuf: impl Fn() -> bool,
+) -> Option<Encoding> {
+    if media_range.includes(JSON) {
         Some(if pretty { Encoding::Pretty } else { Encoding::Json })
-    } else if clause.takes(YAML) {
+    } else if media_range.includes(YAML) {
         Some(Encoding::Yaml)
-    } else if clause.takes(PROTOBUF) && has_protobuf() {
+    } else if media_range.includes(PROTOBUF) && has_protobuf() {
         Some(Encoding::Protobuf)
     } else {
         None

@@ -142,7 +142,12 @@ fn custom(resource: &ResourceType, object: &Shown<'_>) -> Cells {
     let kinds: Vec<&str> = resource.columns.iter().skip(1).map(|column| &*column.kind).collect();
     let age = |at: Timestamp| human(object.now.as_second() - at.as_second());
     let mut cells = vec![json!(name(object))];
-    cells.extend(evenkeel_apiextensions::columns::cells(&version.columns, &kinds, object, age));
+    cells.extend(evenkeel_apiextensions::tableconvertor::cells(
+        &version.columns,
+        &kinds,
+        object,
+        age,
+    ));
     cells
 }
 

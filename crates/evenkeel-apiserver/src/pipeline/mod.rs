@@ -55,24 +55,24 @@ use query::Query;
 ///
 /// Upstream: `RequestScope` and `RequestInfo`.
 pub(crate) struct RequestContext<'a> {
-    /// The server.
+    /// The server's shared state.
     pub(crate) api: &'a Arc<Api>,
     /// What it is about.
     pub(crate) target: Target<'a>,
-    /// HTTP method.
+    /// HTTP method of the request.
     pub(crate) method: &'a Method,
-    /// Headers.
+    /// HTTP headers of the request.
     pub(crate) headers: &'a HeaderMap,
-    /// Parameters.
+    /// Query parameters of the request.
     pub(crate) query: &'a Query,
-    /// Who asks.
+    /// User that sent the request, after impersonation.
     pub(crate) user: &'a User,
     /// When it came.
     pub(crate) now: Timestamp,
 }
 
 impl RequestContext<'_> {
-    /// The resource.
+    /// The resource that the path names.
     pub(crate) fn resource(&self) -> &Arc<ResourceType> {
         &self.target.resource
     }

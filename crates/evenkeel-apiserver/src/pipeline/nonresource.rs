@@ -12,7 +12,7 @@ use crate::serve::Body;
 use crate::{discovery, openapi};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Serves them.
+/// Serves a path that names no resource.
 pub(super) fn serve(
     api: &Arc<Api>,
     method: &Method,

@@ -315,7 +315,7 @@ pub(crate) fn settle(cx: &Context<'_>, object: &mut Value) {
         return;
     }
     if let Some(schema) = resource.schema(&resource.gvk) {
-        *object = evenkeel_apimachinery::patch::reread(&schema, &resource.gvk, object);
+        *object = evenkeel_apimachinery::patch::decode_again(&schema, &resource.gvk, object);
     }
     resource.hooks.default(object);
 }

@@ -85,7 +85,7 @@ fn one(
     let resource = request.cx.resource;
     if mutation.json_patch {
         // A patch whose test fails is no patch.
-        return patch::by_operations(current, &change);
+        return patch::apply_json_patch(current, &change);
     }
     for field in ["apiVersion", "kind"] {
         if change.get(field).is_some() {
@@ -95,7 +95,7 @@ fn one(
         }
     }
     let schema = resource.schema(&resource.gvk);
-    patch::by_configuration(schema.as_ref(), current, change).map(Some)
+    patch::apply_configuration(schema.as_ref(), current, change).map(Some)
 }
 
 /// What an expression made: operations with their values as JSON.

@@ -92,7 +92,7 @@ pub(crate) struct Subresource {
 /// A column of a Table.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
-    /// Title.
+    /// Title of the column.
     pub(crate) name: Arc<str>,
     /// `string`, `integer`, `date`, …
     pub(crate) kind: Arc<str>,
@@ -110,11 +110,11 @@ pub(crate) struct ResourceType {
     pub(crate) gvk: GroupVersionKind,
     /// Plural name with its group, for messages.
     pub(crate) name: GroupResource,
-    /// `apps/v1`.
+    /// Group and version, such as `apps/v1`.
     pub(crate) api_version: Box<str>,
     /// Kind of a list: `PodList`.
     pub(crate) list_kind: Box<str>,
-    /// Singular name.
+    /// Singular name, as kubectl accepts it.
     pub(crate) singular: Box<str>,
     /// Short names for kubectl.
     pub(crate) short_names: Box<[Box<str>]>,
@@ -144,17 +144,17 @@ pub(crate) struct ResourceType {
 pub(crate) type ResourcePrefix = Arc<str>;
 
 impl ResourceType {
-    /// The group.
+    /// API group; empty for the core group.
     pub(crate) fn group(&self) -> &str {
         &self.gvk.group
     }
 
-    /// The version.
+    /// Version of the API group.
     pub(crate) fn version(&self) -> &str {
         &self.gvk.version
     }
 
-    /// The kind.
+    /// Kind of one object.
     pub(crate) fn kind(&self) -> &str {
         &self.gvk.kind
     }

@@ -93,9 +93,9 @@ pub(crate) struct Expired;
 /// Objects of a collection at one revision, in order of key.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The revision.
+    /// Revision of the store at which this was read.
     pub(crate) revision: u64,
-    /// The objects.
+    /// The listed objects, in order of key.
     pub(crate) entries: Vec<Arc<Entry>>,
     /// How many more there are after these (0 when all were taken).
     pub(crate) more: usize,

@@ -22,7 +22,7 @@ pub(super) fn is_managed(request: &RequestContext<'_>) -> bool {
 /// Gives the view the managers that the object has for its replicas.
 pub(super) fn show(part: &GroupVersionKind, object: &Value, view: &mut Value) {
     if is_scale(part) {
-        patch::show_managers(object, &REPLICAS, view);
+        patch::set_scale_managers(object, &REPLICAS, view);
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn track(
     writer: &Writer<'_>,
 ) {
     if is_scale(part) {
-        patch::track(Schema::of(part).as_ref(), Some(before), view, writer);
+        patch::update_managed_fields(Schema::of(part).as_ref(), Some(before), view, writer);
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn settle(
     new: &mut Value,
 ) -> bool {
     if is_scale(part) {
-        patch::settle_managers(kind, old, &REPLICAS, view, new);
+        patch::set_parent_managers(kind, old, &REPLICAS, view, new);
     }
     is_scale(part)
 }

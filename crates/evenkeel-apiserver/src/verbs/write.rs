@@ -141,7 +141,7 @@ impl<'a> Write<'a> {
     /// Gives an object that is answered and never stored its managers.
     pub(super) fn track_new(&self, object: &mut Value) {
         let schema = self.request.resource().schema(&super::update::part_kind(self.request));
-        patch::track(schema.as_ref(), None, object, &self.writer());
+        patch::update_managed_fields(schema.as_ref(), None, object, &self.writer());
     }
 
     /// Converts an object from the request's version to the stored one, and fills in the kind's defaults: those of built-in
@@ -202,7 +202,7 @@ impl<'a> Write<'a> {
             schema::reset_field(self.schema().as_ref(), &mut object, "status");
         }
         if how != Creates::Apply {
-            patch::track(self.schema().as_ref(), None, &mut object, &self.writer());
+            patch::update_managed_fields(self.schema().as_ref(), None, &mut object, &self.writer());
         }
         let metadata = meta::metadata(&mut object);
         metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
@@ -302,7 +302,12 @@ impl<'a> Write<'a> {
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
         self.reset_fields(&mut new, old);
         if !tracked {
-            patch::track(self.schema().as_ref(), Some(old), &mut new, &self.writer());
+            patch::update_managed_fields(
+                self.schema().as_ref(),
+                Some(old),
+                &mut new,
+                &self.writer(),
+            );
         }
         stages::run(
             self,

@@ -55,7 +55,8 @@ pub(crate) async fn mutate(
         let request = Request { cx, operation, object: &before, old: old.unwrap_or(&null) };
         let Some(answer) = ask(&request, &webhook, warnings).await? else { continue };
         let Some(operations) = answer.patch else { continue };
-        let patched = patch::by_operations(&before, &operations).map_err(StatusError::internal)?;
+        let patched =
+            patch::apply_json_patch(&before, &operations).map_err(StatusError::internal)?;
         *object = patched.ok_or_else(|| {
             let name = text(&webhook, "name");
             StatusError::internal(format!("the patch of webhook \"{name}\" cannot be applied"))

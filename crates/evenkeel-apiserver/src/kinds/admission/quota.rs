@@ -179,7 +179,12 @@ fn with_used(
         }
     }
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now };
-    patch::track(resource.schema(&resource.gvk).as_ref(), Some(&old), &mut new, &writer);
+    patch::update_managed_fields(
+        resource.schema(&resource.gvk).as_ref(),
+        Some(&old),
+        &mut new,
+        &writer,
+    );
     let selection = SelectionAttributes::new(&new, |put| resource.hooks.field_values(&new, put));
     Ok(Some(QuotaUpdate { object: Encoded::new(&new, selection), read }))
 }

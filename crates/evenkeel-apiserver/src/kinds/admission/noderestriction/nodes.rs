@@ -9,6 +9,8 @@ use crate::policy::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, object, same_meaning};
 
+/// Checks a node's write to a Node object.
+///
 /// Upstream: `admitNode`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, new) = (write.quoted(), write.object);

@@ -10,6 +10,8 @@ use crate::policy::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, list, text};
 
+/// Checks a node's request for a token of a service account.
+///
 /// Upstream: `admitServiceAccount`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     if write.operation != Operation::Create {

@@ -1,18 +1,21 @@
-//! Sets of fields, as `fieldsV1` writes them: a tree of path elements, some of which are owned.
+//! Sets of field paths, as a tree of path elements, in the encoding of `fieldsV1`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::element;
+use super::path_element;
 
-/// A set of fields. An element is a string in the notation of `fieldsV1`: `f:name`, `k:{"name":"a"}`, `v:"x"`, `i:0`.
+/// A set of field paths. A path element is a string in the notation of `fieldsV1`: `f:name`, `k:{"name":"a"}`, `v:"x"`,
+/// `i:0`.
+///
+/// Upstream: `Set` of `fieldpath`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
     nodes: BTreeMap<Box<str>, Node>,
 }
 
-/// One element: in the set itself, on the way to others, or both.
+/// One path element: a member of the set, a prefix of members, or both.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Node {
     owned: bool,
@@ -26,14 +29,16 @@ impl Node {
 }
 
 impl FieldSet {
-    /// Reads `fieldsV1`. Elements of kinds that are not known are passed over, as upstream does.
+    /// Decodes `fieldsV1`. Unknown kinds of path elements are skipped, as upstream does.
+    ///
+    /// Upstream: `FieldsToSet`.
     pub(crate) fn parse(fields: &Value) -> Result<Self, String> {
         let Value::Object(entries) = fields else {
             return Err("fieldsV1 must be an object".to_owned());
         };
         let mut set = Self::default();
         for (key, value) in entries.iter().filter(|(k, _)| *k != ".") {
-            let Some(key) = element::normalise(key)? else { continue };
+            let Some(key) = path_element::normalize(key)? else { continue };
             let Value::Object(inner) = value else {
                 return Err(format!("{key}: must be an object"));
             };
@@ -59,8 +64,8 @@ impl FieldSet {
         Value::Object(all)
     }
 
-    /// A set of paths, each of elements.
-    pub(crate) fn of(paths: &[&[&str]]) -> Self {
+    /// Returns the set of the given paths.
+    pub(crate) fn from_paths(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for path in paths {
             set.insert(&path.iter().map(|e| Box::from(*e)).collect::<Vec<_>>());
@@ -68,12 +73,12 @@ impl FieldSet {
         set
     }
 
-    /// Whether it has no field.
+    /// Whether the set has no members.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Adds a path; the empty path is no field.
+    /// Adds a path. The empty path is ignored.
     pub(crate) fn insert(&mut self, path: &[Box<str>]) {
         let Some((last, way)) = path.split_last() else { return };
         let mut at = self;
@@ -87,18 +92,20 @@ impl FieldSet {
     pub(crate) fn has(&self, path: &[&str]) -> bool {
         match path {
             [] => false,
-            [last] => self.owns(last),
-            [first, rest @ ..] => self.below(first).is_some_and(|set| set.has(rest)),
+            [last] => self.has_element(last),
+            [first, rest @ ..] => self.with_prefix(first).is_some_and(|set| set.has(rest)),
         }
     }
 
-    /// Whether the element itself is in the set.
-    pub(crate) fn owns(&self, element: &str) -> bool {
+    /// Whether the path of this single element is a member.
+    pub(crate) fn has_element(&self, element: &str) -> bool {
         self.nodes.get(element).is_some_and(|n| n.owned)
     }
 
-    /// What is in the set below an element.
-    pub(crate) fn below(&self, element: &str) -> Option<&Self> {
+    /// Returns the members below a path element, without it.
+    ///
+    /// Upstream: `WithPrefix`.
+    pub(crate) fn with_prefix(&self, element: &str) -> Option<&Self> {
         self.nodes.get(element).map(|n| &n.below).filter(|s| !s.is_empty())
     }
 
@@ -108,7 +115,7 @@ impl FieldSet {
         }
     }
 
-    /// What is in either.
+    /// Returns the members of either set.
     pub(crate) fn union(&self, other: &Self) -> Self {
         let mut all = self.clone();
         all.add(other);
@@ -116,36 +123,36 @@ impl FieldSet {
     }
 
     fn add(&mut self, other: &Self) {
-        for (key, theirs) in &other.nodes {
-            let ours = self.nodes.entry(key.clone()).or_default();
-            ours.owned |= theirs.owned;
-            ours.below.add(&theirs.below);
+        for (key, other_node) in &other.nodes {
+            let node = self.nodes.entry(key.clone()).or_default();
+            node.owned |= other_node.owned;
+            node.below.add(&other_node.below);
         }
     }
 
-    /// What is in both.
+    /// Returns the members of both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         let mut both = Self::default();
-        for (key, ours) in &self.nodes {
-            let Some(theirs) = other.nodes.get(key) else { continue };
+        for (key, node) in &self.nodes {
+            let Some(other_node) = other.nodes.get(key) else { continue };
             let node = Node {
-                owned: ours.owned && theirs.owned,
-                below: ours.below.intersection(&theirs.below),
+                owned: node.owned && other_node.owned,
+                below: node.below.intersection(&other_node.below),
             };
             both.put(key.clone(), node);
         }
         both
     }
 
-    /// What is in this set alone.
+    /// Returns the members that the other set lacks.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         let mut rest = Self::default();
-        for (key, ours) in &self.nodes {
+        for (key, node) in &self.nodes {
             let node = match other.nodes.get(key) {
-                None => ours.clone(),
-                Some(theirs) => Node {
-                    owned: ours.owned && !theirs.owned,
-                    below: ours.below.difference(&theirs.below),
+                None => node.clone(),
+                Some(other_node) => Node {
+                    owned: node.owned && !other_node.owned,
+                    below: node.below.difference(&other_node.below),
                 },
             };
             rest.put(key.clone(), node);
@@ -153,24 +160,30 @@ impl FieldSet {
         rest
     }
 
-    /// What is in this set and neither in the other nor below a field of the other.
-    pub(crate) fn outside(&self, other: &Self) -> Self {
+    /// Returns the members that are neither members of the other set nor below one.
+    ///
+    /// Upstream: `RecursiveDifference`.
+    pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
         let mut rest = Self::default();
-        for (key, ours) in &self.nodes {
+        for (key, node) in &self.nodes {
             let node = match other.nodes.get(key) {
-                None => ours.clone(),
-                Some(theirs) if theirs.owned => continue,
-                Some(theirs) => {
-                    Node { owned: ours.owned, below: ours.below.outside(&theirs.below) }
-                }
+                None => node.clone(),
+                Some(other_node) if other_node.owned => continue,
+                Some(other_node) => Node {
+                    owned: node.owned,
+                    below: node.below.recursive_difference(&other_node.below),
+                },
             };
             rest.put(key.clone(), node);
         }
         rest
     }
 
-    /// The same set, with elements on the way to others in it as well where `named` says so; `named` gives the state for what is below.
-    pub(crate) fn with_ways<S: Copy>(
+    /// Makes members of prefixes too, where `named` says so. `named` maps a state and an element to that answer and to
+    /// the state below the element.
+    ///
+    /// Upstream: `EnsureNamedFieldsAreMembers`.
+    pub(crate) fn with_named_prefixes<S: Copy>(
         &self,
         state: S,
         named: &impl Fn(S, &str) -> (bool, S),
@@ -178,12 +191,14 @@ impl FieldSet {
         let nodes = self.nodes.iter().map(|(key, node)| {
             let (is_named, next) = named(state, key);
             let owned = node.owned || (is_named && !node.below.is_empty());
-            (key.clone(), Node { owned, below: node.below.with_ways(next, named) })
+            (key.clone(), Node { owned, below: node.below.with_named_prefixes(next, named) })
         });
         Self { nodes: nodes.collect() }
     }
 
     /// Calls `each` with every path of the set.
+    ///
+    /// Upstream: `Iterate`.
     pub(crate) fn for_each(&self, each: &mut impl FnMut(&[&str])) {
         self.walk(&mut Vec::new(), each);
     }
@@ -222,7 +237,7 @@ pub(super) mod tests {
         let path = prop::collection::vec(prop_oneof![Just("f:a"), Just("f:b"), Just("v:1")], 1..4);
         prop::collection::vec(path, 0..6).prop_map(|paths| {
             let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
-            FieldSet::of(&paths)
+            FieldSet::from_paths(&paths)
         })
     }
 
@@ -237,8 +252,8 @@ pub(super) mod tests {
             prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
             prop_assert!(a.difference(&b).intersection(&b).is_empty());
             prop_assert_eq!(a.union(&b).difference(&b), a.difference(&b));
-            prop_assert_eq!(a.outside(&b).difference(&a), FieldSet::default());
-            prop_assert!(a.outside(&a).is_empty() && a.difference(&a).is_empty());
+            prop_assert_eq!(a.recursive_difference(&b).difference(&a), FieldSet::default());
+            prop_assert!(a.recursive_difference(&a).is_empty() && a.difference(&a).is_empty());
             prop_assert_eq!(FieldSet::parse(&a.to_value()), Ok(a));
         }
     }

@@ -1,48 +1,54 @@
-//! What changed between two objects, as sets of fields.
+//! Comparison of two objects as sets of fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::element;
-use super::form::{self, Form};
-use super::set::FieldSet;
-use crate::schema::node::At;
+use super::field_set::FieldSet;
+use super::merge_type::{self, MergeType};
+use super::path_element;
+use crate::schema::node::TypeRef;
 
 /// The difference of two objects.
+///
+/// Upstream: `Comparison`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
-    /// Only the new one has these.
+    /// Fields that only the new object has.
     pub added: FieldSet,
-    /// Both have these, with other values.
+    /// Fields that both have, with different values.
     pub modified: FieldSet,
-    /// Only the old one has these.
+    /// Fields that only the old object has.
     pub removed: FieldSet,
 }
 
 impl Comparison {
-    /// Without the fields of `ignored` and all that is below them.
-    pub(crate) fn outside(&self, ignored: &FieldSet) -> Self {
+    /// Removes the fields of `excluded` and all fields below them.
+    ///
+    /// Upstream: `ExcludeFields`.
+    pub(crate) fn exclude_fields(&self, excluded: &FieldSet) -> Self {
         Self {
-            added: self.added.outside(ignored),
-            modified: self.modified.outside(ignored),
-            removed: self.removed.outside(ignored),
+            added: self.added.recursive_difference(excluded),
+            modified: self.modified.recursive_difference(excluded),
+            removed: self.removed.recursive_difference(excluded),
         }
     }
 
-    /// Added or modified.
-    pub(crate) fn written(&self) -> FieldSet {
+    /// Union of added and modified fields.
+    pub(crate) fn added_or_modified(&self) -> FieldSet {
         self.added.union(&self.modified)
     }
 }
 
-/// What one element stands for in the old list and in the new one.
+/// The items of the old and of the new list that have one path element.
 type Sides<'v> = (Vec<&'v Value>, Vec<&'v Value>);
 
 /// Compares two objects of one type.
-pub(crate) fn compare(old: &Value, new: &Value, at: At<'_>) -> Comparison {
+///
+/// Upstream: `Compare`.
+pub(crate) fn compare(old: &Value, new: &Value, type_ref: TypeRef<'_>) -> Comparison {
     let mut walker = Walker::default();
-    walker.walk(Some(old), Some(new), Some(at));
+    walker.walk(Some(old), Some(new), Some(type_ref));
     walker.out
 }
 
@@ -62,28 +68,35 @@ impl Walker {
         }
     }
 
-    fn walk(&mut self, old: Option<&Value>, new: Option<&Value>, at: Option<At<'_>>) {
+    fn walk(&mut self, old: Option<&Value>, new: Option<&Value>, type_ref: Option<TypeRef<'_>>) {
         let Some(shown) = new.filter(|v| !v.is_null()).or(old).or(new) else { return };
-        // Most of an object stays as it was: nothing below need be looked at.
+        // Most values are unchanged: nothing below them needs a comparison.
         if old.is_some() && old == new {
             return;
         }
-        match form::form(at, shown) {
-            Form::Map(at) if form::entries(old).is_some() || form::entries(new).is_some() => {
+        match merge_type::merge_type(type_ref, shown) {
+            MergeType::Map(type_ref)
+                if merge_type::entries(old).is_some() || merge_type::entries(new).is_some() =>
+            {
                 let keys: BTreeSet<&String> = [old, new]
                     .into_iter()
-                    .filter_map(form::entries)
+                    .filter_map(merge_type::entries)
                     .flat_map(|m| m.keys())
                     .collect();
                 for key in keys {
-                    let of = |side| form::entries(side).and_then(|m| m.get(key));
-                    self.below(element::field(key), of(old), of(new), form::field(at, key).0);
+                    let of = |side| merge_type::entries(side).and_then(|m| m.get(key));
+                    self.child(
+                        path_element::field(key),
+                        of(old),
+                        of(new),
+                        merge_type::field(type_ref, key).0,
+                    );
                 }
             }
-            Form::List { item, keys }
-                if !(form::items(old).is_empty() && form::items(new).is_empty()) =>
+            MergeType::AssociativeList { item, keys }
+                if !(merge_type::items(old).is_empty() && merge_type::items(new).is_empty()) =>
             {
-                self.list(form::items(old), form::items(new), item, keys);
+                self.list(merge_type::items(old), merge_type::items(new), item, keys);
             }
             _ => return self.leaf(old, new),
         }
@@ -94,27 +107,27 @@ impl Walker {
         }
     }
 
-    fn below(
+    fn child(
         &mut self,
         element: Box<str>,
         old: Option<&Value>,
         new: Option<&Value>,
-        at: Option<At<'_>>,
+        type_ref: Option<TypeRef<'_>>,
     ) {
         self.path.push(element);
-        self.walk(old, new, at);
+        self.walk(old, new, type_ref);
         self.path.pop();
     }
 
-    fn list(&mut self, old: &[Value], new: &[Value], item: At<'_>, keys: &[Box<str>]) {
+    fn list(&mut self, old: &[Value], new: &[Value], item: TypeRef<'_>, keys: &[Box<str>]) {
         let mut all: BTreeMap<Box<str>, Sides<'_>> = BTreeMap::new();
         for value in old {
-            if let Ok(element) = form::item_element(value, keys, item) {
+            if let Ok(element) = merge_type::item_element(value, keys, item) {
                 all.entry(element).or_default().0.push(value);
             }
         }
         for value in new {
-            if let Ok(element) = form::item_element(value, keys, item) {
+            if let Ok(element) = merge_type::item_element(value, keys, item) {
                 all.entry(element).or_default().1.push(value);
             }
         }
@@ -123,10 +136,10 @@ impl Walker {
         }
     }
 
-    /// Items that cannot be told apart are compared, and owned, together.
-    fn element(&mut self, element: Box<str>, old: &[&Value], new: &[&Value], item: At<'_>) {
+    /// Items with the same path element are compared, and owned, together.
+    fn element(&mut self, element: Box<str>, old: &[&Value], new: &[&Value], item: TypeRef<'_>) {
         if old.len() <= 1 && new.len() <= 1 {
-            return self.below(element, old.first().copied(), new.first().copied(), Some(item));
+            return self.child(element, old.first().copied(), new.first().copied(), Some(item));
         }
         if old.len() >= 2 && new.len() >= 2 {
             self.path.push(element);
@@ -135,13 +148,13 @@ impl Walker {
             }
         } else if old.len() >= 2 {
             if let Some(new) = new.first() {
-                self.below(element.clone(), None, Some(new), Some(item));
+                self.child(element.clone(), None, Some(new), Some(item));
             }
             self.path.push(element);
             self.out.removed.insert(&self.path);
         } else {
             if let Some(old) = old.first() {
-                self.below(element.clone(), Some(old), None, Some(item));
+                self.child(element.clone(), Some(old), None, Some(item));
             }
             self.path.push(element);
             self.out.added.insert(&self.path);
@@ -150,7 +163,7 @@ impl Walker {
     }
 }
 
-/// Equal as values: 1 and 1.0 are.
+/// Whether two values are equal; 1 equals 1.0.
 pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),

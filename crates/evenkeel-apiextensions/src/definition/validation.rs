@@ -1,7 +1,9 @@
-//! What is wrong with a definition, its schemas apart (upstream: `apis/apiextensions/validation/validation.go`).
+//! Validation of CustomResourceDefinitions, without their schemas.
 //!
-//! Upstream checks its internal form, in which what all versions have in common stands once: errors in a schema that all
-//! versions share name `spec.validation`, those of other schemas `spec.versions[i].schema`.
+//! Errors name the fields of upstream's internal version. It has a single field for what all versions have in common:
+//! an error in a schema that all versions share is at `spec.validation`, others are at `spec.versions[i].schema`.
+//!
+//! Upstream: `apis/apiextensions/validation/validation.go`.
 
 use serde_json::Value;
 
@@ -11,35 +13,43 @@ use evenkeel_api::forms::{dns_1035_label, dns_subdomain};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{at, flag, list, same, text};
 
-/// More selectable fields than this are not taken.
-const MAX_SELECTABLE: u64 = 8;
+/// Maximum number of selectable fields of a version.
+///
+/// Upstream: `MaxSelectableFields`.
+const MAX_SELECTABLE_FIELDS: u64 = 8;
 
-/// All of it; `old` is what it takes the place of.
-pub fn definition(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    group_and_scope(crd, errors);
-    versions(crd, old, errors);
-    let names_of = &crd["spec"]["names"];
+/// Validates a definition; `old` is the stored one, on update.
+///
+/// Upstream: `ValidateCustomResourceDefinition`, `validateCustomResourceDefinitionUpdate`.
+pub fn validate_custom_resource_definition(
+    crd: &Value,
+    old: Option<&Value>,
+    errors: &mut Vec<FieldError>,
+) {
+    validate_group_and_scope(crd, errors);
+    validate_versions(crd, old, errors);
+    let requested_names = &crd["spec"]["names"];
     for name in ["plural", "singular", "kind", "listKind"] {
-        if text(names_of, name).is_empty() {
+        if text(requested_names, name).is_empty() {
             errors.push(FieldError::required(format!("spec.names.{name}"), ""));
         }
     }
-    names(names_of, "spec.names", errors);
-    conversion(crd, errors);
+    validate_names(requested_names, "spec.names", errors);
+    validate_conversion(crd, errors);
     if let Some(old) = old {
-        immutable(crd, old, errors);
+        validate_spec_update(crd, old, errors);
     }
-    names(&crd["status"]["acceptedNames"], "status.acceptedNames", errors);
-    stored_versions(crd, errors);
+    validate_names(&crd["status"]["acceptedNames"], "status.acceptedNames", errors);
+    validate_stored_versions(crd, errors);
     if flag(crd, "spec.preserveUnknownFields")
         && !old.is_some_and(|o| flag(o, "spec.preserveUnknownFields"))
     {
-        let why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
-        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, why));
+        let detail = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, detail));
     }
 }
 
-fn group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
+fn validate_group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
     let group = text(crd, "spec.group");
     let wrong = dns_subdomain(group);
     if group.is_empty() {
@@ -47,13 +57,14 @@ fn group_and_scope(crd: &Value, errors: &mut Vec<FieldError>) {
     } else if !wrong.is_empty() {
         errors.push(FieldError::invalid("spec.group", group, wrong.join(",")));
     } else if !group.contains('.') {
-        let why = "should be a domain with at least one dot";
-        errors.push(FieldError::invalid("spec.group", group, why));
+        let detail = "should be a domain with at least one dot";
+        errors.push(FieldError::invalid("spec.group", group, detail));
     }
-    one_of("spec.scope", text(crd, "spec.scope"), &["Cluster", "Namespaced"], errors);
+    validate_enum_string("spec.scope", text(crd, "spec.scope"), &["Cluster", "Namespaced"], errors);
 }
 
-fn one_of(field: &str, value: &str, known: &[&str], errors: &mut Vec<FieldError>) {
+/// Upstream: `validateEnumStrings`.
+fn validate_enum_string(field: &str, value: &str, known: &[&str], errors: &mut Vec<FieldError>) {
     if value.is_empty() {
         errors.push(FieldError::required(field, ""));
     } else if !known.contains(&value) {
@@ -61,15 +72,18 @@ fn one_of(field: &str, value: &str, known: &[&str], errors: &mut Vec<FieldError>
     }
 }
 
-/// Whether all versions have the same at `field`, and something.
-fn shared(versions: &[Value], field: &str) -> bool {
+/// Whether all versions have the same value at `field`, and have one.
+///
+/// Upstream: `hasIdenticalPerVersionSchema`.
+fn is_identical_in_all_versions(versions: &[Value], field: &str) -> bool {
     let Some(first) = versions.first().and_then(|v| v.get(field)).filter(|v| !v.is_null()) else {
         return false;
     };
     versions.iter().all(|v| v.get(field) == Some(first))
 }
 
-fn versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+/// Upstream: `validateCustomResourceDefinitionSpec`, `validateCustomResourceDefinitionVersion`.
+fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let versions = list(crd, "spec.versions");
     let shown = Value::from(versions.to_vec());
     let mut stored = 0;
@@ -85,19 +99,21 @@ fn versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::invalid(field, name, wrong.join(",")));
             }
         }
-        deprecation(version, i, errors);
+        validate_deprecation_warning(version, i, errors);
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{i}].schema.openAPIV3Schema");
             errors.push(FieldError::required(field, ""));
         }
-        // What all have in common is looked at once.
-        let place = |field: &str, top: &str, own: &str| match shared(versions, field) {
-            true if i > 0 => None,
-            true => Some(format!("spec.{top}")),
-            false => Some(format!("spec.versions[{i}].{own}")),
-        };
-        if let Some(place) = place("schema", "validation", "schema") {
-            // A schema that was taken as it is may stay.
+        // A value that all versions share is validated once.
+        let field_path =
+            |field: &str, top: &str, own: &str| match is_identical_in_all_versions(versions, field)
+            {
+                true if i > 0 => None,
+                true => Some(format!("spec.{top}")),
+                false => Some(format!("spec.versions[{i}].{own}")),
+            };
+        if let Some(field_path) = field_path("schema", "validation", "schema") {
+            // A schema that the update leaves unchanged is not validated again.
             let unchanged = old.is_some_and(|old| {
                 let before = list(old, "spec.versions").iter().find(|v| text(v, "name") == name);
                 before.is_some_and(|b| {
@@ -105,37 +121,40 @@ fn versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
                 })
             });
             if !unchanged {
-                schema::check(version, &place, errors);
+                schema::validate_schema(version, &field_path, errors);
             }
         }
-        if let Some(place) = place("subresources", "subresources", "subresources") {
-            subresources(version, &place, errors);
+        if let Some(field_path) = field_path("subresources", "subresources", "subresources") {
+            validate_subresources(version, &field_path, errors);
         }
         let columns = "additionalPrinterColumns";
-        if let Some(place) = place(columns, columns, columns) {
+        if let Some(field_path) = field_path(columns, columns, columns) {
             for (i, column) in list(version, columns).iter().enumerate() {
-                self::column(column, &format!("{place}[{i}]"), errors);
+                validate_column_definition(column, &format!("{field_path}[{i}]"), errors);
             }
         }
-        if let Some(place) = place("selectableFields", "selectableFields", "selectableFields") {
-            selectable(version, &place, errors);
+        if let Some(field_path) =
+            field_path("selectableFields", "selectableFields", "selectableFields")
+        {
+            validate_selectable_fields(version, &field_path, errors);
         }
     }
     if !unique {
-        let why = "must contain unique version names";
-        errors.push(FieldError::invalid("spec.versions", shown.clone(), why));
+        let detail = "must contain unique version names";
+        errors.push(FieldError::invalid("spec.versions", shown.clone(), detail));
     }
     if stored != 1 {
-        let why = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid("spec.versions", shown, why));
+        let detail = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid("spec.versions", shown, detail));
     }
 }
 
-fn deprecation(version: &Value, i: usize, errors: &mut Vec<FieldError>) {
+/// Upstream: `validateDeprecationWarning`.
+fn validate_deprecation_warning(version: &Value, i: usize, errors: &mut Vec<FieldError>) {
     let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
-    let mut wrong = |why: &str| {
+    let mut wrong = |detail: &str| {
         let field = format!("spec.versions[{i}].deprecationWarning");
-        errors.push(FieldError::invalid(field, warning, why));
+        errors.push(FieldError::invalid(field, warning, detail));
     };
     if !flag(version, "deprecated") {
         return wrong("can only be set for deprecated versions");
@@ -153,7 +172,8 @@ fn deprecation(version: &Value, i: usize, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn subresources(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Upstream: `ValidateCustomResourceDefinitionSubresources`.
+fn validate_subresources(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let Some(scale) = at(version, "subresources.scale") else { return };
     for (name, roots, optional) in [
         ("specReplicasPath", &[".spec."][..], false),
@@ -161,28 +181,29 @@ fn subresources(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
         ("labelSelectorPath", &[".spec.", ".status."], true),
     ] {
         let path = text(scale, name);
-        let field = format!("{place}.scale.{name}");
+        let field = format!("{field_path}.scale.{name}");
         if path.is_empty() {
             if !optional {
                 errors.push(FieldError::required(field, ""));
             }
         } else if !path.starts_with('.') {
-            let why = "must be a simple json path starting with .";
-            errors.push(FieldError::invalid(field, path, why));
+            let detail = "must be a simple json path starting with .";
+            errors.push(FieldError::invalid(field, path, detail));
         } else if !roots.iter().any(|root| path.starts_with(root)) {
             let roots: Vec<&str> = roots.iter().map(|r| r.trim_end_matches('.')).collect();
             let either = if roots.len() > 1 { "either " } else { "" };
-            let why = format!("should be a json path under {either}{}", roots.join(" or "));
-            errors.push(FieldError::invalid(field, path, why));
+            let detail = format!("should be a json path under {either}{}", roots.join(" or "));
+            errors.push(FieldError::invalid(field, path, detail));
         }
     }
 }
 
-fn column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Upstream: `ValidateCustomResourceColumnDefinition`.
+fn validate_column_definition(column: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 9] =
         ["byte", "date", "date-time", "double", "float", "int32", "int64", "password", "time"];
-    let field = |name: &str| format!("{place}.{name}");
+    let field = |name: &str| format!("{field_path}.{name}");
     if text(column, "name").is_empty() {
         errors.push(FieldError::required(field("name"), ""));
     }
@@ -201,34 +222,35 @@ fn column(column: &Value, place: &str, errors: &mut Vec<FieldError>) {
     if path.is_empty() {
         errors.push(FieldError::required(field("JSONPath"), ""));
     } else if !path.starts_with('.') {
-        let why = "must be a simple json path starting with .";
-        errors.push(FieldError::invalid(field("JSONPath"), path, why));
+        let detail = "must be a simple json path starting with .";
+        errors.push(FieldError::invalid(field("JSONPath"), path, detail));
     }
 }
 
-fn selectable(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Upstream: `ValidateCustomResourceSelectableFields`.
+fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let mut seen: Vec<&str> = Vec::new();
     for (i, given) in list(version, "selectableFields").iter().enumerate() {
         let path = text(given, "jsonPath");
-        let field = format!("{place}[{i}].jsonPath");
+        let field = format!("{field_path}[{i}].jsonPath");
         if path.is_empty() {
             errors.push(FieldError::required(field, ""));
             continue;
         }
         let leads_to = field_schema(&version["schema"]["openAPIV3Schema"], path);
         match leads_to {
-            Err(why) => {
-                let why = format!("is an invalid path: {why}");
-                errors.push(FieldError::invalid(field, path, why));
+            Err(detail) => {
+                let detail = format!("is an invalid path: {detail}");
+                errors.push(FieldError::invalid(field, path, detail));
                 continue;
             }
             Ok(_) if path.trim_start_matches('.').split('.').next() == Some("metadata") => {
-                let why = "must not point to fields in metadata";
-                errors.push(FieldError::invalid(field.clone(), path, why));
+                let detail = "must not point to fields in metadata";
+                errors.push(FieldError::invalid(field.clone(), path, detail));
             }
             Ok(schema) if !matches!(text(schema, "type"), "string" | "boolean" | "integer") => {
-                let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-                errors.push(FieldError::invalid(field.clone(), path, why));
+                let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+                errors.push(FieldError::invalid(field.clone(), path, detail));
             }
             Ok(_) => {}
         }
@@ -238,12 +260,14 @@ fn selectable(version: &Value, place: &str, errors: &mut Vec<FieldError>) {
             seen.push(path);
         }
     }
-    if seen.len() as u64 > MAX_SELECTABLE {
-        errors.push(FieldError::too_many(place, seen.len() as u64, MAX_SELECTABLE));
+    if seen.len() as u64 > MAX_SELECTABLE_FIELDS {
+        errors.push(FieldError::too_many(field_path, seen.len() as u64, MAX_SELECTABLE_FIELDS));
     }
 }
 
-/// The schema that a simple path leads to.
+/// Returns the schema of the field at a simple JSON path.
+///
+/// Upstream: `ValidFieldPath`.
 pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Value, String> {
     let Some(rest) = path.strip_prefix('.') else {
         return Err("expected [ or . but got: ".to_owned() + path);
@@ -261,8 +285,10 @@ pub(super) fn field_schema<'a>(schema: &'a Value, path: &str) -> Result<&'a Valu
     Ok(schema)
 }
 
-/// Names, wanted or accepted.
-pub fn names(names: &Value, place: &str, errors: &mut Vec<FieldError>) {
+/// Validates the requested names in `spec.names`, or those in `status.acceptedNames`.
+///
+/// Upstream: `ValidateCustomResourceDefinitionNames`.
+pub fn validate_names(names: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
     let mut label = |field: String, name: &str, kind: bool| {
         if name.is_empty() {
             return;
@@ -271,8 +297,8 @@ pub fn names(names: &Value, place: &str, errors: &mut Vec<FieldError>) {
         let wrong = dns_1035_label(&checked);
         if !wrong.is_empty() {
             let mixed = if kind { "may have mixed case, but should otherwise match: " } else { "" };
-            let why = format!("{mixed}{}", wrong.join(","));
-            errors.push(FieldError::invalid(format!("{place}.{field}"), name, why));
+            let detail = format!("{mixed}{}", wrong.join(","));
+            errors.push(FieldError::invalid(format!("{field_path}.{field}"), name, detail));
         }
     };
     for (name, kind) in [("plural", false), ("singular", false), ("kind", true), ("listKind", true)]
@@ -286,66 +312,77 @@ pub fn names(names: &Value, place: &str, errors: &mut Vec<FieldError>) {
     }
     let (kind, list_kind) = (text(names, "kind"), text(names, "listKind"));
     if !kind.is_empty() && kind == list_kind {
-        let why = "kind and listKind may not be the same";
-        errors.push(FieldError::invalid(format!("{place}.listKind"), list_kind, why));
+        let detail = "kind and listKind may not be the same";
+        errors.push(FieldError::invalid(format!("{field_path}.listKind"), list_kind, detail));
     }
 }
 
-fn conversion(crd: &Value, errors: &mut Vec<FieldError>) {
+/// Upstream: `validateCustomResourceConversion`.
+fn validate_conversion(crd: &Value, errors: &mut Vec<FieldError>) {
     let Some(conversion) = at(crd, "spec.conversion") else { return };
     let strategy = text(conversion, "strategy");
-    one_of("spec.conversion.strategy", strategy, &["None", "Webhook"], errors);
+    validate_enum_string("spec.conversion.strategy", strategy, &["None", "Webhook"], errors);
     let config = at(conversion, "webhook.clientConfig");
     let reviews = list(conversion, "webhook.conversionReviewVersions");
-    let place = "spec.conversion.webhookClientConfig";
+    let field_path = "spec.conversion.webhookClientConfig";
     if strategy != "Webhook" {
         if config.is_some() {
-            let why = "should not be set when strategy is not set to Webhook";
-            errors.push(FieldError::forbidden(place, why));
+            let detail = "should not be set when strategy is not set to Webhook";
+            errors.push(FieldError::forbidden(field_path, detail));
         }
         if !reviews.is_empty() {
-            let why = "should not be set when strategy is not set to Webhook";
-            errors.push(FieldError::forbidden("spec.conversion.conversionReviewVersions", why));
+            let detail = "should not be set when strategy is not set to Webhook";
+            errors.push(FieldError::forbidden("spec.conversion.conversionReviewVersions", detail));
         }
         return;
     }
     match config {
         None => {
-            errors.push(FieldError::required(place, "required when strategy is set to Webhook"));
+            errors
+                .push(FieldError::required(field_path, "required when strategy is set to Webhook"));
         }
         Some(config) if config.get("url").is_some() == config.get("service").is_some() => {
-            errors.push(FieldError::required(place, "exactly one of url or service is required"));
+            errors.push(FieldError::required(
+                field_path,
+                "exactly one of url or service is required",
+            ));
         }
         Some(config) => {
-            evenkeel_apimachinery::validation::webhook::webhook_client(config, place, errors);
+            evenkeel_apimachinery::validation::webhook::webhook_client(config, field_path, errors);
         }
     }
-    review_versions(reviews, errors);
+    validate_conversion_review_versions(reviews, errors);
 }
 
-fn review_versions(versions: &[Value], errors: &mut Vec<FieldError>) {
-    let place = "spec.conversion.conversionReviewVersions";
+/// Upstream: `validateConversionReviewVersions`.
+fn validate_conversion_review_versions(versions: &[Value], errors: &mut Vec<FieldError>) {
+    let field_path = "spec.conversion.conversionReviewVersions";
     if versions.is_empty() {
-        errors.push(FieldError::required(place, ""));
+        errors.push(FieldError::required(field_path, ""));
         return;
     }
     for (i, version) in versions.iter().enumerate() {
         let name = version.as_str().unwrap_or_default();
-        let field = format!("{place}[{i}]");
+        let field = format!("{field_path}[{i}]");
         if versions[..i].contains(version) {
             errors.push(FieldError::invalid(field, name, "duplicate version"));
             continue;
         }
         let wrong = dns_1035_label(name);
-        errors.extend(wrong.into_iter().map(|why| FieldError::invalid(field.clone(), name, why)));
+        errors.extend(
+            wrong.into_iter().map(|detail| FieldError::invalid(field.clone(), name, detail)),
+        );
     }
     if !versions.iter().any(|v| v == "v1" || v == "v1beta1") {
-        let why = "must include at least one of v1, v1beta1";
-        errors.push(FieldError::invalid(place, Value::from(versions.to_vec()), why));
+        let detail = "must include at least one of v1, v1beta1";
+        errors.push(FieldError::invalid(field_path, Value::from(versions.to_vec()), detail));
     }
 }
 
-fn immutable(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+/// Rejects changes of immutable fields. Some are immutable only once the definition is established.
+///
+/// Upstream: `validateCustomResourceDefinitionSpecUpdate`.
+fn validate_spec_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let established = conditions::is_true(old, "Established");
     for (field, always) in [
         ("spec.scope", false),
@@ -359,13 +396,14 @@ fn immutable(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
-    let place = "status.storedVersions";
-    let stored = list(crd, place);
+/// Upstream: `ValidateCustomResourceDefinitionStoredVersions`.
+fn validate_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
+    let field_path = "status.storedVersions";
+    let stored = list(crd, field_path);
     let shown = || Value::from(stored.to_vec());
     if stored.is_empty() {
         errors.push(FieldError::invalid(
-            place,
+            field_path,
             Value::Null,
             "must have at least one stored version",
         ));
@@ -375,17 +413,17 @@ fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     for version in versions.iter().filter(|v| flag(v, "storage")) {
         let name = text(version, "name");
         if !stored.iter().any(|s| s == name) {
-            let why = format!("must have the storage version {name}");
-            errors.push(FieldError::invalid(place, shown(), why));
+            let detail = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(field_path, shown(), detail));
         }
     }
     for (i, name) in stored.iter().enumerate() {
         let name = name.as_str().unwrap_or_default();
         if !versions.iter().any(|v| text(v, "name") == name) {
-            let why = format!(
+            let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );
-            errors.push(FieldError::invalid(format!("{place}[{i}]"), name, why));
+            errors.push(FieldError::invalid(format!("{field_path}[{i}]"), name, detail));
         }
     }
 }

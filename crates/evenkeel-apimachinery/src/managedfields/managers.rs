@@ -1,13 +1,17 @@
-//! `metadata.managedFields`: who manages which fields, read and written.
+//! `metadata.managedFields`, decoded and encoded.
+//!
+//! Upstream: `internal/managedfields.go`.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::set::FieldSet;
+use super::field_set::FieldSet;
 
-/// Who an entry belongs to. Appliers are one manager whatever version they apply; updaters are one per version.
+/// Identity of a manager. An applier is one manager at all versions, an updater one per version.
+///
+/// Upstream: `BuildManagerIdentifier`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ManagerId {
     pub applied: bool,
@@ -18,7 +22,9 @@ pub(crate) struct ManagerId {
 }
 
 impl ManagerId {
-    /// As conflicts name a manager.
+    /// Formats a manager as conflicts name it.
+    ///
+    /// Upstream: `printManager`.
     pub(crate) fn print(&self) -> String {
         let mut text = crate::decode::typed::quoted(&self.manager);
         if !self.subresource.is_empty() {
@@ -31,24 +37,30 @@ impl ManagerId {
     }
 }
 
-/// What a manager has.
+/// The fields that a manager owns.
+///
+/// Upstream: `VersionedSet`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ManagerEntry {
     pub api_version: String,
     pub fields: FieldSet,
-    /// As written; empty where the entry has none.
+    /// Time as written; empty where the entry has none.
     pub time: String,
 }
 
 /// All managers of an object.
+///
+/// Upstream: `ManagedFields` of `fieldpath`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Managers {
-    pub entries: BTreeMap<ManagerId, Entry>,
+    pub entries: BTreeMap<ManagerId, ManagerEntry>,
 }
 
 impl Managers {
-    /// Reads the managers of an object; an object without any has none.
-    pub(crate) fn of(object: &Value) -> Result<Self, String> {
+    /// Decodes the managed fields of an object.
+    ///
+    /// Upstream: `DecodeManagedFields`.
+    pub(crate) fn decode(object: &Value) -> Result<Self, String> {
         match object.pointer("/metadata/managedFields") {
             None | Some(Value::Null) => Ok(Self::default()),
             Some(Value::Array(entries)) => Self::parse(entries),
@@ -91,13 +103,16 @@ impl Managers {
                 api_version: if applied { String::new() } else { api_version.clone() },
                 subresource: text("subresource"),
             };
-            managers.entries.insert(id, Entry { api_version, fields, time: text("time") });
+            managers.entries.insert(id, ManagerEntry { api_version, fields, time: text("time") });
         }
         Ok(managers)
     }
 
-    /// Writes the managers into an object: appliers first, then by time, then by name. None at all leaves no list.
-    pub(crate) fn write(&self, object: &mut Value) {
+    /// Encodes the managers into an object: appliers first, then by time, then by name. Without managers the field is
+    /// absent.
+    ///
+    /// Upstream: `EncodeObjectManagedFields`, `sortEncodedManagedFields`.
+    pub(crate) fn encode(&self, object: &mut Value) {
         let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
             return;
         };
@@ -105,9 +120,9 @@ impl Managers {
         if self.entries.is_empty() {
             return;
         }
-        let mut all: Vec<(&ManagerId, &Entry)> = self.entries.iter().collect();
+        let mut all: Vec<(&ManagerId, &ManagerEntry)> = self.entries.iter().collect();
         all.sort_by(|(a, x), (b, y)| {
-            let key = |id: &ManagerId, e: &Entry| {
+            let key = |id: &ManagerId, e: &ManagerEntry| {
                 (
                     !id.applied,
                     e.time.clone(),
@@ -118,12 +133,12 @@ impl Managers {
             };
             key(a, x).cmp(&key(b, y))
         });
-        let list = all.into_iter().map(|(id, entry)| write_entry(id, entry)).collect();
+        let list = all.into_iter().map(|(id, entry)| encode_entry(id, entry)).collect();
         metadata.insert("managedFields".to_owned(), Value::Array(list));
     }
 }
 
-fn write_entry(id: &ManagerId, entry: &Entry) -> Value {
+fn encode_entry(id: &ManagerId, entry: &ManagerEntry) -> Value {
     let mut map = Map::new();
     let mut put = |name: &str, value: &str| {
         if !value.is_empty() {
@@ -140,12 +155,14 @@ fn write_entry(id: &ManagerId, entry: &Entry) -> Value {
     Value::Object(map)
 }
 
-/// A time as entries have it.
+/// Formats the time of an entry.
 pub(crate) fn time(now: Timestamp) -> String {
     evenkeel_api::time::seconds(now)
 }
 
-/// Whether a list of managers is one that asks to forget them all: an empty list, or one empty entry.
+/// Whether a client resets the managed fields: an empty list, or one empty entry.
+///
+/// Upstream: `isResetManagedFields`.
 pub(crate) fn is_reset(object: &Value) -> bool {
     match object.pointer("/metadata/managedFields") {
         Some(Value::Array(list)) => match list.as_slice() {
@@ -157,15 +174,19 @@ pub(crate) fn is_reset(object: &Value) -> bool {
     }
 }
 
-/// Takes the managers out of an object.
-pub(crate) fn forget(object: &mut Value) {
+/// Removes the managed fields from an object.
+///
+/// Upstream: `RemoveObjectManagedFields`.
+pub(crate) fn remove_managed_fields(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
 }
 
-/// Where nothing but the times of entries differ, takes the old ones: a write that changes nothing is no write.
-pub(crate) fn keep_times(old: &Value, new: &mut Value) {
+/// Keeps the old timestamps when nothing else differs: a write that changes nothing is not stored.
+///
+/// Upstream: `IgnoreManagedFieldsTimestampsTransformer`.
+pub(crate) fn keep_timestamps(old: &Value, new: &mut Value) {
     let timeless = |object: &Value| {
         let list = object
             .pointer("/metadata/managedFields")
@@ -182,7 +203,7 @@ pub(crate) fn keep_times(old: &Value, new: &mut Value) {
         list.sort();
         list
     };
-    // The cheap question first: most writes change more than managers.
+    // Cheap comparison first: most writes change more than managed fields.
     if equal_but_for_managers(old, new)
         && timeless(old) == timeless(new)
         && let Some(list) = old.pointer("/metadata/managedFields").cloned()

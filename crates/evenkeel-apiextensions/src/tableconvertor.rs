@@ -1,14 +1,19 @@
-//! Cells of a custom object's row in a Table (upstream: `registry/customresource/tableconvertor`).
+//! Cells of a custom object's row in a Table.
+//!
+//! Upstream: `registry/customresource/tableconvertor`.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::jsonpath::JsonPath;
 
-/// What a column of dates shows when the value is none.
+/// Cell of a date that cannot be parsed.
 const NO_DATE: &str = "<invalid>";
 
-/// The cells after the name, in order of the columns; `age` says how long ago a time was.
+/// Returns the cells after the name, in order of the columns. `kinds` are the columns' types; `age` prints how long ago
+/// a time was.
+///
+/// Upstream: `ConvertToTable`.
 pub fn cells(
     columns: &[JsonPath],
     kinds: &[&str],
@@ -22,10 +27,11 @@ pub fn cells(
         .collect()
 }
 
+/// Upstream: `cellForJSONValue`.
 fn cell(value: Option<&Value>, kind: &str, age: &impl Fn(Timestamp) -> String) -> Value {
     let Some(value) = value.filter(|v| !v.is_null()) else { return Value::Null };
     match (kind, value) {
-        ("string", value) => Value::from(printed(value)),
+        ("string", value) => Value::from(json_text(value)),
         ("integer", Value::Number(number)) => number
             .as_i64()
             .or_else(|| number.as_f64().map(|n| n as i64))
@@ -39,7 +45,7 @@ fn cell(value: Option<&Value>, kind: &str, age: &impl Fn(Timestamp) -> String) -
 }
 
 /// A value as kubectl's paths print it: texts bare, all else as JSON.
-fn printed(value: &Value) -> String {
+fn json_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

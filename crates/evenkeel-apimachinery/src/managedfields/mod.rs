@@ -1,29 +1,29 @@
-//! Who manages which field of an object: `metadata.managedFields` after every write, and server-side apply.
+//! Managed fields: who owns which field of an object after each write, and server-side apply (KEP-555).
 //!
-//! Upstream: KEP-555 and `sigs.k8s.io/structured-merge-diff/v6`.
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6`, `k8s.io/apimachinery/pkg/util/managedfields`.
 
 mod apply;
 mod compare;
-mod element;
-mod entries;
-mod fields_of;
-mod form;
-mod ignored;
+mod field_set;
 mod last_applied;
+mod managers;
 mod merge;
+mod merge_type;
+mod path_element;
 mod remove;
+mod reset_fields;
 mod scale;
-mod set;
+mod to_field_set;
 mod update;
 
 use jiff::Timestamp;
 
 pub(crate) use apply::apply;
-pub(crate) use entries::keep_times;
-pub(crate) use scale::{settle, view};
-pub(crate) use update::track;
+pub(crate) use managers::keep_timestamps;
+pub(crate) use scale::{to_parent, to_subresource};
+pub(crate) use update::update_managed_fields;
 
-/// A write, as an entry names it.
+/// The manager of a write and its time, as an entry holds them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write<'a> {
     pub manager: &'a str,
@@ -73,7 +73,7 @@ mod tests {
         }
 
         fn store(&mut self, object: &Value) {
-            let (object, findings) = typed::decode(&Json::from(object), self.schema.at());
+            let (object, findings) = typed::decode(&Json::from(object), self.schema.type_ref());
             assert_eq!(findings.error, None);
             self.live = Some(object);
         }
@@ -91,15 +91,16 @@ mod tests {
             let before = self.live.take();
             self.store(&done);
             if let (Some(old), Some(new)) = (before, self.live.as_mut()) {
-                keep_times(&old, new);
+                keep_timestamps(&old, new);
             }
             Ok(())
         }
 
         fn update(&mut self, manager: &str, subresource: &str, body: &Value) {
             let write = self.write(manager, subresource);
-            let (mut object, _) = typed::decode(&Json::from(&self.named(body)), self.schema.at());
-            track(&self.schema, self.live.as_ref(), &mut object, &write);
+            let (mut object, _) =
+                typed::decode(&Json::from(&self.named(body)), self.schema.type_ref());
+            update_managed_fields(&self.schema, self.live.as_ref(), &mut object, &write);
             self.live = Some(object);
         }
 
@@ -124,10 +125,10 @@ mod tests {
         map.apply("one", &json!({"metadata": {"name": "a"}, "data": {"k": "v", "l": "w"}}), false)
             .expect("applies");
         assert_eq!(map.owned("one"), json!({"f:data": {"f:k": {}, "f:l": {}}}));
-        let take = json!({"metadata": {"name": "a"}, "data": {"k": "x"}});
-        let error = map.apply("two", &take, false).expect_err("conflicts");
+        let remove_from_other_managers = json!({"metadata": {"name": "a"}, "data": {"k": "x"}});
+        let error = map.apply("two", &remove_from_other_managers, false).expect_err("conflicts");
         assert_eq!(error.message(), "Apply failed with 1 conflict: conflict with \"one\": .data.k");
-        map.apply("two", &take, true).expect("applies");
+        map.apply("two", &remove_from_other_managers, true).expect("applies");
         assert_eq!(map.at("/data"), json!({"k": "x", "l": "w"}));
         assert_eq!(
             (map.owned("one"), map.owned("two")),

@@ -1,32 +1,36 @@
-//! Server-side apply: the applied fields merged in, those no longer applied taken out, conflicts found.
+//! Server-side apply: merges the applied fields, removes those no longer applied, and finds conflicts.
+//!
+//! Upstream: `sigs.k8s.io/structured-merge-diff/v6/merge`, `structuredMergeManager`.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::compare::{compare, equal};
-use super::entries::{self, Entry, ManagerId, Managers};
-use super::fields_of::{fields_of, problems};
+use super::field_set::FieldSet;
+use super::managers::{self, ManagerEntry, ManagerId, Managers};
 use super::merge::merge;
-use super::remove::{remove, with_named};
-use super::set::FieldSet;
-use super::{Write, element, ignored, last_applied, update};
+use super::remove::{ensure_named_fields_are_members, remove};
+use super::to_field_set::{to_field_set, validation_errors};
+use super::{Write, last_applied, path_element, reset_fields, update};
 use crate::decode::typed;
 use crate::group_version::GroupVersionKind;
 use crate::schema::Schema;
 use crate::status::{Cause, StatusError};
 
-/// Fields that others own, by owner.
+/// Fields that other managers own, by manager.
+///
+/// Upstream: `Conflicts`.
 pub(super) type Conflicts = BTreeMap<ManagerId, FieldSet>;
 
-/// Why an apply did not go through.
-pub(super) enum Stopped {
+/// Why an apply failed.
+pub(super) enum ApplyFailure {
     Conflicts(Conflicts),
     Refused(StatusError),
 }
 
-/// Applies `patch` to `live` (none: the object is made) and returns the object with its managers; the values are not
-/// canonical yet.
+/// Applies `patch` to `live` (`None` creates the object) and returns the merged object with its managed fields. Its
+/// values are not canonical yet.
 pub(crate) fn apply(
     schema: &Schema,
     kind: &GroupVersionKind,
@@ -36,38 +40,44 @@ pub(crate) fn apply(
     force: bool,
 ) -> Result<Value, StatusError> {
     check(kind, patch)?;
-    let mut start = live.cloned().unwrap_or_else(|| typed::zero(schema.at()));
+    let mut start = live.cloned().unwrap_or_else(|| typed::zero_value(schema.type_ref()));
     let decode = |e| StatusError::plain_internal(format!("failed to decode managed fields: {e}"));
-    let mut managers = Managers::of(&start).map_err(decode)?;
-    entries::forget(&mut start);
+    let mut managers = Managers::decode(&start).map_err(decode)?;
+    managers::remove_managed_fields(&mut start);
     if managers.entries.is_empty() {
         let before = Write { manager: "before-first-apply", ..*write };
-        update::own_changes(schema, &typed::zero(schema.at()), &start, &mut managers, &before);
+        update::take_ownership(
+            schema,
+            &typed::zero_value(schema.type_ref()),
+            &start,
+            &mut managers,
+            &before,
+        );
     }
-    let run = Run { schema, kind, live: &start, patch, write };
-    let (mut object, managers) = match run.apply(managers.clone(), force) {
+    let attempt = Attempt { schema, kind, live: &start, patch, write };
+    let (mut object, managers) = match attempt.apply(managers.clone(), force) {
         Ok(done) => done,
-        Err(Stopped::Refused(error)) => return Err(error),
-        Err(Stopped::Conflicts(conflicts)) => {
-            let left = if write.manager == "kubectl" {
-                last_applied::unexcused(schema, &start, &conflicts)
+        Err(ApplyFailure::Refused(error)) => return Err(error),
+        Err(ApplyFailure::Conflicts(conflicts)) => {
+            let rest = if write.manager == "kubectl" {
+                last_applied::conflicts_difference(schema, &start, &conflicts)
             } else {
                 conflicts
             };
-            if !left.is_empty() {
-                return Err(refusal(&left));
+            if !rest.is_empty() {
+                return Err(conflict_error(&rest));
             }
-            match run.apply(managers, true) {
+            match attempt.apply(managers, true) {
                 Ok(done) => done,
-                Err(Stopped::Refused(error)) => return Err(error),
-                Err(Stopped::Conflicts(conflicts)) => return Err(refusal(&conflicts)),
+                Err(ApplyFailure::Refused(error)) => return Err(error),
+                Err(ApplyFailure::Conflicts(conflicts)) => return Err(conflict_error(&conflicts)),
             }
         }
     };
     if write.manager == "kubectl" {
-        last_applied::refresh(&mut object, patch);
+        last_applied::update_annotation(&mut object, patch);
     }
-    managers.write(&mut object);
+    managers.encode(&mut object);
     Ok(object)
 }
 
@@ -87,8 +97,9 @@ fn check(kind: &GroupVersionKind, patch: &Value) -> Result<(), StatusError> {
     }
 }
 
-/// One attempt.
-struct Run<'a> {
+/// The inputs of one apply, which is tried again with `force` when kubectl's last applied configuration resolves the
+/// conflicts.
+struct Attempt<'a> {
     schema: &'a Schema,
     kind: &'a GroupVersionKind,
     live: &'a Value,
@@ -96,13 +107,13 @@ struct Run<'a> {
     write: &'a Write<'a>,
 }
 
-impl Run<'_> {
-    fn apply(&self, managers: Managers, force: bool) -> Result<(Value, Managers), Stopped> {
-        let (at, mut managers) = (self.schema.at(), managers);
-        self.refuse_malformed()?;
-        let merged = merge(self.live, self.patch, at);
-        let reset = ignored::reset(self.schema, self.write.subresource);
-        let applied = fields_of(self.patch, at).outside(&reset);
+impl Attempt<'_> {
+    fn apply(&self, managers: Managers, force: bool) -> Result<(Value, Managers), ApplyFailure> {
+        let (type_ref, mut managers) = (self.schema.type_ref(), managers);
+        self.validate_patch()?;
+        let merged = merge(self.live, self.patch, type_ref);
+        let reset = reset_fields::reset_fields(self.schema, self.write.subresource);
+        let applied = to_field_set(self.patch, type_ref).recursive_difference(&reset);
         let id = ManagerId {
             applied: true,
             manager: self.write.manager.to_owned(),
@@ -110,7 +121,7 @@ impl Run<'_> {
             subresource: self.write.subresource.to_owned(),
         };
         let before = managers.entries.remove(&id);
-        let entry = Entry {
+        let entry = ManagerEntry {
             api_version: self.schema.api_version(),
             fields: applied,
             time: before.as_ref().map(|e| e.time.clone()).unwrap_or_default(),
@@ -122,19 +133,19 @@ impl Run<'_> {
             }
             _ => merged,
         };
-        let changes = compare(self.live, &object, at).outside(&reset);
+        let changes = compare(self.live, &object, type_ref).exclude_fields(&reset);
         if !force {
-            let conflicts = conflicts(&managers, &id, &changes.written());
+            let conflicts = conflicts(&managers, &id, &changes.added_or_modified());
             if !conflicts.is_empty() {
-                return Err(Stopped::Conflicts(conflicts));
+                return Err(ApplyFailure::Conflicts(conflicts));
             }
         }
-        update::take(self.schema, &mut managers, &changes, Some(&id));
+        update::remove_from_other_managers(self.schema, &mut managers, &changes, Some(&id));
         let changed = !equal(self.live, &object);
         if let Some(entry) = managers.entries.get_mut(&id) {
-            entry.fields = entry.fields.difference(ignored::system());
+            entry.fields = entry.fields.difference(reset_fields::stripped_fields());
             if changed {
-                entry.time = entries::time(self.write.now);
+                entry.time = managers::time(self.write.now);
             }
             if entry.fields.is_empty() {
                 managers.entries.remove(&id);
@@ -143,9 +154,9 @@ impl Run<'_> {
         Ok((if changed { object } else { self.live.clone() }, managers))
     }
 
-    fn refuse_malformed(&self) -> Result<(), Stopped> {
-        let problems = problems(self.patch, self.schema.at());
-        let what = match problems.as_slice() {
+    fn validate_patch(&self) -> Result<(), ApplyFailure> {
+        let validation_errors = validation_errors(self.patch, self.schema.type_ref());
+        let what = match validation_errors.as_slice() {
             [] => return Ok(()),
             [one] => one.clone(),
             many => format!("errors:\n  {}", many.join("\n  ")),
@@ -156,21 +167,27 @@ impl Run<'_> {
         let (namespace, name, kind) = (name("namespace"), name("name"), self.kind);
         let text =
             format!("failed to create typed patch object ({namespace}/{name}; {kind}): {what}");
-        Err(Stopped::Refused(StatusError::plain_internal(text)))
+        Err(ApplyFailure::Refused(StatusError::plain_internal(text)))
     }
 
-    /// Takes out what this manager applied before and does not now, unless someone else owns it or it was never its own.
+    /// Removes the fields that this manager applied before and no longer applies, unless another manager owns them.
+    ///
+    /// Upstream: `prune`, `addBackOwnedItems`, `addBackDanglingItems`.
     fn prune(&self, merged: &Value, managers: &Managers, before: &FieldSet) -> Value {
-        let at = self.schema.at();
-        let before = with_named(before, at);
-        let pruned = remove(merged, &before, at);
-        let all = with_named(&fields_of(merged, at), at);
+        let type_ref = self.schema.type_ref();
+        let before = ensure_named_fields_are_members(before, type_ref);
+        let pruned = remove(merged, &before, type_ref);
+        let all = ensure_named_fields_are_members(&to_field_set(merged, type_ref), type_ref);
         let owned =
             managers.entries.values().fold(FieldSet::default(), |all, e| all.union(&e.fields));
-        let left = with_named(&fields_of(&pruned, at), at);
-        let pruned = remove(merged, &all.difference(&left.union(&with_named(&owned, at))), at);
-        let left = with_named(&fields_of(&pruned, at), at);
-        remove(merged, &all.difference(&left).intersection(&before), at)
+        let rest = ensure_named_fields_are_members(&to_field_set(&pruned, type_ref), type_ref);
+        let pruned = remove(
+            merged,
+            &all.difference(&rest.union(&ensure_named_fields_are_members(&owned, type_ref))),
+            type_ref,
+        );
+        let rest = ensure_named_fields_are_members(&to_field_set(&pruned, type_ref), type_ref);
+        remove(merged, &all.difference(&rest).intersection(&before), type_ref)
     }
 }
 
@@ -180,15 +197,17 @@ fn conflicts(managers: &Managers, own: &ManagerId, written: &FieldSet) -> Confli
     found.filter(|(_, fields)| !fields.is_empty()).collect()
 }
 
-/// 409 with a cause for every field.
-fn refusal(conflicts: &Conflicts) -> StatusError {
+/// Returns the 409 with a cause for every conflicting field.
+///
+/// Upstream: `NewConflictError`.
+fn conflict_error(conflicts: &Conflicts) -> StatusError {
     let mut causes = Vec::new();
     let mut lines = Vec::new();
     for (id, fields) in conflicts {
         let manager = id.print();
         lines.push(format!("conflicts with {manager}:"));
         fields.for_each(&mut |path| {
-            let field = element::print(path);
+            let field = path_element::print(path);
             lines.push(format!("- {field}"));
             causes.push(Cause {
                 reason: "FieldManagerConflict".into(),

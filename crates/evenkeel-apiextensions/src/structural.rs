@@ -1,4 +1,4 @@
-//! A version's schema, made ready for what is done with it at each write: defaults, validation, lists.
+//! Structural schemas: a version's schema, parsed for pruning, defaulting, validation and CEL.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,35 @@ use evenkeel_cel::check::Declaration;
 use regex::Regex;
 use serde_json::Value;
 
-use super::rules::Rule;
+use super::cel::Rule;
 use evenkeel_apimachinery::value::{flag, list, text};
 
-/// How the elements of a list are told apart.
+/// `x-kubernetes-list-type`: what identifies an element of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum ListKind {
+pub(crate) enum ListType {
     #[default]
     Atomic,
     Set,
     Map,
 }
 
-/// One schema of a structural schema (upstream: `Structural`). What is absent is empty.
+/// A structural schema or a part of one. Numbers and names are those of the OpenAPI schema; absent ones are empty.
+///
+/// Upstream: `Structural`.
 #[derive(Debug, Default)]
-pub struct Node {
+pub struct Structural {
     pub(crate) kind: Box<str>,
     pub(crate) format: Box<str>,
     pub(crate) nullable: bool,
     pub(crate) int_or_string: bool,
-    pub(crate) embedded: bool,
-    pub(crate) preserve: bool,
+    pub(crate) embedded_resource: bool,
+    pub(crate) preserve_unknown_fields: bool,
     pub(crate) default: Option<Value>,
-    pub(crate) values: Vec<Value>,
+    pub(crate) enum_values: Vec<Value>,
     pub(crate) minimum: Option<f64>,
     pub(crate) maximum: Option<f64>,
-    pub(crate) above_minimum: bool,
-    pub(crate) below_maximum: bool,
+    pub(crate) exclusive_minimum: bool,
+    pub(crate) exclusive_maximum: bool,
     pub(crate) multiple_of: Option<f64>,
     pub(crate) min_length: Option<u64>,
     pub(crate) max_length: Option<u64>,
@@ -42,24 +44,27 @@ pub struct Node {
     pub(crate) max_properties: Option<u64>,
     pub(crate) pattern: Option<Regex>,
     pub(crate) required: Vec<Box<str>>,
-    pub(crate) properties: BTreeMap<Box<str>, Node>,
-    pub(crate) additional: Option<Box<Node>>,
-    /// `additionalProperties: true`.
-    pub(crate) any_additional: bool,
-    pub(crate) items: Option<Box<Node>>,
-    pub(crate) all_of: Vec<Node>,
-    pub(crate) any_of: Vec<Node>,
-    pub(crate) one_of: Vec<Node>,
-    pub(crate) not: Option<Box<Node>>,
-    pub(crate) list: ListKind,
-    pub(crate) keys: Vec<Box<str>>,
+    pub(crate) properties: BTreeMap<Box<str>, Structural>,
+    /// Schema of the values under names that `properties` does not have.
+    pub(crate) additional_properties: Option<Box<Structural>>,
+    /// Whether `additionalProperties` is `true`: any value may have any name.
+    pub(crate) allows_additional_properties: bool,
+    pub(crate) items: Option<Box<Structural>>,
+    pub(crate) all_of: Vec<Structural>,
+    pub(crate) any_of: Vec<Structural>,
+    pub(crate) one_of: Vec<Structural>,
+    pub(crate) not: Option<Box<Structural>>,
+    pub(crate) list_type: ListType,
+    pub(crate) list_map_keys: Vec<Box<str>>,
     pub(crate) atomic_map: bool,
-    pub(crate) rules: Vec<Rule>,
-    /// Whether there are rules here or below.
-    pub ruled: bool,
+    pub(crate) validations: Vec<Rule>,
+    /// Whether this schema or one below it has validation rules.
+    ///
+    /// Upstream: `hasXValidations`.
+    pub has_validations: bool,
 }
 
-impl evenkeel_cel::Schema for Node {
+impl evenkeel_cel::Schema for Structural {
     fn kind(&self) -> &str {
         &self.kind
     }
@@ -70,32 +75,32 @@ impl evenkeel_cel::Schema for Node {
         !self.properties.is_empty()
     }
     fn child(&self, name: &str) -> Option<&dyn evenkeel_cel::Schema> {
-        Self::child(self, name).map(|node| node as _)
+        Self::child(self, name).map(|structural| structural as _)
     }
     fn items(&self) -> Option<&dyn evenkeel_cel::Schema> {
-        self.items.as_deref().map(|node| node as _)
+        self.items.as_deref().map(|structural| structural as _)
     }
     fn is_unordered(&self) -> bool {
-        // Sets and maps have no order.
-        self.list != ListKind::Atomic
+        // Sets and maps are equal in any order.
+        self.list_type != ListType::Atomic
     }
 }
 
-impl Declaration for Node {
+impl Declaration for Structural {
     fn is_int_or_string(&self) -> bool {
         self.int_or_string
     }
     fn is_embedded(&self) -> bool {
-        self.embedded
+        self.embedded_resource
     }
     fn element(&self) -> Option<&dyn Declaration> {
-        self.items.as_deref().map(|node| node as _)
+        self.items.as_deref().map(|structural| structural as _)
     }
     fn additional(&self) -> Option<&dyn Declaration> {
-        self.additional.as_deref().map(|node| node as _)
+        self.additional_properties.as_deref().map(|structural| structural as _)
     }
     fn property(&self, name: &str) -> Option<&dyn Declaration> {
-        self.properties.get(name).map(|node| node as _)
+        self.properties.get(name).map(|structural| structural as _)
     }
     fn n_properties(&self) -> usize {
         self.properties.len()
@@ -110,20 +115,25 @@ impl Declaration for Node {
         self.max_length
     }
     fn longest_value(&self) -> Option<u64> {
-        self.values.iter().map(|value| value.as_str().map_or(1, |text| text.len() as u64)).max()
+        self.enum_values
+            .iter()
+            .map(|value| value.as_str().map_or(1, |text| text.len() as u64))
+            .max()
     }
     fn required(&self) -> Vec<(&str, &dyn Declaration)> {
         self.required
             .iter()
             .filter_map(|name| self.properties.get_key_value(name))
-            .filter(|(_, node)| node.default.is_none())
-            .map(|(name, node)| (&**name, node as _))
+            .filter(|(_, structural)| structural.default.is_none())
+            .map(|(name, structural)| (&**name, structural as _))
             .collect()
     }
 }
 
-impl Node {
-    /// Reads a schema. What is malformed is left out: definitions are checked before they are stored.
+impl Structural {
+    /// Parses a schema. Malformed parts are left out: definitions are validated before they are stored.
+    ///
+    /// Upstream: `NewStructural`.
     pub fn new(doc: &Value) -> Self {
         let number = |name: &str| doc.get(name).and_then(Value::as_f64);
         let count = |name: &str| doc.get(name).and_then(Value::as_u64);
@@ -132,19 +142,19 @@ impl Node {
             |name: &str| doc.get(name).filter(|s| s.is_object()).map(|s| Box::new(Self::new(s)));
         let names =
             |name: &str| list(doc, name).iter().filter_map(Value::as_str).map(Into::into).collect();
-        let mut node = Self {
+        let mut structural = Self {
             kind: text(doc, "type").into(),
             format: text(doc, "format").into(),
             nullable: flag(doc, "nullable"),
             int_or_string: flag(doc, "x-kubernetes-int-or-string"),
-            embedded: flag(doc, "x-kubernetes-embedded-resource"),
-            preserve: flag(doc, "x-kubernetes-preserve-unknown-fields"),
+            embedded_resource: flag(doc, "x-kubernetes-embedded-resource"),
+            preserve_unknown_fields: flag(doc, "x-kubernetes-preserve-unknown-fields"),
             default: doc.get("default").filter(|d| !d.is_null()).cloned(),
-            values: list(doc, "enum").to_vec(),
+            enum_values: list(doc, "enum").to_vec(),
             minimum: number("minimum"),
             maximum: number("maximum"),
-            above_minimum: flag(doc, "exclusiveMinimum"),
-            below_maximum: flag(doc, "exclusiveMaximum"),
+            exclusive_minimum: flag(doc, "exclusiveMinimum"),
+            exclusive_maximum: flag(doc, "exclusiveMaximum"),
             multiple_of: number("multipleOf"),
             min_length: count("minLength"),
             max_length: count("maxLength"),
@@ -163,37 +173,39 @@ impl Node {
                 .flatten()
                 .map(|(name, schema)| (name.as_str().into(), Self::new(schema)))
                 .collect(),
-            additional: schema("additionalProperties"),
-            any_additional: flag(doc, "additionalProperties"),
+            additional_properties: schema("additionalProperties"),
+            allows_additional_properties: flag(doc, "additionalProperties"),
             items: schema("items"),
             all_of: schemas("allOf"),
             any_of: schemas("anyOf"),
             one_of: schemas("oneOf"),
             not: schema("not"),
-            list: match text(doc, "x-kubernetes-list-type") {
-                "set" => ListKind::Set,
-                "map" => ListKind::Map,
-                _ => ListKind::Atomic,
+            list_type: match text(doc, "x-kubernetes-list-type") {
+                "set" => ListType::Set,
+                "map" => ListType::Map,
+                _ => ListType::Atomic,
             },
-            keys: names("x-kubernetes-list-map-keys"),
+            list_map_keys: names("x-kubernetes-list-map-keys"),
             atomic_map: text(doc, "x-kubernetes-map-type") == "atomic",
-            rules: list(doc, "x-kubernetes-validations").iter().map(Rule::new).collect(),
-            ruled: false,
+            validations: list(doc, "x-kubernetes-validations").iter().map(Rule::new).collect(),
+            has_validations: false,
         };
-        let below = node.properties.values().chain(node.items.as_deref());
-        node.ruled = !node.rules.is_empty()
-            || below.chain(node.additional.as_deref()).any(|child| child.ruled);
-        node
+        let below = structural.properties.values().chain(structural.items.as_deref());
+        structural.has_validations = !structural.validations.is_empty()
+            || below
+                .chain(structural.additional_properties.as_deref())
+                .any(|child| child.has_validations);
+        structural
     }
 
-    /// The schema of a field: a named one, or that of all others.
+    /// Returns the schema of a field: from `properties`, else from `additionalProperties`.
     pub fn child(&self, name: &str) -> Option<&Self> {
-        self.properties.get(name).or(self.additional.as_deref())
+        self.properties.get(name).or(self.additional_properties.as_deref())
     }
 
-    /// The values of a list's keys in one of its elements, with the keys' defaults.
+    /// Values of the map keys of a list element, with the defaults of absent keys.
     pub(crate) fn key_of<'a>(&'a self, element: &'a Value) -> Vec<Option<&'a Value>> {
         let default = |key: &str| self.items.as_ref()?.properties.get(key)?.default.as_ref();
-        self.keys.iter().map(|key| element.get(&**key).or_else(|| default(key))).collect()
+        self.list_map_keys.iter().map(|key| element.get(&**key).or_else(|| default(key))).collect()
     }
 }

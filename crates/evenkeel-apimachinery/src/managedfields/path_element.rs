@@ -1,16 +1,18 @@
-//! Path elements in the notation of `fieldsV1`, and how messages print them.
+//! Path elements in the notation of `fieldsV1`, and their text in messages.
+//!
+//! Upstream: `PathElement`, `internal/pathelement.go`.
 
 use serde_json::Value;
 
 use crate::decode::typed::quoted;
-use crate::schema::node::{At, Shape};
+use crate::schema::node::{Shape, TypeRef};
 
-/// The element of a named field.
+/// Path element of a named field.
 pub(crate) fn field(name: &str) -> Box<str> {
     format!("f:{name}").into()
 }
 
-/// The element of a value of a set, or why it cannot be in one.
+/// Path element of a value in a set, or why the value cannot be in one.
 pub(crate) fn of_value(value: &Value) -> Result<Box<str>, &'static str> {
     match value {
         Value::Object(_) => Err("associative list without keys has an element that's a map type"),
@@ -20,8 +22,12 @@ pub(crate) fn of_value(value: &Value) -> Result<Box<str>, &'static str> {
     }
 }
 
-/// The element of a list's item that is told apart by `keys`; `item` is the type of the items.
-pub(crate) fn of_item(value: &Value, keys: &[Box<str>], item: At<'_>) -> Result<Box<str>, String> {
+/// Path element of an item in a list of type `map`, whose items have the type `item`.
+pub(crate) fn of_item(
+    value: &Value,
+    keys: &[Box<str>],
+    item: TypeRef<'_>,
+) -> Result<Box<str>, String> {
     let Value::Object(entries) = value else {
         let what = if value.is_null() { "a null element" } else { "non-map elements" };
         return Err(format!("associative list with keys may not have {what}"));
@@ -52,7 +58,7 @@ fn key_text(keys: &[(&str, &Value)]) -> Box<str> {
     format!("k:{{{}}}", parts.join(",")).into()
 }
 
-/// A scalar, with one spelling for equal numbers.
+/// Encodes a scalar, with one form for equal numbers.
 fn plain(value: &Value) -> String {
     match value.as_f64() {
         Some(n) if value.is_f64() && n.fract() == 0.0 && n.abs() < 9e15 => (n as i64).to_string(),
@@ -60,8 +66,10 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// An element as a client wrote it in the one spelling; `None` for a kind of element that is not known.
-pub(crate) fn normalise(text: &str) -> Result<Option<Box<str>>, String> {
+/// Parses a path element into its canonical form; `None` for an unknown kind of element.
+///
+/// Upstream: `NewPathElement`.
+pub(crate) fn normalize(text: &str) -> Result<Option<Box<str>>, String> {
     let Some((kind, rest)) = text.split_once(':') else {
         return Err(format!("missing colon: {text}"));
     };
@@ -80,12 +88,12 @@ pub(crate) fn normalise(text: &str) -> Result<Option<Box<str>>, String> {
     }))
 }
 
-/// A path as messages print it: `.spec.containers[name="a"].image`.
+/// Formats a path as messages print it: `.spec.containers[name="a"].image`.
 pub(crate) fn print(path: &[&str]) -> String {
     path.iter().map(|element| print_one(element)).collect()
 }
 
-/// One element as messages print it.
+/// Formats a path element as messages print it.
 pub(crate) fn print_one(element: &str) -> String {
     match element.split_once(':') {
         Some(("f", name)) => format!(".{name}"),

@@ -1,11 +1,11 @@
-//! Fields that are nobody's: the system's own, and those that a write to the resource or its sub-resource cannot change.
+//! Fields that are excluded from ownership: system fields, and those that a strategy resets.
 
 use std::sync::OnceLock;
 
-use super::set::FieldSet;
+use super::field_set::FieldSet;
 use crate::schema::Schema;
 
-/// Groups whose kinds reset all of `metadata` on a write of status.
+/// Groups whose strategies reset all of `metadata` on a status update.
 const STRICT_GROUPS: [&str; 7] = [
     "admissionregistration.k8s.io",
     "flowcontrol.apiserver.k8s.io",
@@ -16,13 +16,15 @@ const STRICT_GROUPS: [&str; 7] = [
     "storagemigration.k8s.io",
 ];
 
-/// Fields of every object that no manager owns.
-pub(super) fn system() -> &'static FieldSet {
+/// Fields that no manager owns.
+///
+/// Upstream: `stripMetaManager`.
+pub(super) fn stripped_fields() -> &'static FieldSet {
     static SYSTEM: OnceLock<FieldSet> = OnceLock::new();
-    SYSTEM.get_or_init(system_fields)
+    SYSTEM.get_or_init(stripped)
 }
 
-fn system_fields() -> FieldSet {
+fn stripped() -> FieldSet {
     let names = [
         "name",
         "namespace",
@@ -38,38 +40,44 @@ fn system_fields() -> FieldSet {
     let mut paths: Vec<Vec<&str>> = vec![vec!["f:apiVersion"], vec!["f:kind"], vec!["f:metadata"]];
     paths.extend(names.iter().map(|name| vec!["f:metadata", name.as_str()]));
     let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
-    FieldSet::of(&paths)
+    FieldSet::from_paths(&paths)
 }
 
-/// Fields that the strategy of a resource, or of its sub-resource, puts back to what they were.
-pub(super) fn reset(schema: &Schema, subresource: &str) -> FieldSet {
+/// Fields that the strategy of a resource, or of its sub-resource, resets.
+///
+/// Upstream: `GetResetFields`.
+pub(super) fn reset_fields(schema: &Schema, subresource: &str) -> FieldSet {
     let (group, kind) = (schema.group(), schema.kind());
     match (subresource, kind) {
         (_, "CSINode") | ("" | "finalize" | "resize" | "ephemeralcontainers", _)
             if schema.has_status() =>
         {
             match kind {
-                "CertificateSigningRequest" => FieldSet::of(&[&["f:spec"], &["f:status"]]),
-                _ => FieldSet::of(&[&["f:status"]]),
+                "CertificateSigningRequest" => FieldSet::from_paths(&[&["f:spec"], &["f:status"]]),
+                _ => FieldSet::from_paths(&[&["f:status"]]),
             }
         }
         ("approval", "CertificateSigningRequest") => {
-            FieldSet::of(&[&["f:spec"], &["f:status", "f:certificate"]])
+            FieldSet::from_paths(&[&["f:spec"], &["f:status", "f:certificate"]])
         }
         ("status", "CertificateSigningRequest") => {
-            FieldSet::of(&[&["f:spec"], &["f:status", "f:conditions"]])
+            FieldSet::from_paths(&[&["f:spec"], &["f:status", "f:conditions"]])
         }
-        ("status", "Deployment") => FieldSet::of(&[&["f:spec"], &["f:metadata", "f:labels"]]),
-        ("status", "Pod") => FieldSet::of(&[
+        ("status", "Deployment") => {
+            FieldSet::from_paths(&[&["f:spec"], &["f:metadata", "f:labels"]])
+        }
+        ("status", "Pod") => FieldSet::from_paths(&[
             &["f:spec"],
             &["f:metadata", "f:deletionTimestamp"],
             &["f:metadata", "f:ownerReferences"],
         ]),
-        ("status", _) if schema.is_custom() => FieldSet::of(&[&["f:spec"], &["f:metadata"]]),
-        ("status", _) if STRICT_GROUPS.contains(&group) || kind == "ServiceCIDR" => {
-            FieldSet::of(&[&["f:spec"], &["f:metadata"]])
+        ("status", _) if schema.is_custom() => {
+            FieldSet::from_paths(&[&["f:spec"], &["f:metadata"]])
         }
-        ("status", _) => FieldSet::of(&[&["f:spec"]]),
+        ("status", _) if STRICT_GROUPS.contains(&group) || kind == "ServiceCIDR" => {
+            FieldSet::from_paths(&[&["f:spec"], &["f:metadata"]])
+        }
+        ("status", _) => FieldSet::from_paths(&[&["f:spec"]]),
         _ => FieldSet::default(),
     }
 }

@@ -1,53 +1,57 @@
-//! What is wrong with a value by its schema (upstream: `kube-openapi/pkg/validation`, with ratcheting of KEP-4008).
+//! Validation of values by a schema, with ratcheting (KEP-4008).
 //!
-//! A part of an object that an update leaves as it was is not looked at again, where the old part can be told: the
-//! fields of objects, the elements of lists that are maps.
+//! An update does not validate again what it leaves unchanged. Values are matched with old ones by field name, and by
+//! key in lists of type `map`.
+//!
+//! Upstream: `k8s.io/kube-openapi/pkg/validation`, `RatchetingSchemaValidator`.
 
 use serde_json::Value;
 
-use super::node::{ListKind, Node};
+use super::structural::{ListType, Structural};
 use evenkeel_apimachinery::status::FieldError;
 
-/// The path of a field of the value at `path`.
+/// Path of a field of the value at `path`.
 pub(super) fn below(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// Checks `value` at `path`; `old` is what was there before, where that is known.
-pub fn check(
+/// Validates `value` at `path`; `old` is the old value, where one is known.
+///
+/// Upstream: `ValidateCustomResource`, `ValidateCustomResourceUpdate`.
+pub fn validate(
     value: &Value,
     old: Option<&Value>,
-    node: &Node,
+    schema: &Structural,
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     if old == Some(value) {
         return;
     }
-    if !fits_type(value, node, path, errors) {
+    if !validate_type(value, schema, path, errors) {
         return;
     }
-    if !node.values.is_empty() && !node.values.contains(value) {
-        let shown: Vec<String> = node
-            .values
+    if !schema.enum_values.is_empty() && !schema.enum_values.contains(value) {
+        let go_number: Vec<String> = schema
+            .enum_values
             .iter()
             .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
             .collect();
-        let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
-        errors.push(FieldError::not_supported(path, value.clone(), &shown));
+        let go_number: Vec<&str> = go_number.iter().map(String::as_str).collect();
+        errors.push(FieldError::not_supported(path, value.clone(), &go_number));
     }
     match value {
-        Value::String(text) => string(text, node, path, errors),
+        Value::String(text) => validate_string(text, schema, path, errors),
         Value::Number(number) => {
             if let Some(n) = number.as_f64() {
-                self::number(n, value, node, path, errors);
+                validate_number(n, value, schema, path, errors);
             }
         }
-        Value::Array(items) => array(items, old, node, path, errors),
-        Value::Object(_) => object(value, old, node, path, errors),
+        Value::Array(items) => validate_array(items, old, schema, path, errors),
+        Value::Object(_) => validate_object(value, old, schema, path, errors),
         Value::Null | Value::Bool(_) => {}
     }
-    junctors(value, node, path, errors);
+    validate_junctors(value, schema, path, errors);
 }
 
 fn type_of(value: &Value) -> &'static str {
@@ -66,45 +70,50 @@ fn is_integer(number: &serde_json::Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 
-fn fits_type(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) -> bool {
+fn validate_type(
+    value: &Value,
+    schema: &Structural,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) -> bool {
     let actual = type_of(value);
-    let wanted = if node.int_or_string { "integer,string" } else { &*node.kind };
-    let fits = match (wanted, actual) {
-        (_, "null") => node.nullable || wanted.is_empty(),
+    let expected = if schema.int_or_string { "integer,string" } else { &*schema.kind };
+    let fits = match (expected, actual) {
+        (_, "null") => schema.nullable || expected.is_empty(),
         ("", _) | ("number", "integer") | ("integer,string", "integer" | "string") => true,
-        (wanted, actual) => wanted == actual,
+        (expected, actual) => expected == actual,
     };
-    if fits && node.format.starts_with("int") && !value.is_i64() && value.is_number() {
-        // A float that is too large for the format.
-        let why = format!("{path} in body must be of type {}: \"float64\"", node.format);
+    if fits && schema.format.starts_with("int") && !value.is_i64() && value.is_number() {
+        // A float beyond the format's range.
+        let why = format!("{path} in body must be of type {}: \"float64\"", schema.format);
         errors.push(FieldError::type_invalid(path, "float64", why));
-        out_of_range(node, path, errors);
+        out_of_range(schema, path, errors);
         return false;
     }
     if !fits {
-        let why = format!("{path} in body must be of type {wanted}: \"{actual}\"");
+        let why = format!("{path} in body must be of type {expected}: \"{actual}\"");
         errors.push(FieldError::type_invalid(path, actual, why));
     }
     fits
 }
 
-fn string(text: &str, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
+fn validate_string(text: &str, schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
     let length = text.chars().count() as u64;
-    if let Some(max) = node.max_length.filter(|max| length > *max) {
+    if let Some(max) = schema.max_length.filter(|max| length > *max) {
         errors.push(FieldError::too_long(path, usize::try_from(max).unwrap_or(usize::MAX)));
     }
-    if let Some(min) = node.min_length.filter(|min| length < *min) {
+    if let Some(min) = schema.min_length.filter(|min| length < *min) {
         let why = format!("{path} in body should be at least {min} chars long");
         errors.push(FieldError::invalid(path, text, why));
     }
-    if let Some(pattern) = node.pattern.as_ref().filter(|p| !p.is_match(text)) {
+    if let Some(pattern) = schema.pattern.as_ref().filter(|p| !p.is_match(text)) {
         let why = format!("{path} in body should match '{pattern}'");
         errors.push(FieldError::invalid(path, text, why));
     }
-    if !node.int_or_string && !evenkeel_cel::formats::fits(&node.format, text) {
+    if !schema.int_or_string && !evenkeel_cel::formats::fits(&schema.format, text) {
         let why = format!(
             "{path} in body must be of type {}: {}",
-            node.format,
+            schema.format,
             evenkeel_apimachinery::status::quote(text)
         );
         errors.push(FieldError::invalid(path, text, why));
@@ -112,7 +121,7 @@ fn string(text: &str, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// A number as Go prints it: without a fraction where it has none.
-fn shown(number: f64) -> String {
+fn go_number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.0}")
     } else {
@@ -120,133 +129,139 @@ fn shown(number: f64) -> String {
     }
 }
 
-fn number(n: f64, value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
+fn validate_number(
+    n: f64,
+    value: &Value,
+    schema: &Structural,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     let mut wrong = |why: String| errors.push(FieldError::invalid(path, value.clone(), why));
-    if let Some(factor) = node.multiple_of.filter(|f| *f > 0.0 && (n / f).fract() != 0.0) {
-        wrong(format!("{path} in body should be a multiple of {}", shown(factor)));
+    if let Some(factor) = schema.multiple_of.filter(|f| *f > 0.0 && (n / f).fract() != 0.0) {
+        wrong(format!("{path} in body should be a multiple of {}", go_number(factor)));
     }
-    if let Some(max) = node.maximum {
-        if node.below_maximum && n >= max {
-            wrong(format!("{path} in body should be less than {}", shown(max)));
+    if let Some(max) = schema.maximum {
+        if schema.exclusive_maximum && n >= max {
+            wrong(format!("{path} in body should be less than {}", go_number(max)));
         } else if n > max {
-            wrong(format!("{path} in body should be less than or equal to {}", shown(max)));
+            wrong(format!("{path} in body should be less than or equal to {}", go_number(max)));
         }
     }
-    if let Some(min) = node.minimum {
-        if node.above_minimum && n <= min {
-            wrong(format!("{path} in body should be greater than {}", shown(min)));
+    if let Some(min) = schema.minimum {
+        if schema.exclusive_minimum && n <= min {
+            wrong(format!("{path} in body should be greater than {}", go_number(min)));
         } else if n < min {
-            wrong(format!("{path} in body should be greater than or equal to {}", shown(min)));
+            wrong(format!("{path} in body should be greater than or equal to {}", go_number(min)));
         }
     }
-    if &*node.format == "int32" && !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&n) {
-        out_of_range(node, path, errors);
+    if &*schema.format == "int32" && !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&n) {
+        out_of_range(schema, path, errors);
     }
 }
 
-fn out_of_range(node: &Node, path: &str, errors: &mut Vec<FieldError>) {
+fn out_of_range(schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
     let why =
-        format!("Checked value must be of type integer with format {} in {path}", node.format);
+        format!("Checked value must be of type integer with format {} in {path}", schema.format);
     errors.push(FieldError::invalid("<nil>", "", why));
 }
 
-fn array(
+fn validate_array(
     items: &[Value],
     old: Option<&Value>,
-    node: &Node,
+    schema: &Structural,
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     let count = items.len() as u64;
-    if let Some(min) = node.min_items.filter(|min| count < *min) {
+    if let Some(min) = schema.min_items.filter(|min| count < *min) {
         let why = format!("{path} in body should have at least {min} items");
         errors.push(FieldError::invalid(path, count, why));
     }
-    if let Some(max) = node.max_items.filter(|max| count > *max) {
+    if let Some(max) = schema.max_items.filter(|max| count > *max) {
         errors.push(FieldError::too_many(path, count, max));
     }
-    let Some(child) = &node.items else { return };
+    let Some(child) = &schema.items else { return };
     for (i, item) in items.iter().enumerate() {
-        check(item, element_before(node, item, old), child, &format!("{path}[{i}]"), errors);
+        validate(item, old_element(schema, item, old), child, &format!("{path}[{i}]"), errors);
     }
 }
 
-/// The old element that `item` takes the place of: known only in lists that are maps.
-pub(super) fn element_before<'a>(
-    node: &'a Node,
+/// Returns the old element with the key of `item`. Only lists of type `map` have one.
+pub(super) fn old_element<'a>(
+    schema: &'a Structural,
     item: &'a Value,
     old: Option<&'a Value>,
 ) -> Option<&'a Value> {
-    if node.list != ListKind::Map {
+    if schema.list_type != ListType::Map {
         return None;
     }
-    let key = node.key_of(item);
-    old?.as_array()?.iter().find(|old| node.key_of(old) == key)
+    let key = schema.key_of(item);
+    old?.as_array()?.iter().find(|old| schema.key_of(old) == key)
 }
 
-fn object(
+fn validate_object(
     value: &Value,
     old: Option<&Value>,
-    node: &Node,
+    schema: &Structural,
     path: &str,
     errors: &mut Vec<FieldError>,
 ) {
     let Some(fields) = value.as_object() else { return };
     let count = fields.len() as u64;
-    if let Some(min) = node.min_properties.filter(|min| count < *min) {
+    if let Some(min) = schema.min_properties.filter(|min| count < *min) {
         let why = format!("{path} in body should have at least {min} properties");
         errors.push(FieldError::invalid(path, count, why));
     }
-    if let Some(max) = node.max_properties.filter(|max| count > *max) {
+    if let Some(max) = schema.max_properties.filter(|max| count > *max) {
         errors.push(FieldError::too_many(path, count, max));
     }
-    for name in &node.required {
+    for name in &schema.required {
         if !fields.contains_key(&**name) {
             errors.push(FieldError::required(below(path, name), ""));
         }
     }
     for (name, value) in fields {
-        let Some(child) = node.child(name) else { continue };
-        let before = if node.atomic_map { None } else { old.and_then(|old| old.get(name)) };
-        check(value, before, child, &below(path, name), errors);
+        let Some(child) = schema.child(name) else { continue };
+        let old_field = if schema.atomic_map { None } else { old.and_then(|old| old.get(name)) };
+        validate(value, old_field, child, &below(path, name), errors);
     }
 }
 
-fn junctors(value: &Value, node: &Node, path: &str, errors: &mut Vec<FieldError>) {
-    let tried = |schema: &Node| {
+fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
+    let errors_of = |schema: &Structural| {
         let mut found = Vec::new();
-        check(value, None, schema, path, &mut found);
+        validate(value, None, schema, path, &mut found);
         found
     };
-    let mut whole =
+    let mut report =
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
-    let place = evenkeel_apimachinery::status::quote(path);
-    if !node.any_of.is_empty() && !node.int_or_string {
-        let found: Vec<Vec<FieldError>> = node.any_of.iter().map(tried).collect();
+    let quoted_path = evenkeel_apimachinery::status::quote(path);
+    if !schema.any_of.is_empty() && !schema.int_or_string {
+        let found: Vec<Vec<FieldError>> = schema.any_of.iter().map(errors_of).collect();
         if found.iter().all(|f| !f.is_empty()) {
-            whole(format!("{place} must validate at least one schema (anyOf)"));
+            report(format!("{quoted_path} must validate at least one schema (anyOf)"));
             errors.extend(found.into_iter().min_by_key(Vec::len).unwrap_or_default());
         }
     }
-    let mut whole =
+    let mut report =
         |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
-    if !node.one_of.is_empty() {
-        let fits = node.one_of.iter().filter(|schema| tried(schema).is_empty()).count();
+    if !schema.one_of.is_empty() {
+        let fits = schema.one_of.iter().filter(|schema| errors_of(schema).is_empty()).count();
         if fits == 0 {
-            whole(format!(
-                "{place} must validate one and only one schema (oneOf). Found none valid"
+            report(format!(
+                "{quoted_path} must validate one and only one schema (oneOf). Found none valid"
             ));
         } else if fits > 1 {
-            whole(format!(
-                "{place} must validate one and only one schema (oneOf). Found {fits} valid alternatives"
+            report(format!(
+                "{quoted_path} must validate one and only one schema (oneOf). Found {fits} valid alternatives"
             ));
         }
     }
-    if node.not.as_deref().is_some_and(|schema| tried(schema).is_empty()) {
-        whole(format!("{place} must not validate the schema (not)"));
+    if schema.not.as_deref().is_some_and(|schema| errors_of(schema).is_empty()) {
+        report(format!("{quoted_path} must not validate the schema (not)"));
     }
-    for schema in &node.all_of {
-        errors.extend(tried(schema));
+    for schema in &schema.all_of {
+        errors.extend(errors_of(schema));
     }
 }
 
@@ -262,7 +277,7 @@ mod tests {
 
     fn wrong(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
         let mut errors = Vec::new();
-        check(value, old, &Node::new(schema), "", &mut errors);
+        validate(value, old, &Structural::new(schema), "", &mut errors);
         errors.iter().map(ToString::to_string).collect()
     }
 

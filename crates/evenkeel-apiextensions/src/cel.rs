@@ -1,11 +1,13 @@
-//! Validation rules of custom resources: expressions about an object and what it was before (KEP-2876).
+//! Validation rules of custom resources: CEL expressions over an object and its old version (KEP-2876).
+//!
+//! Upstream: `pkg/apiserver/schema/cel/validation.go`.
 
 use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::node::Node;
-use super::validate::{below, element_before};
+use super::structural::Structural;
+use super::validation::{below, old_element};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, quote};
 use evenkeel_apimachinery::value::{flag, text};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
@@ -18,7 +20,7 @@ pub(crate) struct Rule {
     message_expression: Box<str>,
     reason: FieldErrorKind,
     field_path: Box<str>,
-    optional_old: bool,
+    optional_old_self: bool,
     program: OnceLock<Result<Program, String>>,
     message_program: OnceLock<Result<Program, String>>,
 }
@@ -36,7 +38,7 @@ impl Rule {
                 _ => FieldErrorKind::Invalid,
             },
             field_path: text(rule, "fieldPath").into(),
-            optional_old: flag(rule, "optionalOldSelf"),
+            optional_old_self: flag(rule, "optionalOldSelf"),
             program: OnceLock::new(),
             message_program: OnceLock::new(),
         }
@@ -46,8 +48,10 @@ impl Rule {
         self.program.get_or_init(|| Program::parse(&self.text)).as_ref().map_err(String::as_str)
     }
 
-    /// The rule's own words, or its text.
-    fn shown(&self) -> String {
+    /// The rule's message, or one that quotes its expression.
+    ///
+    /// Upstream: `ruleMessageOrDefault`.
+    fn message_or_default(&self) -> String {
         if self.message.is_empty() {
             format!("failed rule: {}", self.text.trim())
         } else {
@@ -56,51 +60,55 @@ impl Rule {
     }
 }
 
-/// A place in an object under way through its rules.
-struct At<'a> {
-    node: &'a Node,
+/// A value inside an object, with its schema and its field path.
+struct ValueContext<'a> {
+    schema: &'a Structural,
     value: &'a Value,
     old: Option<&'a Value>,
     path: String,
 }
 
-/// Asks all rules about `value`; `old` is what it was. What they cost is taken from `budget`.
-pub fn check(
+/// Evaluates all rules on `value`; `old` is the stored value, on update. `budget` is the cost that evaluation may use,
+/// and is reduced by what it used.
+///
+/// Upstream: `Validator`, its `Validate`.
+pub fn validate_expressions(
     value: &Value,
     old: Option<&Value>,
-    node: &Node,
+    schema: &Structural,
     budget: &mut u64,
     errors: &mut Vec<FieldError>,
 ) {
-    visit(&At { node, value, old, path: String::new() }, budget, errors);
+    visit(&ValueContext { schema, value, old, path: String::new() }, budget, errors);
 }
 
-/// False when the budget is used up: nothing more is asked.
-fn visit(at: &At<'_>, budget: &mut u64, errors: &mut Vec<FieldError>) -> bool {
-    if !at.node.ruled {
+/// Returns false once the budget is used up: no further rule is evaluated.
+fn visit(context: &ValueContext<'_>, budget: &mut u64, errors: &mut Vec<FieldError>) -> bool {
+    if !context.schema.has_validations {
         return true;
     }
-    for rule in &at.node.rules {
-        if !ask(rule, at, budget, errors) {
+    for rule in &context.schema.validations {
+        if !evaluate_rule(rule, context, budget, errors) {
             return false;
         }
     }
-    let node = at.node;
-    match at.value {
+    let schema = context.schema;
+    match context.value {
         Value::Object(fields) => fields.iter().all(|(name, value)| {
-            let Some(child) = node.child(name) else { return true };
-            let old = if node.atomic_map { None } else { at.old.and_then(|old| old.get(name)) };
-            let path = match node.properties.contains_key(name.as_str()) {
-                true => below(&at.path, name),
-                false => format!("{}[{name}]", at.path),
+            let Some(child) = schema.child(name) else { return true };
+            let old =
+                if schema.atomic_map { None } else { context.old.and_then(|old| old.get(name)) };
+            let path = match schema.properties.contains_key(name.as_str()) {
+                true => below(&context.path, name),
+                false => format!("{}[{name}]", context.path),
             };
-            visit(&At { node: child, value, old, path }, budget, errors)
+            visit(&ValueContext { schema: child, value, old, path }, budget, errors)
         }),
         Value::Array(items) => items.iter().enumerate().all(|(i, value)| {
-            let Some(child) = &node.items else { return true };
-            let old = element_before(node, value, at.old);
+            let Some(child) = &schema.items else { return true };
+            let old = old_element(schema, value, context.old);
             visit(
-                &At { node: child, value, old, path: format!("{}[{i}]", at.path) },
+                &ValueContext { schema: child, value, old, path: format!("{}[{i}]", context.path) },
                 budget,
                 errors,
             )
@@ -109,38 +117,46 @@ fn visit(at: &At<'_>, budget: &mut u64, errors: &mut Vec<FieldError>) -> bool {
     }
 }
 
-fn ask(rule: &Rule, at: &At<'_>, budget: &mut u64, errors: &mut Vec<FieldError>) -> bool {
+/// Evaluates one rule; returns false once the budget is used up.
+///
+/// Upstream: `validateExpressions`.
+fn evaluate_rule(
+    rule: &Rule,
+    context: &ValueContext<'_>,
+    budget: &mut u64,
+    errors: &mut Vec<FieldError>,
+) -> bool {
     let program = match rule.program() {
         Ok(program) => program,
         Err(error) => {
             errors.push(FieldError::invalid(
-                &*at.path,
-                shown(at.value),
+                &*context.path,
+                shown_value(context.value),
                 format!("rule compile error: {error}"),
             ));
             return true;
         }
     };
     let transition = program.uses("oldSelf");
-    if transition && at.old.is_none() && !rule.optional_old {
+    if transition && context.old.is_none() && !rule.optional_old_self {
         return true;
     }
-    // What did not change is not asked about again, unless the rule is about changes.
-    if !transition && at.old == Some(at.value) {
+    // Ratcheting: a rule without `oldSelf` is not evaluated on an unchanged value.
+    if !transition && context.old == Some(context.value) {
         return true;
     }
-    let scope = scope(rule, at);
+    let activation = activation(rule, context);
     let before = (*budget).min(PER_CALL);
     let mut left = before;
-    let result = program.run(&scope, &mut left);
+    let result = program.run(&activation, &mut left);
     *budget -= before - left;
     let quoted = quote(rule.text.trim());
     let why = match result {
         Ok(Val::Bool(true)) => return true,
-        Ok(_) => message(rule, &scope, budget),
+        Ok(_) => error_message(rule, &activation, budget),
         Err(Failure::Cost) if before < PER_CALL => {
             let why = "validation failed due to running out of cost budget, no further validation rules will be run";
-            errors.push(FieldError::invalid(&*at.path, shown(at.value), why));
+            errors.push(FieldError::invalid(&*context.path, shown_value(context.value), why));
             return false;
         }
         Err(failure @ Failure::Cost) => {
@@ -148,7 +164,7 @@ fn ask(rule: &Rule, at: &At<'_>, budget: &mut u64, errors: &mut Vec<FieldError>)
                 "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {quoted}",
                 failure.words()
             );
-            errors.push(FieldError::invalid(&*at.path, shown(at.value), why));
+            errors.push(FieldError::invalid(&*context.path, shown_value(context.value), why));
             return false;
         }
         Err(Failure::Error(error)) if error.starts_with("no such overload") => format!(
@@ -156,43 +172,52 @@ fn ask(rule: &Rule, at: &At<'_>, budget: &mut u64, errors: &mut Vec<FieldError>)
         ),
         Err(Failure::Error(error)) => format!("{error} evaluating rule: {quoted}"),
     };
-    errors.push(error(rule, at, why));
+    errors.push(field_error_for_reason(rule, context, why));
     true
 }
 
-fn scope<'a>(rule: &'a Rule, at: &At<'a>) -> Scope<'a> {
-    let node: Option<&dyn evenkeel_cel::Schema> = Some(at.node);
-    let old = at.old.map(|old| Val::of(old, node));
-    let old = if rule.optional_old {
+/// The variables `self` and `oldSelf`.
+///
+/// Upstream: `validationActivation`.
+fn activation<'a>(rule: &'a Rule, context: &ValueContext<'a>) -> Scope<'a> {
+    let schema: Option<&dyn evenkeel_cel::Schema> = Some(context.schema);
+    let old = context.old.map(|old| Val::of(old, schema));
+    let old = if rule.optional_old_self {
         old.map_or(Val::Optional(None), Val::some)
     } else {
         old.unwrap_or(Val::Null)
     };
-    Scope::default().with("self", Val::of(at.value, node)).with("oldSelf", old)
+    Scope::default().with("self", Val::of(context.value, schema)).with("oldSelf", old)
 }
 
-/// What the rule says when it is broken: its expression's words where they come to any.
-fn message(rule: &Rule, scope: &Scope<'_>, budget: &mut u64) -> String {
+/// The error's message: the result of `messageExpression`, or the rule's message where that fails.
+///
+/// Upstream: `evalMessageExpression`.
+fn error_message(rule: &Rule, activation: &Scope<'_>, budget: &mut u64) -> String {
     if rule.message_expression.is_empty() {
-        return rule.shown();
+        return rule.message_or_default();
     }
     let program = rule.message_program.get_or_init(|| Program::parse(&rule.message_expression));
-    let Ok(program) = program else { return rule.shown() };
+    let Ok(program) = program else { return rule.message_or_default() };
     let before = (*budget).min(PER_CALL);
     let mut left = before;
-    let result = program.run(scope, &mut left);
+    let result = program.run(activation, &mut left);
     *budget -= before - left;
     match result {
-        Ok(Val::Str(words)) => {
-            let words = words.trim();
-            if words.is_empty() || words.contains('\n') { rule.shown() } else { words.to_owned() }
+        Ok(Val::Str(message)) => {
+            let message = message.trim();
+            if message.is_empty() || message.contains('\n') {
+                rule.message_or_default()
+            } else {
+                message.to_owned()
+            }
         }
-        _ => rule.shown(),
+        _ => rule.message_or_default(),
     }
 }
 
-/// Objects and lists are not shown.
-fn shown(value: &Value) -> Value {
+/// The value as an error shows it: only the type of objects and lists.
+fn shown_value(value: &Value) -> Value {
     match value {
         Value::Object(_) => Value::from("object"),
         Value::Array(_) => Value::from("array"),
@@ -200,12 +225,13 @@ fn shown(value: &Value) -> Value {
     }
 }
 
-fn error(rule: &Rule, at: &At<'_>, why: String) -> FieldError {
-    let path = format!("{}{}", at.path, rule.field_path);
+/// Upstream: `fieldErrorForReason`.
+fn field_error_for_reason(rule: &Rule, context: &ValueContext<'_>, why: String) -> FieldError {
+    let path = format!("{}{}", context.path, rule.field_path);
     let path = path.trim_start_matches('.').to_owned();
-    let mut error = FieldError::invalid(path, shown(at.value), why);
+    let mut error = FieldError::invalid(path, shown_value(context.value), why);
     error.kind = rule.reason;
-    if matches!(at.value, Value::Object(_) | Value::Array(_)) || !rule.field_path.is_empty() {
+    if matches!(context.value, Value::Object(_) | Value::Array(_)) || !rule.field_path.is_empty() {
         error.value = None;
     }
     error
@@ -219,7 +245,7 @@ mod tests {
 
     fn wrong(schema: &Value, value: &Value, old: Option<&Value>) -> Vec<String> {
         let mut errors = Vec::new();
-        check(value, old, &Node::new(schema), &mut 10_000_000, &mut errors);
+        validate_expressions(value, old, &Structural::new(schema), &mut 10_000_000, &mut errors);
         errors.iter().map(ToString::to_string).collect()
     }
 

@@ -1,0 +1,127 @@
+//! Merge of an applied object into the live one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value};
+
+use super::merge_type::{self, MergeType};
+use crate::schema::node::TypeRef;
+
+/// Returns the live object with all values of `applied`. Items of live lists keep their order where possible.
+///
+/// Upstream: `Merge` of `typed`.
+pub(crate) fn merge(live: &Value, applied: &Value, type_ref: TypeRef<'_>) -> Value {
+    merged(Some(live), Some(applied), Some(type_ref)).unwrap_or_else(|| Value::Object(Map::new()))
+}
+
+fn merged(
+    live: Option<&Value>,
+    applied: Option<&Value>,
+    type_ref: Option<TypeRef<'_>>,
+) -> Option<Value> {
+    let shown = applied.filter(|v| !v.is_null()).or(live).or(applied)?;
+    match merge_type::merge_type(type_ref, shown) {
+        MergeType::Map(type_ref)
+            if merge_type::entries(live).is_some() || merge_type::entries(applied).is_some() =>
+        {
+            let keys: BTreeSet<&String> = [live, applied]
+                .into_iter()
+                .filter_map(merge_type::entries)
+                .flat_map(|m| m.keys())
+                .collect();
+            let mut out = Map::new();
+            for key in keys {
+                let of = |side| merge_type::entries(side).and_then(|m| m.get(key));
+                if let Some(value) =
+                    merged(of(live), of(applied), merge_type::field(type_ref, key).0)
+                {
+                    out.insert(key.clone(), value);
+                }
+            }
+            (!out.is_empty()).then_some(Value::Object(out))
+        }
+        MergeType::AssociativeList { item, keys }
+            if !(merge_type::items(live).is_empty() && merge_type::items(applied).is_empty()) =>
+        {
+            let out = merged_items(merge_type::items(live), merge_type::items(applied), item, keys);
+            (!out.is_empty()).then_some(Value::Array(out))
+        }
+        _ => applied.or(live).cloned(),
+    }
+}
+
+/// A list's items, indexed by path element.
+struct Indexed<'v> {
+    order: Vec<(Box<str>, &'v Value)>,
+    /// `None` for an element that several items share: they are not merged.
+    by_element: BTreeMap<Box<str>, Option<&'v Value>>,
+}
+
+fn index<'v>(items: &'v [Value], item: TypeRef<'_>, keys: &[Box<str>]) -> Indexed<'v> {
+    let mut indexed =
+        Indexed { order: Vec::with_capacity(items.len()), by_element: BTreeMap::new() };
+    for value in items {
+        let Ok(element) = merge_type::item_element(value, keys, item) else { continue };
+        indexed.by_element.entry(element.clone()).and_modify(|v| *v = None).or_insert(Some(value));
+        indexed.order.push((element, value));
+    }
+    indexed
+}
+
+/// Merges two lists: shared items are in the order of the applied list, other live items keep their place.
+///
+/// Upstream: `visitListItems` of `mergingWalker`.
+fn merged_items(
+    live: &[Value],
+    applied: &[Value],
+    item: TypeRef<'_>,
+    keys: &[Box<str>],
+) -> Vec<Value> {
+    let (live, applied) = (index(live, item, keys), index(applied, item, keys));
+    let mut shared =
+        applied.order.iter().map(|(e, _)| e).filter(|e| live.by_element.contains_key(*e));
+    let mut next_shared = shared.next();
+    let mut done: BTreeSet<&str> = BTreeSet::new();
+    let mut out = Vec::new();
+    let (mut l, mut r) = (0, 0);
+    while l < live.order.len() || r < applied.order.len() {
+        if let (Some((rest, _)), Some((right, value))) = (live.order.get(l), applied.order.get(r)) {
+            if rest == right {
+                out.extend(merged(live.by_element[rest], Some(value), Some(item)));
+                done.insert(right);
+                (l, r) = (l + 1, r + 1);
+                next_shared = shared.next();
+                continue;
+            }
+            if applied.by_element.contains_key(rest) && next_shared.is_some_and(|next| next != rest)
+            {
+                // Shared with the applied list, but a later item of it.
+                l += 1;
+                continue;
+            }
+        }
+        if let Some((rest, value)) = live.order.get(l) {
+            if !applied.by_element.contains_key(rest) {
+                out.extend(merged(Some(value), None, Some(item)));
+                l += 1;
+                continue;
+            }
+            if done.contains(&**rest) {
+                l += 1;
+            }
+        }
+        if let Some((right, value)) = applied.order.get(r) {
+            out.extend(merged(
+                live.by_element.get(right).copied().flatten(),
+                Some(value),
+                Some(item),
+            ));
+            done.insert(right);
+            r += 1;
+            if next_shared == Some(right) {
+                next_shared = shared.next();
+            }
+        }
+    }
+    out
+}

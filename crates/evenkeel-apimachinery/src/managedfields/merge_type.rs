@@ -1,0 +1,78 @@
+//! The granularity of ownership: a value is owned as a whole, by field, or by list item.
+
+use serde_json::{Map, Value};
+
+use super::path_element;
+use crate::schema::node::{ListKind, Rest, Shape, TypeRef};
+
+/// How a value merges and is owned.
+#[derive(Clone, Copy)]
+pub(crate) enum MergeType<'a> {
+    /// As a whole.
+    Atomic,
+    /// By field; `None` where the schema does not know the type.
+    Map(Option<TypeRef<'a>>),
+    /// By item, each identified by these keys, or by its value where there are none.
+    AssociativeList { item: TypeRef<'a>, keys: &'a [Box<str>] },
+}
+
+/// Returns how values of a type merge. Without a type it is deduced from the value.
+pub(crate) fn merge_type<'a>(type_ref: Option<TypeRef<'a>>, value: &Value) -> MergeType<'a> {
+    let Some(type_ref) = type_ref else {
+        return if value.is_object() || value.is_null() {
+            MergeType::Map(None)
+        } else {
+            MergeType::Atomic
+        };
+    };
+    match type_ref.shape() {
+        Shape::Any => merge_type(None, value),
+        Shape::Struct(s) if !s.atomic => MergeType::Map(Some(type_ref)),
+        Shape::Map { atomic: false, .. } => MergeType::Map(Some(type_ref)),
+        Shape::List { item, kind: ListKind::Set } => {
+            MergeType::AssociativeList { item: type_ref.to(*item), keys: &[] }
+        }
+        Shape::List { item, kind: ListKind::Map(keys) } => {
+            MergeType::AssociativeList { item: type_ref.to(*item), keys }
+        }
+        _ => MergeType::Atomic,
+    }
+}
+
+/// Returns a field's type, and whether the type declares the field by name.
+pub(crate) fn field<'a>(type_ref: Option<TypeRef<'a>>, name: &str) -> (Option<TypeRef<'a>>, bool) {
+    let Some(type_ref) = type_ref else { return (None, false) };
+    let named = type_ref.as_struct().is_some_and(|s| s.field(name).is_some());
+    (type_ref.child(name), named)
+}
+
+/// Whether the type allows a field of that name.
+pub(crate) fn is_declared(type_ref: Option<TypeRef<'_>>, name: &str) -> bool {
+    match type_ref.and_then(TypeRef::as_struct) {
+        Some(s) => s.field(name).is_some() || s.rest != Rest::Drop,
+        None => true,
+    }
+}
+
+/// Path element of a list item.
+pub(crate) fn item_element(
+    value: &Value,
+    keys: &[Box<str>],
+    item: TypeRef<'_>,
+) -> Result<Box<str>, String> {
+    if keys.is_empty() {
+        path_element::of_value(value).map_err(str::to_owned)
+    } else {
+        path_element::of_item(value, keys, item)
+    }
+}
+
+/// Returns the entries of a non-empty object.
+pub(crate) fn entries(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value.and_then(Value::as_object).filter(|m| !m.is_empty())
+}
+
+/// Returns the items of a list; empty for anything else.
+pub(crate) fn items(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}

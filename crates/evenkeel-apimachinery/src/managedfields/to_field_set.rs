@@ -1,0 +1,149 @@
+//! The set of fields that an object has, and validation of an applied object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::field_set::FieldSet;
+use super::merge_type::{self, MergeType};
+use super::path_element;
+use crate::schema::node::{Shape, TypeRef};
+use crate::value::go_type;
+
+/// Returns the set of all fields of `value`.
+///
+/// Upstream: `ToFieldSet`.
+pub(crate) fn to_field_set(value: &Value, type_ref: TypeRef<'_>) -> FieldSet {
+    let mut set = FieldSet::default();
+    collect(value, Some(type_ref), &mut Vec::new(), &mut set);
+    set
+}
+
+fn collect(
+    value: &Value,
+    type_ref: Option<TypeRef<'_>>,
+    path: &mut Vec<Box<str>>,
+    set: &mut FieldSet,
+) {
+    match merge_type::merge_type(type_ref, value) {
+        MergeType::Atomic => set.insert(path),
+        MergeType::Map(type_ref) => {
+            for (key, value) in merge_type::entries(Some(value)).into_iter().flatten() {
+                let (child, named) = merge_type::field(type_ref, key);
+                path.push(path_element::field(key));
+                collect(value, child, path, set);
+                let hollow =
+                    value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+                if hollow || !named {
+                    set.insert(path);
+                }
+                path.pop();
+            }
+        }
+        MergeType::AssociativeList { item, keys } => {
+            collect_items(merge_type::items(Some(value)), item, keys, path, set);
+        }
+    }
+}
+
+fn collect_items(
+    items: &[Value],
+    item: TypeRef<'_>,
+    keys: &[Box<str>],
+    path: &mut Vec<Box<str>>,
+    set: &mut FieldSet,
+) {
+    let mut by_element: BTreeMap<Box<str>, Vec<&Value>> = BTreeMap::new();
+    for value in items {
+        if let Ok(element) = merge_type::item_element(value, keys, item) {
+            by_element.entry(element).or_default().push(value);
+        }
+    }
+    for (element, values) in by_element {
+        path.push(element);
+        if let [value] = values.as_slice() {
+            collect(value, Some(item), path, set);
+        }
+        set.insert(path);
+        path.pop();
+    }
+}
+
+/// Validates an applied object: undeclared fields, values of a wrong type, duplicate list items. Each error has its
+/// path.
+///
+/// Upstream: `AsTyped`, `validatingObjectWalker`.
+pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<String> {
+    let mut errors = Vec::new();
+    validate(value, Some(type_ref), "", &mut errors);
+    errors
+}
+
+fn validate(value: &Value, type_ref: Option<TypeRef<'_>>, path: &str, errors: &mut Vec<String>) {
+    let Some(type_ref) = type_ref else { return };
+    let mut report = |detail: String| {
+        errors.push(if path.is_empty() { detail } else { format!("{path}: {detail}") });
+    };
+    match (type_ref.shape(), value) {
+        (_, Value::Null) | (Shape::Any | Shape::Raw, _) => {}
+        (Shape::Struct(_) | Shape::Map { .. }, Value::Object(entries)) => {
+            for (key, value) in entries {
+                let path = format!("{path}.{key}");
+                if merge_type::is_declared(Some(type_ref), key) {
+                    validate(value, merge_type::field(Some(type_ref), key).0, &path, errors);
+                } else {
+                    errors.push(format!("{path}: field not declared in schema"));
+                }
+            }
+        }
+        (Shape::Struct(_) | Shape::Map { .. }, other) => {
+            report(format!("expected map, got &{{{other}}}"));
+        }
+        (Shape::List { .. }, Value::Array(items)) => validate_items(items, type_ref, path, errors),
+        (Shape::List { .. }, other) => report(format!("expected list, got &{{{other}}}")),
+        (Shape::Int { .. } | Shape::Float, Value::Number(_))
+        | (Shape::String | Shape::Bytes, Value::String(_))
+        | (Shape::Bool, Value::Bool(_)) => {}
+        (Shape::Int { .. } | Shape::Float, other) => {
+            report(format!(
+                "expected numeric (int or float), got {}",
+                go_type(other).unwrap_or("nil")
+            ));
+        }
+        (Shape::String | Shape::Bytes, other) => {
+            report(format!("expected string, got &value.valueUnstructured{{Value:{other}}}"));
+        }
+        (Shape::Bool, other) => {
+            report(format!("expected boolean, got &value.valueUnstructured{{Value:{other}}}"));
+        }
+        (_, Value::Object(_) | Value::Array(_)) => {
+            report(format!("expected any scalar, got {}", go_type(value).unwrap_or("nil")));
+        }
+        _ => {}
+    }
+}
+
+fn validate_items(items: &[Value], type_ref: TypeRef<'_>, path: &str, errors: &mut Vec<String>) {
+    let Shape::List { item, .. } = type_ref.shape() else { return };
+    let MergeType::AssociativeList { item, keys } =
+        merge_type::merge_type(Some(type_ref), &Value::Null)
+    else {
+        for (i, value) in items.iter().enumerate() {
+            validate(value, Some(type_ref.to(*item)), &format!("{path}[{i}]"), errors);
+        }
+        return;
+    };
+    let mut seen = BTreeSet::new();
+    for (i, value) in items.iter().enumerate() {
+        match merge_type::item_element(value, keys, item) {
+            Err(detail) => errors.push(format!("{path}: element {i}: {detail}")),
+            Ok(element) => {
+                let printed = path_element::print_one(&element);
+                validate(value, Some(item), &format!("{path}{printed}"), errors);
+                if !seen.insert(element) {
+                    errors.push(format!("{path}: duplicate entries for key {printed}"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Managed fields after an update: the writer owns the fields that it changed, and no one else does.
+
+use serde_json::Value;
+
+use super::compare::{Comparison, compare};
+use super::managers::{self, ManagerEntry, ManagerId, Managers};
+use super::{Write, reset_fields};
+use crate::decode::typed;
+use crate::schema::Schema;
+
+/// Maximum number of updaters; the oldest ones are merged.
+const MAX_UPDATE_MANAGERS: usize = 10;
+/// Name of the manager that merged updaters become.
+const ANCIENT_CHANGES: &str = "ancient-changes";
+
+/// Sets the managed fields of `new` after `write` updated `old` (`None`: created it).
+///
+/// Upstream: `Update` of `FieldManager`.
+pub(crate) fn update_managed_fields(
+    schema: &Schema,
+    old: Option<&Value>,
+    new: &mut Value,
+    write: &Write<'_>,
+) {
+    let mut managers = managers_before(old, new, write.subresource);
+    managers::remove_managed_fields(new);
+    // Managed fields that a client has reset stay absent until an apply.
+    if managers.entries.is_empty() && old.is_some() {
+        return;
+    }
+    let empty;
+    let old = match old {
+        Some(old) => old,
+        None => {
+            empty = typed::zero_value(schema.type_ref());
+            &empty
+        }
+    };
+    take_ownership(schema, old, new, &mut managers, write);
+    managers.encode(new);
+}
+
+/// Returns the managers before the write: the client's list where it is valid and not empty, else the stored one.
+///
+/// Upstream: `decodeLiveOrNew`.
+fn managers_before(old: Option<&Value>, new: &Value, subresource: &str) -> Managers {
+    let stored = || old.and_then(|old| Managers::decode(old).ok()).unwrap_or_default();
+    if !subresource.is_empty() {
+        return stored();
+    }
+    if managers::is_reset(new) {
+        return Managers::default();
+    }
+    match Managers::decode(new) {
+        Ok(given) if !given.entries.is_empty() => given,
+        _ => stored(),
+    }
+}
+
+/// Makes the writer the owner of the fields that differ between two objects, and removes them from all other managers.
+///
+/// Upstream: `Updater`, its `Update`.
+pub(super) fn take_ownership(
+    schema: &Schema,
+    old: &Value,
+    new: &Value,
+    managers: &mut Managers,
+    write: &Write<'_>,
+) {
+    let reset = reset_fields::reset_fields(schema, write.subresource);
+    let changes = compare(old, new, schema.type_ref()).exclude_fields(&reset);
+    remove_from_other_managers(schema, managers, &changes, None);
+    let own = changes.added_or_modified().difference(reset_fields::stripped_fields());
+    if !own.is_empty() {
+        let api_version = schema.api_version();
+        let id = ManagerId {
+            applied: false,
+            manager: write.manager.to_owned(),
+            api_version: api_version.clone(),
+            subresource: write.subresource.to_owned(),
+        };
+        let before = managers.entries.remove(&id).map(|e| e.fields).unwrap_or_default();
+        let entry = ManagerEntry {
+            api_version,
+            fields: own.union(&before),
+            time: managers::time(write.now),
+        };
+        managers.entries.insert(id, entry);
+    }
+    cap_update_managers(managers);
+}
+
+/// Removes changed fields from all managers except one. A manager without fields is removed, and so is one of a version
+/// that no longer exists.
+pub(super) fn remove_from_other_managers(
+    schema: &Schema,
+    managers: &mut Managers,
+    changes: &Comparison,
+    but: Option<&ManagerId>,
+) {
+    let changed_fields = changes.added_or_modified().union(&changes.removed);
+    managers.entries.retain(|id, entry| {
+        if Some(id) == but {
+            return true;
+        }
+        if !version_exists(schema, &entry.api_version) {
+            return false;
+        }
+        entry.fields = entry.fields.difference(&changed_fields);
+        !entry.fields.is_empty()
+    });
+}
+
+/// Whether the kind exists at a version. Versions of a kind share the names of fields, so fields are compared without
+/// conversion.
+fn version_exists(schema: &Schema, api_version: &str) -> bool {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let same = group == schema.group() && version == schema.version();
+    same || (group == schema.group()
+        && (schema.is_custom() || Schema::builtin(group, version, schema.kind()).is_some()))
+}
+
+/// Limits the number of updaters: the oldest ones of each version are merged into one.
+///
+/// Upstream: `capUpdateManagers`.
+fn cap_update_managers(managers: &mut Managers) {
+    let mut updaters: Vec<ManagerId> =
+        managers.entries.keys().filter(|id| !id.applied).cloned().collect();
+    let mut count = updaters.len();
+    if count <= MAX_UPDATE_MANAGERS {
+        return;
+    }
+    updaters.sort_by_key(|id| (managers.entries.get(id).map(|e| e.time.clone()), id.clone()));
+    let mut first: Vec<ManagerId> = Vec::new();
+    for id in updaters {
+        if count <= MAX_UPDATE_MANAGERS {
+            break;
+        }
+        let Some(oldest) = first.iter().find(|f| f.api_version == id.api_version).cloned() else {
+            first.push(id);
+            continue;
+        };
+        let bucket = ManagerId {
+            manager: ANCIENT_CHANGES.to_owned(),
+            subresource: String::new(),
+            ..id.clone()
+        };
+        let Some(newer) = managers.entries.remove(&id) else { continue };
+        let before = managers.entries.remove(&bucket).or_else(|| managers.entries.remove(&oldest));
+        let fields = before.map(|e| e.fields).unwrap_or_default().union(&newer.fields);
+        managers.entries.insert(bucket, ManagerEntry { fields, ..newer });
+        count -= 1;
+    }
+}
