@@ -7,7 +7,7 @@ use super::{
     memory::Memories,
     pace::Pace,
     pass::Planned,
-    reconcile::{Explain, Function, Reconcile},
+    reconcile::{Enqueuer, Explain, Function, Reconcile},
     run::{Shared, Subscribe, Synced},
 };
 use crate::{
@@ -248,6 +248,16 @@ impl Builder {
             let env = Env { client, ..env.clone() };
             Box::new(Function { function, context: Context { env, events, barrier }, explain })
         })
+    }
+
+    /// Runs no planner: each key of this controller enqueues keys of another one, which `map` passes to its argument. For
+    /// events that concern so many keys, or take so long to map, that no event handler should wait for it.
+    pub fn enqueues(
+        self,
+        queue: Queue<Key>,
+        map: impl Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync + 'static,
+    ) -> Controller {
+        self.build(|_, _| Box::new(Enqueuer { map, queue }))
     }
 
     fn watch<V: View>(

@@ -4,7 +4,7 @@ use super::{
     execute::{Executor, Report},
     memory::Memories,
     pace::Pace,
-    reconcile::{Explanation, Passed, Reconcile, Request, failed},
+    reconcile::{Error, Explanation, Passed, Reconcile, Request, failed, planner_failed},
 };
 use crate::{
     clock::Clock,
@@ -65,17 +65,17 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         check(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        let Report { outcomes, failure, aborted, .. } = self.executor.run(key, &plan.actions).await;
-        recorded.add(&plan.actions, &outcomes);
+        let Steps { outcomes, failure, requeue, aborted } =
+            self.steps(key, &observed, &memory, plan, recorded).await;
         let followed = if aborted {
             Ok(None)
         } else {
             self.follow_up(key, &observed, &outcomes, recorded).await
         };
         let passed = match failure {
-            Some(failure) => Err(failed(failure)),
+            Some(failure) => Err(failure),
             None if aborted => Ok(None),
-            None => followed.map(|requeue| sooner(plan.requeue, requeue)),
+            None => followed.map(|later| sooner(requeue, later)),
         };
         let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
         let pass = Pass {
@@ -93,6 +93,32 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         passed
     }
 
+    /// Carries out the plan, and what the planner decides on its outcomes, step by step.
+    async fn steps(
+        &self,
+        key: &Key,
+        observed: &P::Observed,
+        memory: &P::Memory,
+        plan: Plan,
+        recorded: &mut RecordedActions,
+    ) -> Steps {
+        let (mut steps, mut next) = (Steps::default(), Some(plan));
+        while let Some(plan) = next {
+            let report = self.executor.run(key, &plan.actions).await;
+            recorded.add(&plan.actions, &report.outcomes);
+            let ended = report.ends_steps();
+            steps.add(plan, report);
+            if ended {
+                break;
+            }
+            next = self.planner.next(observed, memory, &steps.outcomes, self.clock.now());
+            if let Some(plan) = &next {
+                check(plan, key);
+            }
+        }
+        steps
+    }
+
     /// The status, and what else follows from how the actions went.
     async fn follow_up(
         &self,
@@ -104,7 +130,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         let after = self.planner.status(observed, outcomes, self.clock.now());
         check(&after, key);
         if after.actions.is_empty() {
-            return Ok(after.requeue);
+            return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));
         }
         // What the pass did must be told in it; what was only seen can be told later.
         if outcomes.0.is_empty()
@@ -119,14 +145,34 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
             return Err(failed(failure));
         }
         self.pace.wrote(key, Instant::now());
-        Ok(after.requeue)
+        after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)))
+    }
+}
+
+/// How the steps of a pass went, taken together.
+#[derive(Default)]
+struct Steps {
+    outcomes: Outcomes,
+    failure: Option<Error>,
+    requeue: Option<Duration>,
+    aborted: bool,
+}
+
+impl Steps {
+    fn add(&mut self, plan: Plan, report: Report) {
+        self.outcomes.0.extend(report.outcomes.0);
+        self.requeue = sooner(self.requeue, plan.requeue);
+        self.aborted = report.aborted;
+        if self.failure.is_none() {
+            self.failure = report.failure.map(failed).or(plan.error.map(planner_failed));
+        }
     }
 }
 
 /// How an action goes if nothing is in its way.
 fn as_if_done(action: &Action) -> Outcome {
     let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
-    Outcome { succeeded, error: None }
+    Outcome { succeeded, ..Outcome::default() }
 }
 
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

@@ -4,7 +4,8 @@ use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
     events::EventRecorder,
     introspect::{Description, RecordedActions},
-    plan::{Failure, Key, Outcomes, Plan, Target},
+    plan::{Failure, Key, Outcomes, Plan, PlanError, Target},
+    queue::{Priority, Queue},
 };
 use evenkeel_api::{Kind, time::Timestamp};
 use futures::future::BoxFuture;
@@ -109,6 +110,11 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
     }
 }
 
+/// A planner's error ends a pass as it says.
+pub(super) fn planner_failed(PlanError { message, terminal }: PlanError) -> Error {
+    Error { source: message.into(), terminal }
+}
+
 /// How one pass over a key ended, whoever made it.
 pub(super) type Passed = Result<Option<Duration>, Error>;
 
@@ -173,6 +179,29 @@ where
         };
         let (description, would) = explain(key, now)?;
         Some(Explanation { description, would, ..Explanation::default() })
+    }
+}
+
+/// Enqueues keys of another controller.
+pub(super) struct Enqueuer<F> {
+    pub(super) map: F,
+    pub(super) queue: Queue<Key>,
+}
+
+impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for Enqueuer<F> {
+    fn reconcile<'a>(
+        &'a self,
+        request: Request,
+        _: &'a mut RecordedActions,
+    ) -> BoxFuture<'a, Passed> {
+        (self.map)(&request.key, &mut |key| self.queue.add(key, Priority::NORMAL));
+        Box::pin(async { Ok(None) })
+    }
+
+    fn explain(&self, key: &Key, _: Timestamp) -> Option<Explanation> {
+        let mut would = Vec::new();
+        (self.map)(key, &mut |key| would.push(format!("enqueue {key}")));
+        Some(Explanation { would, ..Explanation::default() })
     }
 }
 

@@ -8,8 +8,8 @@ use evenkeel_runtime::{
     controller::{Builder, Env, Error, Outcome},
     introspect::Subject,
     plan::{
-        Create, Delete, Key, Note, OnError, Outcomes, PassHandler, Patch, PatchForm, Plan, Planned,
-        Planner, Rewrite, Target, Update,
+        Create, Delete, Failure, Key, LiveRead, Note, OnError, Outcomes, PassHandler, Patch,
+        PatchForm, Plan, Planned, Planner, Rewrite, Target, Update,
     },
     tasks::Tasks,
 };
@@ -296,6 +296,61 @@ async fn a_part_that_fails_does_not_hold_up_the_next() {
     assert!(deleted.iter().all(|delete| delete.path.ends_with("old-1")), "{deleted:?}");
 }
 
+/// Asks live for a pod that its cache may lack, and makes another of it; tells, in `data.told`, how each step went.
+struct Copier {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+}
+
+impl Planner for Copier {
+    type Observed = Seen;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+        Seen::of(key, &self.maps, &self.pods)
+    }
+
+    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+            return (Plan::nothing(), ());
+        }
+        let read = |name| LiveRead::get::<Full<Pod>>(&pods(), "ns", name).into();
+        (Plan::of(vec![read("there"), read("gone")]), ())
+    }
+
+    fn next(&self, _: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
+        let [there, gone] = &outcomes.0[..] else { return None };
+        let pod: Full<Pod> = there.reply.as_ref()?.object().ok()?;
+        let is_gone = gone.error.as_ref().is_some_and(Failure::is_not_found);
+        let name = format!("{}-{is_gone}", pod.meta().name);
+        let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}});
+        Some(Plan::one(Create::new(pods(), "ns", body.to_string())))
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+        let Some(created) = outcomes.0.last().and_then(|last| last.created.as_deref()) else {
+            return Plan::nothing();
+        };
+        Plan::of(seen.told("told", created).map(Into::into).into_iter().collect())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_read_is_answered_to_the_next_step() {
+    let world = World::new();
+    let metadata = json!({"name": "there", "namespace": "ns"});
+    world.server.put(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
+    world.want("web", 0);
+    let copier = Copier { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "copier", &world.maps).workers(1);
+    let (controller, stop) = (builder.planned(copier), world.tasks.token());
+    world.tasks.spawn("copier", controller.run(stop));
+    settle().await;
+    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
+    assert_eq!(told, "there-true");
+    assert!(world.server.get(PODS, "ns/there-true").is_some());
+}
+
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
@@ -449,7 +504,7 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
                     retries_on_conflict,
                     ..Rewrite::new(target, "stale", PatchForm::Merge, "{}")
                 };
-                let plan = Plan { actions: vec![change.into()], requeue: None };
+                let plan = Plan::one(change);
                 let lost = context.act(&request.key, &plan).await.unwrap_err();
                 assert!(lost.is_conflict());
                 log.lock().unwrap().push(lost.message);

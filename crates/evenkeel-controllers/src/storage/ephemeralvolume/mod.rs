@@ -109,7 +109,7 @@ impl Volumes {
             match step {
                 Step::Make(create) => {
                     self.made.inc();
-                    let plan = Plan { actions: vec![(*create).into()], requeue: None };
+                    let plan = Plan::one(*create);
                     if let Err(failure) = context.act(key, &plan).await {
                         self.failed.inc();
                         return Err(failure.into());
