@@ -46,7 +46,7 @@ impl Plan {
         Self { actions, ..Self::default() }
     }
 
-    /// One action.
+    /// This action alone.
     pub fn one(action: impl Into<Action>) -> Self {
         Self::of(vec![action.into()])
     }
