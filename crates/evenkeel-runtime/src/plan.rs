@@ -331,8 +331,8 @@ pub trait Planner: Send + Sync + 'static {
         now: Timestamp,
     ) -> (Plan, Self::Memory);
     /// Decides what follows the actions so far, for decisions that need the reply of a live read or the result of a write.
-    /// Called with the outcomes of all earlier steps, in order, until it returns `None` or an action ends the steps
-    /// ([`OnError::Abort`], [`OnError::SkipRest`]). The status comes after the last step.
+    /// Called with the outcomes of all earlier steps, in order, until it returns `None`, a plan without actions or one with an
+    /// error, or an action ends the steps ([`OnError::Abort`], [`OnError::SkipRest`]). The status comes after the last step.
     fn next(
         &self,
         observed: &Self::Observed,

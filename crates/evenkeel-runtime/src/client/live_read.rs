@@ -28,7 +28,7 @@ impl LiveRead {
     }
 
     fn path(path: String, accept: &'static str) -> Self {
-        Self { path, accept, body: None, on_error: OnError::Continue }
+        Self { path, accept, body: None, shared: false, on_error: OnError::Continue }
     }
 }
 

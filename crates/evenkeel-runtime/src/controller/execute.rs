@@ -16,6 +16,8 @@ use std::{collections::HashSet, sync::Arc};
 /// Writes on behalf of one controller.
 pub(super) struct Executor {
     pub(super) client: Client,
+    /// The program's client, which fills the caches.
+    pub(super) shared: Client,
     pub(super) events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
 }
@@ -112,7 +114,8 @@ impl Executor {
     }
 
     async fn read(&self, read: &LiveRead) -> Outcome {
-        match self.client.live_read(read).await {
+        let client = if read.shared { &self.shared } else { &self.client };
+        match client.live_read(read).await {
             Ok(reply) => Outcome { reply: Some(reply), ..Outcome::success() },
             Err(error) => Outcome::failure(error.into()),
         }

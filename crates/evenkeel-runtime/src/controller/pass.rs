@@ -52,7 +52,7 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
 }
 
 impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
-    async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
+    pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
         let memory = self.memories.get(key);
         let Some(observed) = self.planner.observe(key, &memory) else {
             self.memories.forget(key);
@@ -65,7 +65,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         check(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        let Steps { outcomes, failure, requeue, aborted } =
+        let Steps { outcomes, failure, requeue, aborted, .. } =
             self.steps(key, &observed, &memory, plan, recorded).await;
         let followed = if aborted {
             Ok(None)
@@ -106,7 +106,10 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         while let Some(plan) = next {
             let report = self.executor.run(key, &plan.actions).await;
             recorded.add(&plan.actions, &report.outcomes);
-            let ended = report.ends_steps();
+            let is_first = steps.n_plans == 0;
+            // A later step without an action would be followed by itself.
+            let ended =
+                report.ends_steps() || plan.error.is_some() || plan.actions.is_empty() && !is_first;
             steps.add(plan, report);
             if ended {
                 break;
@@ -152,6 +155,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
 /// How the steps of a pass went, taken together.
 #[derive(Default)]
 struct Steps {
+    n_plans: usize,
     outcomes: Outcomes,
     failure: Option<Error>,
     requeue: Option<Duration>,
@@ -160,6 +164,7 @@ struct Steps {
 
 impl Steps {
     fn add(&mut self, plan: Plan, report: Report) {
+        self.n_plans += 1;
         self.outcomes.0.extend(report.outcomes.0);
         self.requeue = sooner(self.requeue, plan.requeue);
         self.aborted = report.aborted;

@@ -47,6 +47,7 @@ impl Context {
     pub async fn act(&self, key: &Key, plan: &Plan) -> Result<Outcomes, Failure> {
         let executor = Executor {
             client: self.env.client.clone(),
+            shared: self.env.client.clone(),
             events: self.events.clone(),
             barrier: Arc::clone(&self.barrier),
         };

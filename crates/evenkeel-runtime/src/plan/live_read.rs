@@ -16,6 +16,9 @@ pub struct LiveRead {
     pub accept: &'static str,
     /// JSON object that is posted, for a review; none for a GET.
     pub body: Option<Bytes>,
+    /// Whether it is sent by the program's client, which fills the caches, rather than by the controller's own: for what
+    /// upstream's controller reads through a shared informer, so that its role does not grant it.
+    pub shared: bool,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
