@@ -252,12 +252,8 @@ mod tests {
 
     #[test]
     fn permissions_are_asked_for_one_after_the_other() {
-        let observed = Observed::new(Arc::new(request(
-            SIGNER,
-            "system:node:a",
-            "system:nodes",
-            &json!({}),
-        )));
+        let observed =
+            Observed::new(Arc::new(request(SIGNER, "system:node:a", "system:nodes", &json!({}))));
         assert_eq!(asked(&plan(&observed)), "selfnodeclient");
         let (no, yes) = (json!({"status": {}}), json!({"status": {"allowed": true}}));
         let after = |done: &[Outcome]| next(&observed, &Outcomes(done.to_vec()));
@@ -283,8 +279,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_or_asked_is_retried() {
-        let observed =
-            Observed::new(Arc::new(request(SIGNER, "boot", "system:nodes", &json!({}))));
+        let observed = Observed::new(Arc::new(request(SIGNER, "boot", "system:nodes", &json!({}))));
         let missing = Failure {
             code: 404,
             reason: "NotFound".into(),

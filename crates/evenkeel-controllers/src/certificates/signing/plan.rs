@@ -206,11 +206,7 @@ fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigning
 }
 
 /// The request with the reason why there is none.
-fn refused(
-    request: &SigningRequest,
-    words: &str,
-    now: Timestamp,
-) -> CertificateSigningRequest {
+fn refused(request: &SigningRequest, words: &str, now: Timestamp) -> CertificateSigningRequest {
     let mut request = changed(request);
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.push(CertificateSigningRequestCondition {
