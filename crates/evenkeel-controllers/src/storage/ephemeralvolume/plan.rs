@@ -176,7 +176,8 @@ mod tests {
             );
             Arc::new(claim)
         };
-        let steps_with = |owner: &str| steps(&Observed::new(Arc::new(pod()), |_| Some(claim(owner))));
+        let steps_with =
+            |owner: &str| steps(&Observed::new(Arc::new(pod()), |_| Some(claim(owner))));
         assert!(steps_with("u").is_empty());
         let steps = steps_with("other");
         let [Step::Refuse(note)] = &steps[..] else { panic!("{steps:?}") };
