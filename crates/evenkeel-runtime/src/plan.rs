@@ -5,12 +5,14 @@
 //! it) travels with the action.
 
 mod lint;
+mod live_read;
 mod make;
 
 use crate::introspect::Description;
 use bytes::Bytes;
 use evenkeel_api::{Kind, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
+pub use live_read::{LiveRead, Reply};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// A decision before it is carried out.
@@ -63,16 +65,30 @@ impl fmt::Display for Key {
 /// What a planner decided.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// Carried out in order, runs of [`Action::Create`] with slow start, runs of [`Action::Delete`] side by side, and so
-    /// runs of [`Action::Patch`] of different objects, but for adoptions.
+    /// Carried out in order, runs of [`Action::Create`] with slow start, runs of [`Action::Delete`] or [`Action::Read`]
+    /// side by side, and so runs of [`Action::Patch`] of different objects, but for adoptions.
     pub actions: Vec<Action>,
     /// Plan again after this time even if nothing changes.
     pub requeue: Option<Duration>,
+    /// Why the pass ends with an error, even if all actions succeed.
+    pub error: Option<PlanError>,
 }
 
-/// A write, or an event, or both.
+/// Why a planner cannot do all that a key needs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PlanError {
+    /// Message for the log.
+    pub message: String,
+    /// Whether the key waits for its next event. Otherwise it is retried with back-off.
+    pub terminal: bool,
+}
+
+/// A write, or an event, or both; or a live read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
+    /// Read past the caches; the reply is input of [`Planner::next`].
+    Read(LiveRead),
     /// POST `count` objects made from one body.
     Create(Create),
     /// DELETE one object.
@@ -247,7 +263,7 @@ pub enum OnError {
     SkipRest,
     /// The same for the actions of one part of the plan, which have this value with the same number: those of other parts
     /// are carried out. What is left out counts as an outcome without success or error.
-    SkipPart(u8),
+    SkipPart(u32),
     /// The pass goes on as if nothing had happened.
     Ignore,
 }
@@ -277,6 +293,10 @@ pub struct Outcome {
     /// The first error, if any. One because the namespace is being terminated stands here only where there is no other; the
     /// pass is not retried for it.
     pub error: Option<Failure>,
+    /// Reply of a live read that succeeded.
+    pub reply: Option<Reply>,
+    /// Name of the object that was created; of the last one of several.
+    pub created: Option<Arc<str>>,
 }
 
 /// Why a write failed, as far as a status may depend on it.
@@ -310,6 +330,19 @@ pub trait Planner: Send + Sync + 'static {
         memory: &Self::Memory,
         now: Timestamp,
     ) -> (Plan, Self::Memory);
+    /// Decides what follows the actions so far, for decisions that need the reply of a live read or the result of a write.
+    /// Called with the outcomes of all earlier steps, in order, until it returns `None`, a plan without actions or one with an
+    /// error, or an action ends the steps ([`OnError::Abort`], [`OnError::SkipRest`]). The status comes after the last step.
+    fn next(
+        &self,
+        observed: &Self::Observed,
+        memory: &Self::Memory,
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        let _ = (observed, memory, outcomes, now);
+        None
+    }
     /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
     /// update of the status sub-resource, or none when nothing changed. A kind without a status has nothing to add.
     fn status(&self, observed: &Self::Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {

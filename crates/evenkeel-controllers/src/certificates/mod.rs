@@ -6,18 +6,21 @@ pub mod clustertrustbundlepublisher;
 pub mod podcertificaterequestcleaner;
 pub mod signing;
 
-mod act;
 mod kubelet;
 mod request;
+mod sweep;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor};
+use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::{
     cache::{Cache, Full},
-    controller::Builder,
+    controller::{Builder, Periodic},
+    plan::{Key, PassHandler, Plan, Planned, Planner},
     queue::Backoff,
 };
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+use sweep::Expired;
 
 /// A CertificateSigningRequest with all fields, because it is written back whole.
 type SigningRequest = Full<CertificateSigningRequest>;
@@ -33,6 +36,50 @@ fn builder(
 ) -> Builder {
     let patient = Backoff { base_delay: Duration::from_millis(200), ..Backoff::default() };
     context.builder(descriptor, requests).workers(WORKERS).backoff(patient)
+}
+
+/// Deletes the expired objects of a kind in each period.
+struct Sweep<V> {
+    objects: Cache<V>,
+    expired: Expired<V>,
+}
+
+impl<V: View> Sweep<V> {
+    /// Runs a pass in each period.
+    fn start(context: &ControllerContext, of: &Descriptor, period: Duration, expired: Expired<V>) {
+        let objects = context.env.caches.of::<V>();
+        let passes = Periodic::new(&context.env, of.name).reads(&objects);
+        let passes = passes.client(context.client(of));
+        passes.planned(&context.tasks, period, Self { objects, expired }, LogExpired(expired));
+    }
+}
+
+impl<V: View> Planner for Sweep<V> {
+    type Observed = Vec<Arc<V>>;
+    type Memory = ();
+
+    fn observe(&self, _: &Key, (): &()) -> Option<Vec<Arc<V>>> {
+        Some(self.objects.list())
+    }
+
+    fn plan(&self, objects: &Vec<Arc<V>>, (): &(), now: Timestamp) -> (Plan, ()) {
+        (sweep::plan(objects, self.expired, now), ())
+    }
+}
+
+/// Logs why objects are deleted.
+struct LogExpired<V>(Expired<V>);
+
+impl<V: View> PassHandler<Sweep<V>> for LogExpired<V> {
+    fn on_planned(&self, objects: &Vec<Arc<V>>, planned: Planned<'_, ()>) {
+        for object in objects {
+            if let Some(why) = (self.0)(object, planned.at) {
+                let (meta, kind) = (object.meta(), V::kind().kind);
+                let (namespace, name) = (&*meta.namespace, &*meta.name);
+                tracing::info!(%kind, namespace, name, why, "Deleting the expired object");
+            }
+        }
+    }
 }
 
 /// Whether the request has the condition with the status `True`, or an empty one.

@@ -8,6 +8,7 @@ mod connection_pool;
 mod dry_run;
 mod error;
 mod leader_fence;
+mod live_read;
 mod metrics;
 mod options;
 mod proxy;

@@ -206,7 +206,7 @@ fn decode_error(call: &ApiRequest, source: evenkeel_api::DecodeError) -> ApiErro
     ApiError::Decode { method: call.method.clone(), path: call.path().into(), source }
 }
 
-fn object_path(kind: &Kind, namespace: &str, name: &str, subresource: &str) -> String {
+pub(super) fn object_path(kind: &Kind, namespace: &str, name: &str, subresource: &str) -> String {
     let mut path = kind.path(namespace);
     path.push('/');
     escape(&mut path, name);

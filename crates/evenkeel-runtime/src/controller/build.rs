@@ -7,7 +7,7 @@ use super::{
     memory::Memories,
     pace::Pace,
     pass::Planned,
-    reconcile::{Explain, Function, Reconcile},
+    reconcile::{Enqueuer, Explain, Function, Reconcile},
     run::{Shared, Subscribe, Synced},
 };
 use crate::{
@@ -29,6 +29,7 @@ use std::{
 #[must_use = "a builder does nothing until `planned` or `reconcile`"]
 pub struct Builder {
     env: Env,
+    shared: Client,
     name: Arc<str>,
     root: Kind,
     queue: Option<String>,
@@ -79,6 +80,7 @@ impl Builder {
     pub fn of_keys(env: &Env, name: &str, root: Kind) -> Self {
         Self {
             env: env.clone(),
+            shared: env.client.clone(),
             name: Arc::from(name),
             root,
             queue: None,
@@ -244,10 +246,20 @@ impl Builder {
     {
         let explain = self.explain.clone();
         self.build(|executor, env| {
-            let Executor { client, events, barrier } = executor;
+            let Executor { client, events, barrier, .. } = executor;
             let env = Env { client, ..env.clone() };
             Box::new(Function { function, context: Context { env, events, barrier }, explain })
         })
+    }
+
+    /// Runs no planner: each key of this controller enqueues keys of another one, which `map` passes to its argument. For
+    /// events that concern so many keys, or take so long to map, that no event handler should wait for it.
+    pub fn enqueues(
+        self,
+        queue: Queue<Key>,
+        map: impl Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync + 'static,
+    ) -> Controller {
+        self.build(|_, _| Box::new(Enqueuer { map, queue }))
     }
 
     fn watch<V: View>(
@@ -289,6 +301,7 @@ impl Builder {
     fn build(self, reconcile: impl FnOnce(Executor, &Env) -> Box<dyn Reconcile>) -> Controller {
         let Self {
             env,
+            shared,
             name,
             queue,
             workers,
@@ -313,7 +326,8 @@ impl Builder {
         let client = env.client.with_user_agent(component);
         let source = event_source.as_deref().unwrap_or(component);
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());
-        let executor = Executor { client, events: events.clone(), barrier: Arc::clone(&barrier) };
+        let executor =
+            Executor { client, shared, events: events.clone(), barrier: Arc::clone(&barrier) };
         let subscribe = subscriptions
             .into_iter()
             .map(|subscribe| subscribe(queue.clone(), Arc::clone(&barrier), batch))

@@ -5,8 +5,8 @@ use crate::{
     client::{ApiError, Client, DeleteOptions, Metadata},
     events::EventRecorder,
     plan::{
-        Action, Create, Delete, Failure, Key, Note, OnError, Outcome, Outcomes, Patch, Rewrite,
-        Target, Update,
+        Action, Create, Delete, Failure, Key, LiveRead, Note, OnError, Outcome, Outcomes, Patch,
+        Rewrite, Target, Update,
     },
 };
 use evenkeel_api::Kind;
@@ -16,6 +16,8 @@ use std::{collections::HashSet, sync::Arc};
 /// Writes on behalf of one controller.
 pub(super) struct Executor {
     pub(super) client: Client,
+    /// The program's client, which fills the caches.
+    pub(super) shared: Client,
     pub(super) events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
 }
@@ -31,7 +33,7 @@ pub(super) struct Report {
     /// The rest of the plan is to be left out.
     skipping: bool,
     /// The rest of these parts of the plan is.
-    skipped: Vec<u8>,
+    skipped: Vec<u32>,
 }
 
 impl Report {
@@ -49,6 +51,11 @@ impl Report {
             }
         }
         self.outcomes.0.push(outcome);
+    }
+
+    /// Whether no further step of the pass is to follow.
+    pub(super) fn ends_steps(&self) -> bool {
+        self.aborted || self.skipping
     }
 
     /// Whether the action is left out, since one of its part failed.
@@ -72,9 +79,13 @@ impl Executor {
                 continue;
             }
             let mut patched = HashSet::new();
-            let run = rest.iter().take_while(|next| same_run(first, next, &mut patched)).count();
+            let run = rest
+                .iter()
+                .take_while(|next| !report.skips(next) && same_run(first, next, &mut patched))
+                .count();
             let (now, later) = rest.split_at(run);
             match first {
+                Action::Read(_) => self.read_all(now, &mut report).await,
                 Action::Create(_) => self.create_all(key, now, &mut report).await,
                 Action::Delete(_) => self.delete_all(key, now, &mut report).await,
                 Action::Patch(_) => self.patch_all(key, now, &mut live, &mut report).await,
@@ -85,12 +96,29 @@ impl Executor {
                     report.add(Outcome::success(), OnError::Ignore);
                 }
             }
-            if report.aborted || report.skipping {
+            if report.ends_steps() {
                 break;
             }
             rest = later;
         }
         report
+    }
+
+    async fn read_all(&self, run: &[Action], report: &mut Report) {
+        let reads: Vec<&LiveRead> = run.iter().filter_map(as_read).collect();
+        let outcomes = join_all(reads.iter().map(|read| self.read(read))).await;
+        for (read, outcome) in reads.into_iter().zip(outcomes) {
+            let is_gone = outcome.error.as_ref().is_some_and(Failure::is_not_found);
+            report.add(outcome, if is_gone { OnError::Ignore } else { read.on_error });
+        }
+    }
+
+    async fn read(&self, read: &LiveRead) -> Outcome {
+        let client = if read.shared { &self.shared } else { &self.client };
+        match client.live_read(read).await {
+            Ok(reply) => Outcome { reply: Some(reply), ..Outcome::success() },
+            Err(error) => Outcome::failure(error.into()),
+        }
     }
 
     async fn create_all(&self, key: &Key, run: &[Action], report: &mut Report) {
@@ -101,8 +129,8 @@ impl Executor {
         let calls_ref = &calls;
         let call = |n: usize| async move { self.create(key, creates_ref[calls_ref[n]]).await };
         // As upstream has it: each refusal by a namespace that goes counts as if it had worked.
-        let go_on = |answer: &Result<(), Failure>| match answer {
-            Ok(()) => true,
+        let go_on = |answer: &Result<Arc<str>, Failure>| match answer {
+            Ok(_) => true,
             Err(failure) => failure.namespace_terminating,
         };
         let answers = slow_start(calls.len(), call, go_on).await;
@@ -110,7 +138,10 @@ impl Executor {
         for (n, answer) in calls.into_iter().zip(answers) {
             let error = &mut outcomes[n].error;
             match answer {
-                Ok(()) => outcomes[n].succeeded += 1,
+                Ok(name) => {
+                    outcomes[n].succeeded += 1;
+                    outcomes[n].created = Some(name);
+                }
                 // The first error, but one that calls for a retry before one that does not.
                 Err(failure) if error.as_ref().is_none_or(|e| e.namespace_terminating) => {
                     *error = Some(failure);
@@ -123,7 +154,8 @@ impl Executor {
         }
     }
 
-    async fn create(&self, key: &Key, create: &Create) -> Result<(), Failure> {
+    /// Creates one object, and returns its name.
+    async fn create(&self, key: &Key, create: &Create) -> Result<Arc<str>, Failure> {
         match self
             .client
             .create::<Metadata>(&create.kind, &create.namespace, create.body.clone())
@@ -132,7 +164,7 @@ impl Executor {
             Ok(made) => {
                 self.wrote(key, &create.kind, &made);
                 self.tell(create.done.as_ref(), "{name}", &made.meta.name);
-                Ok(())
+                Ok(Arc::from(&*made.meta.name))
             }
             Err(error) => Err(self.failed(create.failed.as_ref(), error)),
         }
@@ -290,15 +322,14 @@ impl Executor {
     }
 }
 
-/// Whether `next` is carried out together with `first`: what is made, what is deleted, and changes of different objects
-/// (`patched` so far) that need no look at their owner first; all of one part of the plan.
+/// Whether `next` is carried out together with `first`: what is read, what is made for one part of the plan, what is deleted,
+/// and changes of different objects (`patched` so far) that need no look at their owner first.
 fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
-    if first.part() != next.part() {
-        return false;
-    }
     match first {
+        Action::Read(_) => matches!(next, Action::Read(_)),
         Action::Create(_) => {
-            matches!(next, Action::Create(create) if !create.apart || std::ptr::eq(first, next))
+            first.part() == next.part()
+                && matches!(next, Action::Create(create) if !create.apart || std::ptr::eq(first, next))
         }
         Action::Delete(_) => matches!(next, Action::Delete(_)),
         Action::Patch(Patch { if_live: None, .. }) => match next {
@@ -308,6 +339,13 @@ fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Targ
         Action::Patch(_) | Action::Update(_) | Action::Rewrite(_) | Action::Event(_) => {
             std::ptr::eq(first, next)
         }
+    }
+}
+
+fn as_read(action: &Action) -> Option<&LiveRead> {
+    match action {
+        Action::Read(read) => Some(read),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     execute::{Executor, Report},
     memory::Memories,
     pace::Pace,
-    reconcile::{Explanation, Passed, Reconcile, Request, failed},
+    reconcile::{Error, Explanation, Passed, Reconcile, Request, failed, planner_failed},
 };
 use crate::{
     clock::Clock,
@@ -51,7 +51,7 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
 }
 
 impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
-    async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
+    pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
         let memory = self.memories.get(key);
         let Some(observed) = self.planner.observe(key, &memory) else {
             self.memories.forget(key);
@@ -64,17 +64,17 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         check(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        let Report { outcomes, failure, aborted, .. } = self.executor.run(key, &plan.actions).await;
-        recorded.add(&plan.actions, &outcomes);
+        let Steps { outcomes, failure, requeue, aborted, .. } =
+            self.steps(key, &observed, &memory, plan, recorded).await;
         let followed = if aborted {
             Ok(None)
         } else {
             self.follow_up(key, &observed, &outcomes, recorded).await
         };
         let passed = match failure {
-            Some(failure) => Err(failed(failure)),
+            Some(failure) => Err(failure),
             None if aborted => Ok(None),
-            None => followed.map(|requeue| sooner(plan.requeue, requeue)),
+            None => followed.map(|later| sooner(requeue, later)),
         };
         let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
         let pass = Pass {
@@ -92,6 +92,35 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         passed
     }
 
+    /// Carries out the plan, and what the planner decides on its outcomes, step by step.
+    async fn steps(
+        &self,
+        key: &Key,
+        observed: &P::Observed,
+        memory: &P::Memory,
+        plan: Plan,
+        recorded: &mut RecordedActions,
+    ) -> Steps {
+        let (mut steps, mut next) = (Steps::default(), Some(plan));
+        while let Some(plan) = next {
+            let report = self.executor.run(key, &plan.actions).await;
+            recorded.add(&plan.actions, &report.outcomes);
+            let is_first = steps.n_plans == 0;
+            // A later step without an action would be followed by itself.
+            let ended =
+                report.ends_steps() || plan.error.is_some() || plan.actions.is_empty() && !is_first;
+            steps.add(plan, report);
+            if ended {
+                break;
+            }
+            next = self.planner.next(observed, memory, &steps.outcomes, self.clock.now());
+            if let Some(plan) = &next {
+                check(plan, key);
+            }
+        }
+        steps
+    }
+
     /// The status, and what else follows from how the actions went.
     async fn follow_up(
         &self,
@@ -103,7 +132,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         let after = self.planner.status(observed, outcomes, self.clock.now());
         check(&after, key);
         if after.actions.is_empty() {
-            return Ok(after.requeue);
+            return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));
         }
         // What the pass did must be told in it; what was only seen can be told later.
         if outcomes.0.is_empty()
@@ -118,14 +147,36 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
             return Err(failed(failure));
         }
         self.pace.wrote(key, self.clock.instant());
-        Ok(after.requeue)
+        after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)))
+    }
+}
+
+/// How the steps of a pass went, taken together.
+#[derive(Default)]
+struct Steps {
+    n_plans: usize,
+    outcomes: Outcomes,
+    failure: Option<Error>,
+    requeue: Option<Duration>,
+    aborted: bool,
+}
+
+impl Steps {
+    fn add(&mut self, plan: Plan, report: Report) {
+        self.n_plans += 1;
+        self.outcomes.0.extend(report.outcomes.0);
+        self.requeue = sooner(self.requeue, plan.requeue);
+        self.aborted = report.aborted;
+        if self.failure.is_none() {
+            self.failure = report.failure.map(failed).or(plan.error.map(planner_failed));
+        }
     }
 }
 
 /// How an action goes if nothing is in its way.
 fn as_if_done(action: &Action) -> Outcome {
     let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
-    Outcome { succeeded, error: None }
+    Outcome { succeeded, ..Outcome::default() }
 }
 
 fn sooner(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

@@ -1,9 +1,20 @@
 //! Passes over everything, again and again.
 
-use super::{Env, run::Synced};
-use crate::{cache::Cache, clock::Clock, tasks::Tasks};
+use super::{
+    Env, barrier::Barrier, execute::Executor, memory::Memories, pace::Pace, pass::Planned,
+    run::Synced,
+};
+use crate::{
+    cache::Cache,
+    client::{Client, full_text},
+    events::EventRecorder,
+    introspect::RecordedActions,
+    plan::{Key, PassHandler, Planner},
+    queue::Queue,
+    tasks::Tasks,
+};
 use evenkeel_api::View;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// A controller without a queue: it looks at all objects of its caches, waits, and looks again. For what no event of a
 /// single object starts, such as a heartbeat that stays away.
@@ -11,14 +22,22 @@ use std::time::Duration;
 #[doc(alias("UntilWithContext", "JitterUntil"))]
 pub struct Periodic {
     name: String,
-    clock: Clock,
+    env: Env,
+    client: Client,
     synced: Vec<Synced>,
 }
 
 impl Periodic {
     /// Passes of a controller of this name.
     pub fn new(env: &Env, name: &str) -> Self {
-        Self { name: name.to_owned(), clock: env.clock.clone(), synced: Vec::new() }
+        let (env, client) = (env.clone(), env.client.clone());
+        Self { name: name.to_owned(), env, client, synced: Vec::new() }
+    }
+
+    /// Writes with this client instead of the shared one, for credentials of its own.
+    pub fn client(mut self, client: Client) -> Self {
+        self.client = client;
+        self
     }
 
     /// Waits for `cache` before the first pass.
@@ -53,7 +72,7 @@ impl Periodic {
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = Duration> + Send + 'static,
     {
-        let Self { name, clock, synced } = self;
+        let Self { name, env: Env { clock, .. }, synced, .. } = self;
         tasks.spawn_until_cancelled(name, async move {
             for synced in synced {
                 synced().await;
@@ -61,6 +80,41 @@ impl Periodic {
             loop {
                 let wait = pass().await;
                 clock.sleep(wait).await;
+            }
+        });
+    }
+
+    /// Runs passes of a planner, whose key has no name: one at once, and the next one `period` after each, or sooner if its
+    /// plan says so. A pass that fails is logged; what it left is the next one's.
+    pub fn planned<P: Planner>(
+        self,
+        tasks: &Tasks,
+        period: Duration,
+        planner: P,
+        handler: impl PassHandler<P>,
+    ) {
+        let (name, env) = (self.name.clone(), self.env.clone());
+        let events = EventRecorder::new(self.client.clone(), &name, env.clock.clone());
+        events.start(tasks);
+        // Nothing waits for its writes to show: the period is longer.
+        let barrier = Arc::new(Barrier::new(Queue::unnamed()));
+        let client = self.client.clone();
+        let executor = Executor { client, shared: env.client.clone(), events, barrier };
+        let (memories, clock, pace) =
+            (Memories::default(), env.clock.clone(), Pace::new(Duration::ZERO));
+        let passes = Arc::new(Planned { planner, handler, memories, executor, clock, pace });
+        self.start(tasks, move || {
+            let (passes, name) = (Arc::clone(&passes), name.clone());
+            async move {
+                let mut recorded = RecordedActions::default();
+                match passes.pass(&Key::new("", ""), &mut recorded).await {
+                    Ok(requeue) => requeue.map_or(period, |sooner| sooner.min(period)),
+                    Err(error) => {
+                        let error = full_text(&*error.source);
+                        tracing::warn!(controller = name, error, "The periodic pass failed");
+                        period
+                    }
+                }
             }
         });
     }

@@ -4,7 +4,8 @@ use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
     events::EventRecorder,
     introspect::{Description, RecordedActions},
-    plan::{Failure, Key, Outcomes, Plan, Target},
+    plan::{Failure, Key, Outcomes, Plan, PlanError, Target},
+    queue::{Priority, Queue},
 };
 use evenkeel_api::{Kind, time::Timestamp};
 use futures::future::BoxFuture;
@@ -46,6 +47,7 @@ impl Context {
     pub async fn act(&self, key: &Key, plan: &Plan) -> Result<Outcomes, Failure> {
         let executor = Executor {
             client: self.env.client.clone(),
+            shared: self.env.client.clone(),
             events: self.events.clone(),
             barrier: Arc::clone(&self.barrier),
         };
@@ -107,6 +109,11 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
     fn from(source: E) -> Self {
         Self { source: Box::new(source), terminal: false }
     }
+}
+
+/// A planner's error ends a pass as it says.
+pub(super) fn planner_failed(PlanError { message, terminal }: PlanError) -> Error {
+    Error { source: message.into(), terminal }
 }
 
 /// How one pass over a key ended, whoever made it.
@@ -173,6 +180,29 @@ where
         };
         let (description, would) = explain(key, now)?;
         Some(Explanation { description, would, ..Explanation::default() })
+    }
+}
+
+/// Enqueues keys of another controller.
+pub(super) struct Enqueuer<F> {
+    pub(super) map: F,
+    pub(super) queue: Queue<Key>,
+}
+
+impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for Enqueuer<F> {
+    fn reconcile<'a>(
+        &'a self,
+        request: Request,
+        _: &'a mut RecordedActions,
+    ) -> BoxFuture<'a, Passed> {
+        (self.map)(&request.key, &mut |key| self.queue.add(key, Priority::NORMAL));
+        Box::pin(async { Ok(None) })
+    }
+
+    fn explain(&self, key: &Key, _: Timestamp) -> Option<Explanation> {
+        let mut would = Vec::new();
+        (self.map)(key, &mut |key| would.push(format!("enqueue {key}")));
+        Some(Explanation { would, ..Explanation::default() })
     }
 }
 

@@ -96,7 +96,7 @@ fn recorded_action(action: &Action) -> Option<RecordedAction> {
         Action::Patch(patch) => of("patch", &patch.target, patch.subresource),
         Action::Update(update) => of("update", &update.target, update.subresource),
         Action::Rewrite(rewrite) => of("update", &rewrite.target, ""),
-        Action::Event(_) => return None,
+        Action::Event(_) | Action::Read(_) => return None,
     })
 }
 
@@ -258,7 +258,7 @@ mod tests {
             vec![Create { count: 3, ..Create::new(PODS, "ns", "{}") }.into()];
         let delete = |n: u32| Delete::new(Target::new(PODS, "ns", &format!("p{n}"), "u")).into();
         actions.extend((0..5).map(delete));
-        let mut outcomes = Outcomes(vec![Outcome { succeeded: 2, error: None }]);
+        let mut outcomes = Outcomes(vec![Outcome { succeeded: 2, ..Outcome::default() }]);
         outcomes.0.extend(vec![Outcome::success(); 5]);
         let mut recorded = RecordedActions::default();
         recorded.add(&actions, &outcomes);

@@ -14,6 +14,8 @@ const PRECONDITIONS: [&str; 2] = ["uid", "resourceVersion"];
 /// Describes an action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web: replicas 3`.
 pub fn action(action: &Action) -> String {
     match action {
+        Action::Read(read) if read.body.is_some() => format!("post a review to {}", read.path),
+        Action::Read(read) => format!("read {} live", read.path),
         Action::Create(create) => creation(create),
         Action::Delete(delete) => {
             let how = match delete.propagation {

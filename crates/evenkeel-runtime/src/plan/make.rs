@@ -4,8 +4,8 @@
 //! `Create { count: 3, ..Create::new(kind, namespace, body) }`.
 
 use super::{
-    Action, Create, Delete, Failure, Key, Note, OnError, Outcome, Outcomes, Patch, PatchForm, Plan,
-    Rewrite, Target, Update,
+    Action, Create, Delete, Failure, Key, LiveRead, Note, OnError, Outcome, Outcomes, Patch,
+    PatchForm, Plan, PlanError, Rewrite, Target, Update,
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta};
@@ -41,9 +41,24 @@ impl Plan {
         Self::default()
     }
 
-    /// Whether there is nothing to do and no time to come back at.
+    /// These actions, in order.
+    pub fn of(actions: Vec<Action>) -> Self {
+        Self { actions, ..Self::default() }
+    }
+
+    /// This action alone.
+    pub fn one(action: impl Into<Action>) -> Self {
+        Self::of(vec![action.into()])
+    }
+
+    /// No action: the pass fails, and the key is retried with back-off.
+    pub fn failure(message: impl Into<String>) -> Self {
+        Self { error: Some(PlanError::new(message)), ..Self::default() }
+    }
+
+    /// Whether there is nothing to do, no time to come back at and no error.
     pub fn is_nothing(&self) -> bool {
-        self.actions.is_empty() && self.requeue.is_none()
+        *self == Self::default()
     }
 
     /// Adds an action at the end.
@@ -54,6 +69,18 @@ impl Plan {
     /// Asks to plan again after `time`, or sooner if that was asked for already.
     pub fn requeue_after(&mut self, time: Duration) {
         self.requeue = Some(self.requeue.map_or(time, |present| present.min(time)));
+    }
+}
+
+impl PlanError {
+    /// An error after which the key is retried with back-off.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), terminal: false }
+    }
+
+    /// An error that a retry cannot mend: the key waits for its next event.
+    pub fn terminal(message: impl Into<String>) -> Self {
+        Self { message: message.into(), terminal: true }
     }
 }
 
@@ -176,12 +203,12 @@ impl Outcomes {
 impl Outcome {
     /// One write that succeeded.
     pub fn success() -> Self {
-        Self { succeeded: 1, error: None }
+        Self { succeeded: 1, ..Self::default() }
     }
 
     /// A write that failed.
     pub fn failure(error: Failure) -> Self {
-        Self { succeeded: 0, error: Some(error) }
+        Self { error: Some(error), ..Self::default() }
     }
 }
 
@@ -206,6 +233,7 @@ impl Action {
     /// What its failure means for the rest of the pass; that an event is told never fails.
     pub fn on_error(&self) -> OnError {
         match self {
+            Self::Read(read) => read.on_error,
             Self::Create(create) => create.on_error,
             Self::Delete(delete) => delete.on_error,
             Self::Patch(patch) => patch.on_error,
@@ -216,7 +244,7 @@ impl Action {
     }
 
     /// The number of the plan's part that it belongs to, if it does to one.
-    pub fn part(&self) -> Option<u8> {
+    pub fn part(&self) -> Option<u32> {
         match self.on_error() {
             OnError::SkipPart(part) => Some(part),
             _ => None,
@@ -235,6 +263,7 @@ macro_rules! into_action {
 }
 
 into_action!(
+    Read(LiveRead),
     Create(Create),
     Delete(Delete),
     Patch(Patch),

@@ -5,11 +5,11 @@ use evenkeel_api::{Kind, View, time::Timestamp};
 use evenkeel_runtime::{
     cache::{Cache, Caches, Full},
     clock::Clock,
-    controller::{Builder, Env, Error, Outcome},
+    controller::{Builder, Env, Error, Outcome, Periodic},
     introspect::Subject,
     plan::{
-        Create, Delete, Key, Note, OnError, Outcomes, PassHandler, Patch, PatchForm, Plan, Planned,
-        Planner, Rewrite, Target, Update,
+        Create, Delete, Failure, Key, LiveRead, Note, OnError, Outcomes, PassHandler, Patch,
+        PatchForm, Plan, Planned, Planner, Rewrite, Target, Update,
     },
     tasks::Tasks,
 };
@@ -295,6 +295,154 @@ async fn a_part_that_fails_does_not_hold_up_the_next() {
     assert!(deleted.iter().all(|delete| delete.path.ends_with("old-1")), "{deleted:?}");
 }
 
+/// Asks live for a pod that its cache may lack, and makes another of it; tells, in `data.told`, how each step went.
+struct Copier {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+}
+
+impl Planner for Copier {
+    type Observed = Seen;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+        Seen::of(key, &self.maps, &self.pods)
+    }
+
+    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+            return (Plan::nothing(), ());
+        }
+        let read = |name| LiveRead::get::<Full<Pod>>(&pods(), "ns", name).into();
+        (Plan::of(vec![read("there"), read("gone")]), ())
+    }
+
+    fn next(&self, _: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
+        let [there, gone] = &outcomes.0[..] else { return None };
+        let pod: Full<Pod> = there.reply.as_ref()?.object().ok()?;
+        let is_gone = gone.error.as_ref().is_some_and(Failure::is_not_found);
+        let name = format!("{}-{is_gone}", pod.meta().name);
+        let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}});
+        Some(Plan::one(Create::new(pods(), "ns", body.to_string())))
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+        let Some(created) = outcomes.0.last().and_then(|last| last.created.as_deref()) else {
+            return Plan::nothing();
+        };
+        Plan::of(seen.told("told", created).map(Into::into).into_iter().collect())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_read_is_answered_to_the_next_step() {
+    let world = World::new();
+    let metadata = json!({"name": "there", "namespace": "ns"});
+    world.server.put(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
+    world.want("web", 0);
+    let copier = Copier { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "copier", &world.maps).workers(1);
+    let (controller, stop) = (builder.planned(copier), world.tasks.token());
+    world.tasks.spawn("copier", controller.run(stop));
+    settle().await;
+    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
+    assert_eq!(told, "there-true");
+    assert!(world.server.get(PODS, "ns/there-true").is_some());
+}
+
+/// Decides on the same second step for ever: an error, or nothing.
+struct Stubborn {
+    maps: Cache<Full<ConfigMap>>,
+    step: Plan,
+    plans: Arc<AtomicU32>,
+}
+
+impl Planner for Stubborn {
+    type Observed = ();
+    type Memory = ();
+
+    fn observe(&self, _: &Key, (): &()) -> Option<()> {
+        (!self.maps.list().is_empty()).then_some(())
+    }
+
+    fn plan(&self, (): &(), (): &(), _now: Timestamp) -> (Plan, ()) {
+        (Plan::nothing(), ())
+    }
+
+    fn next(&self, (): &(), (): &(), _: &Outcomes, _now: Timestamp) -> Option<Plan> {
+        self.plans.fetch_add(1, Ordering::SeqCst);
+        Some(self.step.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_and_a_step_without_an_action_end_the_steps() {
+    for step in [Plan::failure("no"), Plan::nothing()] {
+        let world = World::new();
+        world.want("web", 0);
+        let (maps, plans) = (world.maps.clone(), Arc::clone(&world.plans));
+        let stubborn = Stubborn { maps, step, plans };
+        let builder = Builder::new(&world.env, "stubborn", &world.maps).max_retries(0);
+        let (controller, stop) = (builder.planned(stubborn), world.tasks.token());
+        world.tasks.spawn("stubborn", controller.run(stop));
+        settle().await;
+        assert_eq!(world.plans.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// Deletes all pods in a pass, one kind of which is refused; counts passes and those that succeeded.
+struct Sweeper {
+    pods: Cache<Full<Pod>>,
+}
+
+impl Planner for Sweeper {
+    type Observed = Vec<Arc<Full<Pod>>>;
+    type Memory = ();
+
+    fn observe(&self, _: &Key, (): &()) -> Option<Self::Observed> {
+        Some(self.pods.list())
+    }
+
+    fn plan(&self, observed: &Self::Observed, (): &(), _now: Timestamp) -> (Plan, ()) {
+        let delete = |pod: &Arc<Full<Pod>>| Delete::new(Target::of(pods(), pod.meta())).into();
+        (Plan::of(observed.iter().map(delete).collect()), ())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Passes(Arc<Mutex<Vec<bool>>>);
+
+impl PassHandler<Sweeper> for Passes {
+    fn on_passed(&self, _: &Vec<Arc<Full<Pod>>>, pass: &evenkeel_runtime::plan::Pass<'_>) {
+        self.0.lock().unwrap().push(pass.succeeded);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_periodic_pass_that_fails_is_made_up_for_by_the_next() {
+    let world = World::new();
+    for name in ["a", "b"] {
+        let metadata = json!({"name": name, "namespace": "ns"});
+        world.server.put(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}));
+    }
+    world.server.fail(Fault {
+        method: Method::DELETE,
+        path: "pods",
+        times: 1,
+        code: 500,
+        reason: "InternalError",
+        cause: "",
+    });
+    let (passes, hour) = (Passes::default(), Duration::from_secs(3600));
+    let sweeper = Sweeper { pods: world.pods.clone() };
+    let periodic = Periodic::new(&world.env, "sweeper").reads(&world.pods);
+    periodic.planned(&world.tasks, hour, sweeper, passes.clone());
+    settle().await;
+    assert_eq!((world.n_pods(), passes.0.lock().unwrap().clone()), (1, vec![false]));
+    tokio::time::sleep(hour).await;
+    assert_eq!((world.n_pods(), passes.0.lock().unwrap().clone()), (0, vec![false, true]));
+}
+
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
@@ -448,7 +596,7 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
                     retries_on_conflict,
                     ..Rewrite::new(target, "stale", PatchForm::Merge, "{}")
                 };
-                let plan = Plan { actions: vec![change.into()], requeue: None };
+                let plan = Plan::one(change);
                 let lost = context.act(&request.key, &plan).await.unwrap_err();
                 assert!(lost.is_conflict());
                 log.lock().unwrap().push(lost.message);

@@ -50,7 +50,7 @@ pub(crate) fn plan(
     now: Timestamp,
 ) -> (Plan, Vec<BackoffKey>) {
     let pass = Pass::decide(observed, backoff, now);
-    (Plan { actions: pass.actions, requeue: pass.requeue }, pass.failed)
+    (Plan { requeue: pass.requeue, ..Plan::of(pass.actions) }, pass.failed)
 }
 
 /// State of one reconciliation.

@@ -158,6 +158,7 @@ impl World {
                 relabel(&mut revision.meta, &body["metadata"]["labels"]);
                 self.tell(format!("rewrite {name}"), None);
             }
+            Action::Read(_) => unreachable!("it reads nothing live"),
             Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
         }
         Outcome::success()

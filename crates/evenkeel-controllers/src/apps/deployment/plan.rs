@@ -76,7 +76,7 @@ pub(crate) struct Pass<'a> {
 
 /// Decides the actions of one reconciliation.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    Plan { actions: Pass::decide(observed, now).into_actions().0, requeue: None }
+    Plan::of(Pass::decide(observed, now).into_actions().0)
 }
 
 impl<'a> Pass<'a> {

@@ -91,7 +91,7 @@ pub(crate) fn plan<S: Set>(observed: &Observed<S>, now: Timestamp) -> Plan {
         return Plan::nothing();
     }
     let target = wire::target(set);
-    let mut plan = Plan { actions: observed.pods.actions(&target).collect(), requeue: None };
+    let mut plan = Plan::of(observed.pods.actions(&target).collect());
     if set.meta().deleting() {
         return plan;
     }

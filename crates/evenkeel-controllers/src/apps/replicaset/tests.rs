@@ -76,6 +76,7 @@ fn line(action: &Action) -> String {
         Action::Rewrite(rewrite) => {
             format!("rewrite {} {}", rewrite.target.kind.plural, text(&rewrite.body))
         }
+        Action::Read(_) => unreachable!("it reads nothing live"),
         Action::Event(note) => format!("event {} {}", note.reason, note.message),
     }
 }
@@ -172,7 +173,7 @@ fn failed(message: &str, namespace_terminating: bool) -> Outcomes {
         message: message.into(),
         namespace_terminating,
     };
-    Outcomes(vec![Outcome { succeeded: 0, error: Some(failure) }])
+    Outcomes(vec![Outcome::failure(failure)])
 }
 
 #[test]

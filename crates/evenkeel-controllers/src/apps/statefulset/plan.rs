@@ -55,7 +55,7 @@ const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
 /// Decides the actions of one reconciliation.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    Plan { actions: Pass::decide(observed, now).actions, requeue: None }
+    Plan::of(Pass::decide(observed, now).actions)
 }
 
 /// A replica that the set should have.

@@ -175,6 +175,7 @@ impl World {
                 self.rewritten(&rewrite.target, &body);
                 self.tell(format!("rewrite {name}"), rewrite.done.as_ref());
             }
+            Action::Read(_) => unreachable!("it reads nothing live"),
             Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
         }
         Outcome::success()

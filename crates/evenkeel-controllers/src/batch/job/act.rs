@@ -70,7 +70,7 @@ async fn sync_orphan_pod(
             Ok(_) | Err(_) => {}
         }
     }
-    let plan = Plan { actions: vec![plan::untrack(&pod).into()], requeue: None };
+    let plan = Plan::one(plan::untrack(&pod));
     context.act(key, &plan).await?;
     Ok(Outcome::Settled)
 }

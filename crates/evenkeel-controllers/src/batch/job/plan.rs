@@ -153,10 +153,10 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     if !observed.mode_is_known() {
         let message = "Skipped Job sync because completion mode is unknown";
         let note = Note::warning(target, "UnknownCompletionMode", message);
-        return Plan { actions: vec![Action::Event(note)], requeue: None };
+        return Plan::of(vec![Action::Event(note)]);
     }
     let claims = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
-    let mut plan = Plan { actions: claims.collect(), requeue: None };
+    let mut plan = Plan::of(claims.collect());
     plan.actions.extend(decision.finalizers_to_remove.iter().map(|pod| untrack(pod).into()));
     match &decision.manage {
         Some(Manage::Create(slots)) => plan.actions.extend(make(observed, &target, slots)),

@@ -393,7 +393,7 @@ impl Model {
                     pod.status.phase = "Pending".into();
                     self.pods.insert(pod.meta.name.clone(), pod);
                 }
-                return Outcome { succeeded: create.count, error: None };
+                return Outcome { succeeded: create.count, ..Outcome::default() };
             }
             Action::Patch(patch) => {
                 let pod = self.pods.get_mut(&*patch.target.name).unwrap();

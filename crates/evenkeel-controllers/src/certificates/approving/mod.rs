@@ -1,13 +1,17 @@
 //! CSR approver: approves kubelets' client certificates if the requester has the permission. Upstream:
 //! `pkg/controller/certificates/approver`.
 
-mod act;
 mod plan;
 
 use super::SigningRequest;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
-use act::Approver;
-use std::sync::Arc;
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
+    cache::Cache,
+    introspect::Description,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use plan::Observed;
 
 /// The CSR approver. Upstream: `newCertificateSigningRequestApprovingControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -21,14 +25,33 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let requests = context.env.caches.of::<SigningRequest>();
-    let explained = requests.clone();
-    let builder = super::builder(context, &DESCRIPTOR, &requests).explains(move |key, _| {
-        explained.get("", &key.name).map(|request| plan::describe(&request))
-    });
-    let approver = Arc::new(Approver { requests });
-    context.run(builder.reconcile(move |request, context| {
-        let approver = Arc::clone(&approver);
-        async move { approver.reconcile(&request.key, &context).await }
-    }));
+    let builder = super::builder(context, &DESCRIPTOR, &requests);
+    context.run(builder.planned(Approver { requests }));
     Ok(())
+}
+
+/// Cache of the approver.
+struct Approver {
+    requests: Cache<SigningRequest>,
+}
+
+impl Planner for Approver {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
+        Some(Observed::new(self.requests.get("", &key.name)?))
+    }
+
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
+    }
+
+    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
+        plan::next(observed, done)
+    }
+
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        plan::describe(observed)
+    }
 }

@@ -1,22 +1,49 @@
 //! Requests that may be approved, and the required permissions. Upstream: `sarapprove.go`.
+//!
+//! The first step asks the API server for the requester's first permission; each next one approves the request, or asks for
+//! the next permission.
 
-use crate::certificates::{
-    SigningRequest, has, issued, kubelet,
-    request::{Request, RequestError},
+use crate::{
+    certificates::{
+        SigningRequest, has, issued, kubelet,
+        request::{Request, RequestError},
+    },
+    wire,
 };
-use evenkeel_runtime::introspect::Description;
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{LiveRead, OnError, Outcome, Outcomes, Plan, Update},
+};
 use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition,
 };
 use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Path of SubjectAccessReviews.
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
+/// A request, and the permissions of which one suffices for its approval.
+pub(super) struct Observed {
+    request: Arc<SigningRequest>,
+    rights: Result<Vec<Right>, RequestError>,
+}
+
+impl Observed {
+    /// Observes the request.
+    pub(super) fn new(request: Arc<SigningRequest>) -> Self {
+        let rights = rights(&request);
+        Self { request, rights }
+    }
+}
+
 /// A permission with which a request is approved. Upstream: `csrRecognizer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Right {
+struct Right {
     /// Sub-resource of `certificatesigningrequests` that the requester must be allowed to create.
-    pub(super) subresource: &'static str,
+    subresource: &'static str,
     /// Message of the approval.
     message: &'static str,
 }
@@ -33,9 +60,60 @@ const ANY: Right = Right {
     message: "Auto approving kubelet client certificate after SubjectAccessReview.",
 };
 
+/// Asks for the first permission. Upstream: `handle`.
+pub(super) fn plan(observed: &Observed) -> Plan {
+    match &observed.rights {
+        Err(error) => Plan::failure(error.to_string()),
+        Ok(rights) => rights.first().map_or_else(Plan::nothing, |right| ask(observed, *right)),
+    }
+}
+
+/// Decides what follows a review. A permission may be granted later, so a request without one is retried. Upstream: `handle`.
+pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
+    let Ok(rights) = &observed.rights else { return None };
+    let right = *rights.get(done.0.len().checked_sub(1)?)?;
+    Some(match is_allowed(done.0.last()?)? {
+        Err(message) => Plan::failure(message),
+        Ok(true) => approve(observed, right),
+        Ok(false) => rights
+            .get(done.0.len())
+            .map_or_else(|| not_allowed(observed, rights), |right| ask(observed, *right)),
+    })
+}
+
+fn ask(observed: &Observed, right: Right) -> Plan {
+    let review = LiveRead::review(REVIEWS, review(&observed.request, right).to_string());
+    Plan::one(LiveRead { on_error: OnError::Abort, ..review })
+}
+
+/// Reads a review's reply; `None` if the outcome is another action's.
+fn is_allowed(outcome: &Outcome) -> Option<Result<bool, String>> {
+    let Some(reply) = &outcome.reply else {
+        return outcome.error.as_ref().map(|error| Err(error.message.clone()));
+    };
+    let review: Result<Value, _> = serde_json::from_slice(reply.body());
+    let allowed = |review: Value| review.pointer("/status/allowed").and_then(Value::as_bool);
+    Some(review.map(|review| allowed(review) == Some(true)).map_err(|error| error.to_string()))
+}
+
+fn approve(observed: &Observed, right: Right) -> Plan {
+    let request = &*observed.request;
+    let body = wire::json(&approved(request, right));
+    let update = Update::new(wire::target(request), body);
+    Plan::one(Update { subresource: "approval", on_error: OnError::Abort, ..update })
+}
+
+fn not_allowed(observed: &Observed, rights: &[Right]) -> Plan {
+    let tried = rights.iter().map(|right| right.subresource).collect::<Vec<_>>().join(" ");
+    let name = observed.request.metadata.name.as_deref().unwrap_or_default();
+    Plan::failure(format!(
+        "recognized csr {name:?} as [{tried}] but subject access review was not approved"
+    ))
+}
+
 /// Returns the permissions of which one suffices, in order; none for other requests or decided ones. Upstream:
 /// `recognizers`.
-pub(super) fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
+fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
     if issued(request).is_some() || has(request, "Approved") || has(request, "Denied") {
         return Ok(Vec::new());
     }
@@ -49,7 +127,7 @@ pub(super) fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestErro
 }
 
 /// Returns the SubjectAccessReview of the requester.
-pub(super) fn review(request: &SigningRequest, right: Right) -> Value {
+fn review(request: &SigningRequest, right: Right) -> Value {
     let spec = &request.spec;
     json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
@@ -64,7 +142,7 @@ pub(super) fn review(request: &SigningRequest, right: Right) -> Value {
 }
 
 /// Returns the approved request. Upstream: `appendApprovalCondition`.
-pub(super) fn approved(request: &SigningRequest, right: Right) -> CertificateSigningRequest {
+fn approved(request: &SigningRequest, right: Right) -> CertificateSigningRequest {
     let mut request: CertificateSigningRequest = (**request).clone();
     request.metadata.managed_fields = None;
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
@@ -78,26 +156,20 @@ pub(super) fn approved(request: &SigningRequest, right: Right) -> CertificateSig
     request
 }
 
-/// Describes the request, and the next action.
-pub(super) fn describe(request: &SigningRequest) -> (Description, Vec<String>) {
+/// Describes the conditions of an approval.
+pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
-    let would = match rights(request) {
-        Err(error) => {
-            description.fact("request", error.to_string());
-            Vec::new()
+    match &observed.rights {
+        Err(error) => description.fact("request", error),
+        Ok(rights) => {
+            let user = observed.request.spec.username.as_deref().unwrap_or("nobody");
+            for right in rights {
+                let subresource = right.subresource;
+                description.fact("approved if", format!("{user} may create {subresource}"));
+            }
         }
-        Ok(rights) => rights
-            .iter()
-            .map(|right| {
-                format!(
-                    "approve it if {} may create {}",
-                    request.spec.username.as_deref().unwrap_or("nobody"),
-                    right.subresource
-                )
-            })
-            .collect(),
-    };
-    (description, would)
+    }
+    description
 }
 
 #[cfg(test)]
@@ -105,6 +177,7 @@ mod tests {
     use super::*;
     use crate::{certificates::request::tests::pem, fixtures::object};
     use base64::prelude::*;
+    use evenkeel_runtime::plan::{Action, Failure, Reply};
 
     fn request(signer: &str, user: &str, organization: &str, status: &Value) -> SigningRequest {
         let pem = pem(organization, "system:node:a", &[]);
@@ -164,5 +237,62 @@ mod tests {
             ("Approved", Some("AutoApproved"))
         );
         assert!(condition.message.as_ref().unwrap().contains("self kubelet"));
+    }
+
+    fn replied(body: &Value) -> Outcome {
+        Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
+    }
+
+    fn asked(plan: &Plan) -> Value {
+        let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
+        assert_eq!((&*read.path, read.on_error), (REVIEWS, OnError::Abort));
+        let body: Value = serde_json::from_slice(read.body.as_ref().unwrap()).unwrap();
+        body["spec"]["resourceAttributes"]["subresource"].clone()
+    }
+
+    #[test]
+    fn permissions_are_asked_for_one_after_the_other() {
+        let observed =
+            Observed::new(Arc::new(request(SIGNER, "system:node:a", "system:nodes", &json!({}))));
+        assert_eq!(asked(&plan(&observed)), "selfnodeclient");
+        let (no, yes) = (json!({"status": {}}), json!({"status": {"allowed": true}}));
+        let after = |done: &[Outcome]| next(&observed, &Outcomes(done.to_vec()));
+        assert_eq!(asked(&after(&[replied(&no)]).unwrap()), "nodeclient");
+        let refused = after(&[replied(&no), replied(&no)]).unwrap();
+        assert_eq!(
+            refused.error.unwrap().message,
+            "recognized csr \"a\" as [selfnodeclient nodeclient] but subject access review was not approved"
+        );
+        for (done, message) in [
+            (&[replied(&yes)][..], "self kubelet client certificate"),
+            (&[replied(&no), replied(&yes)], "approving kubelet client certificate"),
+        ] {
+            let approval = after(done).unwrap();
+            let [Action::Update(update)] = &approval.actions[..] else { panic!("{approval:?}") };
+            assert_eq!((update.subresource, &*update.target.name), ("approval", "a"));
+            assert!(String::from_utf8_lossy(&update.body).contains(message));
+            let all: Vec<_> = done.iter().cloned().chain([Outcome::success()]).collect();
+            assert_eq!(after(&all), None, "nothing follows the approval");
+        }
+        assert_eq!(after(&[]), None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_asked_is_retried() {
+        let observed = Observed::new(Arc::new(request(SIGNER, "boot", "system:nodes", &json!({}))));
+        let missing = Failure {
+            code: 404,
+            reason: "NotFound".into(),
+            message: "no reviews".into(),
+            namespace_terminating: false,
+        };
+        let failed = next(&observed, &Outcomes(vec![Outcome::failure(missing)])).unwrap();
+        assert_eq!(failed.error.unwrap().message, "no reviews");
+        let broken: SigningRequest = object(&json!({
+            "metadata": {"name": "a"}, "spec": {"request": "QQ==", "signerName": SIGNER},
+        }));
+        let observed = Observed::new(Arc::new(broken));
+        assert!(plan(&observed).error.is_some_and(|error| !error.terminal));
+        assert_eq!(next(&observed, &Outcomes::default()), None);
     }
 }

@@ -2,7 +2,7 @@
 
 mod plan;
 
-use super::{SigningRequest, act::Sweep};
+use super::Sweep;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use std::time::Duration;
 
@@ -19,12 +19,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let sweep = Sweep {
-        objects: context.env.caches.of::<SigningRequest>(),
-        client: context.client(&DESCRIPTOR),
-        clock: context.env.clock.clone(),
-        due: plan::due,
-    };
-    sweep.start(context, &DESCRIPTOR, ROUND);
+    Sweep::start(context, &DESCRIPTOR, ROUND, plan::due);
     Ok(())
 }

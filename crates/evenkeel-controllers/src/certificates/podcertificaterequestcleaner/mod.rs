@@ -3,12 +3,11 @@
 
 mod plan;
 
-use super::act::Sweep;
+use super::Sweep;
 use crate::{
     needs::Resource,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
-use evenkeel_runtime::cache::Full;
 use std::time::Duration;
 
 /// Period of the passes.
@@ -29,12 +28,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    let sweep = Sweep {
-        objects: context.env.caches.of::<Full<plan::PodRequest>>(),
-        client: context.client(&DESCRIPTOR),
-        clock: context.env.clock.clone(),
-        due: plan::due,
-    };
-    sweep.start(context, &DESCRIPTOR, ROUND);
+    Sweep::start(context, &DESCRIPTOR, ROUND, plan::due);
     Ok(())
 }

@@ -1,8 +1,7 @@
-//! An authority: its certificate and its key, read anew where they have changed.
+//! A certificate authority: its certificate and its key, and how it signs.
 
 use super::{
     certificate::{By, Content, signed, to_be_signed},
-    options::Pair,
     plan::{self, Expired},
     usage::{UnknownUsages, Usages},
 };
@@ -12,13 +11,8 @@ use crate::{
 };
 use base64::prelude::*;
 use evenkeel_api::time::Timestamp;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, time::Duration};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// Why an authority cannot be had.
@@ -49,76 +43,24 @@ pub(super) enum SignError {
     Chance,
 }
 
-/// An authority that may change while it is used.
-pub(super) struct Authority {
-    source: Pair,
-    /// What was read last and made sense, with the texts that it was made from.
-    last: Mutex<(Texts, Arc<Parsed>)>,
-}
+/// PEM texts of a certificate and its key.
+pub(super) type Texts = (Vec<u8>, Vec<u8>);
 
-type Texts = (Vec<u8>, Vec<u8>);
+/// A random serial number of a certificate.
+pub(super) type Serial = [u8; 16];
 
-impl Authority {
-    /// Reads the authority's certificate and key from their files.
-    pub(super) fn open(source: &Pair) -> Result<Self, AuthorityError> {
-        let texts = read(source)?;
-        let parsed = Arc::new(Parsed::new(&texts)?);
-        Ok(Self { source: source.clone(), last: Mutex::new((texts, parsed)) })
-    }
-
-    /// As it is now. What makes no sense (a certificate that was written before its key) changes nothing. The files are
-    /// small, and requests are few.
-    pub(super) fn current(&self) -> Arc<Parsed> {
-        let texts = match read(&self.source) {
-            Ok(texts) => texts,
-            Err(error) => return self.as_before(&error),
-        };
-        if self.lock().0 == texts {
-            return Arc::clone(&self.lock().1);
-        }
-        match Parsed::new(&texts) {
-            Ok(parsed) => {
-                let parsed = Arc::new(parsed);
-                *self.lock() = (texts, Arc::clone(&parsed));
-                parsed
-            }
-            Err(error) => self.as_before(&error),
-        }
-    }
-
-    fn as_before(&self, error: &AuthorityError) -> Arc<Parsed> {
-        tracing::warn!(%error, source = ?self.source, "The authority stays as it was");
-        Arc::clone(&self.lock().1)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, (Texts, Arc<Parsed>)> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn read(source: &Pair) -> Result<Texts, AuthorityError> {
-    let file = |path: &String| {
-        std::fs::read(path).map_err(|error| AuthorityError::File(path.clone(), error))
-    };
-    match source {
-        Pair::Files { certificate, key } => Ok((file(certificate)?, file(key)?)),
-        Pair::Texts { certificate, key } => {
-            Ok((certificate.as_bytes().into(), key.as_bytes().into()))
-        }
-    }
-}
-
-/// An authority as it is for one certificate.
-pub(super) struct Parsed {
+/// A certificate authority with its key. Upstream: `CertificateAuthority`.
+pub(super) struct CertificateAuthority {
     /// Its name, DER.
     name: Vec<u8>,
     key_id: Vec<u8>,
-    not_after: Timestamp,
+    pub(super) not_after: Timestamp,
     key: PrivateKey,
 }
 
-impl Parsed {
-    fn new((certificate, key): &Texts) -> Result<Self, AuthorityError> {
+impl CertificateAuthority {
+    /// Parses the authority's certificate and key.
+    pub(super) fn new((certificate, key): &Texts) -> Result<Self, AuthorityError> {
         let broken = |error: &dyn std::fmt::Display| AuthorityError::Certificate(error.to_string());
         let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
         let all = all.map_err(|error| broken(&error))?;
@@ -143,19 +85,19 @@ impl Parsed {
         })
     }
 
-    /// A certificate for who asks, PEM. It has the names and the key of the request, and none of its extensions.
+    /// Returns a certificate for the request, PEM. It has the request's names and key, and none of its extensions.
+    /// Upstream: `Sign`.
     pub(super) fn sign(
         &self,
         request: &Request,
         usages: &[String],
+        serial: Serial,
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<String, SignError> {
         request.verify()?;
         let usages = Usages::read(usages)?;
         let (not_before, not_after) = plan::validity(lifetime, self.not_after, now)?;
-        let mut serial = [0; 16];
-        SystemRandom::new().fill(&mut serial).map_err(|_| SignError::Chance)?;
         let content = Content { request, usages: &usages, serial, not_before, not_after };
         let by = By { name: &self.name, key_id: &self.key_id, algorithm: self.key.algorithm() };
         let inner = to_be_signed(&content, &by);
@@ -179,4 +121,4 @@ fn pem(der: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,21 +2,31 @@
 //!
 //! Upstream: `pkg/controller/certificates/signer`, `…/authority`.
 
-mod act;
 mod authority;
 mod certificate;
 mod options;
 mod plan;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 pub use options::{Options, Pair};
 
 use super::SigningRequest;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
-use act::Signing;
-use authority::Authority;
-use plan::Signer;
-use std::sync::Arc;
+use authority::{AuthorityError, CertificateAuthority, Texts};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::{
+    cache::Cache,
+    introspect::Description,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use plan::{Issuer, Observed, Signer, Step};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 /// The controller that signs.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -38,20 +48,118 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     }
     let mut authorities = Vec::new();
     for (signer, pair) in pairs {
-        let authority = Authority::open(pair)
+        let authority = CaProvider::open(pair)
             .map_err(|error| failed(format!("{}, {pair:?}: {error}", signer.name())))?;
         authorities.push((signer, authority));
     }
     let requests = context.env.caches.of::<SigningRequest>();
-    let signers: Vec<Signer> = authorities.iter().map(|(signer, _)| *signer).collect();
-    let (explained, known) = (requests.clone(), signers.clone());
-    let builder = super::builder(context, &DESCRIPTOR, &requests).explains(move |key, _| {
-        explained.get("", &key.name).map(|request| plan::describe(&request, &known))
-    });
-    let signing = Arc::new(Signing { requests, signers, authorities, longest: options.duration });
-    context.run(builder.reconcile(move |request, context| {
-        let signing = Arc::clone(&signing);
-        async move { signing.reconcile(&request.key, &context).await }
-    }));
+    let signers = authorities.iter().map(|(signer, _)| *signer).collect();
+    let builder = super::builder(context, &DESCRIPTOR, &requests);
+    let max_duration = options.duration;
+    context.run(builder.planned(Signing { requests, signers, authorities, max_duration }));
     Ok(())
+}
+
+/// Cache and keys of the signing controller.
+struct Signing {
+    requests: Cache<SigningRequest>,
+    /// Signers with a key.
+    signers: Vec<Signer>,
+    authorities: Vec<(Signer, CaProvider)>,
+    max_duration: Duration,
+}
+
+impl Signing {
+    /// Returns the signer's current key, with a serial number for a certificate.
+    fn issuer(&self, of: Signer) -> Option<Issuer> {
+        let (_, authority) = self.authorities.iter().find(|(signer, _)| *signer == of)?;
+        let mut serial = [0; 16];
+        let is_random = SystemRandom::new().fill(&mut serial).is_ok();
+        Some(Issuer { authority: authority.current(), serial: is_random.then_some(serial) })
+    }
+}
+
+impl Planner for Signing {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
+        let request = self.requests.get("", &key.name)?;
+        let step = plan::step(&request, &self.signers);
+        let issuer = match &step {
+            Ok(Step::Sign(signer, _)) => self.issuer(*signer),
+            _ => None,
+        };
+        Some(Observed { request, step, issuer, max_duration: self.max_duration })
+    }
+
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
+    }
+
+    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, now: Timestamp) -> Option<Plan> {
+        plan::next(observed, done, now)
+    }
+
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        plan::describe(observed)
+    }
+}
+
+/// A certificate authority whose files may change. Upstream: `caProvider`.
+struct CaProvider {
+    source: Pair,
+    /// The last valid authority, with its texts.
+    last: Mutex<(Texts, Arc<CertificateAuthority>)>,
+}
+
+impl CaProvider {
+    /// Reads the authority's certificate and key from their files.
+    fn open(source: &Pair) -> Result<Self, AuthorityError> {
+        let texts = read(source)?;
+        let authority = Arc::new(CertificateAuthority::new(&texts)?);
+        Ok(Self { source: source.clone(), last: Mutex::new((texts, authority)) })
+    }
+
+    /// Returns the authority as its files are now. Files that cannot be read or do not match (a certificate that was
+    /// written before its key) change nothing. They are read each time, because they are small and requests are few.
+    /// Upstream: `currentCA`.
+    fn current(&self) -> Arc<CertificateAuthority> {
+        let texts = match read(&self.source) {
+            Ok(texts) => texts,
+            Err(error) => return self.keep(&error),
+        };
+        if self.lock().0 == texts {
+            return Arc::clone(&self.lock().1);
+        }
+        match CertificateAuthority::new(&texts) {
+            Ok(authority) => {
+                let authority = Arc::new(authority);
+                *self.lock() = (texts, Arc::clone(&authority));
+                authority
+            }
+            Err(error) => self.keep(&error),
+        }
+    }
+
+    fn keep(&self, error: &AuthorityError) -> Arc<CertificateAuthority> {
+        tracing::warn!(%error, source = ?self.source, "The authority stays as it was");
+        Arc::clone(&self.lock().1)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Texts, Arc<CertificateAuthority>)> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(source: &Pair) -> Result<Texts, AuthorityError> {
+    let file = |path: &String| {
+        std::fs::read(path).map_err(|error| AuthorityError::File(path.clone(), error))
+    };
+    match source {
+        Pair::Files { certificate, key } => Ok((file(certificate)?, file(key)?)),
+        Pair::Texts { certificate, key } => {
+            Ok((certificate.as_bytes().into(), key.as_bytes().into()))
+        }
+    }
 }

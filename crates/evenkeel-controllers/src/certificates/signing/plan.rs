@@ -1,17 +1,26 @@
 //! Whether a request is signed, refused or left alone, and for how long a certificate lasts.
+//!
+//! The certificate is signed in the second step of a pass, so that `evenkeel explain`, which plans the first one, signs none.
 
-use crate::certificates::{
-    SigningRequest, has, holds, issued, kubelet,
-    request::{Request, RequestError},
+use super::authority::{CertificateAuthority, Serial, SignError};
+use crate::{
+    certificates::{
+        SigningRequest, has, holds, issued, kubelet,
+        request::{Request, RequestError},
+    },
+    wire,
 };
 use evenkeel_api::time::{SignedDuration, Timestamp};
-use evenkeel_runtime::introspect::Description;
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{Outcomes, Plan, Update},
+};
 use k8s_openapi::{
     ByteString,
     api::certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Clocks differ: a certificate is good so long before it was made.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
@@ -79,8 +88,25 @@ pub(super) enum Step {
     Sign(Signer, Box<Request>),
 }
 
-/// What becomes of a request where these signers have keys.
-pub(super) fn plan(request: &SigningRequest, signers: &[Signer]) -> Result<Step, RequestError> {
+/// A request, and what is needed to sign it.
+pub(super) struct Observed {
+    pub(super) request: Arc<SigningRequest>,
+    pub(super) step: Result<Step, RequestError>,
+    /// The signer's key, where the request is signed.
+    pub(super) issuer: Option<Issuer>,
+    /// Maximum lifetime of certificates.
+    pub(super) max_duration: Duration,
+}
+
+/// What signs one certificate.
+pub(super) struct Issuer {
+    pub(super) authority: Arc<CertificateAuthority>,
+    /// Serial number of the certificate; `None` if the random number generator failed.
+    pub(super) serial: Option<Serial>,
+}
+
+/// Decides about a request where these signers have keys. Upstream: `handle`.
+pub(super) fn step(request: &SigningRequest, signers: &[Signer]) -> Result<Step, RequestError> {
     let approved = has(request, "Approved") && !has(request, "Denied");
     if issued(request).is_some() || !approved || holds(request, "Failed") {
         return Ok(Step::Nothing);
@@ -95,6 +121,46 @@ pub(super) fn plan(request: &SigningRequest, signers: &[Signer]) -> Result<Step,
     })
 }
 
+/// Refuses a request that breaks its signer's rules.
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    match &observed.step {
+        Ok(Step::Refuse(words)) => update_status(observed, &refused(&observed.request, words, now)),
+        Ok(Step::Nothing | Step::Sign(..)) => Plan::nothing(),
+        Err(error) => Plan::failure(error.to_string()),
+    }
+}
+
+/// Signs a request, if that is the step. Upstream: `sign`.
+pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
+    let (Ok(Step::Sign(_, content)), true) = (&observed.step, done.0.is_empty()) else {
+        return None;
+    };
+    let issuer = observed.issuer.as_ref()?;
+    Some(match sign(observed, content, issuer, now) {
+        Ok(certificate) => {
+            update_status(observed, &with_certificate(&observed.request, certificate))
+        }
+        Err(error) => Plan::failure(error.to_string()),
+    })
+}
+
+fn sign(
+    observed: &Observed,
+    content: &Request,
+    issuer: &Issuer,
+    now: Timestamp,
+) -> Result<String, SignError> {
+    let spec = &observed.request.spec;
+    let usages = spec.usages.as_deref().unwrap_or_default();
+    let lifetime = lifetime(spec.expiration_seconds, observed.max_duration);
+    let serial = issuer.serial.ok_or(SignError::Chance)?;
+    issuer.authority.sign(content, usages, serial, lifetime, now)
+}
+
+fn update_status(observed: &Observed, changed: &CertificateSigningRequest) -> Plan {
+    Plan::one(Update::status(wire::target(&*observed.request), wire::json(changed)))
+}
+
 /// A certificate that would be of no use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Expired {
@@ -107,7 +173,7 @@ pub(super) enum Expired {
 }
 
 /// How long a certificate lasts: what was asked for, where it is neither very short nor above `longest`.
-pub(super) fn lifetime(asked: Option<i32>, longest: Duration) -> Duration {
+fn lifetime(asked: Option<i32>, longest: Duration) -> Duration {
     let Some(asked) = asked else { return longest };
     let asked = Duration::from_secs(u64::try_from(asked).unwrap_or_default());
     if asked > longest { longest } else { asked.max(LEAST) }
@@ -133,18 +199,14 @@ pub(super) fn validity(
 }
 
 /// The request with its certificate.
-pub(super) fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigningRequest {
+fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigningRequest {
     let mut request = changed(request);
     request.status.get_or_insert_default().certificate = Some(ByteString(pem.into_bytes()));
     request
 }
 
 /// The request with the reason why there is none.
-pub(super) fn refused(
-    request: &SigningRequest,
-    words: &str,
-    now: Timestamp,
-) -> CertificateSigningRequest {
+fn refused(request: &SigningRequest, words: &str, now: Timestamp) -> CertificateSigningRequest {
     let mut request = changed(request);
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
     conditions.push(CertificateSigningRequestCondition {
@@ -164,20 +226,18 @@ fn changed(request: &SigningRequest) -> CertificateSigningRequest {
     request
 }
 
-/// What is seen of a request, and what would be done.
-pub(super) fn describe(request: &SigningRequest, signers: &[Signer]) -> (Description, Vec<String>) {
+/// Describes a request, and who gets its certificate.
+pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
-    description.fact("signer", &request.spec.signer_name);
-    let would = match plan(request, signers) {
-        Ok(Step::Nothing) => Vec::new(),
-        Ok(Step::Refuse(words)) => vec![format!("refuse it: {words}")],
-        Ok(Step::Sign(_, content)) => vec![format!("sign it for {}", content.subject.common_name)],
-        Err(error) => {
-            description.fact("request", error);
-            Vec::new()
+    description.fact("signer", &observed.request.spec.signer_name);
+    match &observed.step {
+        Ok(Step::Nothing | Step::Refuse(_)) => {}
+        Ok(Step::Sign(_, content)) => {
+            description.fact("signs a certificate for", &content.subject.common_name);
         }
-    };
-    (description, would)
+        Err(error) => description.fact("request", error),
+    }
+    description
 }
 
 #[cfg(test)]

@@ -156,7 +156,7 @@ fn reconcile(
     writes.extend(family.updates(common));
     writes.extend(family.deleted.iter().map(|slice| slice::delete(slice)));
     decision.counts.push([family.added, family.removed, writes.len()]);
-    let on_error = OnError::SkipPart(family.family as u8);
+    let on_error = OnError::SkipPart(family.family as u32);
     writes.into_iter().for_each(|write| decision.add(write, common, on_error));
     decision.writes.events.extend(description.map(|description| event(common, description)));
 }
@@ -344,7 +344,8 @@ impl Decision {
 
     /// Returns the events and writes; further writes follow in the next reconciliation.
     pub(super) fn plan(&self) -> Plan {
-        Plan { actions: self.writes.all(), requeue: self.more.then_some(Duration::from_millis(1)) }
+        let requeue = self.more.then_some(Duration::from_millis(1));
+        Plan { requeue, ..Plan::of(self.writes.all()) }
     }
 }
 

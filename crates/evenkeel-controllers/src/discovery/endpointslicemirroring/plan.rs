@@ -62,7 +62,7 @@ pub(super) struct Counts {
 impl Decision {
     /// Returns the events and writes.
     pub(super) fn plan(&self) -> Plan {
-        Plan { actions: self.writes.all(), requeue: None }
+        Plan::of(self.writes.all())
     }
 }
 

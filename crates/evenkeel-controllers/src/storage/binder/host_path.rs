@@ -63,7 +63,7 @@ pub(super) async fn provision(
         done: Some(told),
         ..Create::new(PersistentVolume::kind(), "", volume.to_string())
     };
-    match context.act(key, &Plan { actions: vec![create.into()], requeue: None }).await {
+    match context.act(key, &Plan::one(create)).await {
         Err(failure) if !failure.is_already_exists() => Err(failure.into()),
         _ => Ok(()),
     }

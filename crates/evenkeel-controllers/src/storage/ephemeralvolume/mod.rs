@@ -10,18 +10,17 @@ use crate::{
 };
 use evenkeel_api::{
     storage,
+    time::Timestamp,
     views::{PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    controller::{Context, Error, Outcome},
     introspect::Description,
     metrics,
-    plan::{Key, Note, Plan},
+    plan::{Key, Pass, PassHandler, Plan, Planner},
 };
-use plan::{Seen, Step};
+use plan::{Creates, Observed};
 use prometheus::IntCounter;
-use std::sync::Arc;
 
 /// How many pods are looked at at the same time; `--concurrent-ephemeralvolume-syncs`.
 pub type Options = Workers<5>;
@@ -50,19 +49,17 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         let counter = IntCounter::new(name, help).expect("the name is a valid literal");
         metrics::register(&context.registry, counter)
     };
-    let volumes = Arc::new(Volumes {
-        pods: pods.clone(),
-        claims: claims.clone(),
-        made: counter(
+    let metrics = Metrics {
+        creates: counter(
             "ephemeral_volume_controller_create_total",
             "Number of PersistentVolumeClaim creation requests",
         ),
-        failed: counter(
+        failures: counter(
             "ephemeral_volume_controller_create_failures_total",
             "Number of PersistentVolumeClaim creation requests",
         ),
-    });
-    let told = volumes.clone();
+    };
+    let volumes = Volumes { pods: pods.clone(), claims: claims.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
             // What a pod's volumes are never changes.
@@ -80,62 +77,44 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
                 let concerned = pods.iter().filter(|pod| plan::concerns(pod));
                 concerned.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
             }
-        })
-        .explains(move |key, _| told.explain(key));
-    context.run(builder.reconcile(move |request, context| {
-        let volumes = volumes.clone();
-        async move { volumes.pass(&request.key, &context).await }
-    }));
+        });
+    context.run(builder.planned_with(volumes, metrics));
     Ok(())
 }
 
 struct Volumes {
     pods: Cache<Pod>,
     claims: Cache<PersistentVolumeClaim>,
-    made: IntCounter,
-    failed: IntCounter,
 }
 
-impl Volumes {
-    fn seen(&self, key: &Key) -> Option<Seen> {
+impl Planner for Volumes {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
-        Some(Seen::new(pod, |name| self.claims.get(&key.namespace, name)))
+        Some(Observed::new(pod, |name| self.claims.get(&key.namespace, name)))
     }
 
-    /// One volume after the other; the first that cannot be made ends the pass.
-    async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let Some(seen) = self.seen(key) else { return Ok(Outcome::Settled) };
-        for step in plan::steps(&seen) {
-            match step {
-                Step::Make(create) => {
-                    self.made.inc();
-                    let plan = Plan { actions: vec![(*create).into()], requeue: None };
-                    if let Err(failure) = context.act(key, &plan).await {
-                        self.failed.inc();
-                        return Err(failure.into());
-                    }
-                }
-                Step::Refuse(note) => return Err(refuse(&note, context)),
-            }
-        }
-        Ok(Outcome::Settled)
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
     }
 
-    fn explain(&self, key: &Key) -> Option<(Description, Vec<String>)> {
-        let seen = self.seen(key)?;
-        let mut description = Description::new();
-        let mut would = Vec::new();
-        for step in plan::steps(&seen) {
-            match step {
-                Step::Make(_) => would.push("create a claim for an ephemeral volume".to_owned()),
-                Step::Refuse(note) => description.waits(note.message),
-            }
-        }
-        Some((description, would))
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        plan::describe(observed)
     }
 }
 
-fn refuse(note: &Note, context: &Context) -> Error {
-    context.events.record(note);
-    Error::message(note.message.clone())
+/// Counts creations of claims.
+struct Metrics {
+    creates: IntCounter,
+    failures: IntCounter,
+}
+
+impl PassHandler<Volumes> for Metrics {
+    fn on_passed(&self, _: &Observed, pass: &Pass<'_>) {
+        let Creates { requests, failures } = plan::creates(pass.outcomes);
+        self.creates.inc_by(requests);
+        self.failures.inc_by(failures);
+    }
 }

@@ -5,16 +5,19 @@ use evenkeel_api::{
     View, storage,
     views::{PersistentVolumeClaim, Pod},
 };
-use evenkeel_runtime::plan::{Create, Note, OnError};
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{Create, Note, OnError, Outcomes, Plan, PlanError},
+};
 use std::sync::Arc;
 
 /// A pod, and the claims of its ephemeral volumes as far as they are there.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pod: Arc<Pod>,
     claims: Vec<Option<Arc<PersistentVolumeClaim>>>,
 }
 
-impl Seen {
+impl Observed {
     pub(super) fn new(
         pod: Arc<Pod>,
         claim: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
@@ -27,7 +30,7 @@ impl Seen {
 
 /// What is to be done about one volume.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+enum Step {
     /// The claim is made.
     Make(Box<Create>),
     /// There is a claim of the name that was not made for the pod.
@@ -39,9 +42,55 @@ pub(super) fn concerns(pod: &Pod) -> bool {
     !pod.meta.deleting() && storage::claims_of(pod).any(|used| used.ephemeral)
 }
 
+/// Creates the missing claims, one after the other. The first volume whose claim cannot be created or is not the pod's ends
+/// the pass. Upstream: `syncHandler`.
+pub(super) fn plan(observed: &Observed) -> Plan {
+    let mut plan = Plan::nothing();
+    for step in steps(observed) {
+        match step {
+            Step::Make(create) => plan.push(*create),
+            Step::Refuse(note) => {
+                plan.error = Some(PlanError::new(note.message.clone()));
+                plan.push(note);
+                break;
+            }
+        }
+    }
+    plan
+}
+
+/// Number of requests that create a claim, and of those that failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Creates {
+    pub(super) requests: u64,
+    pub(super) failures: u64,
+}
+
+/// Counts the creations among the actions of a pass; its only other action, an event, has neither a name nor an error.
+pub(super) fn creates(outcomes: &Outcomes) -> Creates {
+    let (mut requests, mut failures) = (0, 0);
+    for outcome in &outcomes.0 {
+        requests += u64::from(outcome.created.is_some() || outcome.error.is_some());
+        let failed = outcome.error.as_ref().is_some_and(|error| !error.namespace_terminating);
+        failures += u64::from(failed);
+    }
+    Creates { requests, failures }
+}
+
+/// Describes claims that are not the pod's.
+pub(super) fn describe(observed: &Observed) -> Description {
+    let mut description = Description::new();
+    for step in steps(observed) {
+        if let Step::Refuse(note) = step {
+            description.waits(note.message);
+        }
+    }
+    description
+}
+
 /// What is to be done, in the order of the volumes.
-pub(super) fn steps(seen: &Seen) -> Vec<Step> {
-    let pod = &*seen.pod;
+fn steps(observed: &Observed) -> Vec<Step> {
+    let pod = &*observed.pod;
     if pod.meta.deleting() {
         return Vec::new();
     }
@@ -55,7 +104,7 @@ pub(super) fn steps(seen: &Seen) -> Vec<Step> {
             }),
         }
     };
-    volumes.zip(&seen.claims).filter_map(step).collect()
+    volumes.zip(&observed.claims).filter_map(step).collect()
 }
 
 fn make(pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Create> {
@@ -68,6 +117,7 @@ fn make(pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Create> {
             pod,
             &format!("ephemeral volume {volume}: create PVC {name}: {{error}}"),
         )),
+        apart: true,
         on_error: OnError::Abort,
         ..Create::new(
             PersistentVolumeClaim::kind(),
@@ -85,6 +135,7 @@ fn told(pod: &Pod, message: &str) -> Note {
 mod tests {
     use super::*;
     use crate::fixtures::{T0, object};
+    use evenkeel_runtime::plan::{Action, Failure, Outcome};
     use serde_json::{Value, json};
 
     fn pod() -> Pod {
@@ -101,8 +152,8 @@ mod tests {
 
     #[test]
     fn a_claim_is_made_from_the_template() {
-        let seen = Seen::new(Arc::new(pod()), |_| None);
-        let steps = steps(&seen);
+        let observed = Observed::new(Arc::new(pod()), |_| None);
+        let steps = steps(&observed);
         let [Step::Make(create)] = &steps[..] else { panic!("{steps:?}") };
         let body: Value = serde_json::from_slice(&create.body).unwrap();
         assert_eq!(
@@ -125,7 +176,8 @@ mod tests {
             );
             Arc::new(claim)
         };
-        let steps_with = |owner: &str| steps(&Seen::new(Arc::new(pod()), |_| Some(claim(owner))));
+        let steps_with =
+            |owner: &str| steps(&Observed::new(Arc::new(pod()), |_| Some(claim(owner))));
         assert!(steps_with("u").is_empty());
         let steps = steps_with("other");
         let [Step::Refuse(note)] = &steps[..] else { panic!("{steps:?}") };
@@ -140,6 +192,45 @@ mod tests {
         let mut going = pod();
         assert!(concerns(&going));
         going.meta.deletion = Some(T0);
-        assert!(!concerns(&going) && steps(&Seen::new(Arc::new(going), |_| None)).is_empty());
+        assert!(!concerns(&going) && steps(&Observed::new(Arc::new(going), |_| None)).is_empty());
+    }
+
+    #[test]
+    fn the_first_claim_that_is_not_the_pods_ends_the_plan() {
+        let volume = |name: &str| {
+            let template = json!({"volumeClaimTemplate": {"spec": {}}});
+            json!({"name": name, "ephemeral": template})
+        };
+        let pod: Pod = object(&json!({
+            "metadata": {"name": "web", "namespace": "ns", "uid": "u"},
+            "spec": {"volumes": [volume("a"), volume("b"), volume("c")]},
+        }));
+        let claim = Arc::new(object(&json!({"metadata": {"name": "web-b", "namespace": "ns"}})));
+        let observed =
+            Observed::new(Arc::new(pod), |name| (name == "web-b").then(|| Arc::clone(&claim)));
+        let plan = plan(&observed);
+        let [Action::Create(create), Action::Event(note)] = &plan.actions[..] else {
+            panic!("{plan:?}")
+        };
+        assert!(create.apart && create.on_error == OnError::Abort);
+        assert_eq!(plan.error, Some(PlanError::new(note.message.clone())));
+        assert!(note.message.starts_with("ephemeral volume b: "), "{note:?}");
+    }
+
+    #[test]
+    fn creations_are_counted() {
+        let failure = |namespace_terminating| {
+            let (reason, message) = (String::new(), String::new());
+            Outcome::failure(Failure { code: 403, reason, message, namespace_terminating })
+        };
+        let created = Outcome { created: Some("web-a".into()), ..Outcome::success() };
+        for (outcomes, requests, failures) in [
+            (vec![], 0, 0),
+            (vec![created.clone(), Outcome::success()], 1, 0),
+            (vec![created, failure(false)], 2, 1),
+            (vec![failure(true)], 1, 0),
+        ] {
+            assert_eq!(creates(&Outcomes(outcomes)), Creates { requests, failures });
+        }
     }
 }

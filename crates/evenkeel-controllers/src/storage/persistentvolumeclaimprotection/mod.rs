@@ -12,18 +12,19 @@ use super::finalizers;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     Text, View, storage,
+    time::Timestamp,
     views::{Namespace, PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
-    client::ListOptions,
-    controller::{Builder, Context, Enqueue, Error, Outcome},
+    controller::{Builder, Enqueue},
     introspect::Description,
-    plan::{Key, Plan},
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
+use plan::{Observed, WaitingClaim};
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The gate of the condition that says whether a claim is used.
@@ -43,41 +44,105 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (claims, pods) = (caches.of::<PersistentVolumeClaim>(), caches.of::<Pod>());
     let noting = context.gates.enabled(UNUSED_SINCE);
-    let protection = Arc::new(Protection {
+    let waiting = Waiting::default();
+    let protection = Protection {
         claims: claims.clone(),
         users: pods.index("claim", storage::claim_keys),
-        waiting: Waiting::default(),
+        waiting: waiting.clone(),
         noting,
-    });
-    let (of_claims, of_pods, told) = (protection.clone(), protection.clone(), protection.clone());
+    };
+    let (of_claims, of_pods) = (waiting.clone(), waiting.clone());
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Namespace::kind())
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
-        .watches(&claims, move |event, enqueue| of_claims.on_claim(event, enqueue))
-        .watches(&pods, move |event, enqueue| of_pods.on_pod(event, enqueue))
-        .explains(move |key, _| told.explain(key))
-        .reconcile(move |request, context| {
-            let protection = protection.clone();
-            async move { protection.pass(&request.key, &context).await }
-        });
+        .watches(&claims, move |event, enqueue| of_claims.on_claim(event, noting, enqueue))
+        .watches(&pods, move |event, enqueue| of_pods.on_pod(event, noting, enqueue))
+        .planned_with(protection, waiting);
     context.run(controller);
     Ok(())
 }
 
-/// Names of claims to be looked at, by namespace.
+/// Names of claims to be looked at, by namespace; clones share them. A name waits until a pass that saw its last event has
+/// succeeded.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<Events>>);
+
 #[derive(Default)]
-struct Waiting(Mutex<HashMap<Arc<str>, BTreeSet<Text>>>);
+struct Events {
+    /// Number of the last event.
+    last: u64,
+    /// The last event of each claim.
+    by_namespace: HashMap<Arc<str>, BTreeMap<Text, u64>>,
+}
 
 impl Waiting {
-    fn add(&self, namespace: &str, names: impl IntoIterator<Item = Text>) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.entry(Arc::from(namespace)).or_default().extend(names);
+    fn lock(&self) -> MutexGuard<'_, Events> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take(&self, namespace: &str) -> BTreeSet<Text> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.remove(namespace).unwrap_or_default()
+    fn wait(&self, enqueue: &Enqueue, namespace: &str, name: &str) {
+        let mut events = self.lock();
+        events.last += 1;
+        let last = events.last;
+        events.by_namespace.entry(Arc::from(namespace)).or_default().insert(name.into(), last);
+        drop(events);
+        enqueue.add(Key::new("", namespace));
+    }
+
+    fn of(&self, namespace: &str) -> Vec<(Text, u64)> {
+        let events = self.lock();
+        let waiting = events.by_namespace.get(namespace).into_iter().flatten();
+        waiting.map(|(name, event)| (name.clone(), *event)).collect()
+    }
+
+    fn on_claim(&self, event: &CacheEvent<PersistentVolumeClaim>, noting: bool, enqueue: &Enqueue) {
+        let claim = event.object();
+        let unnoted = noting && plan::condition(claim).is_none();
+        let concerns = unnoted || finalizers::concerns(&claim.meta, plan::FINALIZER);
+        if concerns && !matches!(event, CacheEvent::Deleted(_)) {
+            self.wait(enqueue, &claim.meta.namespace, &claim.meta.name);
+        }
+    }
+
+    fn on_pod(&self, event: &CacheEvent<Pod>, noting: bool, enqueue: &Enqueue) {
+        let (pod, gone) = (event.object(), matches!(event, CacheEvent::Deleted(_)));
+        if let CacheEvent::Updated { old, new } = event {
+            if old.meta.uid != new.meta.uid {
+                self.enqueue_claims(old, enqueue);
+            } else if plan::uses_alike(old, new) {
+                return;
+            }
+        }
+        let scheduled = !pod.spec.node_name.is_empty();
+        if noting || gone || plan::is_terminated(pod) || !scheduled {
+            self.enqueue_claims(pod, enqueue);
+        }
+    }
+
+    fn enqueue_claims(&self, pod: &Pod, enqueue: &Enqueue) {
+        for used in storage::claims_of(pod) {
+            self.wait(enqueue, &pod.meta.namespace, &used.claim_name(pod));
+        }
+    }
+}
+
+/// Claims of a pass that failed wait for the next one.
+impl PassHandler<Protection> for Waiting {
+    fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
+        if !pass.succeeded {
+            return;
+        }
+        let mut events = self.lock();
+        let Some(waiting) = events.by_namespace.get_mut(&observed.namespace) else { return };
+        for (name, event) in &observed.waiting {
+            if waiting.get(name) == Some(event) {
+                waiting.remove(name);
+            }
+        }
+        if waiting.is_empty() {
+            events.by_namespace.remove(&observed.namespace);
+        }
     }
 }
 
@@ -89,98 +154,36 @@ struct Protection {
 }
 
 impl Protection {
-    fn wait(&self, enqueue: &Enqueue, namespace: &str, name: &str) {
-        self.waiting.add(namespace, [name.into()]);
-        enqueue.add(Key::new("", namespace));
+    fn waiting(&self, claim: Arc<PersistentVolumeClaim>) -> WaitingClaim {
+        let users = self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
+        WaitingClaim { claim, users }
+    }
+}
+
+/// A key is a namespace.
+impl Planner for Protection {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
+        let namespace = Arc::clone(&key.name);
+        let waiting = self.waiting.of(&namespace);
+        let claims = waiting.iter().filter_map(|(name, _)| self.claims.get(&namespace, name));
+        let claims = claims.map(|claim| self.waiting(claim)).collect();
+        Some(Observed { namespace, waiting, claims, noting: self.noting })
     }
 
-    fn on_claim(&self, event: &CacheEvent<PersistentVolumeClaim>, enqueue: &Enqueue) {
-        let claim = event.object();
-        let unnoted = self.noting && plan::condition(claim).is_none();
-        let concerns = unnoted || finalizers::concerns(&claim.meta, plan::FINALIZER);
-        if concerns && !matches!(event, CacheEvent::Deleted(_)) {
-            self.wait(enqueue, &claim.meta.namespace, &claim.meta.name);
-        }
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, now), ())
     }
 
-    fn on_pod(&self, event: &CacheEvent<Pod>, enqueue: &Enqueue) {
-        let (pod, gone) = (event.object(), matches!(event, CacheEvent::Deleted(_)));
-        if let CacheEvent::Updated { old, new } = event {
-            if old.meta.uid != new.meta.uid {
-                self.enqueue_claims(old, enqueue);
-            } else if plan::uses_alike(old, new) {
-                return;
-            }
-        }
-        let scheduled = !pod.spec.node_name.is_empty();
-        if self.noting || gone || plan::is_terminated(pod) || !scheduled {
-            self.enqueue_claims(pod, enqueue);
-        }
+    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, now: Timestamp) -> Option<Plan> {
+        plan::next(observed, done, now)
     }
 
-    fn enqueue_claims(&self, pod: &Pod, enqueue: &Enqueue) {
-        for used in storage::claims_of(pod) {
-            self.wait(enqueue, &pod.meta.namespace, &used.claim_name(pod));
-        }
-    }
-
-    fn users(&self, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
-        self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name))
-    }
-
-    /// All claims of a namespace that wait; they wait again if one of them fails.
-    async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let names = self.waiting.take(&key.name);
-        let done = self.look_at(key, &names, context).await;
-        if done.is_err() {
-            self.waiting.add(&key.name, names);
-        }
-        done.map(|()| Outcome::Settled)
-    }
-
-    async fn look_at(
-        &self,
-        key: &Key,
-        names: &BTreeSet<Text>,
-        context: &Context,
-    ) -> Result<(), Error> {
-        let (mut live, mut all) = (None, Plan::nothing());
-        for name in names {
-            let Some(claim) = self.claims.get(&key.name, name) else { continue };
-            let mut users = self.users(&claim);
-            if plan::must_be_sure(&claim, &users, self.noting) {
-                if live.is_none() {
-                    let client = &context.env.client;
-                    let list = client.list::<Pod>(&key.name, &ListOptions::default()).await?;
-                    live = Some(list.items.into_iter().map(Arc::new).collect::<Vec<_>>());
-                }
-                users = live.iter().flatten().cloned().collect();
-            }
-            let plan = plan::plan(&claim, &users, self.noting, context.env.clock.now());
-            all.actions.extend(plan.actions);
-        }
-        context.act(key, &all).await?;
-        Ok(())
-    }
-
-    fn explain(&self, key: &Key) -> Option<(Description, Vec<String>)> {
-        let mut description = Description::new();
-        let held = |claim: &PersistentVolumeClaim| finalizers::holds(&claim.meta, plan::FINALIZER);
-        for claim in self.claims.namespace(&key.name).iter().filter(|claim| held(claim)) {
-            let users = self.users(claim);
-            let names: Vec<&str> = users
-                .iter()
-                .filter(|pod| plan::keeps(pod, claim))
-                .map(|pod| &*pod.meta.name)
-                .collect();
-            if !names.is_empty() {
-                description.waits(format!(
-                    "claim {} is being deleted and used by {}",
-                    claim.meta.name,
-                    names.join(", ")
-                ));
-            }
-        }
-        Some((description, Vec::new()))
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        let claims = self.claims.namespace(&observed.namespace);
+        let held = claims.into_iter().filter(|claim| plan::is_held(claim));
+        plan::describe(held.map(|claim| self.waiting(claim)))
     }
 }

@@ -1,17 +1,101 @@
 //! Whether a claim may go, and what it says of who uses it.
+//!
+//! Where something would follow from a claim's not being used, the first step lists the pods of the namespace live, and the
+//! next one decides by that list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
-    storage,
+    Text, View as _, storage,
     time::Timestamp,
     views::{ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod},
 };
-use evenkeel_runtime::plan::{Action, PatchForm, Plan, Rewrite};
+use evenkeel_runtime::{
+    client::ListOptions,
+    introspect::Description,
+    plan::{Action, LiveRead, OnError, Outcomes, PatchForm, Plan, Rewrite},
+};
 use serde_json::json;
 use std::sync::Arc;
 
 pub(super) const FINALIZER: &str = "kubernetes.io/pvc-protection";
 const UNUSED: &str = "Unused";
+
+/// Claims of a namespace that wait to be looked at.
+pub(super) struct Observed {
+    pub(super) namespace: Arc<str>,
+    /// Names of the claims, each with the number of its last event.
+    pub(super) waiting: Vec<(Text, u64)>,
+    pub(super) claims: Vec<WaitingClaim>,
+    /// Whether claims note since when they are unused.
+    pub(super) noting: bool,
+}
+
+/// A claim, and the pods that use it in the cache.
+pub(super) struct WaitingClaim {
+    pub(super) claim: Arc<PersistentVolumeClaim>,
+    pub(super) users: Vec<Arc<Pod>>,
+}
+
+/// Decides about all claims that wait, or asks for the namespace's pods. Upstream: `processPVCsByNamespace`.
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    if must_ask(observed) {
+        let options = ListOptions::default();
+        let list = LiveRead::list::<Pod>(&Pod::kind(), &observed.namespace, &options);
+        return Plan::one(LiveRead { on_error: OnError::Abort, ..list });
+    }
+    protect_all(observed, None, now)
+}
+
+/// Decides by the live list of pods, where there is one. Upstream: `askAPIServer`.
+pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
+    let [listed] = &done.0[..] else { return None };
+    let pods = match (&listed.reply, &listed.error) {
+        (Some(reply), _) => reply.list::<Pod>(),
+        (None, Some(error)) if must_ask(observed) => Err(error.clone()),
+        (None, _) => return None,
+    };
+    Some(match pods {
+        Ok(pods) => {
+            let pods: Vec<_> = pods.items.into_iter().map(Arc::new).collect();
+            protect_all(observed, Some(&pods), now)
+        }
+        Err(error) => Plan::failure(error.message),
+    })
+}
+
+fn must_ask(observed: &Observed) -> bool {
+    let noting = observed.noting;
+    observed.claims.iter().any(|one| must_be_sure(&one.claim, &one.users, noting))
+}
+
+fn protect_all(observed: &Observed, live: Option<&[Arc<Pod>]>, now: Timestamp) -> Plan {
+    let mut all = Plan::nothing();
+    for WaitingClaim { claim, users } in &observed.claims {
+        let live = live.filter(|_| must_be_sure(claim, users, observed.noting));
+        let plan = protect(claim, live.unwrap_or(users), observed.noting, now);
+        all.actions.extend(plan.actions);
+    }
+    all
+}
+
+/// Whether the claim is being deleted and held by the finalizer.
+pub(super) fn is_held(claim: &PersistentVolumeClaim) -> bool {
+    finalizers::holds(&claim.meta, FINALIZER)
+}
+
+/// Describes who keeps claims from being deleted.
+pub(super) fn describe(held: impl Iterator<Item = WaitingClaim>) -> Description {
+    let mut description = Description::new();
+    for WaitingClaim { claim, users } in held {
+        let users = users.iter().filter(|pod| keeps(pod, &claim));
+        let names: Vec<&str> = users.map(|pod| &*pod.meta.name).collect();
+        if !names.is_empty() {
+            let (claim, users) = (&claim.meta.name, names.join(", "));
+            description.waits(format!("claim {claim} is being deleted and used by {users}"));
+        }
+    }
+    description
+}
 
 /// What the claim says of being used.
 pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolumeClaimCondition> {
@@ -20,7 +104,7 @@ pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolu
 
 /// Whether the pod keeps the claim from being deleted: one that was scheduled does, even when it has ended; one whose
 /// containers are gone no longer does so for a claim that is its own.
-pub(super) fn keeps(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+fn keeps(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
     !pod.spec.node_name.is_empty() && names(pod, claim, shut_down)
 }
@@ -62,13 +146,8 @@ pub(super) fn uses_alike(old: &Pod, new: &Pod) -> bool {
 }
 
 /// Whether something would follow from the claim's not being used, so that the cache alone is not to be trusted.
-pub(super) fn must_be_sure(
-    claim: &PersistentVolumeClaim,
-    users: &[Arc<Pod>],
-    noting: bool,
-) -> bool {
-    let would_go =
-        finalizers::holds(&claim.meta, FINALIZER) && !users.iter().any(|pod| keeps(pod, claim));
+fn must_be_sure(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], noting: bool) -> bool {
+    let would_go = is_held(claim) && !users.iter().any(|pod| keeps(pod, claim));
     let would_say = noting
         && is_noted(claim)
         && !users.iter().any(|pod| uses(pod, claim))
@@ -80,13 +159,8 @@ fn is_noted(claim: &PersistentVolumeClaim) -> bool {
     !claim.meta.deleting() && &*claim.status.phase == "Bound"
 }
 
-/// What is done about a claim that these pods, and no others, may use.
-pub(super) fn plan(
-    claim: &PersistentVolumeClaim,
-    pods: &[Arc<Pod>],
-    noting: bool,
-    now: Timestamp,
-) -> Plan {
+/// What is done about a claim that these pods, and no others, may use. Upstream: `processPVC`.
+fn protect(claim: &PersistentVolumeClaim, pods: &[Arc<Pod>], noting: bool, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     if noting && is_noted(claim) {
         let used = pods.iter().any(|pod| uses(pod, claim));
@@ -137,6 +211,7 @@ fn note(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -> Option<Rew
 mod tests {
     use super::*;
     use crate::fixtures::{T0, object};
+    use evenkeel_runtime::plan::{Failure, Outcome, Reply};
     use serde_json::Value;
 
     fn claim(going: bool, unused: Option<&str>) -> PersistentVolumeClaim {
@@ -246,7 +321,7 @@ mod tests {
             (Some("Unknown"), false, Some("True")),
         ] {
             let pods = if used { &users[..] } else { &[] };
-            let bodies = bodies(&plan(&claim(false, said), pods, true, T0));
+            let bodies = bodies(&protect(&claim(false, said), pods, true, T0));
             let told = bodies.first().map(|body| {
                 let conditions = body["status"]["conditions"].as_array().unwrap();
                 assert_eq!(conditions.len(), 2, "others stay");
@@ -254,7 +329,7 @@ mod tests {
                 ours["status"].as_str().unwrap().to_owned()
             });
             assert_eq!(told.as_deref(), want, "{said:?} {used}");
-            assert!(plan(&claim(false, said), pods, false, T0).is_nothing(), "without the gate");
+            assert!(protect(&claim(false, said), pods, false, T0).is_nothing(), "without the gate");
         }
     }
 
@@ -270,7 +345,53 @@ mod tests {
         ] {
             assert_eq!(must_be_sure(&claim, pods, true), sure, "{:?}", claim.status);
         }
-        let plan = plan(&claim(true, None), &[], true, T0);
+        let plan = protect(&claim(true, None), &[], true, T0);
         assert_eq!(bodies(&plan), [json!({"metadata": {"finalizers": []}})]);
+    }
+
+    fn observed(claims: Vec<PersistentVolumeClaim>, users: &[Arc<Pod>]) -> Observed {
+        let waiting = |claim| WaitingClaim { claim: Arc::new(claim), users: users.to_vec() };
+        let claims = claims.into_iter().map(waiting).collect();
+        Observed { namespace: "ns".into(), waiting: vec![], claims, noting: false }
+    }
+
+    #[test]
+    fn pods_are_listed_once_and_decide() {
+        let observed = observed(vec![claim(true, None), claim(true, None)], &[]);
+        let asked = plan(&observed, T0);
+        let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
+        assert_eq!((&*read.path, read.on_error), ("/api/v1/namespaces/ns/pods", OnError::Abort));
+        let after = |outcomes: Vec<Outcome>| next(&observed, &Outcomes(outcomes), T0);
+        let listed = |items: Value| Outcome {
+            reply: Some(Reply::json(
+                json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items})
+                    .to_string(),
+            )),
+            ..Outcome::success()
+        };
+        let user = json!({
+            "metadata": {"name": "q", "namespace": "ns", "uid": "q"},
+            "spec": {"nodeName": "n", "volumes": [{"name": "x", "persistentVolumeClaim": {"claimName": "p-data"}}]},
+        });
+        assert_eq!(after(vec![listed(json!([user]))]), Some(Plan::nothing()));
+        let unused = after(vec![listed(json!([]))]).unwrap();
+        assert_eq!(bodies(&unused), vec![json!({"metadata": {"finalizers": []}}); 2]);
+        assert_eq!(after(vec![listed(json!([])), Outcome::success()]), None);
+        let missing = Failure {
+            code: 404,
+            reason: String::new(),
+            message: "no pods here".into(),
+            namespace_terminating: false,
+        };
+        assert_eq!(after(vec![Outcome::failure(missing)]), Some(Plan::failure("no pods here")));
+    }
+
+    #[test]
+    fn the_cache_is_enough_where_a_pod_uses_the_claim() {
+        let used = observed(vec![claim(true, None)], &[pod(&json!({}))]);
+        assert_eq!(plan(&used, T0), Plan::nothing());
+        assert_eq!(next(&used, &Outcomes::default(), T0), None);
+        let unheld = observed(vec![claim(false, None)], &[]);
+        assert_eq!(next(&unheld, &Outcomes(vec![Outcome::success()]), T0), None);
     }
 }

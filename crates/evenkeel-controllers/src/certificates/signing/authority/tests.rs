@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    certificates::request::tests::pem as request_pem,
+    certificates::{request::tests::pem as request_pem, signing::Pair},
     fixtures::{T0, at},
 };
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, SanType};
@@ -19,7 +19,7 @@ fn authority_of(key: &KeyPair, days: i64) -> Pair {
     Pair::Texts { certificate, key: key.serialize_pem() }
 }
 
-fn authority(days: i64) -> Pair {
+pub(in crate::certificates::signing) fn authority(days: i64) -> Pair {
     authority_of(&KeyPair::generate().unwrap(), days)
 }
 
@@ -28,8 +28,13 @@ fn usages(all: &[&str]) -> Vec<String> {
 }
 
 fn sign(pair: &Pair, request: &Request, usage: &[&str], hours: u64) -> Result<String, SignError> {
-    let authority = Authority::open(pair).unwrap().current();
-    authority.sign(request, &usages(usage), Duration::from_secs(hours * 3600), T0)
+    let authority = open(pair).unwrap();
+    authority.sign(request, &usages(usage), [7; 16], Duration::from_secs(hours * 3600), T0)
+}
+
+fn open(pair: &Pair) -> Result<CertificateAuthority, AuthorityError> {
+    let Pair::Texts { certificate, key } = pair else { panic!("{pair:?}") };
+    CertificateAuthority::new(&(certificate.as_bytes().into(), key.as_bytes().into()))
 }
 
 /// Reads a certificate back, and sees that it is its authority's.
@@ -150,38 +155,10 @@ fn what_cannot_be_signed_is_told() {
     let Pair::Texts { certificate, key } = authority(10) else { panic!() };
     let Pair::Texts { key: other, .. } = authority(10) else { panic!() };
     let open = |certificate: &str, key: &str| {
-        Authority::open(&Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() })
-            .err()
+        open(&Pair::Texts { certificate: certificate.to_owned(), key: key.to_owned() }).err()
     };
     assert!(matches!(open(&certificate, &other), Some(AuthorityError::Other)));
     assert!(matches!(open(&certificate.repeat(2), &key), Some(AuthorityError::Count(2))));
     assert!(matches!(open("", &key), Some(AuthorityError::Count(0))));
     assert!(matches!(open(&certificate, &certificate), Some(AuthorityError::Key(_))));
-}
-
-#[test]
-fn changed_files_are_taken_once_they_make_sense() {
-    let folder = std::env::temp_dir().join(format!("evenkeel-authority-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
-    let files = Pair::Files { certificate: path("ca.crt"), key: path("ca.key") };
-    let write = |pair: &Pair, half: bool| {
-        let Pair::Texts { certificate, key } = pair else { panic!("{pair:?}") };
-        std::fs::write(path("ca.crt"), certificate).unwrap();
-        if !half {
-            std::fs::write(path("ca.key"), key).unwrap();
-        }
-    };
-    assert!(matches!(Authority::open(&files), Err(AuthorityError::File(..))));
-    let (one, other) = (authority(10), authority(20));
-    write(&one, false);
-    let authority = Authority::open(&files).unwrap();
-    let first = authority.current().not_after;
-    write(&other, true);
-    assert_eq!(authority.current().not_after, first);
-    write(&other, false);
-    let second = authority.current().not_after;
-    assert!(second > first);
-    std::fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(authority.current().not_after, second);
 }

@@ -1,9 +1,13 @@
 use super::*;
 use crate::{
-    certificates::request::tests::pem,
+    certificates::{
+        request::tests::pem,
+        signing::{Pair, authority::tests::authority},
+    },
     fixtures::{T0, at, object},
 };
 use base64::prelude::*;
+use evenkeel_runtime::plan::{Action, Outcome};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -42,13 +46,13 @@ fn only_what_is_approved_and_open_is_signed() {
         (done, false),
     ];
     for (status, want) in table {
-        let step = plan(&client(&status), &Signer::ALL).unwrap();
+        let step = step(&client(&status), &Signer::ALL).unwrap();
         assert_eq!(matches!(step, Step::Sign(Signer::User, _)), want, "{status}: {step:?}");
     }
     // Somebody else's, or one for which there is no key here.
     let other = request("example.test/signer", &["client auth"], &approved);
-    assert_eq!(plan(&other, &Signer::ALL), Ok(Step::Nothing));
-    assert_eq!(plan(&client(&approved), &[Signer::LegacyUnknown]), Ok(Step::Nothing));
+    assert_eq!(step(&other, &Signer::ALL), Ok(Step::Nothing));
+    assert_eq!(step(&client(&approved), &[Signer::LegacyUnknown]), Ok(Step::Nothing));
 }
 
 #[test]
@@ -72,11 +76,11 @@ fn each_signer_has_its_rules() {
         (Signer::User, &[], refuse("missing required usage for client certificate: client auth")),
     ];
     for (signer, usages, want) in table {
-        let step = plan(&request(signer.name(), usages, &approved), &Signer::ALL);
+        let step = step(&request(signer.name(), usages, &approved), &Signer::ALL);
         assert_eq!(step, Ok(want), "{signer:?} {usages:?}");
     }
     let anything = request(Signer::LegacyUnknown.name(), &["cert sign"], &approved);
-    assert!(matches!(plan(&anything, &Signer::ALL), Ok(Step::Sign(Signer::LegacyUnknown, _))));
+    assert!(matches!(step(&anything, &Signer::ALL), Ok(Step::Sign(Signer::LegacyUnknown, _))));
 }
 
 #[test]
@@ -122,6 +126,52 @@ fn a_refusal_says_why() {
         (last.message.as_deref(), last.last_update_time.as_ref().unwrap().0),
         (Some("because"), T0)
     );
+}
+
+/// The observed state of a request to a signer with a key.
+fn observed(request: SigningRequest, serial: Option<Serial>) -> Observed {
+    let step = step(&request, &Signer::ALL);
+    let issuer = Issuer { authority: Arc::new(authority_with_key()), serial };
+    let max_duration = Duration::from_secs(HOUR);
+    Observed { request: Arc::new(request), step, issuer: Some(issuer), max_duration }
+}
+
+fn authority_with_key() -> CertificateAuthority {
+    let Pair::Texts { certificate, key } = authority(10) else { panic!("texts") };
+    CertificateAuthority::new(&(certificate.into_bytes(), key.into_bytes())).unwrap()
+}
+
+fn written(plan: &Plan) -> CertificateSigningRequest {
+    let [Action::Update(update)] = &plan.actions[..] else { panic!("{plan:?}") };
+    assert_eq!((update.subresource, &*update.target.name), ("status", "a"));
+    serde_json::from_slice(&update.body).unwrap()
+}
+
+#[test]
+fn the_second_step_signs() {
+    let request = || client(&conditions(&[("Approved", "True")]));
+    let seen = observed(request(), Some([7; 16]));
+    assert_eq!(plan(&seen, T0), Plan::nothing(), "explain signs nothing");
+    let signed = next(&seen, &Outcomes::default(), T0).unwrap();
+    let certificate = written(&signed).status.unwrap().certificate.unwrap();
+    assert!(certificate.0.starts_with(b"-----BEGIN CERTIFICATE-----"));
+    assert_eq!(next(&seen, &Outcomes(vec![Outcome::success()]), T0), None);
+    let failed = next(&observed(request(), None), &Outcomes::default(), T0).unwrap();
+    assert_eq!(failed, Plan::failure("the source of chance failed"));
+}
+
+#[test]
+fn only_the_first_step_refuses() {
+    let approved = conditions(&[("Approved", "True")]);
+    let seen = observed(request(Signer::User.name(), &[], &approved), Some([7; 16]));
+    let conditions = written(&plan(&seen, T0)).status.unwrap().conditions.unwrap();
+    assert_eq!(conditions[1].type_, "Failed");
+    for done in [vec![], vec![Outcome::success()]] {
+        assert_eq!(next(&seen, &Outcomes(done), T0), None);
+    }
+    let waiting = observed(client(&json!({})), Some([7; 16]));
+    assert_eq!(plan(&waiting, T0), Plan::nothing());
+    assert_eq!(next(&waiting, &Outcomes::default(), T0), None);
 }
 
 proptest! {

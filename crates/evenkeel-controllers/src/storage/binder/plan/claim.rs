@@ -99,7 +99,7 @@ pub(in crate::storage::binder) fn plan(seen: &Seen, next: &Next<'_>, options: &O
         Next::Migrate(body) => return one(change(claim, body)),
         Next::Bound => return bound(seen),
         Next::Prebound => prebound(seen),
-        Next::Bind(volume) => Plan { actions: bind(volume, claim), requeue: None },
+        Next::Bind(volume) => Plan::of(bind(volume, claim)),
         Next::DefaultClass(class) => {
             one(change(claim, &json!({"spec": {"storageClassName": class}})))
         }
@@ -116,7 +116,7 @@ pub(in crate::storage::binder) fn plan(seen: &Seen, next: &Next<'_>, options: &O
 }
 
 fn one(change: Rewrite) -> Plan {
-    Plan { actions: vec![change.into()], requeue: None }
+    Plan::one(change)
 }
 
 /// A change of the claim, and the only one.
@@ -263,7 +263,7 @@ fn prebound(seen: &Seen) -> Plan {
     let name = &volume.meta.name;
     if volume.spec.claim_ref.is_none() {
         return match mismatch(volume, claim) {
-            None => Plan { actions: bind(volume, claim), requeue: None },
+            None => Plan::of(bind(volume, claim)),
             Some(why) => {
                 let message = format!("Cannot bind to requested volume \"{name}\": {why}");
                 pending(claim, Some(warning(claim, "VolumeMismatch", message)))
@@ -271,13 +271,13 @@ fn prebound(seen: &Seen) -> Plan {
         };
     }
     if storage::is_for_claim(volume, claim) {
-        return Plan { actions: bind(volume, claim), requeue: None };
+        return Plan::of(bind(volume, claim));
     }
     let message = format!("volume \"{name}\" already bound to a different claim.");
     let told = warning(claim, "FailedBinding", message);
     // Where a controller chose the volume, somebody took away the note that the binding was complete: nothing to mend.
     if claim.meta.annotations.contains(storage::BOUND_BY_CONTROLLER) {
-        return Plan { actions: vec![told.into()], requeue: None };
+        return Plan::one(told);
     }
     pending(claim, Some(told))
 }
@@ -324,7 +324,7 @@ fn bound(seen: &Seen) -> Plan {
             "ClaimMisbound",
             "Two claims are bound to the same volume, this one is bound incorrectly",
         ),
-        _ => Plan { actions: bind(volume, claim), requeue: None },
+        _ => Plan::of(bind(volume, claim)),
     }
 }
 
@@ -334,13 +334,8 @@ fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> P
     }
     let change = claim_phase_now(claim, "Lost");
     let told = warning(claim, reason, message.to_owned());
-    Plan {
-        actions: change
-            .map(|change| Rewrite { done: Some(told), ..change }.into())
-            .into_iter()
-            .collect(),
-        requeue: None,
-    }
+    let change = change.map(|change| Rewrite { done: Some(told), ..change }.into());
+    Plan::of(change.into_iter().collect())
 }
 
 /// What there is to say of a claim.

@@ -65,7 +65,7 @@ pub(in crate::storage::binder) fn fail(
     let told = Note::warning(wire::target(volume), reason, why);
     let change = phase_now(volume, "Failed", why)
         .map(|change| Rewrite { done: Some(told), ..change }.into());
-    Plan { actions: change.into_iter().collect(), requeue: None }
+    Plan::of(change.into_iter().collect())
 }
 
 /// The finalizers of a volume that this provisioner made: that of whoever will delete what is behind it is there, that of

@@ -45,7 +45,7 @@ pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Decisi
     if let Some(body) = migration::of_volume(volume) {
         let version = Arc::from(&*volume.meta.resource_version);
         let change = Rewrite { resource_version: version, ..change_volume(volume, &body) };
-        return Plan { actions: vec![change.into()], requeue: None }.into();
+        return Plan::one(change).into();
     }
     // Promised to a name alone, it is nobody's yet.
     let claimed = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
@@ -64,7 +64,7 @@ pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Decisi
 
 fn to_phase(volume: &PersistentVolume, phase: &str) -> Plan {
     let change = phase_now(volume, phase, "").map(Into::into);
-    Plan { actions: change.into_iter().collect(), requeue: None }
+    Plan::of(change.into_iter().collect())
 }
 
 /// The claim is gone.
@@ -103,7 +103,7 @@ fn claim_bound_elsewhere(seen: &Seen, options: &Options) -> Decision {
     if made && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
         return released(seen, options);
     }
-    Plan { actions: unbind(volume), requeue: None }.into()
+    Plan::of(unbind(volume)).into()
 }
 
 /// What there is to say of a volume.

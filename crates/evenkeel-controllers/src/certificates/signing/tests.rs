@@ -1,0 +1,29 @@
+use super::*;
+use authority::tests::authority;
+
+#[test]
+fn changed_files_are_taken_once_they_make_sense() {
+    let folder = std::env::temp_dir().join(format!("evenkeel-authority-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let files = Pair::Files { certificate: path("ca.crt"), key: path("ca.key") };
+    let write = |pair: &Pair, half: bool| {
+        let Pair::Texts { certificate, key } = pair else { panic!("{pair:?}") };
+        std::fs::write(path("ca.crt"), certificate).unwrap();
+        if !half {
+            std::fs::write(path("ca.key"), key).unwrap();
+        }
+    };
+    assert!(matches!(CaProvider::open(&files), Err(AuthorityError::File(..))));
+    let (one, other) = (authority(10), authority(20));
+    write(&one, false);
+    let authority = CaProvider::open(&files).unwrap();
+    let first = authority.current().not_after;
+    write(&other, true);
+    assert_eq!(authority.current().not_after, first);
+    write(&other, false);
+    let second = authority.current().not_after;
+    assert!(second > first);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(authority.current().not_after, second);
+}

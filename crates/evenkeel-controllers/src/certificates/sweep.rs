@@ -1,0 +1,33 @@
+//! Deletes expired objects of a kind in a periodic pass.
+
+use crate::wire;
+use evenkeel_api::{View, time::Timestamp};
+use evenkeel_runtime::plan::{Delete, Plan};
+use std::sync::Arc;
+
+/// Returns why an object is deleted, if it is.
+pub(super) type Expired<V> = fn(&V, Timestamp) -> Option<&'static str>;
+
+/// Deletes the expired ones of all objects of a kind. What fails is left to the next pass.
+pub(super) fn plan<V: View>(objects: &[Arc<V>], expired: Expired<V>, now: Timestamp) -> Plan {
+    let is_expired = |object: &&Arc<V>| expired(object, now).is_some();
+    let delete = |object: &Arc<V>| Delete::new(wire::target(&**object)).into();
+    Plan::of(objects.iter().filter(is_expired).map(delete).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{T0, at, pod};
+    use evenkeel_api::views::Pod;
+
+    #[test]
+    fn only_expired_objects_are_deleted_and_only_these() {
+        let mut old = pod("old", None);
+        old.meta.creation = Some(at(-60));
+        let objects = [Arc::new(pod("new", None)), Arc::new(old)];
+        let expired = |pod: &Pod, now| (pod.meta.creation < Some(now)).then_some("old");
+        let plan = plan(&objects, expired, T0);
+        assert_eq!(plan, Plan::one(Delete::new(wire::target(&*objects[1]))));
+    }
+}
