@@ -1,17 +1,21 @@
 //! Error texts of client-go for responses without a Status; users search for these texts.
 
-use evenkeel_runtime::client::{ApiError, full_text};
+use evenkeel_runtime::plan::Failure;
 
-/// Returns the error's text as upstream writes it in events and conditions. `asked` is client-go's name for the
+/// Returns the failure's text as upstream writes it in events and conditions. `asked` is client-go's name for the
 /// request, such as `get pods.metrics.k8s.io`, or empty.
-pub(crate) fn words(error: &ApiError, asked: &str) -> String {
-    let Some(status) = error.status().filter(|status| status.reason.is_empty()) else {
-        return full_text(error);
-    };
-    let message = match status.code {
+pub(crate) fn words(failure: &Failure, asked: &str) -> String {
+    let Failure { code, reason, message, .. } = failure;
+    if *code == 0 || !reason.is_empty() {
+        return message.clone();
+    }
+    // The client's text for a response without one.
+    let unsaid = *message == format!("the API server answered {code}");
+    let said = if unsaid { "" } else { message };
+    let message = match *code {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),
-        403 | 406 | 415 => status.message.to_string(),
+        403 | 406 | 415 => said.to_owned(),
         404 => "the server could not find the requested resource".to_owned(),
         405 => "the server does not allow this method on the requested resource".to_owned(),
         409 => "the server reported a conflict".to_owned(),
@@ -20,8 +24,7 @@ pub(crate) fn words(error: &ApiError, asked: &str) -> String {
         503 => "the server is currently unable to handle the request".to_owned(),
         504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
         500.. => format!(
-            "an error on the server ({:?}) has prevented the request from succeeding",
-            &*status.message
+            "an error on the server ({said:?}) has prevented the request from succeeding"
         ),
         code => format!(
             "the server responded with the status code {code} but did not return more information"
@@ -33,14 +36,12 @@ pub(crate) fn words(error: &ApiError, asked: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::client::Status;
 
     #[test]
     fn an_answer_without_a_status_is_told_by_its_code() {
         let told = |code, reason: &str, message: &str| {
-            let (reason, message) = (reason.into(), message.into());
-            let status = Status { code, reason, message, ..Status::default() };
-            words(&ApiError::Status(Box::new(status)), "get pods.metrics.k8s.io")
+            let failure = Failure { code, reason: reason.to_owned(), ..Failure::local(message) };
+            words(&failure, "get pods.metrics.k8s.io")
         };
         assert_eq!(
             told(404, "", "404 page not found"),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_tidy::{code, crates, dependencies, has_word, read, root, sources};
+use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.

@@ -37,22 +37,6 @@ impl Scales {
         Self { client, found: Arc::default() }
     }
 
-    /// Returns the resource of a kind in one version of its group.
-    ///
-    /// # Errors
-    /// When it does not exist, or discovery fails.
-    pub(crate) async fn resource(
-        &self,
-        api_version: &str,
-        kind: &str,
-    ) -> Result<Resource, ScaleError> {
-        let of_kind = |found: &ServerResources| found.of_kind(api_version, kind).cloned();
-        self.lookup(of_kind).await?.ok_or_else(|| ScaleError::NoKind {
-            kind: kind.to_owned(),
-            place: format!("version {api_version:?}"),
-        })
-    }
-
     /// Returns the resources of a kind in its group, each in the preferred version.
     ///
     /// # Errors
@@ -116,8 +100,10 @@ impl Scales {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let request = request.body(body).map_err(|error| local(error.to_string()))?;
-        let refused =
-            |error: ApiError| Failure { message: words(&error, ""), ..Failure::from(&error) };
+        let refused = |error: ApiError| Failure {
+            message: words(&Failure::from(&error), ""),
+            ..error.into()
+        };
         let answer = self.client.raw(request).await.map_err(refused)?;
         decode(answer.body()).map_err(|error| {
             local(format!(

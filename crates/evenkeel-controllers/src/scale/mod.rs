@@ -2,8 +2,10 @@
 //! Upstream: `client-go/scale`.
 
 mod act;
+mod read;
 
 pub(crate) use act::Scales;
+pub(crate) use read::{get, resource};
 
 use evenkeel_api::Text;
 use evenkeel_runtime::plan::Failure;

@@ -296,7 +296,7 @@ impl Caches {
     }
 
     fn entry<V: View>(&self, scope: &Scope) -> (Arc<Shared<V>>, Entry) {
-        let Inner { program, queued, versions, processing_latency, .. } = &*self.inner;
+        let Inner { clock, program, queued, versions, processing_latency, .. } = &*self.inner;
         let labels = [&**program, &scope.kind.group, &scope.kind.version, &scope.kind.plural];
         let shared = Arc::new(Shared::<V>::new(
             clock.clone(),

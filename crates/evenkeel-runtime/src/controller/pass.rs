@@ -65,7 +65,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
         let Steps { outcomes, failure, requeue, aborted, .. } =
-            self.steps(key, &observed, &memory, plan, recorded).await;
+            self.steps(key, &observed, &memory, (at, plan), recorded).await;
         let followed = if aborted {
             Ok(None)
         } else {
@@ -98,7 +98,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         key: &Key,
         observed: &P::Observed,
         memory: &P::Memory,
-        plan: Plan,
+        (at, plan): (Timestamp, Plan),
         recorded: &mut RecordedActions,
     ) -> Steps {
         let (mut steps, mut next) = (Steps::default(), Some(plan));
@@ -113,7 +113,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
             if ended {
                 break;
             }
-            next = self.planner.next(observed, memory, &steps.outcomes, self.clock.now());
+            next = self.planner.next(observed, memory, &steps.outcomes, at);
             if let Some(plan) = &next {
                 check(plan, key);
             }

@@ -97,7 +97,7 @@ impl Periodic {
         let events = EventRecorder::new(self.client.clone(), &name, env.clock.clone());
         events.start(tasks);
         // Nothing waits for its writes to show: the period is longer.
-        let barrier = Arc::new(Barrier::new(Queue::unnamed()));
+        let barrier = Arc::new(Barrier::new(Queue::unnamed(&env.clock), env.clock.clone()));
         let client = self.client.clone();
         let executor = Executor { client, shared: env.client.clone(), events, barrier };
         let (memories, clock, pace) =

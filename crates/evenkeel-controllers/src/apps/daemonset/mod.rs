@@ -27,10 +27,9 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
-    controller::{Builder, Outcome},
+    controller::Builder,
     introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
-    queue::Priority,
 };
 use observed::Observed;
 
@@ -95,7 +94,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         })
         .reads(&nodes);
     let controller = builder.planned(planner);
-    let sets_queue = controller.queue();
     // A separate queue of nodes: finding the affected DaemonSets means comparing all of them. Upstream:
     // `nodeUpdateQueue`.
     let on_nodes = Builder::watching(&context.env, "daemonset-nodes", &nodes, |event, enqueue| {
@@ -109,10 +107,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     .reads(&sets)
     .reads(&pods)
     .workers(context.options.daemonset.concurrent_syncs)
-    .reconcile(move |request, _| {
-        of_nodes.sets_of(&request.key.name, |key| sets_queue.add(key, Priority::NORMAL));
-        async { Ok(Outcome::Settled) }
-    });
+    .enqueues(controller.queue(), move |node, enqueue| of_nodes.sets_of(&node.name, enqueue));
     context.run(controller);
     context.run(on_nodes);
     Ok(())

@@ -240,7 +240,8 @@ impl Readings {
         }
         let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new());
         let request = request.map_err(|error| error.to_string())?;
-        let answer = self.client.raw(request).await.map_err(|error| words(&error, &ask.named))?;
+        let answer = self.client.raw(request).await;
+        let answer = answer.map_err(|error| words(&error.into(), &ask.named))?;
         serde_json::from_slice(answer.body()).map_err(|error| error.to_string())
     }
 }

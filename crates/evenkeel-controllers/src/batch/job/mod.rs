@@ -3,7 +3,6 @@
 //! The API server generates the selector and labels (`manualSelector`) and applies defaults: `kinds/jobs.rs` and
 //! `kinds/defaults/apps.rs` in `evenkeel-apiserver`.
 
-mod act;
 mod backoff;
 mod end;
 mod events;
@@ -35,13 +34,14 @@ use evenkeel_api::{
     views::{Job, Pod},
 };
 use evenkeel_runtime::{
-    cache::Cache,
+    cache::{Cache, CacheEvent},
     clock::Clock,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
     queue::Backoff,
 };
 use metrics::Metrics;
 use observed::Observed;
+use orphans::{OrphanPods, is_cached_orphan};
 use plan::Decision;
 use std::time::Duration;
 
@@ -97,8 +97,32 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             events::on_pod(&of_pods, event, |key| enqueue.add_after(key, BATCH));
         });
     context.run(builder.planned_with(planner, passes));
-    act::start(context, &jobs, &pods);
+    start_orphan_pods(context, &jobs, &pods);
     Ok(())
+}
+
+/// Starts the controller of orphan pods beside that of Jobs.
+fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cache<Pod>) {
+    let (owned, of_pods) = (ByController::of(pods), jobs.clone());
+    let builder = context
+        .builder_watching(&DESCRIPTOR, pods, move |event, enqueue| {
+            let pod = event.object();
+            if !matches!(event, CacheEvent::Deleted(_)) && is_cached_orphan(&of_pods, pod) {
+                enqueue.add(Key::of(&pod.meta));
+            }
+        })
+        .named("job-orphan-pods")
+        .queue("job_orphan_pod")
+        .workers(context.options.job.concurrent_syncs)
+        .backoff(BACKOFF)
+        .watches(jobs, move |event, enqueue| {
+            let job = event.object();
+            let gone = matches!(event, CacheEvent::Deleted(_)) || end::is_finished(job);
+            let pods = if gone { owned.owned(&job.meta.uid) } else { Vec::new() };
+            let left = pods.iter().filter(|pod| pod::is_tracked(pod));
+            left.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
+        });
+    context.run(builder.planned(OrphanPods { jobs: jobs.clone(), pods: pods.clone() }));
 }
 
 struct Jobs {

@@ -1,14 +1,40 @@
-//! Which pods no Job counts, so that their finalizer would keep them from being deleted.
+//! Removes the finalizer from pods whose Job is gone or finished: no Job counts them, and the finalizer would keep them
+//! from being deleted. Upstream: `orphanWorker`.
 
-use super::{end, pod};
+use super::{BATCH, end, plan, pod};
+use crate::owned::resolve;
 use evenkeel_api::{
-    OwnerReference,
+    OwnerReference, View,
+    time::Timestamp,
     views::{Job, Pod},
+};
+use evenkeel_runtime::{
+    cache::Cache,
+    client::Metadata,
+    plan::{Key, LiveRead, Outcomes, Plan, Planner, Steps},
 };
 use std::sync::Arc;
 
+/// Planner of orphan pods.
+pub(super) struct OrphanPods {
+    pub(super) jobs: Cache<Job>,
+    pub(super) pods: Cache<Pod>,
+}
+
+/// A pod with the finalizer that no cached Job counts.
+pub(super) struct OrphanPod {
+    pod: Arc<Pod>,
+    /// The Job that controls the pod, if the cache lacks it.
+    missing_job: Option<OwnerReference>,
+}
+
+/// Whether the cached Job of the pod, or its absence, makes the pod an orphan.
+pub(super) fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
+    is_orphan(pod, |owner| resolve(jobs, &pod.meta.namespace, owner))
+}
+
 /// Whether the pod has the finalizer and no Job counts it; `job` finds the pod's owner. Upstream: `syncOrphanPod`.
-pub(super) fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>) -> bool {
+fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>) -> bool {
     if !pod::is_tracked(pod) {
         return false;
     }
@@ -17,4 +43,112 @@ pub(super) fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<A
         return false;
     }
     job(owner).is_none_or(|job| end::is_finished(&job) && !end::is_managed_elsewhere(&job))
+}
+
+/// Removes the finalizer of an orphan. A Job that the cache lacks is read live, because the cache may lack it still.
+/// Upstream: `syncOrphanPod`.
+fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+    if let Some(owner) = &orphan.missing_job {
+        let namespace = &orphan.pod.meta.namespace;
+        let read = LiveRead::get::<Metadata>(&Job::kind(), namespace, &owner.name);
+        match steps.one(read)?.object::<Metadata>() {
+            Ok(Some(job)) if job.meta.uid == owner.uid => {
+                return Ok(Plan { requeue: Some(BATCH), ..Plan::nothing() });
+            }
+            Ok(_) => {}
+            Err(failure) => return Ok(Plan::failure(failure.message)),
+        }
+    }
+    Ok(Plan::one(plan::untrack(&orphan.pod)))
+}
+
+impl Planner for OrphanPods {
+    type Observed = OrphanPod;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<OrphanPod> {
+        let pod = self.pods.get(&key.namespace, &key.name)?;
+        if !is_cached_orphan(&self.jobs, &pod) {
+            return None;
+        }
+        let owner = pod.meta.controller();
+        let missing_job =
+            owner.filter(|owner| resolve(&self.jobs, &key.namespace, owner).is_none());
+        Some(OrphanPod { missing_job: missing_job.cloned(), pod })
+    }
+
+    fn plan(&self, orphan: &OrphanPod, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.next(orphan, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+    }
+
+    fn next(&self, orphan: &OrphanPod, (): &(), outcomes: &Outcomes, _: Timestamp) -> Option<Plan> {
+        Steps::next(outcomes, |steps| sync_orphan_pod(orphan, steps))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{meta, owned_by, pod};
+    use evenkeel_runtime::plan::{Action, Failure, Outcome, Reply};
+    use serde_json::json;
+
+    fn job() -> Job {
+        Job { meta: meta("job"), ..Job::default() }
+    }
+
+    fn tracked(owner: Option<&Job>) -> Pod {
+        let mut pod = pod("p", None);
+        pod.meta.finalizers = Box::new([pod::FINALIZER.into()]);
+        if let Some(owner) = owner {
+            pod.meta.owners = owned_by(owner);
+        }
+        pod
+    }
+
+    #[test]
+    fn a_pod_that_no_job_counts_is_an_orphan() {
+        let job = Arc::new(job());
+        let (owned, alone) = (tracked(Some(&job)), tracked(None));
+        assert!(!is_orphan(&owned, |_| Some(job.clone())));
+        assert!(is_orphan(&owned, |_| None) && is_orphan(&alone, |_| None));
+        assert!(!is_orphan(&pod("p", None), |_| None), "without the finalizer");
+    }
+
+    #[test]
+    fn a_job_that_the_cache_lacks_is_looked_for() {
+        let pod = Arc::new(tracked(Some(&job())));
+        let missing_job = pod.meta.controller().cloned();
+        let orphan = OrphanPod { pod, missing_job };
+        let next = |outcomes: Vec<Outcome>| {
+            Steps::next(&Outcomes(outcomes), |steps| sync_orphan_pod(&orphan, steps))
+        };
+        let found = |uid: &str| Outcome {
+            reply: Some(Reply::json(json!({"metadata": {"name": "job", "uid": uid}}).to_string())),
+            ..Outcome::success()
+        };
+        let failed = |code| Outcome::failure(Failure { code, ..Failure::local("no") });
+        let untracked = Some(Plan::one(plan::untrack(&orphan.pod)));
+        let waits = Some(Plan { requeue: Some(BATCH), ..Plan::nothing() });
+        let first = next(Vec::new()).expect("a step");
+        let [Action::Read(read)] = &first.actions[..] else { panic!("{first:?}") };
+        assert_eq!(read.path, "/apis/batch/v1/namespaces/ns/jobs/job");
+        let table = [
+            (vec![found("job")], waits),
+            (vec![found("another")], untracked.clone()),
+            (vec![failed(404)], untracked),
+            (vec![failed(500)], Some(Plan::failure("no"))),
+            (vec![failed(404), Outcome::success()], None),
+        ];
+        for (number, (outcomes, want)) in table.into_iter().enumerate() {
+            assert_eq!(next(outcomes), want, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_pod_whose_job_is_finished_is_released_at_once() {
+        let orphan = OrphanPod { pod: Arc::new(tracked(Some(&job()))), missing_job: None };
+        let plan = Steps::next(&Outcomes::default(), |steps| sync_orphan_pod(&orphan, steps));
+        assert_eq!(plan, Some(Plan::one(plan::untrack(&orphan.pod))));
+    }
 }

@@ -8,31 +8,19 @@ use crate::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
-    Text, View,
+    View,
     time::Timestamp,
     views::{Node, Pod},
 };
 use evenkeel_runtime::{
     cache::Cache,
-    controller::{Builder, Context, Error, Outcome},
+    controller::Builder,
     metrics,
-    plan::Key,
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner, Steps},
     queue::Priority,
 };
-use futures::StreamExt;
-use plan::{Doomed, Observed, Quarantine};
+use plan::{Deletion, Memory, Observed};
 use prometheus::IntCounterVec;
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-
-/// Period of the collection. Upstream: `gcCheckPeriod`.
-const PERIOD: Duration = Duration::from_secs(20);
-
-/// Pods deleted concurrently.
-const AT_A_TIME: usize = 16;
 
 /// Options of the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,11 +55,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     const LABELS: &[&str] = &["namespace", "reason"];
     let (pods, nodes) = (context.env.caches.of::<Pod>(), context.env.caches.of::<Node>());
-    let collector = Arc::new(Collector {
-        pods: pods.clone(),
-        nodes: nodes.clone(),
-        threshold: context.options.podgc.terminated,
-        quarantine: Mutex::default(),
+    let threshold = context.options.podgc.terminated;
+    let planner = Collector { pods: pods.clone(), nodes: nodes.clone(), threshold };
+    let metrics = Metrics {
+        threshold,
         deleted: metrics::counters(
             &context.registry,
             "pod_gc_collector_force_delete_pods_total",
@@ -84,72 +71,83 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
             LABELS,
         ),
-    });
+    };
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Pod::kind())
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
         .reads(&pods)
         .reads(&nodes)
-        .reconcile(move |request, context: Context| {
-            let collector = collector.clone();
-            async move { collector.pass(&request.key, &context).await }
-        });
-    // The queue has a single key for the whole cluster.
-    controller.queue().add(Key::new("", "all"), Priority::NORMAL);
+        .planned_with(planner, metrics);
+    controller.queue().add(all_pods(), Priority::NORMAL);
     context.run(controller);
     Ok(())
+}
+
+/// Returns the queue's single key, for the whole cluster.
+fn all_pods() -> Key {
+    Key::new("", "all")
 }
 
 struct Collector {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
     threshold: i64,
-    quarantine: Mutex<Quarantine>,
+}
+
+impl Planner for Collector {
+    type Observed = Observed;
+    type Memory = Memory;
+
+    fn observe(&self, key: &Key, _: &Memory) -> Option<Observed> {
+        // Only the one key; pods are no keys.
+        let is_all = *key == all_pods();
+        is_all.then(|| Observed { pods: self.pods.list(), nodes: self.nodes.list() })
+    }
+
+    fn plan(&self, observed: &Observed, memory: &Memory, now: Timestamp) -> (Plan, Memory) {
+        let memory = memory.updated(observed, now);
+        let first = self.next(observed, &memory, &Outcomes::default(), now);
+        (first.unwrap_or_default(), memory)
+    }
+
+    fn next(
+        &self,
+        observed: &Observed,
+        memory: &Memory,
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        let threshold = self.threshold;
+        Steps::next(outcomes, |steps| plan::plan(observed, memory, threshold, now, steps))
+    }
+}
+
+/// Counts and logs deletions.
+struct Metrics {
+    threshold: i64,
     deleted: IntCounterVec,
     failed: IntCounterVec,
 }
 
-impl Collector {
-    async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let now = context.env.clock.now();
-        let observed = Observed { pods: self.pods.list(), nodes: self.nodes.list() };
-        let lost = self.lost(&observed, context, now).await;
-        let doomed = plan::plan(&observed, &lost, self.threshold, now);
-        futures::stream::iter(doomed)
-            .for_each_concurrent(AT_A_TIME, |doomed| async move {
-                self.delete(key, &doomed, context).await;
-            })
-            .await;
-        Ok(Outcome::again(PERIOD))
-    }
-
-    /// Returns the nodes that are confirmed missing by a live read, after the quarantine. Upstream:
-    /// `discoverDeletedNodes`.
-    async fn lost(&self, observed: &Observed, context: &Context, now: Timestamp) -> BTreeSet<Text> {
-        let missed = {
-            let mut quarantine = self.quarantine.lock().unwrap_or_else(PoisonError::into_inner);
-            quarantine.missed(observed, now)
-        };
-        let mut lost = BTreeSet::new();
-        for name in missed {
-            match context.env.client.get_metadata(&Node::kind(), "", &name).await {
-                Err(error) if error.is_not_found() => drop(lost.insert(name)),
-                Err(error) => tracing::warn!(node = &*name, %error, "Failed to read the node"),
-                Ok(_) => {}
+impl PassHandler<Collector> for Metrics {
+    fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
+        let Pass { memory, outcomes, planned, .. } = *pass;
+        for (node, read) in memory.missed.iter().zip(&outcomes.0) {
+            if let Some(error) = read.error.as_ref().filter(|error| !error.is_not_found()) {
+                tracing::warn!(node = &**node, %error, "Failed to read the node");
             }
         }
-        lost
-    }
-
-    /// Deletes pods; a failed deletion does not block others.
-    async fn delete(&self, key: &Key, doomed: &Doomed, context: &Context) {
-        let labels = [&*doomed.pod.meta.namespace, doomed.reason];
-        self.deleted.with_label_values(&labels).inc();
-        if let Err(error) = context.act(key, &doomed.plan).await {
-            let pod = &doomed.pod.meta;
-            tracing::warn!(namespace = &*pod.namespace, pod = &*pod.name, %error, "Failed to delete the pod");
-            self.failed.with_label_values(&labels).inc();
+        let steps = &mut Steps::of(outcomes);
+        let deletions = plan::collect(observed, memory, self.threshold, planned, steps);
+        for Deletion { pod, reason, error } in deletions.unwrap_or_default() {
+            let labels = [&*pod.meta.namespace, reason];
+            self.deleted.with_label_values(&labels).inc();
+            if let Some(error) = error {
+                let (namespace, pod) = (&*pod.meta.namespace, &*pod.meta.name);
+                tracing::warn!(namespace, pod, %error, "Failed to delete the pod");
+                self.failed.with_label_values(&labels).inc();
+            }
         }
     }
 }

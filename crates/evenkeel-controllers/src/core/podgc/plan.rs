@@ -6,15 +6,22 @@ use crate::{
     wire,
 };
 use evenkeel_api::{
-    Text,
+    Text, View,
     time::{SignedDuration, Timestamp},
     views::{Node, Pod},
 };
-use evenkeel_runtime::plan::{Delete, Plan};
+use evenkeel_runtime::{
+    client::Metadata,
+    plan::{Delete, Failure, LiveRead, OnError, Patch, Plan, Steps},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
+
+/// Period of the collection. Upstream: `gcCheckPeriod`.
+const PERIOD: Duration = Duration::from_secs(20);
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -30,20 +37,45 @@ pub(super) struct Observed {
 }
 
 /// A pod to delete.
-pub(super) struct Doomed {
+struct Doomed {
+    pod: Arc<Pod>,
+    /// Label `reason` in metrics.
+    reason: &'static str,
+    /// Status that is written before.
+    mark: Option<Patch>,
+}
+
+/// A deletion, and why it or the status before it failed, if so.
+pub(super) struct Deletion<'a> {
     pub(super) pod: Arc<Pod>,
     /// Label `reason` in metrics.
     pub(super) reason: &'static str,
-    pub(super) plan: Plan,
+    pub(super) error: Option<&'a Failure>,
+}
+
+/// What a collection leaves for the next one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    quarantine: Quarantine,
+    /// Nodes whose quarantine has passed, so that a live read is to confirm that they are missing.
+    pub(super) missed: Vec<Text>,
+}
+
+impl Memory {
+    /// Returns the memory of a collection at this time.
+    pub(super) fn updated(&self, observed: &Observed, now: Timestamp) -> Self {
+        let mut quarantine = self.quarantine.clone();
+        Self { missed: quarantine.missed(observed, now), quarantine }
+    }
 }
 
 /// Missing nodes that pods are bound to, each with the time since when. Upstream: `nodeQueue`.
-#[derive(Debug, Default)]
-pub(super) struct Quarantine(BTreeMap<Text, Timestamp>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Quarantine(BTreeMap<Text, Timestamp>);
 
 impl Quarantine {
     /// Updates the missing nodes, and returns those whose quarantine has passed. Upstream: `gcOrphaned`.
-    pub(super) fn missed(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
+    fn missed(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
         let there: BTreeSet<&str> = observed.nodes.iter().map(|node| &*node.meta.name).collect();
         let named = observed.pods.iter().map(|pod| &*pod.spec.node_name);
         let missing: BTreeSet<&str> =
@@ -57,9 +89,66 @@ impl Quarantine {
     }
 }
 
+/// Collects pods, and comes again after the period. Upstream: `gc`.
+pub(super) fn plan(
+    observed: &Observed,
+    memory: &Memory,
+    threshold: i64,
+    now: Timestamp,
+    steps: &mut Steps<'_>,
+) -> Result<Plan, Plan> {
+    collect(observed, memory, threshold, now, steps)?;
+    Ok(Plan { requeue: Some(PERIOD), ..Plan::nothing() })
+}
+
+/// Confirms missing nodes, marks pods and deletes them. A failure of one does not block others.
+pub(super) fn collect<'a>(
+    observed: &Observed,
+    memory: &Memory,
+    threshold: i64,
+    now: Timestamp,
+    steps: &mut Steps<'a>,
+) -> Result<Vec<Deletion<'a>>, Plan> {
+    let lost = discover_deleted_nodes(&memory.missed, steps)?;
+    let doomed = doomed(observed, &lost, threshold, now);
+    let marks = doomed.iter().filter_map(|doomed| doomed.mark.clone());
+    let marks = marks.map(|mark| Patch { on_error: OnError::Ignore, ..mark }.into());
+    let mut marked = steps.all(Plan::of(marks.collect()))?.iter();
+    let mut deletions: Vec<Deletion<'a>> = doomed
+        .into_iter()
+        .map(|Doomed { pod, reason, mark }| {
+            let error = mark.and_then(|_| marked.next()?.error.as_ref());
+            Deletion { pod, reason, error }
+        })
+        .collect();
+    let marked = || deletions.iter().filter(|deletion| deletion.error.is_none());
+    let deletes = marked().map(|deletion| {
+        let delete = Delete::new(wire::target(&*deletion.pod));
+        Delete { grace_seconds: Some(0), on_error: OnError::Ignore, ..delete }.into()
+    });
+    let deleted = steps.all(Plan::of(deletes.collect()))?;
+    let marked = deletions.iter_mut().filter(|deletion| deletion.error.is_none());
+    for (deletion, outcome) in marked.zip(deleted) {
+        deletion.error = outcome.error.as_ref();
+    }
+    Ok(deletions)
+}
+
+/// Returns the nodes that are confirmed missing by a live read. Upstream: `discoverDeletedNodes`.
+fn discover_deleted_nodes(missed: &[Text], steps: &mut Steps<'_>) -> Result<BTreeSet<Text>, Plan> {
+    let reads = missed.iter().map(|name| {
+        let read = LiveRead::get::<Metadata>(&Node::kind(), "", name);
+        LiveRead { on_error: OnError::Ignore, ..read }.into()
+    });
+    let read = steps.all(Plan::of(reads.collect()))?;
+    let is_gone = |error: &Failure| error.is_not_found();
+    let lost = missed.iter().zip(read).filter(|(_, read)| read.error.as_ref().is_some_and(is_gone));
+    Ok(lost.map(|(name, _)| name.clone()).collect())
+}
+
 /// Returns the pods to delete, each once, in upstream's order. Upstream: `gcTerminated`, `gcTerminating`, `gcOrphaned`,
 /// `gcUnscheduledTerminating`.
-pub(super) fn plan(
+fn doomed(
     observed: &Observed,
     lost: &BTreeSet<Text>,
     threshold: i64,
@@ -73,12 +162,8 @@ pub(super) fn plan(
         if !taken.insert(pod.meta.uid.clone()) {
             return;
         }
-        let mut plan = Plan::nothing();
-        if let Some(patch) = marked(pod, why.filter(|_| !is_terminal(pod)), true, now) {
-            plan.push(patch);
-        }
-        plan.push(Delete { grace_seconds: Some(0), ..Delete::new(wire::target(&**pod)) });
-        doomed.push(Doomed { pod: pod.clone(), reason, plan });
+        let mark = marked(pod, why.filter(|_| !is_terminal(pod)), true, now);
+        doomed.push(Doomed { pod: pod.clone(), reason, mark });
     };
     for pod in superfluous(&observed.pods, threshold) {
         take(pod, "terminated", None);
@@ -135,7 +220,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{T0, at, meta, pod};
     use evenkeel_api::views::{NodeCondition, Taint};
-    use evenkeel_runtime::plan::{Action, lint};
+    use evenkeel_runtime::plan::{Action, Outcome, Outcomes, lint};
     use proptest::prelude::*;
 
     fn on(name: &str, node: &str, phase: &str) -> Pod {
@@ -169,8 +254,7 @@ mod tests {
     /// Names and reasons of the pods that go.
     fn gone(observed: &Observed, lost: &[&str], threshold: i64) -> Vec<(String, &'static str)> {
         let lost = lost.iter().map(|name| (*name).into()).collect();
-        let doomed = plan(observed, &lost, threshold, T0);
-        assert!(doomed.iter().all(|doomed| lint(&doomed.plan).is_empty()));
+        let doomed = doomed(observed, &lost, threshold, T0);
         doomed.iter().map(|doomed| (doomed.pod.meta.name.to_string(), doomed.reason)).collect()
     }
 
@@ -221,15 +305,82 @@ mod tests {
     fn a_pod_that_runs_fails_first_and_one_that_has_ended_does_not() {
         let observed =
             observed(vec![on("a", "lost", "Running"), on("b", "lost", "Failed")], Vec::new());
-        let doomed = plan(&observed, &BTreeSet::from(["lost".into()]), 0, T0);
-        let [Action::Patch(patch), Action::Delete(delete)] = &doomed[0].plan.actions[..] else {
-            panic!("{:?}", doomed[0].plan)
-        };
+        let doomed = doomed(&observed, &BTreeSet::from(["lost".into()]), 0, T0);
+        let patch = doomed[0].mark.as_ref().expect("a patch");
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
         assert_eq!(body["status"]["phase"], "Failed");
         assert_eq!(body["status"]["conditions"][0]["reason"], "DeletionByPodGC");
-        assert_eq!(delete.grace_seconds, Some(0));
-        assert!(matches!(&doomed[1].plan.actions[..], [Action::Delete(_)]));
+        assert!(doomed[1].mark.is_none());
+    }
+
+    /// The next step after these outcomes, in words.
+    fn next(observed: &Observed, memory: &Memory, outcomes: &[Outcome]) -> Option<String> {
+        let outcomes = Outcomes(outcomes.to_vec());
+        let plan = Steps::next(&outcomes, |steps| plan(observed, memory, 0, T0, steps))?;
+        assert!(lint(&plan).is_empty());
+        let words = plan.actions.iter().map(|action| match action {
+            Action::Read(read) => format!("read {}", read.path),
+            Action::Patch(patch) => format!("mark {}", patch.target.name),
+            Action::Delete(delete) => {
+                assert_eq!(delete.grace_seconds, Some(0));
+                format!("delete {}", delete.target.name)
+            }
+            other => panic!("{other:?}"),
+        });
+        let words: Vec<String> = words.collect();
+        let requeue = plan.requeue.map(|after| format!("again after {} s", after.as_secs()));
+        Some(words.into_iter().chain(requeue).collect::<Vec<_>>().join(", "))
+    }
+
+    #[test]
+    fn a_missing_node_is_confirmed_before_its_pods_are_marked_and_deleted() {
+        let observed = observed(
+            vec![on("a", "m", "Running"), on("b", "n", "Running"), on("c", "n", "Failed")],
+            Vec::new(),
+        );
+        let memory = Memory { missed: vec!["m".into(), "n".into()], ..Memory::default() };
+        let (done, failed) =
+            (Outcome::success, |code| Outcome::failure(Failure { code, ..Failure::local("no") }));
+        let table: [(&[Outcome], Option<&str>); 8] = [
+            (&[], Some("read /api/v1/nodes/m, read /api/v1/nodes/n")),
+            (&[done(), failed(500)], Some("again after 20 s")),
+            (&[failed(404), done()], Some("mark a")),
+            (&[done(), failed(404)], Some("mark b")),
+            (&[done(), failed(404), done()], Some("delete b, delete c")),
+            (&[done(), failed(404), failed(500)], Some("delete c")),
+            (&[done(), failed(404), failed(500), done()], Some("again after 20 s")),
+            (&[failed(404), failed(404)], Some("mark a, mark b")),
+        ];
+        for (number, (outcomes, want)) in table.iter().enumerate() {
+            assert_eq!(next(&observed, &memory, outcomes).as_deref(), *want, "{number}");
+        }
+        let nobody = Memory::default();
+        assert_eq!(next(&observed, &nobody, &[]).as_deref(), Some("again after 20 s"));
+    }
+
+    #[test]
+    fn a_failure_of_the_mark_or_of_the_deletion_is_the_pods() {
+        let observed = observed(
+            vec![on("a", "n", "Running"), on("b", "n", "Running"), on("c", "n", "Failed")],
+            Vec::new(),
+        );
+        let memory = Memory { missed: vec!["n".into()], ..Memory::default() };
+        let failed = |code, text: &str| Outcome::failure(Failure { code, ..Failure::local(text) });
+        let done = Outcome::success;
+        let outcomes = Outcomes(vec![
+            failed(404, ""),
+            done(),
+            failed(500, "mark"),
+            done(),
+            failed(500, "delete"),
+        ]);
+        let deletions =
+            collect(&observed, &memory, 0, T0, &mut Steps::of(&outcomes)).expect("the end");
+        let all = deletions.iter().map(|deletion| {
+            (&*deletion.pod.meta.name, deletion.error.map(|error| &*error.message))
+        });
+        let want = [("a", None), ("b", Some("mark")), ("c", Some("delete"))];
+        assert_eq!(all.collect::<Vec<_>>(), want);
     }
 
     #[test]

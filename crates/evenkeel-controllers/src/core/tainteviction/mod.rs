@@ -11,10 +11,9 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
-    controller::{Builder, Outcome},
+    controller::Builder,
     metrics,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
-    queue::Priority,
 };
 use plan::{Observed, Verdict};
 use prometheus::{Histogram, IntCounter};
@@ -74,7 +73,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .workers(WORKERS)
         .event_source(DESCRIPTOR.name);
     let controller = builder.planned_with(planner, metrics);
-    let pods_queue = controller.queue();
     // A separate queue of nodes, because a node may have many pods. Upstream: `nodeUpdateQueue`.
     let on_nodes =
         Builder::watching(&context.env, "taint-eviction-nodes", &nodes, |event, enqueue| {
@@ -86,11 +84,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
         .reads(&pods)
-        .reconcile(move |request, _| {
-            on_node.for_each(&request.key.name, |pod| {
-                pods_queue.add(Key::of(&pod.meta), Priority::NORMAL);
-            });
-            async { Ok(Outcome::Settled) }
+        .enqueues(controller.queue(), move |node, enqueue| {
+            on_node.for_each(&node.name, |pod| enqueue(Key::of(&pod.meta)));
         });
     context.run(controller);
     context.run(on_nodes);

@@ -1,7 +1,7 @@
 //! Disruption controller: computes the disruptions that a PodDisruptionBudget allows, for the eviction API. Upstream:
 //! `pkg/controller/disruption`.
 
-mod act;
+mod owners;
 mod plan;
 mod pod_pass;
 mod status;
@@ -11,20 +11,23 @@ mod tests;
 use crate::{
     options::Workers,
     pods,
-    scale::Scales,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
-use act::Owners;
-use evenkeel_api::views::{Pod, PodDisruptionBudget};
+use evenkeel_api::{
+    Kind,
+    time::Timestamp,
+    views::{Pod, PodDisruptionBudget},
+};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    controller::{Builder, Context, Controller, Enqueue, Error, Outcome},
-    introspect,
-    plan::{Failure, Key, Plan},
+    controller::{Builder, Controller, Enqueue},
+    introspect::Description,
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner, Steps},
     queue::{Priority, Queue},
 };
-use plan::Observed;
-use std::sync::Arc;
+use owners::OwnerCaches;
+use plan::BudgetPods;
+use std::sync::{Arc, OnceLock};
 
 /// Source of the controller's events.
 const EVENT_SOURCE: &str = "controllermanager";
@@ -47,7 +50,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (budgets, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
-    let owners = Owners::new(&context.env.caches, Scales::new(context.client(&DESCRIPTOR)));
+    let owners = OwnerCaches::new(&context.env.caches);
     let of_pods = pod_passes(context, &pods, &budgets);
     let (all_budgets, pods_queue) = (budgets.clone(), of_pods.queue());
     let builder = context
@@ -59,19 +62,10 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .reads(&owners.sets)
         .reads(&owners.deployments)
         .reads(&owners.stateful);
-    let recheck = Queue::new("disruption_recheck", &context.env.metrics.queues, &context.env.clock);
-    let worker = Arc::new(Worker { budgets, pods, owners, recheck: recheck.clone() });
-    let told = worker.clone();
-    let builder = builder.explains(move |key, now| {
-        let observed = told.observed(key)?;
-        let would = plan::plan(&observed, now).actions.iter().map(introspect::action).collect();
-        Some((plan::describe(&observed, now), would))
-    });
-    let controller = builder.reconcile(move |request, context: Context| {
-        let worker = worker.clone();
-        async move { worker.pass(&request.key, &context).await }
-    });
-    recheck_into(context, recheck, controller.queue());
+    let recheck = Recheck::default();
+    let planner = Budgets { budgets, pods, owners };
+    let controller = builder.planned_with(planner, recheck.clone());
+    context.run(recheck.enqueues(context, controller.queue()));
     context.run(controller);
     context.run(of_pods);
     Ok(())
@@ -96,18 +90,6 @@ fn pod_passes(
     .event_source(EVENT_SOURCE)
     .reads(budgets)
     .planned(pod_pass::Pods { pods: pods.clone(), budgets: budgets.clone() })
-}
-
-/// Moves budgets from the recheck queue to the main queue when the deletion timeout has passed. Upstream:
-/// `recheckQueue`. It has a loop of its own, because the queue only delays keys that the main queue may back off meanwhile.
-fn recheck_into(context: &ControllerContext, recheck: Queue<Key>, into: Queue<Key>) {
-    let stop = context.tasks.token();
-    context.tasks.spawn("disruption recheck", async move {
-        while let Some(Some(key)) = stop.run_until_cancelled(recheck.next()).await {
-            into.add(key.clone(), Priority::NORMAL);
-            recheck.done(&key);
-        }
-    });
 }
 
 /// Enqueues the budgets that select the pod, before and after an update that affects counts. Upstream: `addPod`,
@@ -141,56 +123,80 @@ fn on_pod(
     }
 }
 
-struct Worker {
+/// Planner of budgets.
+struct Budgets {
     budgets: Cache<PodDisruptionBudget>,
     pods: Cache<Pod>,
-    owners: Owners,
-    recheck: Queue<Key>,
+    owners: OwnerCaches,
 }
 
-impl Worker {
+impl Planner for Budgets {
+    type Observed = BudgetPods;
+    type Memory = ();
+
     /// Returns a budget and its pods. A null selector matches no pod, an empty one (`{}`) all pods of the namespace.
-    fn observed(&self, key: &Key) -> Option<Observed> {
+    fn observe(&self, key: &Key, (): &()) -> Option<BudgetPods> {
         let budget = self.budgets.get(&key.namespace, &key.name)?;
         let mut pods = self.pods.namespace(&key.namespace);
         pods.retain(|pod| budget.spec.selector.matches(&pod.meta.labels));
         pods.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        Some(Observed { budget, pods, expected_pods: None })
+        let needs_owners = plan::asks_owners(&budget);
+        let owners = if needs_owners { self.owners.owners(&pods) } else { Vec::new() };
+        Some(BudgetPods { budget, pods, owners })
     }
 
-    async fn pass(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let Some(mut observed) = self.observed(key) else { return Ok(Outcome::Settled) };
-        if plan::asks_owners(&observed.budget) {
-            observed.expected_pods = Some(self.owners.expected_pods(&observed.pods).await);
-        }
-        let now = context.env.clock.now();
-        let plan = plan::plan(&observed, now);
-        match context.act(key, &plan).await {
-            Ok(_) => {}
-            Err(lost) if lost.code == 409 => return Err(lost.into()),
-            Err(refused) => {
-                fail_safe(key, &observed, context, &refused).await?;
-                return Ok(Outcome::Settled);
-            }
-        }
-        if let Some(left) = plan.requeue {
-            self.recheck.add_after(key.clone(), left);
-        }
-        Ok(Outcome::Settled)
+    fn plan(&self, budget: &BudgetPods, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.next(budget, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+    }
+
+    fn next(
+        &self,
+        budget: &BudgetPods,
+        (): &(),
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        Steps::next(outcomes, |steps| plan::sync(budget, now, steps))
+    }
+
+    fn describe(&self, budget: &BudgetPods, now: Timestamp) -> Description {
+        plan::describe(budget, now)
     }
 }
 
-/// Writes a status with zero allowed disruptions after an error, because the last value may be too high. Upstream:
-/// `failSafe`.
-async fn fail_safe(
-    key: &Key,
-    observed: &Observed,
-    context: &Context,
-    why: &Failure,
-) -> Result<(), Error> {
-    tracing::warn!(%key, error = %why, "Failed to update the status of the PodDisruptionBudget");
-    let mut plan = Plan::nothing();
-    plan.actions.extend(status::fail_safe(&observed.budget, &why.message, context.env.clock.now()));
-    context.act(key, &plan).await?;
-    Ok(())
+/// Puts budgets whose status was updated into the recheck queue. Upstream: `enqueuePdbForRecheck`, `recheckQueue`.
+///
+/// It is a queue of its own, because a back-off in the main queue would replace the delay there.
+#[derive(Clone, Default)]
+struct Recheck(Arc<OnceLock<Queue<Key>>>);
+
+impl Recheck {
+    /// Returns the controller that moves budgets to the main queue when the deletion timeout has passed.
+    fn enqueues(&self, context: &ControllerContext, main: Queue<Key>) -> Controller {
+        let no_objects = Kind::new("", "", "", "", true);
+        let controller = Builder::of_keys(&context.env, "disruption-recheck", no_objects)
+            .queue("disruption_recheck")
+            .enqueues(main, |key, enqueue| enqueue(key.clone()));
+        self.0.get_or_init(|| controller.queue());
+        controller
+    }
+}
+
+impl PassHandler<Budgets> for Recheck {
+    fn on_passed(&self, budget: &BudgetPods, pass: &Pass<'_>) {
+        let steps = &mut Steps::of(pass.outcomes);
+        let Ok((recheck, updated)) = plan::try_sync(budget, pass.planned, steps) else { return };
+        let key = Key::of(&budget.budget.meta);
+        match updated {
+            Ok(()) => {
+                if let (Some(left), Some(queue)) = (recheck, self.0.get()) {
+                    queue.add_after(key, left);
+                }
+            }
+            Err(lost) if lost.code == 409 => {}
+            Err(error) => {
+                tracing::warn!(%key, %error, "Failed to update the status of the PodDisruptionBudget");
+            }
+        }
+    }
 }

@@ -3,8 +3,8 @@
 //! | documented | where |
 //! |---|---|
 //! | `minAvailable`, `maxUnavailable`, numbers and percentages, rounded up; `status.desiredHealthy` | `expected` |
-//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `asks_owners`, `act::expected_pods` |
-//! | `selector`: absent (null) and empty | `mod::observed` |
+//! | percentages of the owners' pods (`scale`); `status.expectedPods` | `asks_owners`, `owners::expected_pods` |
+//! | `selector`: absent (null) and empty | `mod::observe` |
 //! | `status.currentHealthy` | `healthy` |
 //! | `status.disruptionsAllowed` | `allowed` |
 //! | `status.disruptedPods`, two minutes | `disrupted` |
@@ -13,7 +13,10 @@
 //! | stale condition `DisruptionTarget`; `MultiplePodDisruptionBudgets` | `pod_pass::told_since`, `pod_pass::plan` |
 //! | `unhealthyPodEvictionPolicy` and the other rules of evictions | `../../../../evenkeel-apiserver/src/kinds/eviction.rs` |
 
-use super::status::{self, Counts};
+use super::{
+    owners::{self, Owner},
+    status::{self, Counts},
+};
 use crate::{pods, wire, words};
 use evenkeel_api::{
     Text,
@@ -24,13 +27,22 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Note, Plan},
+    plan::{Action, Failure, Note, OnError, Outcomes, Plan, Steps, Update},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Time from an admitted eviction to the pod's deletion; after that the eviction counts as failed. Upstream:
 /// `DeletionTimeout`.
 pub(super) const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_secs(120);
+
+/// A budget with its pods, as the caches have them.
+pub(super) struct BudgetPods {
+    pub(super) budget: Arc<PodDisruptionBudget>,
+    /// The selected pods, by name.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// The pods' owners, if the budget needs them.
+    pub(super) owners: Vec<Owner>,
+}
 
 /// Observed state of a budget.
 pub(super) struct Observed {
@@ -102,10 +114,14 @@ struct Disrupted<'a> {
     recheck: Option<SignedDuration>,
 }
 
-fn disrupted(observed: &Observed, now: Timestamp) -> Disrupted<'_> {
+fn disrupted<'a>(
+    budget: &PodDisruptionBudget,
+    pods: &'a [Arc<Pod>],
+    now: Timestamp,
+) -> Disrupted<'a> {
     let mut disrupted = Disrupted::default();
-    let noted = &observed.budget.status.disrupted_pods;
-    for pod in observed.pods.iter().filter(|pod| !pod.meta.deleting()) {
+    let noted = &budget.status.disrupted_pods;
+    for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
         let Some(since) = noted.get(&pod.meta.name) else { continue };
         let left = DELETION_TIMEOUT - now.duration_since(*since);
         if left.is_negative() {
@@ -119,14 +135,58 @@ fn disrupted(observed: &Observed, now: Timestamp) -> Disrupted<'_> {
 }
 
 /// Counts ready pods that are neither deleted nor evicted. Upstream: `countHealthyPods`.
-fn healthy(observed: &Observed, disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
+fn healthy(pods: &[Arc<Pod>], disrupted: &Disrupted<'_>, now: Timestamp) -> i32 {
     let goes = |pod: &Pod| {
         disrupted.awaited.iter().any(|(gone, since)| {
             gone.meta.name == pod.meta.name && now.duration_since(*since) < DELETION_TIMEOUT
         })
     };
     let stays = |pod: &&Arc<Pod>| !pod.meta.deleting() && pods::is_ready(pod) && !goes(pod);
-    clamp(observed.pods.iter().filter(stays).count())
+    clamp(pods.iter().filter(stays).count())
+}
+
+/// Updates the status of a budget. Upstream: `sync`.
+pub(super) fn sync(
+    budget: &BudgetPods,
+    now: Timestamp,
+    steps: &mut Steps<'_>,
+) -> Result<Plan, Plan> {
+    let updated = try_sync(budget, now, steps)?.1;
+    Ok(match updated {
+        Ok(()) => Plan::nothing(),
+        Err(lost) if lost.code == 409 => Plan::failure(&*lost.message),
+        Err(refused) => {
+            Plan::of(Vec::from_iter(status::fail_safe(&budget.budget, &refused.message, now)))
+        }
+    })
+}
+
+/// Returns the time after which the budget is rechecked, and how the update of its status went. Upstream: `trySync`.
+pub(super) fn try_sync<'a>(
+    budget: &BudgetPods,
+    now: Timestamp,
+    steps: &mut Steps<'a>,
+) -> Result<(Option<Duration>, Result<(), &'a Failure>), Plan> {
+    let Plan { actions, requeue, .. } = plan(&observed(budget, steps)?, now);
+    let judged = actions.into_iter().map(|action| match action {
+        // This function judges its failure.
+        Action::Update(update) => Update { on_error: OnError::Ignore, ..update }.into(),
+        other => other,
+    });
+    let outcomes = steps.all(Plan::of(judged.collect()))?;
+    let failed = outcomes.iter().find_map(|outcome| outcome.error.as_ref());
+    Ok((requeue, failed.map_or(Ok(()), Err)))
+}
+
+/// Reads what the caches lack of the owners.
+fn observed(budget: &BudgetPods, steps: &mut Steps<'_>) -> Result<Observed, Plan> {
+    let expected_pods = if asks_owners(&budget.budget) {
+        Some(owners::expected_pods(&budget.owners, steps)?)
+    } else {
+        None
+    };
+    let BudgetPods { budget, pods, .. } = budget;
+    Ok(Observed { budget: budget.clone(), pods: pods.clone(), expected_pods })
 }
 
 /// Returns the status update and the events.
@@ -160,7 +220,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             ),
         ));
     }
-    let disrupted = disrupted(observed, now);
+    let disrupted = disrupted(budget, &observed.pods, now);
     for pod in &disrupted.given_up {
         // Upstream's message has the namespace twice.
         let namespace = &budget.meta.namespace;
@@ -168,7 +228,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
         plan.push(Note::warning(wire::target(*pod), "NotDeleted", description));
     }
-    let healthy = healthy(observed, &disrupted, now);
+    let healthy = healthy(&observed.pods, &disrupted, now);
     let counts = Counts {
         current_healthy: healthy,
         desired_healthy: expected.desired_healthy,
@@ -191,22 +251,21 @@ fn allowed(expected: Expected, healthy: i32) -> i32 {
     if expected.pods <= 0 { 0 } else { healthy.saturating_sub(expected.desired_healthy).max(0) }
 }
 
-/// Describes the budget for `evenkeel explain`.
-pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
+/// Describes the budget for `evenkeel explain`, as far as the caches have its owners.
+pub(super) fn describe(budget: &BudgetPods, now: Timestamp) -> Description {
     let mut description = Description::new();
-    description.fact("pods", words::count(words::signed(observed.pods.len()), "pod"));
-    match expected(observed) {
-        Ok(Expected { pods, desired_healthy })
-            if observed.expected_pods.as_ref().is_none_or(Result::is_ok) =>
-        {
+    description.fact("pods", words::count(words::signed(budget.pods.len()), "pod"));
+    let in_caches = observed(budget, &mut Steps::of(&Outcomes::default()));
+    match in_caches.as_ref().map(expected) {
+        Ok(Ok(Expected { pods, desired_healthy })) => {
             description
                 .fact("expected", format!("{pods}, at least {desired_healthy} of them healthy"));
         }
-        Ok(_) => {}
-        Err(why) => description.waits(format!("pods cannot be counted: {why}")),
+        Ok(Err(why)) => description.waits(format!("pods cannot be counted: {why}")),
+        Err(_) => {}
     }
-    let disrupted = disrupted(observed, now);
-    description.fact("healthy", healthy(observed, &disrupted, now).to_string());
+    let disrupted = disrupted(&budget.budget, &budget.pods, now);
+    description.fact("healthy", healthy(&budget.pods, &disrupted, now).to_string());
     for (pod, _) in &disrupted.awaited {
         description.waits(format!("pod {} is evicted and still to be deleted", pod.meta.name));
     }

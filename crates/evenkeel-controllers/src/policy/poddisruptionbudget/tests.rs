@@ -1,13 +1,15 @@
 //! Tables and properties of what a budget allows.
 
-use super::plan::{DELETION_TIMEOUT, Expected, ExpectedPods, Observed, expected, plan};
+use super::plan::{
+    BudgetPods, DELETION_TIMEOUT, Expected, ExpectedPods, Observed, expected, plan, sync, try_sync,
+};
 use crate::fixtures::{T0, at, label, meta, object, pod};
 use evenkeel_api::{
     Meta,
     time::{Timestamp, seconds},
     views::{Pod, PodDisruptionBudget},
 };
-use evenkeel_runtime::plan::{Action, Plan, lint};
+use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan, Steps, lint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -147,6 +149,30 @@ fn what_cannot_be_counted_lets_nobody_go() {
     // Once is enough.
     let again = plan(&observed(&spec, &failed, pods(1, 0), owners()), at(60));
     assert_eq!(written(&again).0, None);
+}
+
+#[test]
+fn a_refused_status_falls_back_to_zero_and_a_conflict_is_retried() {
+    let status = json!({"disruptedPods": {"p00": seconds(T0)}, "disruptionsAllowed": 1});
+    let budget = Arc::new(budget(&json!({"minAvailable": 1}), &status));
+    let budget = BudgetPods { budget, pods: pods(3, 0), owners: Vec::new() };
+    let next = |outcomes: &Outcomes| Steps::next(outcomes, |steps| sync(&budget, at(30), steps));
+    let after = |outcome: Outcome| {
+        let outcomes = Outcomes(vec![outcome]);
+        let (recheck, _) = try_sync(&budget, at(30), &mut Steps::of(&outcomes)).expect("done");
+        (next(&outcomes), recheck)
+    };
+    let first = next(&Outcomes::default()).expect("a step");
+    assert_eq!(written(&first).0.expect("written")["disruptionsAllowed"], 1);
+    assert_eq!(first.requeue, None, "the recheck queue has it");
+    let failed = |code| Outcome::failure(Failure { code, ..Failure::local("no") });
+    let (last, recheck) = after(Outcome::success());
+    assert_eq!((last, recheck), (Some(Plan::nothing()), Some(Duration::from_secs(90))));
+    assert_eq!(after(failed(409)).0, Some(Plan::failure("no")));
+    let (refused, _) = after(failed(500));
+    let refused = written(&refused.expect("a step")).0.expect("written");
+    assert_eq!(refused["disruptionsAllowed"], 0);
+    assert_eq!(refused["conditions"][0]["message"], "no");
 }
 
 #[test]

@@ -1,0 +1,214 @@
+//! Expected pods of owners: by caches for workload kinds, by the scale sub-resource for others. Upstream: `finders`,
+//! `getExpectedScale`.
+
+use super::plan::ExpectedPods;
+use crate::{owned::resolve, scale};
+use evenkeel_api::{
+    OwnerReference, Text,
+    views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
+};
+use evenkeel_runtime::{
+    cache::{Cache, Caches},
+    plan::{Plan, Steps},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Caches of the workload kinds.
+#[derive(Clone)]
+pub(super) struct OwnerCaches {
+    pub(super) controllers: Cache<ReplicationController>,
+    pub(super) sets: Cache<ReplicaSet>,
+    pub(super) deployments: Cache<Deployment>,
+    pub(super) stateful: Cache<StatefulSet>,
+}
+
+/// An owner's uid and its number of pods. Upstream: `controllerAndScale`.
+type Scaled = (Text, i32);
+
+/// Controller of selected pods.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Owner {
+    /// The first of its pods.
+    pub(super) pod: Text,
+    pub(super) namespace: Text,
+    pub(super) reference: OwnerReference,
+    /// The owner, if the caches have it.
+    pub(super) cached: Option<Scaled>,
+}
+
+impl OwnerCaches {
+    pub(super) fn new(caches: &Caches) -> Self {
+        Self {
+            controllers: caches.of(),
+            sets: caches.of(),
+            deployments: caches.of(),
+            stateful: caches.of(),
+        }
+    }
+
+    /// Returns the owners of the pods, each once; pods without a controller do not count.
+    pub(super) fn owners(&self, pods: &[Arc<Pod>]) -> Vec<Owner> {
+        let mut owners: Vec<Owner> = Vec::new();
+        for pod in pods {
+            let Some(reference) = pod.meta.controller() else { continue };
+            if owners.iter().any(|owner| owner.reference.uid == reference.uid) {
+                continue;
+            }
+            owners.push(Owner {
+                pod: pod.meta.name.clone(),
+                namespace: pod.meta.namespace.clone(),
+                reference: reference.clone(),
+                cached: self.cached(&pod.meta.namespace, reference),
+            });
+        }
+        owners
+    }
+
+    /// Returns an owner from the caches. For a ReplicaSet of a Deployment it is the Deployment. Upstream:
+    /// `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
+    fn cached(&self, namespace: &str, reference: &OwnerReference) -> Option<Scaled> {
+        let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
+        match (&*reference.kind, group) {
+            ("ReplicationController", "") => {
+                let owner = resolve(&self.controllers, namespace, reference)?;
+                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+            }
+            ("ReplicaSet", "apps" | "extensions") => {
+                let set = resolve(&self.sets, namespace, reference)?;
+                match set.meta.controller().filter(|above| &*above.kind == "Deployment") {
+                    None => Some((set.meta.uid.clone(), set.spec.replicas.unwrap_or(1))),
+                    Some(above) => {
+                        let owner = resolve(&self.deployments, namespace, above)?;
+                        Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+                    }
+                }
+            }
+            ("StatefulSet", "apps") => {
+                let owner = resolve(&self.stateful, namespace, reference)?;
+                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Returns the expected pods of the owners; those that the caches lack are read live, up to the first error. Upstream:
+/// `getExpectedScale`.
+pub(super) fn expected_pods(owners: &[Owner], steps: &mut Steps<'_>) -> Result<ExpectedPods, Plan> {
+    let mut expected_pods = BTreeMap::new();
+    for owner in owners {
+        let found = match &owner.cached {
+            Some(cached) => Ok(Some(cached.clone())),
+            None => by_scale(owner, steps)?,
+        };
+        match found {
+            Ok(Some((uid, replicas))) => expected_pods.insert(uid, replicas),
+            Ok(None) => {
+                return Ok(Err(format!("found no controllers for pod {:?}", &*owner.pod)));
+            }
+            Err(why) => return Ok(Err(why)),
+        };
+    }
+    Ok(Ok(expected_pods))
+}
+
+/// Reads an owner's scale; `None` if the owner is deleted. Upstream: `getScaleController`.
+fn by_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<Result<Option<Scaled>, String>, Plan> {
+    let Owner { namespace, reference, .. } = owner;
+    let resource = match scale::resource(&reference.api_version, &reference.kind, steps)? {
+        Ok(resource) => resource,
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let read = scale::get(&resource.kind, namespace, &reference.name, Duration::ZERO, steps)?;
+    Ok(match read {
+        Ok(scale) => Ok((scale.uid == reference.uid).then_some((scale.uid, scale.replicas))),
+        Err(refused) if refused.is_not_found() => {
+            if resource.subresources.iter().any(|part| &**part == "scale") {
+                return Ok(Ok(None));
+            }
+            let (plural, group) = (&resource.kind.plural, &resource.kind.group);
+            let dot = if group.is_empty() { "" } else { "." };
+            Err(format!("{plural}{dot}{group} does not implement the scale subresource"))
+        }
+        Err(refused) => Err(refused.message),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_api::Kind;
+    use evenkeel_runtime::{
+        discovery::{Resource, ServerResources},
+        plan::{Failure, Outcome, Outcomes, Reply},
+    };
+    use serde_json::json;
+
+    fn owner(cached: Option<i32>) -> Owner {
+        Owner {
+            pod: "p".into(),
+            namespace: "ns".into(),
+            reference: OwnerReference {
+                api_version: "x.io/v1".into(),
+                kind: "Web".into(),
+                name: "web".into(),
+                uid: "u".into(),
+                controller: true,
+                block_owner_deletion: true,
+            },
+            cached: cached.map(|replicas| ("u".into(), replicas)),
+        }
+    }
+
+    /// Discovery of a kind, with this sub-resource.
+    fn discovered(subresource: &str) -> Outcome {
+        let resource = Resource {
+            kind: Kind::new("x.io", "v1", "Web", "webs", true),
+            singular: "web".into(),
+            verbs: Box::default(),
+            short_names: Box::default(),
+            categories: Box::default(),
+            subresources: [subresource.into()].into(),
+            preferred: true,
+        };
+        let all = ServerResources { resources: vec![resource], failed: Vec::new() };
+        Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
+    }
+
+    fn scale(uid: &str, replicas: i32) -> Outcome {
+        let body = json!({"metadata": {"uid": uid}, "spec": {"replicas": replicas}});
+        Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
+    }
+
+    #[test]
+    fn an_owner_that_no_cache_has_is_read_by_its_scale() {
+        let gone = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
+        let of = |outcomes: Vec<Outcome>| {
+            let outcomes = Outcomes(outcomes);
+            let found = expected_pods(&[owner(None)], &mut Steps::of(&outcomes)).expect("done");
+            found.map(|pods| pods.values().sum::<i32>())
+        };
+        let nobody = Err("found no controllers for pod \"p\"".to_owned());
+        assert_eq!(of(vec![discovered("scale"), scale("u", 3)]), Ok(3));
+        assert_eq!(of(vec![discovered("scale"), scale("another", 3)]), nobody);
+        assert_eq!(of(vec![discovered("scale"), gone()]), nobody);
+        let none = "webs.x.io does not implement the scale subresource";
+        assert_eq!(of(vec![discovered("status"), gone()]), Err(none.to_owned()));
+        assert_eq!(of(vec![gone()]), Err("gone".to_owned()));
+    }
+
+    #[test]
+    fn each_step_reads_what_is_missing() {
+        let next = |owners: &[Owner], outcomes: Vec<Outcome>| {
+            let outcomes = Outcomes(outcomes);
+            let next =
+                expected_pods(owners, &mut Steps::of(&outcomes)).map(|found| found.map(drop));
+            next.map_err(|step| evenkeel_runtime::introspect::action(&step.actions[0]))
+        };
+        assert_eq!(next(&[owner(Some(2))], vec![]), Ok(Ok(())), "the cache has it");
+        let discover = "discover the API's resources".to_owned();
+        assert_eq!(next(&[owner(None)], vec![]), Err(discover));
+        let read = "read /apis/x.io/v1/namespaces/ns/webs/web/scale live".to_owned();
+        assert_eq!(next(&[owner(None)], vec![discovered("scale")]), Err(read));
+    }
+}

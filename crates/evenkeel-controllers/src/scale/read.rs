@@ -1,0 +1,202 @@
+//! Steps that read and write scales, with the discovery of the scaled kind. Upstream: `client-go/scale`.
+
+use super::{Scale, ScaleError, body, decode};
+use crate::answers::words;
+use evenkeel_api::Kind;
+use evenkeel_runtime::{
+    discovery::{Resource, ServerResources},
+    plan::{Failure, LiveRead, OnError, Plan, Steps, Target, Update},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Age up to which a discovery will do; upstream resets its REST mapper as often.
+const KNOWN_FOR: Duration = Duration::from_secs(30);
+
+/// Age from which a kind that is missing is looked up again.
+const MISSED_FOR: Duration = Duration::from_secs(5);
+
+/// What a read returned; where it is not carried out yet, its step.
+type Step<T, E> = Result<Result<T, E>, Plan>;
+
+/// Finds the resource of a kind in one version of its group.
+pub(crate) fn resource(
+    api_version: &str,
+    kind: &str,
+    steps: &mut Steps<'_>,
+) -> Step<Resource, ScaleError> {
+    let of_kind = |found: &ServerResources| found.of_kind(api_version, kind).cloned();
+    let found = lookup(of_kind, steps)?;
+    Ok(found.and_then(|found| {
+        found.ok_or_else(|| ScaleError::NoKind {
+            kind: kind.to_owned(),
+            place: format!("version {api_version:?}"),
+        })
+    }))
+}
+
+/// Finds the resources of a kind in its group, each in the preferred version.
+pub(crate) fn resources(
+    group: &str,
+    kind: &str,
+    steps: &mut Steps<'_>,
+) -> Step<Vec<Resource>, ScaleError> {
+    let of_kind = |found: &ServerResources| {
+        let fits = |r: &&Resource| r.kind.group == group && r.kind.kind == kind;
+        let all: Vec<Resource> = found.preferred().filter(fits).cloned().collect();
+        (!all.is_empty()).then_some(all)
+    };
+    let found = lookup(of_kind, steps)?;
+    Ok(found.and_then(|found| {
+        found.ok_or_else(|| ScaleError::NoKind {
+            kind: kind.to_owned(),
+            place: format!("group {group:?}"),
+        })
+    }))
+}
+
+/// Applies `find` to a discovery, and to a newer one if it finds nothing.
+fn lookup<T>(
+    find: impl Fn(&ServerResources) -> Option<T>,
+    steps: &mut Steps<'_>,
+) -> Step<Option<T>, ScaleError> {
+    for max_age in [KNOWN_FOR, MISSED_FOR] {
+        let read = steps.one(ignored(LiveRead::resources(max_age)))?;
+        if let Some(error) = &read.error {
+            return Ok(Err(ScaleError::Refused(error.clone())));
+        }
+        let resources: Option<&Arc<ServerResources>> =
+            read.reply.as_ref().and_then(|reply| reply.resources());
+        if let Some(found) = resources.and_then(|resources| find(resources)) {
+            return Ok(Ok(Some(found)));
+        }
+    }
+    Ok(Ok(None))
+}
+
+/// Reads the scale of an object; NotFound also for a kind without scale.
+pub(crate) fn get(
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    delay: Duration,
+    steps: &mut Steps<'_>,
+) -> Step<Scale, Failure> {
+    let path = format!("{}/{name}/scale", kind.path(namespace));
+    let read = steps.one(LiveRead { delay, ..ignored(LiveRead::json(&path)) })?;
+    if let Some(error) = &read.error {
+        return Ok(Err(Failure { message: words(error, ""), ..error.clone() }));
+    }
+    let body = read.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
+    Ok(decode(&body).map_err(|error| {
+        let plural = &kind.plural;
+        Failure::local(format!("the scale of {plural} {namespace}/{name} cannot be read: {error}"))
+    }))
+}
+
+/// Sets the replicas, with the resource version of `scale` as precondition.
+pub(crate) fn update(
+    kind: &Kind,
+    namespace: &str,
+    scale: &Scale,
+    replicas: i32,
+    steps: &mut Steps<'_>,
+) -> Step<(), Failure> {
+    let target = Target::new(kind.clone(), namespace, &scale.name, &scale.uid);
+    let update = Update {
+        subresource: "scale",
+        on_error: OnError::Ignore,
+        ..Update::new(target, body(namespace, scale, replicas))
+    };
+    Ok(match &steps.one(update)?.error {
+        Some(error) => Err(Failure { message: words(error, ""), ..error.clone() }),
+        None => Ok(()),
+    })
+}
+
+/// The same read, whose failure is the decision's to judge.
+fn ignored(read: LiveRead) -> LiveRead {
+    LiveRead { on_error: OnError::Ignore, ..read }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::plan::{Action, Outcome, Outcomes, Reply};
+
+    fn deployments() -> Resource {
+        Resource {
+            kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
+            singular: "deployment".into(),
+            verbs: Box::default(),
+            short_names: Box::default(),
+            categories: Box::default(),
+            subresources: Box::default(),
+            preferred: true,
+        }
+    }
+
+    fn discovered(resources: Vec<Resource>) -> Outcome {
+        let all = ServerResources { resources, failed: Vec::new() };
+        Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
+    }
+
+    fn failed(code: u16) -> Outcome {
+        Outcome::failure(Failure { code, ..Failure::local("no") })
+    }
+
+    /// The plural that is found or the error, or the age of the discovery that is needed.
+    fn found(outcomes: Vec<Outcome>) -> Result<Result<String, String>, Duration> {
+        let outcomes = Outcomes(outcomes);
+        match resources("apps", "Deployment", &mut Steps::of(&outcomes)) {
+            Ok(Ok(found)) => Ok(Ok(found[0].kind.plural.to_string())),
+            Ok(Err(error)) => Ok(Err(error.to_string())),
+            Err(step) => match &step.actions[..] {
+                [Action::Read(LiveRead { resources: Some(max_age), .. })] => Err(*max_age),
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    #[test]
+    fn a_kind_that_is_missing_is_looked_up_again_soon() {
+        let (there, missing) = (discovered(vec![deployments()]), discovered(Vec::new()));
+        let none = "no matches for kind \"Deployment\" in group \"apps\"";
+        assert_eq!(found(vec![]), Err(KNOWN_FOR));
+        assert_eq!(found(vec![there.clone()]), Ok(Ok("deployments".to_owned())));
+        assert_eq!(found(vec![missing.clone()]), Err(MISSED_FOR));
+        assert_eq!(found(vec![missing.clone(), there]), Ok(Ok("deployments".to_owned())));
+        assert_eq!(found(vec![missing.clone(), missing]), Ok(Err(none.to_owned())));
+        assert_eq!(found(vec![failed(500)]), Ok(Err("no".to_owned())));
+    }
+
+    #[test]
+    fn a_scale_is_read_and_written_back_with_its_version() {
+        let kind = deployments().kind;
+        let read = Outcome {
+            reply: Some(Reply::json(
+                r#"{"metadata":{"name":"web","uid":"u","resourceVersion":"7"},"spec":{"replicas":3}}"#,
+            )),
+            ..Outcome::success()
+        };
+        let outcomes = Outcomes(vec![read]);
+        let mut steps = Steps::of(&outcomes);
+        let scale =
+            get(&kind, "ns", "web", Duration::ZERO, &mut steps).expect("done").expect("there");
+        assert_eq!((scale.replicas, &*scale.resource_version), (3, "7"));
+        let step = update(&kind, "ns", &scale, 5, &mut steps).expect_err("the step");
+        let [Action::Update(update)] = &step.actions[..] else { panic!("{step:?}") };
+        let body: serde_json::Value = serde_json::from_slice(&update.body).expect("JSON");
+        assert_eq!(body["metadata"]["resourceVersion"], "7");
+        assert_eq!((update.subresource, &body["spec"]["replicas"]), ("scale", &5.into()));
+    }
+
+    #[test]
+    fn a_failure_is_told_in_upstreams_words() {
+        let kind = deployments().kind;
+        let outcomes = Outcomes(vec![failed(404)]);
+        let refused = get(&kind, "ns", "web", Duration::ZERO, &mut Steps::of(&outcomes));
+        let refused = refused.expect("done").expect_err("not there");
+        assert_eq!(refused.code, 404);
+        assert_eq!(refused.message, "the server could not find the requested resource");
+    }
+}
