@@ -453,6 +453,9 @@ impl Sweeper {
     fn decide(seen: &Seen, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
         let again = Plan { requeue: Some(Duration::from_hours(1)), ..Plan::nothing() };
         let (kind, meta) = (<Full<ConfigMap> as View>::kind(), seen.map.meta());
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+            return Ok(Plan::nothing());
+        }
         steps.one(DeleteCollection::new(pods(), "ns"))?;
         let read = steps.one(LiveRead::get::<Full<ConfigMap>>(&kind, "ns", &meta.name))?;
         let Some(reply) = &read.reply else { return Ok(again) };
@@ -477,13 +480,7 @@ impl Planner for Sweeper {
     }
 
     fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
-        let first = self.next(seen, &(), &Outcomes::default(), now);
-        (
-            first
-                .filter(|_| !seen.map.data.clone().unwrap_or_default().contains_key("told"))
-                .unwrap_or_default(),
-            (),
-        )
+        (self.next(seen, &(), &Outcomes::default(), now).unwrap_or_default(), ())
     }
 
     fn next(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
