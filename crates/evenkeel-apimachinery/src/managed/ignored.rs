@@ -1,6 +1,6 @@
 //! Fields that are nobody's: the system's own, and those that a write to the resource or its sub-resource cannot change.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use super::set::FieldSet;
 use crate::schema::Schema;
@@ -18,8 +18,8 @@ const STRICT_GROUPS: [&str; 7] = [
 
 /// Fields of every object that no manager owns.
 pub(super) fn system() -> &'static FieldSet {
-    static SYSTEM: OnceLock<FieldSet> = OnceLock::new();
-    SYSTEM.get_or_init(system_fields)
+    static SYSTEM: LazyLock<FieldSet> = LazyLock::new(system_fields);
+    &SYSTEM
 }
 
 fn system_fields() -> FieldSet {

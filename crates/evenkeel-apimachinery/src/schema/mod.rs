@@ -8,7 +8,7 @@ pub(crate) mod node;
 mod openapi;
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use node::{At, Id, Tree};
 use openapi::Builtin;
@@ -35,11 +35,11 @@ pub struct Schema {
 }
 
 fn builtin() -> &'static Builtin {
-    static TREE: OnceLock<Builtin> = OnceLock::new();
-    TREE.get_or_init(|| match openapi::build(OPENAPI, GO_FIELDS) {
+    static TREE: LazyLock<Builtin> = LazyLock::new(|| match openapi::build(OPENAPI, GO_FIELDS) {
         Ok(built) => built,
         Err(error) => unreachable!("the schema document is part of the program: {error}"),
-    })
+    });
+    &TREE
 }
 
 /// Puts a top-level field back to what it is when nobody has set it.
@@ -66,8 +66,7 @@ pub fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldError> {
 
 /// The built-in kinds by name; a name stands for few of them.
 fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
-    static KINDS: OnceLock<HashMap<Box<str>, Vec<Schema>>> = OnceLock::new();
-    KINDS.get_or_init(|| {
+    static KINDS: LazyLock<HashMap<Box<str>, Vec<Schema>>> = LazyLock::new(|| {
         let all = builtin();
         let mut kinds: HashMap<Box<str>, Vec<Schema>> = HashMap::new();
         for ((group, version, kind), root) in &all.kinds {
@@ -83,7 +82,8 @@ fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
             kinds.entry(kind.clone()).or_default().push(schema);
         }
         kinds
-    })
+    });
+    &KINDS
 }
 
 impl Schema {
