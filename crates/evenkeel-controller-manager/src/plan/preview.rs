@@ -94,3 +94,54 @@ pub(super) fn failing(reports: &[ControllerReport]) -> Vec<String> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::introspect::{CacheState, KeyState, QueueState};
+
+    fn report(queue: QueueState) -> ControllerReport {
+        ControllerReport { name: "c".to_owned(), queue, ..ControllerReport::default() }
+    }
+
+    fn delayed(seconds: i64, failures: u32) -> QueueState {
+        let until = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
+        let key = KeyState { delayed_until: Some(until), failures, ..KeyState::default() };
+        QueueState { keys: vec![key], ..QueueState::default() }
+    }
+
+    #[test]
+    fn a_controller_is_busy_while_keys_come_soon() {
+        let two = QueueState { ready: 1, in_flight: 1, ..QueueState::default() };
+        for (queue, n) in [
+            (QueueState::default(), 0),
+            (two, 2),
+            (delayed(10, 0), 1),
+            (delayed(11, 0), 0),
+            (delayed(1, HOPELESS), 0),
+        ] {
+            let want = (n > 0).then(|| format!("c still has {n} objects to look at"));
+            let busy = busy(&[report(queue)], Timestamp::UNIX_EPOCH);
+            assert_eq!(busy, want.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_cache_that_does_not_sync_is_named() {
+        let cache = CacheState {
+            resource: "pods".to_owned(),
+            trouble: Some("forbidden".to_owned()),
+            ..CacheState::default()
+        };
+        let blind = ControllerReport { caches: vec![cache], ..report(QueueState::default()) };
+        let busy = busy(&[blind], Timestamp::UNIX_EPOCH);
+        assert_eq!(busy, ["c does not see pods: forbidden"]);
+    }
+
+    #[test]
+    fn failures_are_told_with_their_number() {
+        let reports =
+            [1, 0].map(|backing_off| report(QueueState { backing_off, ..QueueState::default() }));
+        assert_eq!(failing(&reports), ["c failed at 1 objects"]);
+    }
+}
