@@ -53,7 +53,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
 /// Does what there is to do; says when to look again.
 async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, StatusError> {
     let Some(entry) = api.store.peek(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
-        let left = AGAIN.saturating_sub(made.elapsed());
+        let left = AGAIN.saturating_sub(api.clock.instant().saturating_duration_since(*made));
         if !left.is_zero() {
             return Ok(Some(left));
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    NodesOptions, heartbeats::Heartbeats, kubelets::Kubelets, storage::Storage, volumes_in_use,
+    NodesOptions, heartbeats::Heartbeats, pod_workers::PodWorkers, storage::Storage, volumes_in_use,
 };
 
 /// So many nodes are registered or renewed at a time.
@@ -35,15 +35,15 @@ pub async fn run(
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);
     }
-    let kubelets = Kubelets::new(client, clock, recorder, options, &caches, pod_queue.clone());
+    let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, pod_queue.clone());
     heartbeats.begin();
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);
         tasks.spawn_until_cancelled("node-heartbeats", async move { heartbeats.work().await });
     }
     for _ in 0..workers {
-        let kubelets = Arc::clone(&kubelets);
-        tasks.spawn_until_cancelled("pod-workers", async move { kubelets.work().await });
+        let pod_workers = Arc::clone(&pod_workers);
+        tasks.spawn_until_cancelled("pod-workers", async move { pod_workers.work().await });
     }
     shutdown.cancelled().await;
     pod_queue.shut_down();

@@ -1,12 +1,13 @@
-//! Decisions are pure: outside the wiring, no file of a deciding folder does I/O, reads a clock, locks, spawns, counts or logs.
+//! Decisions are pure: outside the wiring, no file of a deciding folder does I/O, reads a clock, locks, spawns, counts, logs or
+//! remembers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use evenkeel_tidy::{code, has_word, production, read, root, sources};
 
 /// Identifiers that a pure file neither imports nor names. An import names what it brings, so that this finds a use behind
 /// an alias, too.
-const IMPURE: [&str; 32] = [
+const IMPURE: [&str; 38] = [
     "async",
     "await",
     "tokio",
@@ -16,6 +17,12 @@ const IMPURE: [&str; 32] = [
     "Clock",
     "Instant",
     "SystemTime",
+    "elapsed",
+    "rand::random",
+    "fs",
+    "mpsc",
+    "Tasks",
+    "EventRecorder",
     "Mutex",
     "RwLock",
     "Condvar",
@@ -41,17 +48,31 @@ const IMPURE: [&str; 32] = [
     "HistogramVec",
 ];
 
+/// Types that remember what was computed first. A decision that holds one depends on what was asked of it before.
+const MEMOIZING: [&str; 7] =
+    ["OnceLock", "OnceCell", "LazyCell", "RefCell", "UnsafeCell", "Cell", "thread_local!"];
+
 /// File names that hold the wiring of a folder: caches and flags (`mod.rs`), writes that need a live answer (`act.rs`), and
 /// the handles that count (`metrics.rs`).
 const WIRING: [&str; 3] = ["mod.rs", "act.rs", "metrics.rs"];
+
+/// Wiring of the simulated kubelets, by what each file does: start all nodes, sync pods, send heartbeats, report volumes.
+const KUBELET_WIRING: [&str; 5] =
+    ["mod.rs", "run.rs", "pod_workers.rs", "heartbeats.rs", "volumes_in_use.rs"];
+
+/// Wiring of the cloud controllers: the context that they start with, and the program that starts them.
+const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controllers.rs"];
 
 /// The folder of what all controllers share to start and to watch. It decides for none of them.
 const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
 /// Folders whose files decide, each with the names of its files that do not: the scheduling queue has none, and an attempt
 /// only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 4] = [
+const DECIDING: [(&str, &[&str]); 7] = [
+    ("crates/evenkeel-cloud/src", &CLOUD_WIRING),
+    ("crates/evenkeel-controller-manager/src/plan", &["mod.rs"]),
     ("crates/evenkeel-controllers/src", &WIRING),
+    ("crates/evenkeel-nodes/src", &KUBELET_WIRING),
     ("crates/evenkeel-scheduler/src/plugins", &WIRING),
     ("crates/evenkeel-scheduler/src/queue", &[]),
     ("crates/evenkeel-scheduler/src/schedule", &["act.rs"]),
@@ -66,8 +87,8 @@ const IMPURE_FILES: [&str; 5] = [
     "crates/evenkeel-controllers/src/storage/binder/volumes.rs",
 ];
 
-/// Plans outside those folders.
-const PLANS: [&str; 2] = ["crates/evenkeel-nodes/src", "crates/evenkeel-cloud/src"];
+/// Files that compile an expression when it is first evaluated. What is remembered follows from the expression alone.
+const COMPILING_FILES: [&str; 1] = ["crates/evenkeel-apiextensions/src/rules.rs"];
 
 /// Crates of which every file is pure: rules of the API, without the server that applies them.
 const PURE_CRATES: [&str; 3] = [
@@ -82,8 +103,33 @@ fn is_test(file: &Path) -> bool {
 
 /// The first identifier that makes a file impure, with the number of its line.
 fn impurity(text: &str) -> Option<(usize, &'static str)> {
-    code(production(text))
-        .find_map(|(at, line)| Some((at, *IMPURE.iter().find(|word| has_word(line, word))?)))
+    let found = |line: &str| IMPURE.iter().find(|word| has_word(line, word)).copied();
+    code(production(text)).find_map(|(at, line)| Some((at, found(line)?)))
+}
+
+/// The first place where a file remembers what it computed. A table that is made once (`static NAME: LazyLock<…>`) depends
+/// on nothing but the program.
+fn memory(text: &str) -> Option<(usize, &'static str)> {
+    let found = |line: &str| {
+        let item = line.trim_start();
+        let is_static =
+            item.starts_with("static ") || item.starts_with("pub") && item.contains(" static ");
+        let lazy = line.contains("LazyLock<") && !is_static || line.contains("LazyLock as ");
+        let named = || MEMOIZING.iter().find(|word| has_word(line, word)).copied();
+        if lazy { Some("LazyLock") } else { named() }
+    };
+    code(production(text)).find_map(|(at, line)| Some((at, found(line)?)))
+}
+
+/// What keeps a file from being pure.
+fn found_in(text: &str) -> Option<(usize, &'static str)> {
+    impurity(text).or_else(|| memory(text))
+}
+
+/// Whether a file has to be pure: it is neither wiring nor a test.
+fn decides(root: &Path, file: &Path, wiring: &[&str]) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    !wiring.contains(&name) && !file.starts_with(root.join(WIRING_FOLDER)) && !is_test(file)
 }
 
 #[test]
@@ -93,13 +139,11 @@ fn files_that_decide_do_nothing_else() {
     let mut n_pure = 0;
     for (folder, wiring) in DECIDING {
         for file in sources(&root.join(folder)) {
-            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let is_wiring = wiring.contains(&name) || file.starts_with(root.join(WIRING_FOLDER));
-            if is_wiring || is_test(&file) {
+            if !decides(&root, &file, wiring) {
                 continue;
             }
             let path = file.strip_prefix(&root).expect("below the root").display().to_string();
-            let found = impurity(&read(&file));
+            let found = found_in(&read(&file));
             match listed.iter().position(|listed| *listed == path) {
                 Some(at) => {
                     listed.swap_remove(at);
@@ -117,18 +161,16 @@ fn files_that_decide_do_nothing_else() {
 }
 
 #[test]
-fn plans_are_pure() {
-    let files: Vec<PathBuf> =
-        PLANS.iter().flat_map(|folder| sources(&root().join(folder))).collect();
-    let plans = files.iter().filter(|file| {
-        file.ends_with("plan.rs") || file.parent().is_some_and(|folder| folder.ends_with("plan"))
-    });
-    let mut n_plans = 0;
-    for file in plans {
-        n_plans += 1;
-        assert_eq!(impurity(&read(file)), None, "{}: (line, identifier)", file.display());
+fn wiring_is_what_it_is_called() {
+    let root = root();
+    for (folder, wiring) in DECIDING {
+        for name in wiring.iter().filter(|name| !WIRING.contains(name)) {
+            let files = sources(&root.join(folder)).into_iter().filter(|file| file.ends_with(name));
+            let impure = files.filter(|file| found_in(&read(file)).is_some()).count();
+            assert!(impure > 0, "{folder}: no {name} needs to be wiring; strike it off");
+        }
     }
-    assert!(n_plans >= 2, "the plans are where they are looked for ({n_plans} found)");
+    assert!(root.join(WIRING_FOLDER).is_dir(), "{WIRING_FOLDER} is gone; strike it off");
 }
 
 #[test]
@@ -137,7 +179,11 @@ fn rules_of_the_api_are_pure() {
         let files = sources(&root().join(folder));
         assert!(files.len() >= 15, "{folder}: the files are where they are looked for");
         for file in files.iter().filter(|file| !is_test(file)) {
-            assert_eq!(impurity(&read(file)), None, "{}: (line, identifier)", file.display());
+            let text = read(file);
+            assert_eq!(impurity(&text), None, "{}: (line, identifier)", file.display());
+            let compiles = COMPILING_FILES.iter().any(|path| file.ends_with(path));
+            let remembers = memory(&text);
+            assert_eq!(remembers.is_some(), compiles, "{}: {remembers:?}", file.display());
         }
     }
 }
@@ -161,12 +207,38 @@ fn what_is_planted_is_found() {
         "warn!(\"x\");",
         "log::info!(\"x\");",
         "std::thread::spawn(|| {});",
+        "let text = std::fs::read_to_string(path);",
+        "use std::{fs, io};",
+        "let took = began.elapsed();",
+        "let seed: u64 = rand::random();",
+        "use std::sync::mpsc::channel;",
+        "fn start(tasks: &Tasks) {}",
+        "    events: EventRecorder,",
         "tasks.spawn(\"x\", run());",
         "let client = Client::default();",
     ] {
         assert!(impurity(&format!("fn pure() {{}}\n{line}\n")).is_some(), "{line}");
     }
     assert!(impurity("#[cfg(test)]\nmod tests;\nuse std::sync::Mutex;\n").is_some());
+    for line in [
+        "    decision: OnceLock<Decision>,",
+        "    sync::{Arc, OnceLock},",
+        "use std::sync::OnceLock as Once;",
+        "    static SEEN: OnceLock<Vec<Pod>> = OnceLock::new();",
+        "    decision: std::sync::LazyLock<Decision>,",
+        "type Memo = LazyLock<Decision>;",
+        "use std::sync::LazyLock as Later;",
+        "    plan: std::cell::OnceCell<Plan>,",
+        "    seen: RefCell<Vec<Pod>>,",
+        "    calls: Cell<u32>,",
+        "thread_local! {",
+        "std::thread_local!(static N: u32 = 0);",
+    ] {
+        assert!(found_in(&format!("fn pure() {{}}\n{line}\n")).is_some(), "{line}");
+    }
+    let table = "use std::sync::LazyLock;\npub(super) static NAMES: LazyLock<Vec<u8>> = LazyLock::new(Vec::new);\n\
+                 fn all() {\n    static ALL: LazyLock<u8> =\n        LazyLock::new(u8::default);\n}\n";
+    assert_eq!(found_in(table), None);
     let pure = "// Instant of a comment\nfn instant(awaited: bool) {}\n#[cfg(test)]\nuse tokio;\n";
     assert_eq!(impurity(pure), None);
 }

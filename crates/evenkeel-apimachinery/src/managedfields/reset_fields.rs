@@ -1,6 +1,6 @@
 //! Fields that are excluded from ownership: system fields, and those that a strategy resets.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use super::field_set::FieldSet;
 use crate::schema::Schema;
@@ -20,8 +20,8 @@ const STRICT_GROUPS: [&str; 7] = [
 ///
 /// Upstream: `stripMetaManager`.
 pub(super) fn stripped_fields() -> &'static FieldSet {
-    static SYSTEM: OnceLock<FieldSet> = OnceLock::new();
-    SYSTEM.get_or_init(stripped)
+    static SYSTEM: LazyLock<FieldSet> = LazyLock::new(stripped);
+    &SYSTEM
 }
 
 fn stripped() -> FieldSet {

@@ -9,7 +9,7 @@ pub(crate) mod node;
 mod openapi;
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 use node::{Id, Tree, TypeRef};
 use openapi::Builtin;
@@ -36,11 +36,11 @@ pub struct Schema {
 }
 
 fn builtin() -> &'static Builtin {
-    static TREE: OnceLock<Builtin> = OnceLock::new();
-    TREE.get_or_init(|| match openapi::build(OPENAPI, GO_FIELDS) {
+    static TREE: LazyLock<Builtin> = LazyLock::new(|| match openapi::build(OPENAPI, GO_FIELDS) {
         Ok(built) => built,
         Err(error) => unreachable!("the schema document is part of the program: {error}"),
-    })
+    });
+    &TREE
 }
 
 /// Resets a top-level field to its encoding when unset.
@@ -67,8 +67,7 @@ pub fn validate(_kind: &GroupVersionKind, object: &Value) -> Vec<FieldError> {
 
 /// Built-in kinds by name; few kinds share a name.
 fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
-    static KINDS: OnceLock<HashMap<Box<str>, Vec<Schema>>> = OnceLock::new();
-    KINDS.get_or_init(|| {
+    static KINDS: LazyLock<HashMap<Box<str>, Vec<Schema>>> = LazyLock::new(|| {
         let all = builtin();
         let mut kinds: HashMap<Box<str>, Vec<Schema>> = HashMap::new();
         for ((group, version, kind), root) in &all.kinds {
@@ -84,7 +83,8 @@ fn kinds() -> &'static HashMap<Box<str>, Vec<Schema>> {
             kinds.entry(kind.clone()).or_default().push(schema);
         }
         kinds
-    })
+    });
+    &KINDS
 }
 
 impl Schema {

@@ -1,31 +1,24 @@
-//! What the table says of nodes.
+//! Machines of nodes, by the table of the configuration. Pure.
 
-use super::{IpPool, Machine, NAME, Nodes};
-use crate::{CloudError, InstanceMetadata, Instances};
-use async_trait::async_trait;
+use super::{Machine, NAME, Nodes};
+use crate::InstanceMetadata;
 use evenkeel_api::views::{Node, NodeAddress};
 
-#[async_trait]
-impl Instances for IpPool {
-    async fn exists(&self, node: &Node) -> Result<bool, CloudError> {
-        let config = self.config();
-        let nodes = config.nodes.as_ref();
-        Ok(nodes.is_none_or(|nodes| {
-            find(nodes, node).is_some() || !(nodes.complete || own_id(node).is_some())
-        }))
-    }
+/// Whether the node's machine exists. Without a table every machine does.
+pub(super) fn exists(nodes: Option<&Nodes>, node: &Node) -> bool {
+    nodes.is_none_or(|nodes| {
+        find(nodes, node).is_some() || !(nodes.complete || own_id(node).is_some())
+    })
+}
 
-    async fn shut_down(&self, node: &Node) -> Result<bool, CloudError> {
-        let config = self.config();
-        let machine = config.nodes.as_ref().and_then(|nodes| find(nodes, node));
-        Ok(machine.is_some_and(|machine| machine.shut_down))
-    }
+/// Whether the node's machine is shut down.
+pub(super) fn is_shut_down(nodes: Option<&Nodes>, node: &Node) -> bool {
+    nodes.and_then(|nodes| find(nodes, node)).is_some_and(|machine| machine.shut_down)
+}
 
-    /// A node that is not in the table stays as it is, uninitialised as may be, until it is.
-    async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError> {
-        let config = self.config();
-        Ok(config.nodes.as_ref().and_then(|nodes| find(nodes, node)).map(metadata))
-    }
+/// Returns the metadata of the node's machine; `None` if the table does not have it.
+pub(super) fn instance_metadata(nodes: Option<&Nodes>, node: &Node) -> Option<InstanceMetadata> {
+    nodes.and_then(|nodes| find(nodes, node)).map(metadata)
 }
 
 /// The machine of a node: by the provider id where it is ours, else by name.

@@ -11,7 +11,10 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
-use crate::{CloudError, CloudProvider, Instances, LoadBalancer, ProviderContext, change::target};
+use crate::{
+    CloudError, CloudProvider, InstanceMetadata, Instances, LoadBalancer, ProviderContext,
+    change::target,
+};
 use async_trait::async_trait;
 use config::Checked;
 pub use config::{Config, ConfigError, Machine, Nodes, PoolConfig};
@@ -208,6 +211,22 @@ impl LoadBalancer for IpPool {
     async fn ensure_deleted(&self, _: &str, service: &Service) -> Result<(), CloudError> {
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner).release(&service.meta.uid);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Instances for IpPool {
+    async fn exists(&self, node: &Node) -> Result<bool, CloudError> {
+        Ok(machines::exists(self.config().nodes.as_ref(), node))
+    }
+
+    async fn shut_down(&self, node: &Node) -> Result<bool, CloudError> {
+        Ok(machines::is_shut_down(self.config().nodes.as_ref(), node))
+    }
+
+    /// A node that is not in the table stays as it is, uninitialised as may be, until it is.
+    async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError> {
+        Ok(machines::instance_metadata(self.config().nodes.as_ref(), node))
     }
 }
 

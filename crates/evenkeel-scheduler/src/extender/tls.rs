@@ -43,12 +43,13 @@ impl Connection {
     /// Returns the connection for a request. Keeps the current one if the files are unusable.
     pub(super) fn now(&self) -> kube::Client {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.looked.elapsed() < LOOK {
+        let now = self.clock.instant();
+        if now.saturating_duration_since(current.looked) < LOOK {
             return current.client.clone();
         }
-        current.looked = self.clock.instant();
-        let Some(Ok(now)) = files(&self.config) else { return current.client.clone() };
-        if current.files.as_ref() != Some(&now) {
+        current.looked = now;
+        let Some(Ok(files)) = files(&self.config) else { return current.client.clone() };
+        if current.files.as_ref() != Some(&files) {
             match connection(&self.config) {
                 Ok(client) => current.client = client,
                 Err(error) => {
@@ -56,7 +57,7 @@ impl Connection {
                     tracing::warn!(extender, %error, "Changed files cannot be used (yet)");
                 }
             }
-            current.files = Some(now);
+            current.files = Some(files);
         }
         current.client.clone()
     }

@@ -112,3 +112,70 @@ fn unprotected(claim: &ResourceClaim) -> Option<Value> {
     }
     Some(json!({ "metadata": { "finalizers": others } }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::object;
+    use super::*;
+    use crate::fixtures::{at, info};
+    use std::sync::Arc;
+
+    fn claim(more: &Value) -> Arc<ResourceClaim> {
+        object("c", more)
+    }
+
+    fn allocation() -> Allocation {
+        let written = json!({ "devices": { "results": [] } });
+        Allocation { seen: Arc::default(), written: Arc::new(written), rank: 0 }
+    }
+
+    #[test]
+    fn a_claim_that_changed_since_the_decision_is_refused() {
+        let pod = info("web", &json!({}));
+        let allocated = json!({ "status": { "allocation": {} } });
+        let deleted = json!({ "metadata": { "deletionTimestamp": "2027-01-15T08:00:00Z" } });
+        for (is, decided, why) in [
+            (&deleted, Some(allocation()), "claim shop/c got deleted in the meantime"),
+            (
+                &allocated,
+                Some(allocation()),
+                "claim shop/c got allocated elsewhere in the meantime",
+            ),
+            (&json!({}), None, "claim shop/c got deallocated elsewhere in the meantime"),
+        ] {
+            let refused = reservation(&claim(is), &pod.pod, decided.as_ref(), at(0));
+            assert_eq!(refused.unwrap_err(), why);
+        }
+    }
+
+    #[test]
+    fn an_allocation_is_written_after_the_finalizer() {
+        let pod = info("web", &json!({}));
+        let user = json!({ "resource": "pods", "name": "web", "uid": "web" });
+        let protected = json!({ "metadata": { "finalizers": ["other", FINALIZER] } });
+        for (is, finalizers) in [
+            (json!({}), Some(json!([FINALIZER]))),
+            (json!({ "metadata": { "finalizers": ["other"] } }), Some(json!(["other", FINALIZER]))),
+            (protected, None),
+        ] {
+            let change = reservation(&claim(&is), &pod.pod, Some(&allocation()), at(0)).unwrap();
+            let finalizers = finalizers.map(|all| json!({ "metadata": { "finalizers": all } }));
+            assert_eq!(change.finalizers, finalizers, "{is}");
+            let allocation = json!({ "devices": { "results": [] }, "allocationTimestamp": time::seconds(at(0)) });
+            let status = json!({ "allocation": allocation, "reservedFor": [user] });
+            assert_eq!(change.status, json!({ "status": status }), "{is}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_removed() {
+        let pod = info("web", &json!({}));
+        let (none, user) = (claim(&json!({})), json!({ "name": "web", "uid": "web" }));
+        assert_eq!((released(&none, &pod.pod), unprotected(&none)), (None, None));
+        let unallocated = claim(&json!({ "status": { "reservedFor": [user] } }));
+        assert_eq!(released(&unallocated, &pod.pod), None);
+        let protected = claim(&json!({ "metadata": { "finalizers": [FINALIZER, "other"] } }));
+        let others = json!({ "metadata": { "finalizers": ["other"] } });
+        assert_eq!(unprotected(&protected), Some(others));
+    }
+}

@@ -8,11 +8,15 @@ use std::{
     time::Duration,
 };
 
-use super::super::tests::DRIVER;
+use super::{
+    super::tests::{DRIVER, object},
+    Unready, check,
+};
 use crate::{
     SchedulerOptions,
     fixtures::{at, merge, series},
     framework::Profile,
+    metrics::Awaited,
     plugins::{DefaultBinder, DynamicResources},
     scripted::{Answer, Script},
 };
@@ -370,4 +374,39 @@ async fn a_claim_that_is_gone_is_waited_for_no_more() {
     assert_eq!(seconds, 5);
     // Nothing is known of its devices any more.
     assert_eq!(world.counted(), [vec![], vec![]]);
+}
+
+#[test]
+fn the_first_claim_that_is_not_ready_says_when_to_look_again() {
+    let device = json!({
+        "request": "r", "driver": DRIVER, "pool": "p", "device": "d", "bindingConditions": ["attached"],
+    });
+    let allocated = |since: Option<i64>| {
+        let mut allocation = json!({"devices": {"results": [device]}});
+        if let Some(since) = since {
+            allocation["allocationTimestamp"] = json!(evenkeel_api::time::seconds(at(since)));
+        }
+        Ok(object("c", &json!({"status": {"allocation": allocation}})))
+    };
+    let plain =
+        || Ok(object("p", &json!({"status": {"allocation": {"devices": {"results": []}}}})));
+    let late = |why: &str| {
+        Err(Unready { how: Awaited::TimedOut, why: format!("device binding timeout: {why}") })
+    };
+    let (timeout, end, soon) = (Duration::from_secs(600), at(600), Duration::from_millis(1));
+    for (claims, now, want) in [
+        (vec![], 0, Ok(None)),
+        (vec![plain()], 999, Ok(None)),
+        (vec![plain(), allocated(Some(-300))], 0, Ok(Some(at(300) + soon))),
+        (vec![allocated(None)], 0, Ok(Some(end))),
+        (vec![allocated(Some(-600))], 1, late("claim=c")),
+        (vec![allocated(None)], 600, late("context deadline exceeded")),
+        (
+            vec![Err("gone".to_owned())],
+            0,
+            Err(Unready { how: Awaited::Error, why: "gone".to_owned() }),
+        ),
+    ] {
+        assert_eq!(check(claims, timeout, end, at(now)), want, "at {now}");
+    }
 }

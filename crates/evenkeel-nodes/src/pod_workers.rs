@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Pod workers of all simulated kubelets of the process.
-pub(crate) struct Kubelets {
+pub(crate) struct PodWorkers {
     client: Client,
     clock: Clock,
     recorder: EventRecorder,
@@ -64,7 +64,7 @@ struct Remembered {
     processes: Arc<Processes>,
 }
 
-impl Kubelets {
+impl PodWorkers {
     pub(crate) fn new(
         client: Client,
         clock: Clock,
@@ -86,7 +86,7 @@ impl Kubelets {
             addresses: Addresses::new(options.first_pod_ip),
             files: HashMap::new(),
         };
-        let kubelets = Self {
+        let pod_workers = Self {
             client,
             clock,
             recorder,
@@ -99,15 +99,15 @@ impl Kubelets {
             queue,
             state: Mutex::new(state),
         };
-        let kubelets = Arc::new(kubelets);
-        kubelets.listen();
-        kubelets
+        let pod_workers = Arc::new(pod_workers);
+        pod_workers.listen();
+        pod_workers
     }
 
     fn listen(self: &Arc<Self>) {
-        let kubelets = Arc::downgrade(self);
+        let pod_workers = Arc::downgrade(self);
         self.pods.subscribe(move |event| {
-            let Some(kubelets) = kubelets.upgrade() else { return };
+            let Some(pod_workers) = pod_workers.upgrade() else { return };
             let (pod, priority) = match event {
                 CacheEvent::Added { object, initial: true } => (object, Priority::LOW),
                 CacheEvent::Added { object, .. } | CacheEvent::Deleted(object) => {
@@ -115,25 +115,25 @@ impl Kubelets {
                 }
                 CacheEvent::Updated { new, .. } => (new, Priority::NORMAL),
             };
-            if kubelets.nodes.contains_key(&pod.spec.node_name) {
-                kubelets.queue.add(key(pod), priority);
+            if pod_workers.nodes.contains_key(&pod.spec.node_name) {
+                pod_workers.queue.add(key(pod), priority);
             }
         });
-        let kubelets = Arc::downgrade(self);
+        let pod_workers = Arc::downgrade(self);
         self.objects.subscribe(move |event| {
-            if let (Some(kubelets), Some(node)) =
-                (kubelets.upgrade(), partition::reconnected_node(event))
+            if let (Some(pod_workers), Some(node)) =
+                (pod_workers.upgrade(), partition::reconnected_node(event))
             {
-                for pod in kubelets.by_node.get(&node.meta.name) {
-                    kubelets.queue.add(key(&pod), Priority::NORMAL);
+                for pod in pod_workers.by_node.get(&node.meta.name) {
+                    pod_workers.queue.add(key(&pod), Priority::NORMAL);
                 }
             }
         });
-        let kubelets = Arc::downgrade(self);
+        let pod_workers = Arc::downgrade(self);
         self.volumes.listen(move |pod| {
-            let Some(kubelets) = kubelets.upgrade() else { return };
-            if kubelets.nodes.contains_key(&pod.spec.node_name) {
-                kubelets.queue.add(key(pod), Priority::NORMAL);
+            let Some(pod_workers) = pod_workers.upgrade() else { return };
+            if pod_workers.nodes.contains_key(&pod.spec.node_name) {
+                pod_workers.queue.add(key(pod), Priority::NORMAL);
             }
         });
     }

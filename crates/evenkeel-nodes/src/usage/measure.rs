@@ -1,14 +1,10 @@
-//! Resource usage of simulated nodes and pods, for `metrics.k8s.io`.
+//! `NodeMetrics` and `PodMetrics` by what pods request and their annotations say. Pure.
 
 use evenkeel_api::{
     Meta,
     quantity::Quantity,
     time::{Timestamp, seconds},
     views::{Container, Node, Pod},
-};
-use evenkeel_runtime::{
-    cache::{Cache, Caches},
-    clock::Clock,
 };
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc};
@@ -47,55 +43,36 @@ impl Used {
     }
 }
 
-/// Computes `NodeMetrics` and `PodMetrics` from the caches.
-#[derive(Clone)]
-pub struct Usage {
-    pods: Cache<Pod>,
-    nodes: Cache<Node>,
-    clock: Clock,
+/// Returns the usage of each node: its pods, and an overhead.
+pub(super) fn of_nodes(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
+    let shares = shares(pods);
+    let mut used: HashMap<&str, Used> = HashMap::new();
+    for pod in pods {
+        let all = containers(pod, &shares).map(|(_, used)| used).fold(Used::default(), Used::plus);
+        let of_node = used.entry(&pod.spec.node_name).or_default();
+        *of_node = of_node.plus(all);
+    }
+    let metrics = |node: &Arc<Node>| {
+        let own = used.get(&*node.meta.name).copied().unwrap_or_default();
+        let mut object = of(&node.meta, now);
+        object["usage"] = OVERHEAD.plus(own).json();
+        object
+    };
+    nodes.iter().map(metrics).collect()
 }
 
-impl Usage {
-    /// Usage of the nodes and pods in `caches`, which the caller starts.
-    pub fn new(caches: &Caches, clock: Clock) -> Self {
-        Self { pods: caches.of(), nodes: caches.of(), clock }
-    }
-
-    /// Returns the usage of each node: its pods, and an overhead.
-    pub fn of_nodes(&self) -> Vec<Value> {
-        let (pods, now) = (self.pods.list(), self.clock.now());
-        let shares = shares(&pods);
-        let mut used: HashMap<&str, Used> = HashMap::new();
-        for pod in &pods {
-            let all =
-                containers(pod, &shares).map(|(_, used)| used).fold(Used::default(), Used::plus);
-            let of_node = used.entry(&pod.spec.node_name).or_default();
-            *of_node = of_node.plus(all);
-        }
-        let metrics = |node: &Arc<Node>| {
-            let own = used.get(&*node.meta.name).copied().unwrap_or_default();
-            let mut object = of(&node.meta, now);
-            object["usage"] = OVERHEAD.plus(own).json();
-            object
-        };
-        self.nodes.list().iter().map(metrics).collect()
-    }
-
-    /// Returns the usage of each running pod of a namespace; of all namespaces if it is empty.
-    pub fn of_pods(&self, namespace: &str) -> Vec<Value> {
-        let all =
-            if namespace.is_empty() { self.pods.list() } else { self.pods.namespace(namespace) };
-        let (shares, now) = (shares(&all), self.clock.now());
-        let metrics = |pod: &Arc<Pod>| {
-            let each: Vec<Value> = containers(pod, &shares)
-                .map(|(name, used)| json!({"name": name, "usage": used.json()}))
-                .collect();
-            let mut object = of(&pod.meta, now);
-            object["containers"] = Value::Array(each);
-            object
-        };
-        all.iter().filter(|pod| runs(pod)).map(metrics).collect()
-    }
+/// Returns the usage of each running pod among these.
+pub(super) fn of_pods(pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
+    let shares = shares(pods);
+    let metrics = |pod: &Arc<Pod>| {
+        let each: Vec<Value> = containers(pod, &shares)
+            .map(|(name, used)| json!({"name": name, "usage": used.json()}))
+            .collect();
+        let mut object = of(&pod.meta, now);
+        object["containers"] = Value::Array(each);
+        object
+    };
+    pods.iter().filter(|pod| runs(pod)).map(metrics).collect()
 }
 
 /// The common fields of a measurement: metadata, time and window.

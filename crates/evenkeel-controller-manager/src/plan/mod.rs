@@ -3,53 +3,36 @@
 //! Every controller that is asked for runs over a connection that only reads, until none has anything left to do. For
 //! who is about to put this program in the place of another, and wants to see first.
 
+mod preview;
+
 use crate::{controllers, options::Options};
 use anyhow::{Context, Result};
-use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_api::time::SignedDuration;
 use evenkeel_controllers::{
     needs::{Gates, Resources},
     wiring::descriptor::{ControllerContext, Descriptor},
 };
 use evenkeel_runtime::{
     cache::Caches,
-    client::{self, Client, ConnectOptions, DryRunWrite, RecordedWrites, dry_run},
+    client::{self, Client, ConnectOptions, RecordedWrites, dry_run},
     clock::Clock,
     controller::Env,
     introspect::{ControllerReport, Introspection},
     tasks::Tasks,
 };
+pub use preview::Preview;
+use preview::{busy, failing};
 use prometheus::Registry;
-use serde::Serialize;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
 /// How long caches and controllers may take.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// Exit code if there are planned writes.
-const SOMETHING: u8 = 2;
 /// Nothing has been asked of the server for so long: nobody is at anything.
 const QUIET: Duration = Duration::from_secs(2);
 /// How often it is looked whether all are done.
 const LOOK: Duration = Duration::from_millis(200);
-/// Keys that come again within this time are waited for.
-const SOON: SignedDuration = SignedDuration::from_secs(10);
-/// A key that failed so often is not waited for.
-const HOPELESS: u32 = 3;
 /// How long tasks may take to end.
 const STOP: Duration = Duration::from_secs(5);
-
-/// Planned writes of all controllers.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Preview {
-    /// The writes, in the order in which controllers came to them.
-    pub writes: Vec<DryRunWrite>,
-    /// Number of events that would be recorded.
-    pub events: usize,
-    /// The controllers that were asked.
-    pub controllers: Vec<String>,
-    /// Caches and controllers that did not become idle, in words.
-    pub unfinished: Vec<String>,
-}
 
 /// Settings of the preview.
 pub struct Asked<'a> {
@@ -120,88 +103,23 @@ async fn until_quiet(
     loop {
         clock.sleep(LOOK).await;
         let now = clock.now();
-        let busy = busy(introspection, now);
+        let reports = reports(introspection);
+        let busy = busy(&reports, now);
         let asked = recorded.requests();
         if asked != requests || !busy.is_empty() {
             (requests, since) = (asked, now);
         }
         if now.duration_since(since) >= SignedDuration::try_from(QUIET).unwrap_or_default() {
-            return failing(introspection);
+            return failing(&reports);
         }
         if now >= deadline {
-            return busy.into_iter().chain(failing(introspection)).collect();
+            return busy.into_iter().chain(failing(&reports)).collect();
         }
     }
 }
 
-/// Controllers that are busy, or will be soon.
-fn busy(introspection: &Introspection, now: Timestamp) -> Vec<String> {
-    let mut busy = Vec::new();
-    for report in introspection.all().iter().map(|inspect| inspect.report()) {
-        let ControllerReport { name, queue, caches, .. } = report;
-        for cache in caches.iter().filter(|cache| !cache.synced) {
-            let why = cache.trouble.as_deref().unwrap_or("it takes long");
-            busy.push(format!("{name} does not see {}: {why}", cache.resource));
-        }
-        let comes_soon = |key: &&evenkeel_runtime::introspect::KeyState| {
-            key.failures < HOPELESS && key.delayed_until.is_some_and(|at| at <= now + SOON)
-        };
-        let soon = queue.keys.iter().filter(comes_soon).count();
-        if !queue.is_idle() || soon > 0 {
-            let left = queue.ready + queue.in_flight + soon;
-            busy.push(format!("{name} still has {left} objects to look at"));
-        }
-    }
-    busy
-}
-
-/// Controllers with failures.
-fn failing(introspection: &Introspection) -> Vec<String> {
-    let reports = introspection.all().into_iter().map(|inspect| inspect.report());
-    let failed = reports.filter(|report| report.queue.backing_off > 0);
-    failed
-        .map(|report| {
-            let error = report.errors.first();
-            let last = error.map(|e| format!(", last {}: {}", e.key, e.error)).unwrap_or_default();
-            format!("{} failed at {} objects{last}", report.name, report.queue.backing_off)
-        })
-        .collect()
-}
-
-impl Preview {
-    /// For people: a line for each write, by controller.
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        let mut line = |text: &str| {
-            out.push_str(text);
-            out.push('\n');
-        };
-        let mut controllers: Vec<&str> = self.writes.iter().map(|write| &*write.by).collect();
-        controllers.sort_unstable();
-        controllers.dedup();
-        for by in controllers {
-            line(by);
-            for write in self.writes.iter().filter(|write| write.by == by) {
-                line(&format!("  {write}"));
-            }
-        }
-        for left in &self.unfinished {
-            line(&format!("note: {left}"));
-        }
-        let (n, events) = (self.writes.len(), self.events);
-        if n == 0 {
-            line(&format!("{} controllers would write nothing.", self.controllers.len()));
-        } else {
-            line(&format!("{n} writes and {events} events would be made now; none was."));
-            line("What would follow from them (the pods of a new ReplicaSet, say) is not shown.");
-        }
-        out
-    }
-
-    /// 0 when nothing would be written, 2 when something would.
-    pub fn exit_code(&self) -> ExitCode {
-        if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOMETHING) }
-    }
+fn reports(introspection: &Introspection) -> Vec<ControllerReport> {
+    introspection.all().iter().map(|inspect| inspect.report()).collect()
 }
 
 /// As the program that was asked with `--plan` beside its own flags.

@@ -1,0 +1,147 @@
+//! Planned writes, and which controllers have not finished planning. Pure.
+
+use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_runtime::{client::DryRunWrite, introspect::ControllerReport};
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Exit code if there are planned writes.
+const SOMETHING: u8 = 2;
+/// Keys that come again within this time are waited for.
+const SOON: SignedDuration = SignedDuration::from_secs(10);
+/// A key that failed so often is not waited for.
+const HOPELESS: u32 = 3;
+
+/// Planned writes of all controllers.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    /// The writes, in the order in which controllers came to them.
+    pub writes: Vec<DryRunWrite>,
+    /// Number of events that would be recorded.
+    pub events: usize,
+    /// The controllers that were asked.
+    pub controllers: Vec<String>,
+    /// Caches and controllers that did not become idle, in words.
+    pub unfinished: Vec<String>,
+}
+
+impl Preview {
+    /// For people: a line for each write, by controller.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |text: &str| {
+            out.push_str(text);
+            out.push('\n');
+        };
+        let mut controllers: Vec<&str> = self.writes.iter().map(|write| &*write.by).collect();
+        controllers.sort_unstable();
+        controllers.dedup();
+        for by in controllers {
+            line(by);
+            for write in self.writes.iter().filter(|write| write.by == by) {
+                line(&format!("  {write}"));
+            }
+        }
+        for left in &self.unfinished {
+            line(&format!("note: {left}"));
+        }
+        let (n, events) = (self.writes.len(), self.events);
+        if n == 0 {
+            line(&format!("{} controllers would write nothing.", self.controllers.len()));
+        } else {
+            line(&format!("{n} writes and {events} events would be made now; none was."));
+            line("What would follow from them (the pods of a new ReplicaSet, say) is not shown.");
+        }
+        out
+    }
+
+    /// 0 when nothing would be written, 2 when something would.
+    pub fn exit_code(&self) -> ExitCode {
+        if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOMETHING) }
+    }
+}
+
+/// Controllers that are busy, or will be soon.
+pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> {
+    let mut busy = Vec::new();
+    for report in reports {
+        let ControllerReport { name, queue, caches, .. } = report;
+        for cache in caches.iter().filter(|cache| !cache.synced) {
+            let why = cache.trouble.as_deref().unwrap_or("it takes long");
+            busy.push(format!("{name} does not see {}: {why}", cache.resource));
+        }
+        let comes_soon = |key: &&evenkeel_runtime::introspect::KeyState| {
+            key.failures < HOPELESS && key.delayed_until.is_some_and(|at| at <= now + SOON)
+        };
+        let soon = queue.keys.iter().filter(comes_soon).count();
+        if !queue.is_idle() || soon > 0 {
+            let left = queue.ready + queue.in_flight + soon;
+            busy.push(format!("{name} still has {left} objects to look at"));
+        }
+    }
+    busy
+}
+
+/// Controllers with failures.
+pub(super) fn failing(reports: &[ControllerReport]) -> Vec<String> {
+    let failed = reports.iter().filter(|report| report.queue.backing_off > 0);
+    failed
+        .map(|report| {
+            let error = report.errors.first();
+            let last = error.map(|e| format!(", last {}: {}", e.key, e.error)).unwrap_or_default();
+            format!("{} failed at {} objects{last}", report.name, report.queue.backing_off)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::introspect::{CacheState, KeyState, QueueState};
+
+    fn report(queue: QueueState) -> ControllerReport {
+        ControllerReport { name: "c".to_owned(), queue, ..ControllerReport::default() }
+    }
+
+    fn delayed(seconds: i64, failures: u32) -> QueueState {
+        let until = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
+        let key = KeyState { delayed_until: Some(until), failures, ..KeyState::default() };
+        QueueState { keys: vec![key], ..QueueState::default() }
+    }
+
+    #[test]
+    fn a_controller_is_busy_while_keys_come_soon() {
+        let two = QueueState { ready: 1, in_flight: 1, ..QueueState::default() };
+        for (queue, n) in [
+            (QueueState::default(), 0),
+            (two, 2),
+            (delayed(10, 0), 1),
+            (delayed(11, 0), 0),
+            (delayed(1, HOPELESS), 0),
+        ] {
+            let want = (n > 0).then(|| format!("c still has {n} objects to look at"));
+            let busy = busy(&[report(queue)], Timestamp::UNIX_EPOCH);
+            assert_eq!(busy, want.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_cache_that_does_not_sync_is_named() {
+        let cache = CacheState {
+            resource: "pods".to_owned(),
+            trouble: Some("forbidden".to_owned()),
+            ..CacheState::default()
+        };
+        let blind = ControllerReport { caches: vec![cache], ..report(QueueState::default()) };
+        let busy = busy(&[blind], Timestamp::UNIX_EPOCH);
+        assert_eq!(busy, ["c does not see pods: forbidden"]);
+    }
+
+    #[test]
+    fn failures_are_told_with_their_number() {
+        let reports =
+            [1, 0].map(|backing_off| report(QueueState { backing_off, ..QueueState::default() }));
+        assert_eq!(failing(&reports), ["c failed at 1 objects"]);
+    }
+}
