@@ -297,6 +297,8 @@ pub struct Outcome {
     pub reply: Option<Reply>,
     /// Name of the object that was created; of the last one of several.
     pub created: Option<Arc<str>>,
+    /// `metadata.resourceVersion` of the object that was changed, for a step that changes it once more.
+    pub resource_version: Option<Arc<str>>,
 }
 
 /// Why a write failed, as far as a status may depend on it.

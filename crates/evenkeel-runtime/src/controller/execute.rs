@@ -269,7 +269,8 @@ impl Executor {
             Ok(made) => {
                 self.wrote(key, &target.kind, &made);
                 self.tell(done, "{name}", &target.name);
-                Outcome::success()
+                let resource_version = Some(Arc::from(&*made.meta.resource_version));
+                Outcome { resource_version, ..Outcome::success() }
             }
             Err(failure) => Outcome::failure(failure),
         }
