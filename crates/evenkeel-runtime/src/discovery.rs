@@ -2,12 +2,13 @@
 
 use crate::client::{ApiError, Client, full_text};
 use bytes::Bytes;
-use evenkeel_api::Kind;
+use evenkeel_api::{Kind, time::Timestamp};
 use http::{HeaderValue, Request, Response, header};
 use serde::Deserialize;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 const AGGREGATED: &str =
@@ -97,6 +98,19 @@ impl ServerResources {
 pub(crate) struct CachedDiscovery {
     tags: [Option<HeaderValue>; 2],
     found: Arc<ServerResources>,
+    /// When the server last confirmed it.
+    at: Option<Timestamp>,
+}
+
+/// Returns the last discovery if it is less than `max_age` ago.
+pub(crate) fn recent(
+    known: &Mutex<CachedDiscovery>,
+    now: Timestamp,
+    max_age: Duration,
+) -> Option<Arc<ServerResources>> {
+    let known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let age = Duration::try_from(now.duration_since(known.at?)).unwrap_or_default();
+    (age < max_age).then(|| known.found.clone())
 }
 
 /// Discovers the server's resources. Both documents are read only if the ETag of one has changed.
@@ -106,6 +120,7 @@ pub(crate) async fn discover(
 ) -> Result<Arc<ServerResources>, ApiError> {
     let before = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if unchanged(client, &before.tags).await? {
+        known.lock().unwrap_or_else(PoisonError::into_inner).at = Some(client.clock().now());
         return Ok(before.found);
     }
     let (mut found, mut tags) = (ServerResources::default(), [None, None]);
@@ -121,7 +136,7 @@ pub(crate) async fn discover(
         }
     }
     let found = Arc::new(found);
-    let now = CachedDiscovery { tags, found: found.clone() };
+    let now = CachedDiscovery { tags, found: found.clone(), at: Some(client.clock().now()) };
     *known.lock().unwrap_or_else(PoisonError::into_inner) = now;
     Ok(found)
 }

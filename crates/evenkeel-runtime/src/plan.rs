@@ -7,6 +7,7 @@
 mod lint;
 mod live_read;
 mod make;
+mod steps;
 
 use crate::introspect::Description;
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use evenkeel_api::{Kind, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
 pub use live_read::{LiveRead, Reply};
 use std::{fmt, sync::Arc, time::Duration};
+pub use steps::Steps;
 
 /// A decision before it is carried out.
 #[derive(Debug)]
@@ -93,6 +95,8 @@ pub enum Action {
     Create(Create),
     /// DELETE one object.
     Delete(Delete),
+    /// DELETE all objects of one kind.
+    DeleteCollection(DeleteCollection),
     /// PATCH one object.
     Patch(Patch),
     /// PUT one object, or a sub-resource of it.
@@ -155,6 +159,19 @@ pub struct Delete {
     pub failed: Option<Note>,
     /// What a failure means for the rest of the pass. Not found is no failure, and tells no event; nor is a target with a
     /// uid whose name is another object's now.
+    pub on_error: OnError,
+}
+
+/// Deletes all objects of a kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeleteCollection {
+    /// Kind of the objects.
+    pub kind: Kind,
+    /// Their namespace; empty for cluster-scoped kinds.
+    pub namespace: Arc<str>,
+    /// What becomes of their dependents.
+    pub propagation: Option<Propagation>,
+    /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
 
@@ -295,9 +312,11 @@ pub struct Outcome {
     pub error: Option<Failure>,
     /// Reply of a live read that succeeded.
     pub reply: Option<Reply>,
+    /// How long a live read took.
+    pub took: Duration,
     /// Name of the object that was created; of the last one of several.
     pub created: Option<Arc<str>>,
-    /// `metadata.resourceVersion` of the object that was changed, for a step that changes it once more.
+    /// `metadata.resourceVersion` that the API server returned for a change of one object.
     pub resource_version: Option<Arc<str>>,
 }
 
@@ -335,6 +354,7 @@ pub trait Planner: Send + Sync + 'static {
     /// Decides what follows the actions so far, for decisions that need the reply of a live read or the result of a write.
     /// Called with the outcomes of all earlier steps, in order, until it returns `None`, a plan without actions or one with an
     /// error, or an action ends the steps ([`OnError::Abort`], [`OnError::SkipRest`]). The status comes after the last step.
+    /// `now` is the time that [`Planner::plan`] got. [`Steps`] helps to write several steps as one function.
     fn next(
         &self,
         observed: &Self::Observed,

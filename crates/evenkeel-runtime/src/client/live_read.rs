@@ -1,10 +1,14 @@
 //! Makes live reads, sends them, and decodes their replies.
 
 use super::{ApiError, Client, List, ListOptions, send::ApiRequest, verbs::object_path, wire};
-use crate::plan::{Failure, LiveRead, OnError, Reply};
+use crate::{
+    discovery::ServerResources,
+    plan::{Failure, LiveRead, OnError, Outcome, Reply},
+};
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Kind, View};
 use http::{HeaderMap, Method};
+use std::{sync::Arc, time::Duration};
 
 impl LiveRead {
     /// Reads one object of type `V`, or its metadata where that is [`Metadata`](super::Metadata).
@@ -27,15 +31,31 @@ impl LiveRead {
         Self::path(path.to_owned(), wire::JSON)
     }
 
+    /// Discovers the API server's resources, unless the client did so less than `max_age` ago.
+    pub fn resources(max_age: Duration) -> Self {
+        Self { resources: Some(max_age), ..Self::json("/apis") }
+    }
+
     fn path(path: String, accept: &'static str) -> Self {
-        Self { path, accept, body: None, shared: false, on_error: OnError::Continue }
+        let (resources, delay, on_error) = (None, Duration::ZERO, OnError::Continue);
+        Self { path, accept, body: None, resources, delay, shared: false, on_error }
     }
 }
 
 impl Reply {
     /// A reply with this JSON body.
     pub fn json(body: impl Into<Bytes>) -> Self {
-        Self { headers: HeaderMap::new(), body: body.into() }
+        Self { headers: HeaderMap::new(), body: body.into(), resources: None }
+    }
+
+    /// A reply to [`LiveRead::resources`].
+    pub fn of_resources(resources: Arc<ServerResources>) -> Self {
+        Self { headers: HeaderMap::new(), body: Bytes::new(), resources: Some(resources) }
+    }
+
+    /// Returns the resources that were discovered, for [`LiveRead::resources`].
+    pub fn resources(&self) -> Option<&Arc<ServerResources>> {
+        self.resources.as_ref()
     }
 
     /// Decodes the object.
@@ -60,18 +80,33 @@ impl Reply {
     }
 }
 
-fn undecodable(error: DecodeError) -> Failure {
-    Failure {
-        code: 0,
-        reason: String::new(),
-        message: format!("cannot decode the reply of the API server: {error}"),
-        namespace_terminating: false,
+impl Outcome {
+    /// Decodes the object that a live read returned; `None` if it is not there (404).
+    ///
+    /// # Errors
+    /// When the read failed otherwise, or returned something else.
+    pub fn object<V: View>(&self) -> Result<Option<V>, Failure> {
+        match (&self.reply, &self.error) {
+            (Some(reply), _) => reply.object().map(Some),
+            (None, Some(error)) if !error.is_not_found() => Err(error.clone()),
+            (None, _) => Ok(None),
+        }
     }
+}
+
+fn undecodable(error: DecodeError) -> Failure {
+    Failure::local(format!("cannot decode the reply of the API server: {error}"))
 }
 
 impl Client {
     /// Sends a live read.
     pub(crate) async fn live_read(&self, read: &LiveRead) -> Result<Reply, ApiError> {
+        if !read.delay.is_zero() {
+            self.clock().sleep(read.delay).await;
+        }
+        if let Some(max_age) = read.resources {
+            return Ok(Reply::of_resources(self.recent_api_resources(max_age).await?));
+        }
         let method = if read.body.is_some() { Method::POST } else { Method::GET };
         let call = ApiRequest::new(method, read.path.clone(), read.accept);
         let call = match &read.body {
@@ -79,6 +114,6 @@ impl Client {
             None => call,
         };
         let (parts, body) = self.exchange(&call).await?.into_parts();
-        Ok(Reply { headers: parts.headers, body })
+        Ok(Reply { headers: parts.headers, body, resources: None })
     }
 }

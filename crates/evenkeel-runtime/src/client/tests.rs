@@ -185,6 +185,21 @@ async fn discovery_that_has_not_changed_is_not_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_recent_discovery_is_not_repeated() {
+    let list = r#"{"kind":"APIGroupDiscoveryList","items":[]}"#;
+    let script = Script::new(std::iter::repeat_with(|| Answer::new(200, list)).take(4));
+    let client = script.client(&clock());
+    let recent = || client.recent_api_resources(Duration::from_secs(30));
+    let first = recent().await.unwrap();
+    tokio::time::advance(Duration::from_secs(29)).await;
+    assert!(Arc::ptr_eq(&first, &recent().await.unwrap()));
+    assert_eq!(script.seen().len(), 2);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!Arc::ptr_eq(&first, &recent().await.unwrap()));
+    assert_eq!(script.seen().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn legacy_discovery_reports_each_group_that_fails() {
     let script = Script::new([
         Answer::new(200, r#"{"kind":"APIVersions","versions":["v1"]}"#),

@@ -13,7 +13,7 @@ use crate::{
 use bytes::Bytes;
 use evenkeel_api::{Kind, View};
 use http::{Method, Request, Response};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Requests. In each, `namespace` is empty for cluster-scoped kinds (and in lists, for all namespaces), and a writer
 /// says by its type parameter how much of the answer it wants to read: [`Metadata`] for most, which is then all that the
@@ -177,6 +177,17 @@ impl Client {
     /// Every resource type that the server has: the same value as long as the server says that nothing has changed.
     pub async fn api_resources(&self) -> Result<Arc<ServerResources>, ApiError> {
         discovery::discover(self, &self.shared.discovery).await
+    }
+
+    /// As [`Client::api_resources`], without a request if the last discovery is less than `max_age` ago.
+    pub async fn recent_api_resources(
+        &self,
+        max_age: Duration,
+    ) -> Result<Arc<ServerResources>, ApiError> {
+        match discovery::recent(&self.shared.discovery, self.clock().now(), max_age) {
+            Some(found) => Ok(found),
+            None => self.api_resources().await,
+        }
     }
 
     async fn object<R: View>(&self, call: ApiRequest) -> Result<R, ApiError> {

@@ -2,16 +2,19 @@
 
 use super::{barrier::Barrier, rewrite::rewrite, slow_start::slow_start};
 use crate::{
-    client::{ApiError, Client, DeleteOptions, Metadata},
+    client::{ApiError, Client, DeleteOptions, ListOptions, Metadata},
     events::EventRecorder,
     plan::{
-        Action, Create, Delete, Failure, Key, LiveRead, Note, OnError, Outcome, Outcomes, Patch,
-        Rewrite, Target, Update,
+        Action, BURST_LIMIT, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Note,
+        OnError, Outcome, Outcomes, Patch, Rewrite, Target, Update,
     },
 };
 use evenkeel_api::Kind;
-use futures::future::join_all;
+use futures::StreamExt as _;
 use std::{collections::HashSet, sync::Arc};
+
+/// Most requests of one pass that are under way at a time.
+const AT_A_TIME: usize = BURST_LIMIT as usize;
 
 /// Writes on behalf of one controller.
 pub(super) struct Executor {
@@ -88,6 +91,10 @@ impl Executor {
                 Action::Read(_) => self.read_all(now, &mut report).await,
                 Action::Create(_) => self.create_all(key, now, &mut report).await,
                 Action::Delete(_) => self.delete_all(key, now, &mut report).await,
+                Action::DeleteCollection(delete) => {
+                    let outcome = self.delete_collection(delete).await;
+                    report.add(outcome, delete.on_error);
+                }
                 Action::Patch(_) => self.patch_all(key, now, &mut live, &mut report).await,
                 Action::Update(update) => self.update(key, update, &mut report).await,
                 Action::Rewrite(change) => self.rewrite(key, change, &mut report).await,
@@ -106,7 +113,7 @@ impl Executor {
 
     async fn read_all(&self, run: &[Action], report: &mut Report) {
         let reads: Vec<&LiveRead> = run.iter().filter_map(as_read).collect();
-        let outcomes = join_all(reads.iter().map(|read| self.read(read))).await;
+        let outcomes = side_by_side(reads.iter().map(|read| self.read(read)).collect()).await;
         for (read, outcome) in reads.into_iter().zip(outcomes) {
             let is_gone = outcome.error.as_ref().is_some_and(Failure::is_not_found);
             report.add(outcome, if is_gone { OnError::Ignore } else { read.on_error });
@@ -114,11 +121,13 @@ impl Executor {
     }
 
     async fn read(&self, read: &LiveRead) -> Outcome {
+        let begun = self.client.clock().instant();
         let client = if read.shared { &self.shared } else { &self.client };
-        match client.live_read(read).await {
+        let outcome = match client.live_read(read).await {
             Ok(reply) => Outcome { reply: Some(reply), ..Outcome::success() },
             Err(error) => Outcome::failure(error.into()),
-        }
+        };
+        Outcome { took: begun.elapsed(), ..outcome }
     }
 
     async fn create_all(&self, key: &Key, run: &[Action], report: &mut Report) {
@@ -172,7 +181,8 @@ impl Executor {
 
     async fn delete_all(&self, key: &Key, run: &[Action], report: &mut Report) {
         let deletes: Vec<&Delete> = run.iter().filter_map(as_delete).collect();
-        let outcomes = join_all(deletes.iter().map(|delete| self.delete(key, delete))).await;
+        let outcomes =
+            side_by_side(deletes.iter().map(|delete| self.delete(key, delete)).collect()).await;
         for (delete, outcome) in deletes.into_iter().zip(outcomes) {
             report.add(outcome, delete.on_error);
         }
@@ -203,6 +213,16 @@ impl Executor {
         }
     }
 
+    async fn delete_collection(&self, delete: &DeleteCollection) -> Outcome {
+        let DeleteCollection { kind, namespace, propagation, .. } = delete;
+        let options = DeleteOptions { propagation: *propagation, ..DeleteOptions::default() };
+        let all = ListOptions::default();
+        match self.client.delete_collection(kind, namespace, &options, &all).await {
+            Ok(()) => Outcome::success(),
+            Err(error) => Outcome::failure(error.into()),
+        }
+    }
+
     async fn patch_all(&self, key: &Key, run: &[Action], live: &mut Live, report: &mut Report) {
         let patches: Vec<&Patch> = run.iter().filter_map(as_patch).collect();
         if let [Patch { if_live: Some(owner), .. }] = &patches[..]
@@ -211,7 +231,8 @@ impl Executor {
             report.add(Outcome::failure(failure), OnError::Abort);
             return;
         }
-        let outcomes = join_all(patches.iter().map(|patch| self.patch(key, patch))).await;
+        let outcomes =
+            side_by_side(patches.iter().map(|patch| self.patch(key, patch)).collect()).await;
         for (patch, outcome) in patches.into_iter().zip(outcomes) {
             report.add(outcome, patch.on_error);
         }
@@ -284,12 +305,12 @@ impl Executor {
         let failure =
             match self.client.get_metadata(&owner.kind, &owner.namespace, &owner.name).await {
                 Err(error) => Some(Failure::from(&error)),
-                Ok(found) if *found.meta.uid != *owner.uid => Some(stale(format!(
+                Ok(found) if *found.meta.uid != *owner.uid => Some(Failure::local(format!(
                     "original {} {}/{} is gone: got uid {}, wanted {}",
                     owner.kind.kind, owner.namespace, owner.name, found.meta.uid, owner.uid
                 ))),
                 Ok(found) => found.meta.deletion.map(|since| {
-                    stale(format!(
+                    Failure::local(format!(
                         "{}/{} has just been deleted at {since}",
                         owner.namespace, owner.name
                     ))
@@ -337,10 +358,17 @@ fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Targ
             Action::Patch(next) => next.if_live.is_none() && patched.insert(&next.target),
             _ => false,
         },
-        Action::Patch(_) | Action::Update(_) | Action::Rewrite(_) | Action::Event(_) => {
-            std::ptr::eq(first, next)
-        }
+        Action::Patch(_)
+        | Action::Update(_)
+        | Action::Rewrite(_)
+        | Action::DeleteCollection(_)
+        | Action::Event(_) => std::ptr::eq(first, next),
     }
+}
+
+/// Awaits the calls together, and returns their outcomes in order.
+async fn side_by_side(calls: Vec<impl Future<Output = Outcome>>) -> Vec<Outcome> {
+    futures::stream::iter(calls).buffered(AT_A_TIME).collect().await
 }
 
 fn as_read(action: &Action) -> Option<&LiveRead> {
@@ -369,9 +397,4 @@ fn as_delete(action: &Action) -> Option<&Delete> {
         Action::Delete(delete) => Some(delete),
         _ => None,
     }
-}
-
-/// The owner is not what the cache showed; no answer of the server's, so without a code.
-fn stale(message: String) -> Failure {
-    Failure { code: 0, reason: String::new(), message, namespace_terminating: false }
 }

@@ -65,8 +65,8 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         check(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        let Steps { outcomes, failure, requeue, aborted, .. } =
-            self.steps(key, &observed, &memory, plan, recorded).await;
+        let Steps { outcomes, failure, requeue, aborted } =
+            self.steps(key, &observed, &memory, (at, plan), recorded).await;
         let followed = if aborted {
             Ok(None)
         } else {
@@ -99,22 +99,20 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         key: &Key,
         observed: &P::Observed,
         memory: &P::Memory,
-        plan: Plan,
+        (at, plan): (Timestamp, Plan),
         recorded: &mut RecordedActions,
     ) -> Steps {
         let (mut steps, mut next) = (Steps::default(), Some(plan));
         while let Some(plan) = next {
             let report = self.executor.run(key, &plan.actions).await;
             recorded.add(&plan.actions, &report.outcomes);
-            let is_first = steps.n_plans == 0;
-            // A later step without an action would be followed by itself.
             let ended =
-                report.ends_steps() || plan.error.is_some() || plan.actions.is_empty() && !is_first;
+                report.ends_steps() || plan.error.is_some() || plan.actions.is_empty();
             steps.add(plan, report);
             if ended {
                 break;
             }
-            next = self.planner.next(observed, memory, &steps.outcomes, self.clock.now());
+            next = self.planner.next(observed, memory, &steps.outcomes, at);
             if let Some(plan) = &next {
                 check(plan, key);
             }
@@ -155,7 +153,6 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
 /// How the steps of a pass went, taken together.
 #[derive(Default)]
 struct Steps {
-    n_plans: usize,
     outcomes: Outcomes,
     failure: Option<Error>,
     requeue: Option<Duration>,
@@ -164,7 +161,6 @@ struct Steps {
 
 impl Steps {
     fn add(&mut self, plan: Plan, report: Report) {
-        self.n_plans += 1;
         self.outcomes.0.extend(report.outcomes.0);
         self.requeue = sooner(self.requeue, plan.requeue);
         self.aborted = report.aborted;

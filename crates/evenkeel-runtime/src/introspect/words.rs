@@ -15,6 +15,7 @@ const PRECONDITIONS: [&str; 2] = ["uid", "resourceVersion"];
 pub fn action(action: &Action) -> String {
     match action {
         Action::Read(read) if read.body.is_some() => format!("post a review to {}", read.path),
+        Action::Read(read) if read.resources.is_some() => "discover the API's resources".to_owned(),
         Action::Read(read) => format!("read {} live", read.path),
         Action::Create(create) => creation(create),
         Action::Delete(delete) => {
@@ -25,6 +26,14 @@ pub fn action(action: &Action) -> String {
                 Some(Propagation::Foreground) => ", its dependents first",
             };
             format!("delete {}{how}", name(&delete.target))
+        }
+        Action::DeleteCollection(delete) => {
+            let place = if delete.namespace.is_empty() {
+                String::new()
+            } else {
+                format!(" in {}", delete.namespace)
+            };
+            format!("delete all {}{place}", delete.kind.plural)
         }
         Action::Patch(patch) => {
             with_changes("patch", patch.subresource, &patch.target, &patch.body)

@@ -4,8 +4,8 @@
 //! `Create { count: 3, ..Create::new(kind, namespace, body) }`.
 
 use super::{
-    Action, Create, Delete, Failure, Key, LiveRead, Note, OnError, Outcome, Outcomes, Patch,
-    PatchForm, Plan, PlanError, Rewrite, Target, Update,
+    Action, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Note, OnError, Outcome,
+    Outcomes, Patch, PatchForm, Plan, PlanError, Propagation, Rewrite, Target, Update,
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta};
@@ -115,6 +115,18 @@ impl Delete {
     }
 }
 
+impl DeleteCollection {
+    /// Deletes all objects of this kind in the namespace; their dependents after them.
+    pub fn new(kind: Kind, namespace: &str) -> Self {
+        Self {
+            kind,
+            namespace: Arc::from(namespace),
+            propagation: Some(Propagation::Background),
+            on_error: OnError::Continue,
+        }
+    }
+}
+
 impl Patch {
     /// Patches `target` itself, without events.
     pub fn new(target: Target, form: PatchForm, body: impl Into<Bytes>) -> Self {
@@ -213,6 +225,16 @@ impl Outcome {
 }
 
 impl Failure {
+    /// A failure that is no answer of the API server's.
+    pub fn local(message: impl Into<String>) -> Self {
+        Self {
+            code: 0,
+            reason: String::new(),
+            message: message.into(),
+            namespace_terminating: false,
+        }
+    }
+
     /// Whether the object is not there (404).
     pub fn is_not_found(&self) -> bool {
         self.code == 404
@@ -236,6 +258,7 @@ impl Action {
             Self::Read(read) => read.on_error,
             Self::Create(create) => create.on_error,
             Self::Delete(delete) => delete.on_error,
+            Self::DeleteCollection(delete) => delete.on_error,
             Self::Patch(patch) => patch.on_error,
             Self::Update(update) => update.on_error,
             Self::Rewrite(rewrite) => rewrite.on_error,
@@ -266,6 +289,7 @@ into_action!(
     Read(LiveRead),
     Create(Create),
     Delete(Delete),
+    DeleteCollection(DeleteCollection),
     Patch(Patch),
     Update(Update),
     Rewrite(Rewrite),

@@ -204,6 +204,7 @@ impl State {
             (&Method::PUT, Some(_)) => self.update(&path, seen.body),
             (&Method::PATCH, Some(_)) => self.patch(&path, &seen.body),
             (&Method::DELETE, Some(_)) => self.delete(&path, &seen.body),
+            (&Method::DELETE, None) => self.delete_all(&path),
             _ => status(405, "MethodNotAllowed", &json!([])),
         }
     }
@@ -310,6 +311,21 @@ impl State {
         }
         if self.take(&path.collection, &path.key()).is_none() {
             return status(404, "NotFound", &json!([]));
+        }
+        self.flush();
+        answer(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+    }
+
+    fn delete_all(&mut self, path: &Path) -> Answer {
+        let all: Vec<String> = self
+            .objects
+            .get(&path.collection)
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in all {
+            self.take(&path.collection, &key);
         }
         self.flush();
         answer(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))

@@ -158,7 +158,7 @@ impl World {
                 relabel(&mut revision.meta, &body["metadata"]["labels"]);
                 self.tell(format!("rewrite {name}"), None);
             }
-            Action::Read(_) => unreachable!("it reads nothing live"),
+            Action::Read(_) | Action::DeleteCollection(_) => unreachable!("it does neither"),
             Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
         }
         Outcome::success()

@@ -175,7 +175,7 @@ impl World {
                 self.rewritten(&rewrite.target, &body);
                 self.tell(format!("rewrite {name}"), rewrite.done.as_ref());
             }
-            Action::Read(_) => unreachable!("it reads nothing live"),
+            Action::Read(_) | Action::DeleteCollection(_) => unreachable!("it does neither"),
             Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
         }
         Outcome::success()

@@ -1,0 +1,108 @@
+//! Steps of a pass, written as one function.
+
+use super::{Action, Outcome, Outcomes, Plan};
+
+/// Outcomes of a pass so far, step by step.
+///
+/// For planners whose steps follow from each other. One pure function decides from the beginning at each step: it gets the
+/// outcomes of earlier steps as if it had waited for them, and ends at the first step that is not carried out yet:
+///
+/// ```
+/// use evenkeel_runtime::plan::{LiveRead, Outcomes, Plan, Steps};
+///
+/// fn decide(steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+///     let read = steps.one(LiveRead::json("/version"))?;
+///     let is_there = read.reply.is_some();
+///     Ok(if is_there { Plan::nothing() } else { Plan::failure("there is no version") })
+/// }
+///
+/// let first = Steps::next(&Outcomes::default(), decide).expect("a step");
+/// assert_eq!(first, Plan::one(LiveRead::json("/version")));
+/// ```
+///
+/// It decides the same again each time: all steps of a pass get the same time.
+#[derive(Debug)]
+pub struct Steps<'a> {
+    rest: &'a [Outcome],
+}
+
+impl<'a> Steps<'a> {
+    /// Begins with the first of these outcomes, for what follows from all steps, such as metrics.
+    pub fn of(outcomes: &'a Outcomes) -> Self {
+        Self { rest: &outcomes.0 }
+    }
+
+    /// Returns the step after these outcomes: the one that `decide` fails with, or the last one, which it returns. `None`
+    /// when the last one is carried out.
+    pub fn next(
+        outcomes: &'a Outcomes,
+        decide: impl FnOnce(&mut Self) -> Result<Plan, Plan>,
+    ) -> Option<Plan> {
+        let mut steps = Self::of(outcomes);
+        match decide(&mut steps) {
+            Err(step) => Some(step),
+            Ok(last) => steps.rest.is_empty().then_some(last),
+        }
+    }
+
+    /// Returns the outcomes of a step's actions. A step without actions has none.
+    ///
+    /// # Errors
+    /// The step itself, if it is not carried out yet.
+    pub fn all(&mut self, step: Plan) -> Result<&'a [Outcome], Plan> {
+        match self.rest.split_at_checked(step.actions.len()) {
+            Some((outcomes, rest)) => {
+                self.rest = rest;
+                Ok(outcomes)
+            }
+            None => Err(step),
+        }
+    }
+
+    /// Returns the outcome of a step of one action.
+    ///
+    /// # Errors
+    /// The step itself, if it is not carried out yet.
+    pub fn one(&mut self, action: impl Into<Action>) -> Result<&'a Outcome, Plan> {
+        let Some((outcome, rest)) = self.rest.split_first() else { return Err(Plan::one(action)) };
+        self.rest = rest;
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Failure, LiveRead, Reply};
+
+    fn read(path: &str) -> LiveRead {
+        LiveRead::json(path)
+    }
+
+    /// Reads one path, and two others if it is there.
+    fn decide(steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+        if steps.one(read("/a"))?.reply.is_none() {
+            return Ok(Plan::failure("gone"));
+        }
+        let both = steps.all(Plan::of(vec![read("/b").into(), read("/c").into()]))?;
+        let found = both.iter().filter(|outcome| outcome.reply.is_some()).count();
+        Ok(Plan::one(read(&format!("/{found}"))))
+    }
+
+    #[test]
+    fn each_step_follows_from_those_before() {
+        let there = || Outcome { reply: Some(Reply::json("{}")), ..Outcome::success() };
+        let gone = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
+        let both = Plan::of(vec![read("/b").into(), read("/c").into()]);
+        let table = [
+            (vec![], Some(Plan::one(read("/a")))),
+            (vec![gone()], Some(Plan::failure("gone"))),
+            (vec![there()], Some(both)),
+            (vec![there(), gone(), there()], Some(Plan::one(read("/1")))),
+            (vec![there(), gone(), there(), there()], None),
+        ];
+        for (number, (outcomes, want)) in table.into_iter().enumerate() {
+            assert_eq!(Steps::next(&Outcomes(outcomes), decide), want, "{number}");
+        }
+    }
+}
