@@ -37,16 +37,8 @@ impl LiveRead {
     }
 
     fn path(path: String, accept: &'static str) -> Self {
-        let on_error = OnError::Continue;
-        Self {
-            path,
-            accept,
-            body: None,
-            shared: false,
-            resources: None,
-            delay: Duration::ZERO,
-            on_error,
-        }
+        let (resources, delay, on_error) = (None, Duration::ZERO, OnError::Continue);
+        Self { path, accept, body: None, resources, delay, shared: false, on_error }
     }
 }
 

@@ -121,8 +121,8 @@ impl Executor {
     }
 
     async fn read(&self, read: &LiveRead) -> Outcome {
+        let begun = self.client.clock().instant();
         let client = if read.shared { &self.shared } else { &self.client };
-        let begun = client.clock().instant();
         let outcome = match client.live_read(read).await {
             Ok(reply) => Outcome { reply: Some(reply), ..Outcome::success() },
             Err(error) => Outcome::failure(error.into()),

@@ -41,9 +41,14 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
         let (plan, _) = self.planner.plan(&observed, &memory, now);
         let well = plan.actions.iter().map(as_if_done).collect();
         let after = self.planner.status(&observed, &Outcomes(well), now);
+        let mut would: Vec<String> =
+            plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
+        if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {
+            would.push("decide by the reply".to_owned());
+        }
         Some(Explanation {
             description: self.planner.describe(&observed, now),
-            would: plan.actions.iter().chain(&after.actions).map(introspect::action).collect(),
+            would,
             requeue: sooner(plan.requeue, after.requeue),
             actions_unknown: false,
         })
@@ -64,7 +69,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         check(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        let Steps { outcomes, failure, requeue, aborted, .. } =
+        let Steps { outcomes, failure, requeue, aborted } =
             self.steps(key, &observed, &memory, (at, plan), recorded).await;
         let followed = if aborted {
             Ok(None)
@@ -86,7 +91,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
             aborted,
         };
         self.handler.on_passed(&observed, &pass);
-        if !aborted && let Some(memory) = self.planner.remember(&memory, &outcomes) {
+        if !aborted && let Some(memory) = self.planner.remember(&observed, &memory, &outcomes, at) {
             self.memories.set(key, memory);
         }
         passed
@@ -105,10 +110,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         while let Some(plan) = next {
             let report = self.executor.run(key, &plan.actions).await;
             recorded.add(&plan.actions, &report.outcomes);
-            let is_first = steps.n_plans == 0;
-            // A later step without an action would be followed by itself.
-            let ended =
-                report.ends_steps() || plan.error.is_some() || plan.actions.is_empty() && !is_first;
+            let ended = report.ends_steps() || plan.error.is_some() || plan.actions.is_empty();
             steps.add(plan, report);
             if ended {
                 break;
@@ -154,7 +156,6 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
 /// How the steps of a pass went, taken together.
 #[derive(Default)]
 struct Steps {
-    n_plans: usize,
     outcomes: Outcomes,
     failure: Option<Error>,
     requeue: Option<Duration>,
@@ -163,7 +164,6 @@ struct Steps {
 
 impl Steps {
     fn add(&mut self, plan: Plan, report: Report) {
-        self.n_plans += 1;
         self.outcomes.0.extend(report.outcomes.0);
         self.requeue = sooner(self.requeue, plan.requeue);
         self.aborted = report.aborted;

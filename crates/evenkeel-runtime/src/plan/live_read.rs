@@ -18,6 +18,10 @@ pub struct LiveRead {
     pub accept: &'static str,
     /// JSON object that is posted, for a review; none for a GET.
     pub body: Option<Bytes>,
+    /// Discovery rather than a request of this path: the client's last one, unless it is older than this.
+    pub resources: Option<Duration>,
+    /// Pause before it is sent, for another attempt at what failed.
+    pub delay: Duration,
     /// Whether it is sent by the program's client, which fills the caches, rather than by the controller's own: for what
     /// upstream's controller reads through a shared informer, so that its role does not grant it.
     pub shared: bool,

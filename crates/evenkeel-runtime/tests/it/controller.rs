@@ -350,6 +350,69 @@ async fn a_live_read_is_answered_to_the_next_step() {
     assert!(world.server.get(PODS, "ns/there-true").is_some());
 }
 
+/// Deletes all pods, then writes what it read live twice, and comes again in an hour.
+struct Sweeper {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+}
+
+impl Sweeper {
+    fn decide(seen: &Seen, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+        let again = Plan { requeue: Some(Duration::from_hours(1)), ..Plan::nothing() };
+        let (kind, meta) = (<Full<ConfigMap> as View>::kind(), seen.map.meta());
+        steps.one(DeleteCollection::new(pods(), "ns"))?;
+        let read = steps.one(LiveRead::get::<Full<ConfigMap>>(&kind, "ns", &meta.name))?;
+        let Some(reply) = &read.reply else { return Ok(again) };
+        let mut map: Value = serde_json::from_slice(reply.body()).unwrap();
+        for told in ["once", "twice"] {
+            map["data"]["told"] = told.into();
+            let written =
+                steps.one(Update::new(Target::of(kind.clone(), meta), map.to_string()))?;
+            let version = written.resource_version.as_deref().expect("it is written");
+            map["metadata"]["resourceVersion"] = version.into();
+        }
+        Ok(again)
+    }
+}
+
+impl Planner for Sweeper {
+    type Observed = Seen;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+        Seen::of(key, &self.maps, &self.pods)
+    }
+
+    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
+        let first = self.next(seen, &(), &Outcomes::default(), now);
+        (
+            first
+                .filter(|_| !seen.map.data.clone().unwrap_or_default().contains_key("told"))
+                .unwrap_or_default(),
+            (),
+        )
+    }
+
+    fn next(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
+        Steps::next(outcomes, |steps| Self::decide(seen, steps))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_follows_from_what_a_write_returned() {
+    let world = World::new();
+    world.want("web", 0);
+    put_pod(&world, 1);
+    put_pod(&world, 2);
+    let sweeper = Sweeper { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "sweeper", &world.maps).workers(1);
+    let (controller, stop) = (builder.planned(sweeper), world.tasks.token());
+    world.tasks.spawn("sweeper", controller.run(stop));
+    settle().await;
+    assert_eq!((told_in(&world, "told"), world.n_pods()), (json!("twice"), 0));
+    assert_eq!(world.server.seen(&Method::PUT, "configmaps").len(), 2, "no conflict, no third one");
+}
+
 /// Decides on the same second step for ever: an error, or nothing.
 struct Stubborn {
     maps: Cache<Full<ConfigMap>>,
@@ -366,7 +429,7 @@ impl Planner for Stubborn {
     }
 
     fn plan(&self, (): &(), (): &(), _now: Timestamp) -> (Plan, ()) {
-        (Plan::nothing(), ())
+        (Plan::one(LiveRead::json("/apis/none")), ())
     }
 
     fn next(&self, (): &(), (): &(), _: &Outcomes, _now: Timestamp) -> Option<Plan> {
@@ -391,11 +454,11 @@ async fn an_error_and_a_step_without_an_action_end_the_steps() {
 }
 
 /// Deletes all pods in a pass, one kind of which is refused; counts passes and those that succeeded.
-struct Deleter {
+struct Cleaner {
     pods: Cache<Full<Pod>>,
 }
 
-impl Planner for Deleter {
+impl Planner for Cleaner {
     type Observed = Vec<Arc<Full<Pod>>>;
     type Memory = ();
 
@@ -412,7 +475,7 @@ impl Planner for Deleter {
 #[derive(Clone, Default)]
 struct Passes(Arc<Mutex<Vec<bool>>>);
 
-impl PassHandler<Deleter> for Passes {
+impl PassHandler<Cleaner> for Passes {
     fn on_passed(&self, _: &Vec<Arc<Full<Pod>>>, pass: &evenkeel_runtime::plan::Pass<'_>) {
         self.0.lock().unwrap().push(pass.succeeded);
     }
@@ -434,9 +497,9 @@ async fn a_periodic_pass_that_fails_is_made_up_for_by_the_next() {
         cause: "",
     });
     let (passes, hour) = (Passes::default(), Duration::from_secs(3600));
-    let deleter = Deleter { pods: world.pods.clone() };
-    let periodic = Periodic::new(&world.env, "deleter").reads(&world.pods);
-    periodic.planned(&world.tasks, hour, deleter, passes.clone());
+    let cleaner = Cleaner { pods: world.pods.clone() };
+    let periodic = Periodic::new(&world.env, "cleaner").reads(&world.pods);
+    periodic.planned(&world.tasks, hour, cleaner, passes.clone());
     settle().await;
     assert_eq!((world.n_pods(), passes.0.lock().unwrap().clone()), (1, vec![false]));
     tokio::time::sleep(hour).await;

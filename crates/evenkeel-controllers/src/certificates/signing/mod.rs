@@ -19,7 +19,7 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::{
     cache::Cache,
     introspect::Description,
-    plan::{Key, Outcomes, Plan, Planner},
+    plan::{Key, Plan, Planner},
 };
 use plan::{Issuer, Observed, Signer, Step};
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -95,10 +95,6 @@ impl Planner for Signing {
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
         (plan::plan(observed, now), ())
-    }
-
-    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, now: Timestamp) -> Option<Plan> {
-        plan::next(observed, done, now)
     }
 
     fn describe(&self, observed: &Observed, _: Timestamp) -> Description {

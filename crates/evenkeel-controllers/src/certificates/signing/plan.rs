@@ -1,6 +1,4 @@
 //! Whether a request is signed, refused or left alone, and for how long a certificate lasts.
-//!
-//! The certificate is signed in the second step of a pass, so that `evenkeel explain`, which plans the first one, signs none.
 
 use super::authority::{CertificateAuthority, Serial, SignError};
 use crate::{
@@ -13,7 +11,7 @@ use crate::{
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Outcomes, Plan, Update},
+    plan::{Plan, Update},
 };
 use k8s_openapi::{
     ByteString,
@@ -121,27 +119,18 @@ pub(super) fn step(request: &SigningRequest, signers: &[Signer]) -> Result<Step,
     })
 }
 
-/// Refuses a request that breaks its signer's rules.
+/// Signs a request, or refuses one that breaks its signer's rules. Upstream: `handle`, `sign`.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    match &observed.step {
-        Ok(Step::Refuse(words)) => update_status(observed, &refused(&observed.request, words, now)),
-        Ok(Step::Nothing | Step::Sign(..)) => Plan::nothing(),
-        Err(error) => Plan::failure(error.to_string()),
+    let request = &*observed.request;
+    match (&observed.step, &observed.issuer) {
+        (Ok(Step::Refuse(words)), _) => update_status(request, &refused(request, words, now)),
+        (Ok(Step::Sign(_, content)), Some(issuer)) => match sign(observed, content, issuer, now) {
+            Ok(pem) => update_status(request, &with_certificate(request, pem)),
+            Err(error) => Plan::failure(error.to_string()),
+        },
+        (Ok(Step::Nothing | Step::Sign(..)), _) => Plan::nothing(),
+        (Err(error), _) => Plan::failure(error.to_string()),
     }
-}
-
-/// Signs a request, if that is the step. Upstream: `sign`.
-pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
-    let (Ok(Step::Sign(_, content)), true) = (&observed.step, done.0.is_empty()) else {
-        return None;
-    };
-    let issuer = observed.issuer.as_ref()?;
-    Some(match sign(observed, content, issuer, now) {
-        Ok(certificate) => {
-            update_status(observed, &with_certificate(&observed.request, certificate))
-        }
-        Err(error) => Plan::failure(error.to_string()),
-    })
 }
 
 fn sign(
@@ -157,8 +146,8 @@ fn sign(
     issuer.authority.sign(content, usages, serial, lifetime, now)
 }
 
-fn update_status(observed: &Observed, changed: &CertificateSigningRequest) -> Plan {
-    Plan::one(Update::status(wire::target(&*observed.request), wire::json(changed)))
+fn update_status(request: &SigningRequest, changed: &CertificateSigningRequest) -> Plan {
+    Plan::one(Update::status(wire::target(request), wire::json(changed)))
 }
 
 /// A certificate that would be of no use.

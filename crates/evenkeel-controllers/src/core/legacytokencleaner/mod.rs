@@ -1,18 +1,26 @@
 //! Legacy service account token cleaner: marks unused auto-generated tokens as invalid, and deletes them a period later
 //! (KEP-2799). Upstream: `pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go`.
 
-mod act;
 mod options;
 mod plan;
+mod token;
 
 pub use options::Options;
 
 use super::serviceaccounttoken::token_secrets;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
-use act::Cleaner;
-use evenkeel_api::views::ServiceAccount;
-use evenkeel_runtime::controller::Periodic;
-use std::sync::Arc;
+use evenkeel_api::{View as _, time::Timestamp, views::ServiceAccount};
+use evenkeel_runtime::{
+    cache::{Cache, Full},
+    controller::Periodic,
+    plan::{Key, Outcomes, Plan, Planner},
+};
+use k8s_openapi::api::core::v1::Secret;
+use plan::{Observed, Token};
+use std::{sync::Arc, time::Duration};
+
+/// Period of the passes. Upstream: `syncInterval`.
+const ROUND: Duration = Duration::from_secs(24 * 3600);
 
 /// The legacy token cleaner. Upstream: `newLegacyServiceAccountTokenCleanerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -29,20 +37,41 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         let reason = "--legacy-service-account-token-clean-up-period must be above zero".to_owned();
         return Err(StartError { controller: DESCRIPTOR.name, reason });
     }
-    let cleaner = Cleaner {
-        secrets: token_secrets(&context.env.caches),
-        accounts: context.env.caches.of::<ServiceAccount>(),
-        client: context.client(&DESCRIPTOR),
-        reader: context.env.client.clone(),
-        clock: context.env.clock.clone(),
-        period,
-    };
-    let passes = Periodic::new(&context.env, DESCRIPTOR.name);
-    let passes = passes.reads(&cleaner.secrets).reads(&cleaner.accounts);
-    let cleaner = Arc::new(cleaner);
-    passes.every(&context.tasks, act::ROUND, move || {
-        let cleaner = Arc::clone(&cleaner);
-        async move { cleaner.pass().await }
-    });
+    let secrets = token_secrets(&context.env.caches);
+    let accounts = context.env.caches.of::<ServiceAccount>();
+    let passes = Periodic::new(&context.env, DESCRIPTOR.name).reads(&secrets).reads(&accounts);
+    let passes = passes.client(context.client(&DESCRIPTOR));
+    passes.planned(&context.tasks, ROUND, Cleaner { secrets, accounts, period }, ());
     Ok(())
+}
+
+/// Caches of the cleaner.
+struct Cleaner {
+    secrets: Cache<Full<Secret>>,
+    accounts: Cache<ServiceAccount>,
+    period: Duration,
+}
+
+impl Planner for Cleaner {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, _: &Key, (): &()) -> Option<Observed> {
+        let token = |secret: Arc<Full<Secret>>| {
+            let meta = secret.meta();
+            let account = meta.annotations.get("kubernetes.io/service-account.name");
+            let account = account.and_then(|name| self.accounts.get(&meta.namespace, name));
+            Token { secret, account }
+        };
+        let tokens = self.secrets.list().into_iter().map(token).collect();
+        Some(Observed { tokens, period: self.period })
+    }
+
+    fn plan(&self, _: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(), ())
+    }
+
+    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, now: Timestamp) -> Option<Plan> {
+        plan::next(observed, done, now)
+    }
 }

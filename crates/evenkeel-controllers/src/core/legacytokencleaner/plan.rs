@@ -1,117 +1,132 @@
-//! Legacy tokens that are marked or deleted.
+//! A pass over all legacy tokens, in steps: since when the API server tracks their use, then, namespace by namespace, which
+//! Secrets pods use, and what becomes of the others. Upstream: `evaluateSATokens`.
 
-use crate::core::serviceaccounttoken::Claim;
+use super::token::{self, Age, INVALID_SINCE, Verdict};
+use crate::wire;
+use bytes::Bytes;
 use evenkeel_api::{
-    View,
-    time::{SignedDuration, Timestamp},
-    views::ServiceAccount,
+    Text, View,
+    time::Timestamp,
+    views::{ConfigMap, Pod, ServiceAccount},
 };
-use evenkeel_runtime::cache::Full;
-use jiff::{civil::Date, tz::TimeZone};
+use evenkeel_runtime::{
+    cache::Full,
+    plan::{Action, Delete, LiveRead, OnError, Outcomes, Patch, PatchForm, Plan, Reply},
+};
 use k8s_openapi::api::core::v1::Secret;
-use serde_json::Value;
-use std::{sync::Arc, time::Duration};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-/// Label with the date of a token's last use. Upstream: `LastUsedLabelKey`.
-const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
-/// Label with the date since which a token is invalid. Upstream: `InvalidSinceLabelKey`.
-pub(super) const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+/// ConfigMap with the date since when the API server tracks the use of tokens.
+const TRACKING: (&str, &str) =
+    ("kube-system", "kube-apiserver-legacy-service-account-token-tracking");
 
-/// Action for a legacy token.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Mark the token as invalid since this date.
-    Mark(Date),
-    /// Delete the token, which was marked a period ago.
-    Delete,
+/// All tokens, and how long they are kept.
+pub(super) struct Observed {
+    pub(super) tokens: Vec<Token>,
+    /// Time without use after which a token is marked, and then deleted.
+    pub(super) period: Duration,
 }
 
-/// Age from which tokens are cleaned.
-pub(super) struct Age {
-    now: Timestamp,
-    /// Tokens created or used after this time are kept.
-    since: Timestamp,
+/// A token Secret, and the account that it names.
+pub(super) struct Token {
+    pub(super) secret: Arc<Full<Secret>>,
+    pub(super) account: Option<Arc<ServiceAccount>>,
 }
 
-impl Age {
-    /// Returns the age; `None` until the API server has tracked the use of tokens for `period`. Tracking began on the
-    /// date `tracked`.
-    pub(super) fn new(
-        now: Timestamp,
-        period: Duration,
-        tracked: &str,
-    ) -> Result<Option<Self>, String> {
-        let tracked = day(tracked).ok_or_else(|| format!("{tracked:?} is not a day"))?;
-        let begun = tracked.tomorrow().ok().and_then(|day| day.to_zoned(TimeZone::UTC).ok());
-        let begun = begun.ok_or_else(|| format!("nothing comes after {tracked}"))?.timestamp();
-        let period = SignedDuration::try_from(period).unwrap_or(SignedDuration::MAX);
-        let since = now.checked_sub(period).unwrap_or(Timestamp::MIN);
-        Ok((since >= begun).then_some(Self { now, since }))
-    }
+/// Asks since when the use of tokens is tracked. Upstream: `latestPossibleTrackedSinceTime`.
+pub(super) fn plan() -> Plan {
+    let read = LiveRead::get::<ConfigMap>(&ConfigMap::kind(), TRACKING.0, TRACKING.1);
+    Plan::one(LiveRead { on_error: OnError::Abort, ..read })
 }
 
-/// Whether the token is auto-generated, old and unused.
-pub(super) fn is_candidate(
-    secret: &Full<Secret>,
-    account: Option<&Arc<ServiceAccount>>,
-    age: &Age,
-) -> bool {
-    let meta = secret.meta();
-    let Some(claim) = Claim::of(secret) else { return false };
-    let old = meta.creation.is_some_and(|made| made < age.since) && !meta.deleting();
-    // A token that no service account refers to was created by a user, and is kept.
-    let made_for_account = account.is_some_and(|account| {
-        claim.means(account) && account.secrets.iter().any(|one| one.name == meta.name)
-    });
-    let unused = match meta.labels.get(LAST_USED) {
-        None => true,
-        // An invalid date does not show a use.
-        Some(used) => day(used).is_some_and(|used| used < on(age.since)),
+/// Marks or deletes the tokens of the namespace whose pods were listed, and asks for the next one's. The last action of each
+/// step but the last is a live read.
+pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
+    let mut replies = done.0.iter().filter_map(|outcome| outcome.reply.as_ref());
+    let Some(tracking) = replies.next() else {
+        let error = done.0.first()?.error.as_ref()?;
+        return Some(Plan::failure(error.message.clone()));
     };
-    old && made_for_account && unused
-}
-
-/// Decides about a candidate that no pod uses.
-pub(super) fn plan(secret: &Full<Secret>, age: &Age) -> Option<Step> {
-    match secret.meta().labels.get(INVALID_SINCE).and_then(day) {
-        None => Some(Step::Mark(on(age.now))),
-        Some(since) => (since < on(age.since)).then_some(Step::Delete),
+    let age = match tracked_age(tracking, observed.period, now) {
+        Ok(age) => age?,
+        Err(error) => return Some(Plan::failure(error)),
+    };
+    let candidates = candidates(&observed.tokens, &age);
+    let n_listed = replies.clone().count();
+    let last = done.0.last()?;
+    let Some(listed) = last.reply.as_ref() else {
+        let error = last.error.as_ref().filter(|_| n_listed < candidates.len())?;
+        return Some(Plan::failure(error.message.clone()));
+    };
+    let mut plan = Plan::nothing();
+    let mut rest = candidates.iter().skip(n_listed.saturating_sub(1));
+    if n_listed > 0 {
+        let mounted = match mounted(listed) {
+            Ok(mounted) => mounted,
+            Err(error) => return Some(Plan::failure(error)),
+        };
+        let (_, secrets) = rest.next()?;
+        let unused = secrets.iter().filter(|one| !mounted.contains(&*one.meta().name));
+        plan.actions.extend(unused.filter_map(|secret| action(secret, &age)));
     }
+    plan.actions.extend(rest.next().map(|(namespace, _)| list(namespace).into()));
+    Some(plan)
 }
 
-/// Calls `name` with each Secret that a pod refers to.
-pub(super) fn secrets_of(pod: &Value, name: &mut impl FnMut(&str)) {
-    let named = |value: &Value| value.get("name").and_then(Value::as_str).map(str::to_owned);
-    match pod {
-        Value::Object(fields) => {
-            for (field, value) in fields {
-                match field.as_str() {
-                    "secretName" => value.as_str().into_iter().for_each(&mut *name),
-                    "imagePullSecrets" => {
-                        let all = value.as_array().into_iter().flatten();
-                        all.filter_map(named).for_each(|found| name(&found));
-                    }
-                    // A projected volume's source; a Secret volume has `secretName`.
-                    "secret" | "secretRef" | "secretKeyRef" | "nodePublishSecretRef" => {
-                        named(value).into_iter().for_each(|found| name(&found));
-                    }
-                    _ => {}
-                }
-                secrets_of(value, name);
-            }
+fn tracked_age(reply: &Reply, period: Duration, now: Timestamp) -> Result<Option<Age>, String> {
+    let tracking = reply.object::<ConfigMap>().map_err(|error| error.message)?;
+    let since = tracking.data.get("since").ok_or("the server does not say since when it tracks")?;
+    Age::new(now, period, since)
+}
+
+/// Returns the unused tokens by namespace.
+fn candidates(tokens: &[Token], age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret>>>> {
+    let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for Token { secret, account } in tokens {
+        if token::is_candidate(secret, account.as_ref(), age) {
+            all.entry(secret.meta().namespace.clone()).or_default().push(Arc::clone(secret));
         }
-        Value::Array(items) => items.iter().for_each(|item| secrets_of(item, name)),
-        _ => {}
     }
+    all
 }
 
-fn day(text: &str) -> Option<Date> {
-    // Year, month and day only: other formats also accept a time.
-    Date::strptime("%Y-%m-%d", text).ok()
+/// Lists the pods of a namespace with all fields. The controller's role does not permit it: upstream reads an informer.
+fn list(namespace: &str) -> LiveRead {
+    let read = LiveRead::json(&Pod::kind().path(namespace));
+    LiveRead { shared: true, on_error: OnError::Abort, ..read }
 }
 
-fn on(time: Timestamp) -> Date {
-    time.to_zoned(TimeZone::UTC).date()
+/// Returns the Secrets that the listed pods use. Upstream: `getMountedSecretNames`.
+fn mounted(listed: &Reply) -> Result<BTreeSet<String>, String> {
+    let list: Value = serde_json::from_slice(listed.body())
+        .map_err(|error| format!("the list of pods cannot be read: {error}"))?;
+    let mut names = BTreeSet::new();
+    token::secrets_of(&list, &mut |name| {
+        names.insert(name.to_owned());
+    });
+    Ok(names)
+}
+
+/// Marks or deletes a token that no pod uses. A conflict counts as success: somebody used or changed the token.
+fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
+    let (meta, target) = (secret.meta(), wire::target(secret));
+    Some(match token::verdict(secret, age)? {
+        Verdict::Mark(day) => {
+            let labels = json!({INVALID_SINCE: day.to_string()});
+            let body = json!({"metadata": {"uid": &*meta.uid, "labels": labels}});
+            let body = Bytes::from(body.to_string());
+            Patch { tolerates: &[409], ..Patch::new(target, PatchForm::Merge, body) }.into()
+        }
+        Verdict::Delete => {
+            let resource_version = Some(Arc::from(&*meta.resource_version));
+            Delete { resource_version, ..Delete::new(target) }.into()
+        }
+    })
 }
 
 #[cfg(test)]

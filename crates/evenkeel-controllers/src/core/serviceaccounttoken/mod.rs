@@ -1,22 +1,22 @@
 //! Token controller: fills token Secrets of service accounts, and deletes those without an account. It starts first,
 //! with the program's own credentials. Upstream: `pkg/controller/serviceaccount/tokens_controller.go`.
 
-mod act;
 mod options;
 mod plan;
 mod sign;
+mod token_secret;
 
 pub use options::Options;
-pub(super) use plan::Claim;
+pub(super) use token_secret::Claim;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
-use act::Tokens;
-use evenkeel_api::{View, views::ServiceAccount};
+use evenkeel_api::{View, time::Timestamp, views::ServiceAccount};
 use evenkeel_runtime::{
-    cache::{Cache, CacheEvent, Caches, Full},
-    plan::Key,
+    cache::{Cache, CacheEvent, Caches, Full, Index},
+    plan::{Key, Outcomes, Plan, Planner},
 };
 use k8s_openapi::api::core::v1::Secret;
+use plan::{Filling, Observed};
 use sign::Signer;
 use std::{path::Path, sync::Arc};
 
@@ -35,7 +35,7 @@ const RETRIES: u32 = 10;
 
 /// Cache of the Secrets with the type of tokens.
 pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
-    caches.selected("", &format!("type={}", plan::TYPE))
+    caches.selected("", &format!("type={}", token_secret::TYPE))
 }
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
@@ -56,7 +56,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (secrets, accounts) = (token_secrets(caches), caches.of::<ServiceAccount>());
     let of_account = secrets.index("account", |secret, key| {
-        if let Some(claim) = plan::Claim::of(secret) {
+        if let Some(claim) = Claim::of(secret) {
             key(&by_account(&secret.meta().namespace, claim.account));
         }
     });
@@ -75,12 +75,45 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             of_it.iter().for_each(|secret| enqueue.add(Key::of(secret.meta())));
         });
     let ca = context.options.rootcacertpublisher.ca.clone();
-    let tokens = Arc::new(Tokens { secrets, accounts, with_secret, ca, signer });
-    context.run(builder.reconcile(move |request, context| {
-        let tokens = Arc::clone(&tokens);
-        async move { tokens.reconcile(&request.key, &context).await }
-    }));
+    let filling = Filling { ca, signer };
+    context.run(builder.planned(Tokens { secrets, accounts, with_secret, filling }));
     Ok(())
+}
+
+/// Caches and signing key of the token controller.
+struct Tokens {
+    secrets: Cache<Full<Secret>>,
+    accounts: Cache<ServiceAccount>,
+    /// Service accounts by the Secrets that they refer to.
+    with_secret: Index<ServiceAccount>,
+    filling: Filling,
+}
+
+impl Planner for Tokens {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
+        let Key { namespace, name } = key;
+        let Some(secret) = self.secrets.get(namespace, name) else {
+            let referrers = self.with_secret.get(&by_account(namespace, name));
+            let is_referred_to = !referrers.is_empty();
+            return is_referred_to.then(|| Observed::Gone { name: Arc::clone(name), referrers });
+        };
+        let account = Claim::of(&secret).and_then(|claim| {
+            let account = self.accounts.get(namespace, claim.account);
+            account.filter(|account| claim.means(account))
+        });
+        Some(Observed::Secret { secret, account })
+    }
+
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed, &self.filling), ())
+    }
+
+    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
+        plan::next(observed, &self.filling, done)
+    }
 }
 
 fn by_account(namespace: &str, name: &str) -> String {

@@ -1,181 +1,187 @@
-//! Decision about a token Secret. Upstream: `syncSecret`.
+//! Token Secrets of service accounts, in steps: an account that the cache lacks is read live, then a Secret without one is
+//! deleted. An incomplete Secret is read live and filled. Upstream: `syncSecret`.
 
+use super::{
+    sign::Signer,
+    token_secret::{self, Claim, Lacks, Verdict},
+};
+use crate::wire;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_api::{View, views::ServiceAccount};
-use evenkeel_runtime::cache::Full;
+use evenkeel_runtime::{
+    cache::Full,
+    plan::{Delete, Failure, LiveRead, OnError, Outcome, Outcomes, Plan, Target, Update},
+};
 use k8s_openapi::api::core::v1::Secret;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
+use std::sync::Arc;
 
-/// Type of token Secrets. Upstream: `SecretTypeServiceAccountToken`.
-pub(crate) const TYPE: &str = "kubernetes.io/service-account-token";
-/// Annotation with the service account's name. Upstream: `ServiceAccountNameKey`.
-const ACCOUNT: &str = "kubernetes.io/service-account.name";
-/// Annotation with the service account's uid. Upstream: `ServiceAccountUIDKey`.
-const UID: &str = "kubernetes.io/service-account.uid";
-
-const TOKEN: &str = "token";
-const CA: &str = "ca.crt";
-const NAMESPACE: &str = "namespace";
-
-/// The service account named by a Secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claim<'a> {
-    pub(crate) account: &'a str,
-    /// The uid; empty before the controller fills the Secret.
-    pub(crate) uid: &'a str,
+/// A key's Secret, or what is left of it.
+pub(super) enum Observed {
+    /// A Secret, and the account that it names, if the cache has it.
+    Secret { secret: Arc<Full<Secret>>, account: Option<Arc<ServiceAccount>> },
+    /// A Secret that is gone, and the accounts that refer to it.
+    Gone { name: Arc<str>, referrers: Vec<Arc<ServiceAccount>> },
 }
 
-impl<'a> Claim<'a> {
-    /// Reads the annotations; `None` for another type, or without a name.
-    pub(crate) fn of(secret: &'a Full<Secret>) -> Option<Self> {
-        let meta = secret.meta();
-        let account = meta.annotations.get(ACCOUNT).filter(|name| !name.is_empty())?;
-        let is_token = secret.type_.as_deref() == Some(TYPE);
-        is_token.then(|| Self { account, uid: meta.annotations.get(UID).unwrap_or_default() })
+/// What Secrets are filled with.
+pub(super) struct Filling {
+    /// Certificate authority of the API server.
+    pub(super) ca: Option<Arc<str>>,
+    pub(super) signer: Signer,
+}
+
+/// Reads what the caches cannot be trusted with, or deletes a Secret.
+pub(super) fn plan(observed: &Observed, filling: &Filling) -> Plan {
+    match observed {
+        Observed::Gone { referrers, .. } => {
+            let read = |account: &Arc<ServiceAccount>| live(&**account).into();
+            Plan::of(referrers.iter().map(read).collect())
+        }
+        Observed::Secret { secret, account: None } => {
+            let Some(claim) = Claim::of(secret) else { return Plan::nothing() };
+            let namespace = &secret.meta().namespace;
+            let read =
+                LiveRead::get::<ServiceAccount>(&ServiceAccount::kind(), namespace, claim.account);
+            Plan::one(LiveRead { on_error: OnError::Abort, ..read })
+        }
+        Observed::Secret { secret, account } => {
+            settle(secret, account.as_deref(), filling, &[]).unwrap_or_default()
+        }
     }
+}
 
-    /// Whether the service account has this name and, if given, this uid.
-    pub(crate) fn means(&self, account: &ServiceAccount) -> bool {
-        self.uid.is_empty() || *self.uid == *account.meta.uid
+/// Decides by the live reads so far.
+pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> Option<Plan> {
+    match observed {
+        Observed::Gone { name, referrers } => remove_references(name, referrers, &done.0),
+        Observed::Secret { secret, account: Some(account) } => {
+            settle(secret, Some(account), filling, &done.0)
+        }
+        Observed::Secret { secret, account: None } => {
+            let (answer, rest) = done.0.split_first()?;
+            let found = answer.reply.as_ref().map(|reply| reply.object::<ServiceAccount>());
+            match found.transpose() {
+                Ok(found) => {
+                    let claim = Claim::of(secret)?;
+                    let account = found.filter(|account| claim.means(account));
+                    settle(secret, account.as_ref(), filling, rest)
+                }
+                Err(error) => Some(Plan::failure(error.message)),
+            }
+        }
     }
 }
 
-/// Action for a token Secret.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// The Secret is complete.
-    Nothing,
-    /// The service account does not exist.
-    Delete,
-    /// The Secret is incomplete.
-    Fill(Lacks),
-}
-
-/// Missing parts of a token Secret. Upstream: `secretUpdateNeeded`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Lacks {
-    pub(super) ca: bool,
-    pub(super) namespace: bool,
-    pub(super) token: bool,
-}
-
-/// Decides about a token Secret and its service account.
-pub(super) fn plan(
+/// Deletes or fills a Secret whose account is known; `done` are the outcomes since then.
+fn settle(
     secret: &Full<Secret>,
     account: Option<&ServiceAccount>,
-    ca: Option<&str>,
-) -> Step {
-    if account.is_none() {
-        return Step::Delete;
+    filling: &Filling,
+    done: &[Outcome],
+) -> Option<Plan> {
+    Claim::of(secret)?;
+    match (token_secret::verdict(secret, account, filling.ca.as_deref()), account, done) {
+        (Verdict::Delete, _, []) => Some(Plan::one(Delete::new(wire::target(secret)))),
+        (Verdict::Fill(_), _, []) => Some(Plan::one(live(secret))),
+        (Verdict::Fill(lacks), Some(account), [answer]) => {
+            fill(secret, account, lacks, filling, answer)
+        }
+        (Verdict::Fill(_), _, [_, written]) => failure(written).map(Plan::failure),
+        _ => None,
     }
-    let value = |key| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| &*value.0);
-    let is_empty = |key| value(key).is_none_or(<[u8]>::is_empty);
-    let ca = ca.filter(|ca| !ca.is_empty());
-    let lacks = Lacks {
-        ca: ca.is_some_and(|ca| value(CA) != Some(ca.as_bytes())),
-        namespace: is_empty(NAMESPACE),
-        token: is_empty(TOKEN),
-    };
-    if lacks == Lacks::default() { Step::Nothing } else { Step::Fill(lacks) }
 }
 
-/// Returns the claims of a token without expiry, which is valid while its Secret exists. Upstream: `LegacyClaims`.
-pub(super) fn claims(secret: &Full<Secret>, account: &ServiceAccount) -> Value {
-    let (namespace, name) = (&*account.meta.namespace, &*account.meta.name);
-    json!({
-        "iss": "kubernetes/serviceaccount",
-        "kubernetes.io/serviceaccount/namespace": namespace,
-        "kubernetes.io/serviceaccount/secret.name": &*secret.meta().name,
-        "kubernetes.io/serviceaccount/service-account.name": name,
-        "kubernetes.io/serviceaccount/service-account.uid": &*account.meta.uid,
-        "sub": format!("system:serviceaccount:{namespace}:{name}"),
-    })
-}
-
-/// Returns the change of the Secret; values are not base64-encoded. Upstream: `generateTokenIfNeeded`.
-pub(super) fn change(
+/// Fills a Secret that is still the observed one; the event of any other change enqueues it. Upstream:
+/// `generateTokenIfNeeded`.
+fn fill(
+    secret: &Full<Secret>,
     account: &ServiceAccount,
     lacks: Lacks,
-    ca: Option<&str>,
-    token: Option<&str>,
-    encode: impl Fn(&str) -> String,
-) -> Value {
-    let values = [
-        (CA, ca.filter(|_| lacks.ca)),
-        (NAMESPACE, Some(&*account.meta.namespace).filter(|_| lacks.namespace)),
-        (TOKEN, token.filter(|_| lacks.token)),
-    ];
-    let data: serde_json::Map<String, Value> = values
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.to_owned(), encode(value?).into())))
-        .collect();
-    let annotations = json!({ACCOUNT: &*account.meta.name, UID: &*account.meta.uid});
-    json!({"metadata": {"annotations": annotations}, "data": data})
+    filling: &Filling,
+    answer: &Outcome,
+) -> Option<Plan> {
+    let mut live: Value = match serde_json::from_slice(answer.reply.as_ref()?.body()) {
+        Ok(live) => live,
+        Err(error) => return Some(Plan::failure(error.to_string())),
+    };
+    let version = live.pointer("/metadata/resourceVersion").and_then(Value::as_str);
+    if version.unwrap_or_default() != &*secret.meta().resource_version {
+        return None;
+    }
+    let claims = lacks.token.then(|| token_secret::claims(secret, account));
+    let token = match claims.map(|claims| filling.signer.sign(&claims)).transpose() {
+        Ok(token) => token,
+        Err(error) => return Some(Plan::failure(error.to_string())),
+    };
+    let encode = |text: &str| BASE64_STANDARD.encode(text);
+    let (ca, token) = (filling.ca.as_deref(), token.as_deref());
+    merge(&mut live, &token_secret::change(account, lacks, ca, token, encode));
+    Some(Plan::one(update(wire::target(secret), &live)))
+}
+
+/// Removes references to a Secret that is gone from the accounts that were read. Upstream: `removeSecretReference`.
+fn remove_references(
+    name: &str,
+    referrers: &[Arc<ServiceAccount>],
+    done: &[Outcome],
+) -> Option<Plan> {
+    let (answers, written) = done.split_at_checked(referrers.len())?;
+    if !written.is_empty() {
+        let lost = |outcome: &Outcome| outcome.error.clone().filter(|e| !e.is_not_found());
+        return written.iter().find_map(lost).map(|error| Plan::failure(error.message));
+    }
+    let mut plan = Plan::nothing();
+    for (account, answer) in referrers.iter().zip(answers) {
+        let Some(reply) = &answer.reply else { continue };
+        let mut live: Value = match serde_json::from_slice(reply.body()) {
+            Ok(live) => live,
+            Err(error) => return Some(Plan::failure(error.to_string())),
+        };
+        if remove_reference(&mut live, name) {
+            plan.push(update(wire::target(&**account), &live));
+        }
+    }
+    Some(plan)
+}
+
+/// Whether the account referred to the Secret.
+fn remove_reference(account: &mut Value, name: &str) -> bool {
+    let Some(Value::Array(secrets)) = account.get_mut("secrets") else { return false };
+    let before = secrets.len();
+    secrets.retain(|one| one.get("name").and_then(Value::as_str) != Some(name));
+    secrets.len() < before
+}
+
+/// A live read of the whole object.
+fn live<V: View>(object: &V) -> LiveRead {
+    let meta = object.meta();
+    let read = LiveRead::json(&format!("{}/{}", V::kind().path(&meta.namespace), meta.name));
+    LiveRead { on_error: OnError::Abort, ..read }
+}
+
+/// The next step judges its failure.
+fn update(target: Target, live: &Value) -> Update {
+    Update { on_error: OnError::Ignore, ..Update::new(target, live.to_string()) }
+}
+
+/// The error of a write, but for conflicts and NotFound, which an event follows.
+fn failure(written: &Outcome) -> Option<String> {
+    let error: &Failure = written.error.as_ref()?;
+    (!error.is_not_found() && !error.is_conflict()).then(|| error.message.clone())
+}
+
+/// Merges JSON objects recursively; other values are replaced.
+fn merge(object: &mut Value, change: &Value) {
+    let Value::Object(change) = change else { return object.clone_from(change) };
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = object else { return };
+    for (name, change) in change {
+        merge(fields.entry(name.as_str()).or_insert(Value::Null), change);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use evenkeel_api::{Encoding, Meta};
-
-    fn secret(annotations: &Value, data: &Value) -> Full<Secret> {
-        let object = json!({
-            "metadata": {"name": "t", "namespace": "ns", "annotations": annotations},
-            "type": TYPE, "data": data,
-        });
-        Full::decode(object.to_string().as_bytes(), Encoding::Json).expect("a Secret")
-    }
-
-    fn account() -> ServiceAccount {
-        let meta = Meta {
-            name: "robot".into(),
-            namespace: "ns".into(),
-            uid: "u1".into(),
-            ..Meta::default()
-        };
-        ServiceAccount { meta, ..ServiceAccount::default() }
-    }
-
-    #[test]
-    fn a_claim_is_the_account_of_that_uid() {
-        let named = secret(&json!({ACCOUNT: "robot"}), &json!({}));
-        let claim = Claim::of(&named).expect("it names an account");
-        assert_eq!((claim.account, claim.uid), ("robot", ""));
-        assert!(claim.means(&account()));
-        assert!(!Claim { uid: "u2", ..claim }.means(&account()));
-        assert_eq!(Claim::of(&secret(&json!({}), &json!({}))), None);
-    }
-
-    #[test]
-    fn what_is_lacking_is_filled_in_and_no_more() {
-        // "x" and "ca" in base64.
-        let (x, ca) = ("eA==", "Y2E=");
-        let all = Lacks { ca: true, namespace: true, token: true };
-        let table = [
-            (json!({}), Some("ca"), Step::Fill(all)),
-            (json!({}), None, Step::Fill(Lacks { ca: false, ..all })),
-            (json!({"token": x, "namespace": x, "ca.crt": ca}), Some("ca"), Step::Nothing),
-            (json!({"token": x, "namespace": x}), None, Step::Nothing),
-            (
-                json!({"token": x, "namespace": x, "ca.crt": x}),
-                Some("ca"),
-                Step::Fill(Lacks { ca: true, ..Lacks::default() }),
-            ),
-            (
-                json!({"token": "", "namespace": x, "ca.crt": ca}),
-                Some("ca"),
-                Step::Fill(Lacks { token: true, ..Lacks::default() }),
-            ),
-        ];
-        for (data, ca, wanted) in table {
-            let secret = secret(&json!({ACCOUNT: "robot"}), &data);
-            assert_eq!(plan(&secret, Some(&account()), ca), wanted, "{data}");
-            assert_eq!(plan(&secret, None, ca), Step::Delete);
-        }
-        let lacks = Lacks { token: true, ..Lacks::default() };
-        let change = change(&account(), lacks, Some("ca"), Some("t"), str::to_uppercase);
-        assert_eq!(
-            change,
-            json!({"metadata": {"annotations": {ACCOUNT: "robot", UID: "u1"}}, "data": {"token": "T"}})
-        );
-    }
-}
+mod tests;

@@ -1,10 +1,10 @@
 //! ResourceClaim controller: creates pods' claims from templates, reserves claims for scheduled pods, and releases
 //! those of finished pods (KEP-3063, KEP-4381). Upstream: `pkg/controller/resourceclaim`.
 
-mod act;
 mod gone;
 mod metrics;
 mod plan;
+mod pod;
 mod release;
 
 use crate::{
@@ -12,15 +12,21 @@ use crate::{
     options::Workers,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
-use act::Claims;
-use evenkeel_api::{View as _, views::Pod};
+use evenkeel_api::{
+    View as _,
+    time::Timestamp,
+    views::{Pod, PodResourceClaim},
+};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Full, Index},
     controller::Enqueue,
-    plan::Key,
+    introspect::Description,
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
 };
+use gone::Gone;
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
-use std::sync::{Arc, Mutex};
+use metrics::Metrics;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A ResourceClaim with all fields, because it is written back whole.
 type Claim = Full<ResourceClaim>;
@@ -71,33 +77,29 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             key(&owner.uid);
         }
     });
-    let controller = Arc::new(Claims {
-        metrics: metrics::Metrics::new(&context.registry, &claims),
+    let pod_claims = PodClaims {
         pods: pods.clone(),
         claims: claims.clone(),
-        templates: templates.clone(),
+        templates,
         made_for,
-        gone: Mutex::default(),
         admin_access: context.gates.enabled("DRAAdminAccess"),
         prioritized: context.gates.enabled("DRAPrioritizedList"),
-    });
-    of_pods(context, &pods, &claims, &templates, using, made_from, &controller);
-    of_claims(context, &pods, &claims, controller);
+    };
+    of_pods(context, pod_claims, using, made_from);
+    of_claims(context, Claims { pods, claims, gone: DeletedPods::default() });
     Ok(())
 }
 
 /// Enqueues pods on events of their claims and templates.
 fn of_pods(
     context: &ControllerContext,
-    pods: &Cache<Pod>,
-    claims: &Cache<Claim>,
-    templates: &Cache<Template>,
+    planner: PodClaims,
     using: Index<Pod>,
     made_from: Index<Pod>,
-    controller: &Arc<Claims>,
 ) {
+    let metrics = Metrics::new(&context.registry, &planner.claims);
     let builder = context
-        .builder_watching(&DESCRIPTOR, pods, |event, enqueue| {
+        .builder_watching(&DESCRIPTOR, &planner.pods, |event, enqueue| {
             let pod = event.object();
             let is_there = !matches!(event, CacheEvent::Deleted(_)) && !pod.meta.deleting();
             if is_there && !pod.spec.resource_claims.is_empty() {
@@ -106,52 +108,148 @@ fn of_pods(
         })
         .event_source("resource_claim")
         .workers(context.options.resourceclaim.concurrent_syncs)
-        .watches(claims, move |event, enqueue| named(event, &using, enqueue))
-        .watches(templates, move |event, enqueue| {
+        .watches(&planner.claims, move |event, enqueue| named(event, &using, enqueue))
+        .watches(&planner.templates, move |event, enqueue| {
             if !matches!(event, CacheEvent::Deleted(_)) {
                 named(event, &made_from, enqueue);
             }
         });
-    let (explained, controller) = (Arc::clone(controller), Arc::clone(controller));
-    let builder = builder.explains(move |key, _| explained.describe_pod(key));
-    context.run(builder.reconcile(move |request, context| {
-        let controller = Arc::clone(&controller);
-        async move { controller.pod(&request.key, &context).await }
-    }));
+    context.run(builder.planned_with(planner, metrics));
 }
 
 /// Enqueues claims on events of pods that no longer need them.
-fn of_claims(
-    context: &ControllerContext,
-    pods: &Cache<Pod>,
-    claims: &Cache<Claim>,
-    controller: Arc<Claims>,
-) {
-    let (told, explained) = (Arc::clone(&controller), Arc::clone(&controller));
+fn of_claims(context: &ControllerContext, planner: Claims) {
+    let gone = planner.gone.clone();
     let builder = context
-        .builder_watching(&DESCRIPTOR, claims, |event, enqueue| {
+        .builder_watching(&DESCRIPTOR, &planner.claims, |event, enqueue| {
             if !matches!(event, CacheEvent::Deleted(_)) {
                 enqueue.add(Key::of(event.object().meta()));
             }
         })
         .named(OF_CLAIMS)
         .workers(context.options.resourceclaim.concurrent_syncs)
-        .watches(pods, move |event, enqueue| {
+        .watches(&planner.pods, move |event, enqueue| {
             let pod = event.object();
             let deleted = matches!(event, CacheEvent::Deleted(_));
             let claims = plan::claims_of(pod);
             if deleted && claims.clone().next().is_some() {
-                told.gone().add(&pod.meta.uid);
+                gone.lock().add(&pod.meta.uid);
             }
             if deleted || plan::is_done(pod) {
                 claims.for_each(|name| enqueue.add(Key::new(&pod.meta.namespace, name)));
             }
-        })
-        .explains(move |key, _| explained.describe_claim(key));
-    context.run(builder.reconcile(move |request, context| {
-        let controller = Arc::clone(&controller);
-        async move { controller.claim(&request.key, &context).await }
-    }));
+        });
+    context.run(builder.planned(planner));
+}
+
+/// Caches of the pods' half of the controller.
+struct PodClaims {
+    pods: Cache<Pod>,
+    claims: Cache<Claim>,
+    templates: Cache<Template>,
+    /// Claims by the uid of the owning pod. Upstream: `claimPodOwnerIndex`.
+    made_for: Index<Claim>,
+    admin_access: bool,
+    prioritized: bool,
+}
+
+impl Planner for PodClaims {
+    type Observed = pod::Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<pod::Observed> {
+        let pod = self.pods.get(&key.namespace, &key.name)?;
+        let named = |claim: &PodResourceClaim| pod::Named {
+            claim: match plan::name(&pod, claim) {
+                plan::Name::Is(name) => self.claims.get(&key.namespace, name),
+                _ => None,
+            },
+            template: self.templates.get(&key.namespace, &claim.resource_claim_template_name),
+        };
+        let named = pod.spec.resource_claims.iter().map(named).collect();
+        let owned = self.made_for.get(&pod.meta.uid);
+        let Self { admin_access, prioritized, .. } = *self;
+        Some(pod::Observed { pod, named, owned, admin_access, prioritized })
+    }
+
+    fn plan(&self, observed: &pod::Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (pod::plan(observed), ())
+    }
+
+    fn next(
+        &self,
+        observed: &pod::Observed,
+        (): &(),
+        done: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Plan> {
+        pod::next(observed, done)
+    }
+
+    fn describe(&self, observed: &pod::Observed, _: Timestamp) -> Description {
+        pod::describe(observed)
+    }
+}
+
+impl PassHandler<PodClaims> for Metrics {
+    fn on_passed(&self, observed: &pod::Observed, pass: &Pass<'_>) {
+        for (claim, well) in pod::creates(observed, pass.outcomes) {
+            self.made(&claim, well);
+        }
+    }
+}
+
+/// Caches of the claims' half of the controller.
+struct Claims {
+    pods: Cache<Pod>,
+    claims: Cache<Claim>,
+    gone: DeletedPods,
+}
+
+/// The last deleted pods; clones share them.
+#[derive(Clone, Default)]
+struct DeletedPods(Arc<Mutex<Gone>>);
+
+impl DeletedPods {
+    fn lock(&self) -> MutexGuard<'_, Gone> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Planner for Claims {
+    type Observed = release::Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<release::Observed> {
+        let claim = self.claims.get(&key.namespace, &key.name)?;
+        let mut needs = Vec::new();
+        for consumer in release::consumers(&claim) {
+            let pod = self.pods.get(&key.namespace, &consumer.name);
+            let is_gone = self.gone.lock().has(&consumer.uid);
+            needs.push(release::need(consumer, is_gone, pod.as_deref()));
+        }
+        let owner = plan::owning_pod(&claim);
+        let owner = owner.and_then(|owner| self.pods.get(&key.namespace, &owner.name));
+        Some(release::Observed { claim, needs, owner })
+    }
+
+    fn plan(&self, observed: &release::Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (release::plan(observed), ())
+    }
+
+    fn next(
+        &self,
+        observed: &release::Observed,
+        (): &(),
+        done: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Plan> {
+        release::next(observed, done)
+    }
+
+    fn describe(&self, observed: &release::Observed, _: Timestamp) -> Description {
+        release::describe(observed)
+    }
 }
 
 fn named<V: evenkeel_api::View>(event: &CacheEvent<V>, index: &Index<Pod>, enqueue: &Enqueue) {

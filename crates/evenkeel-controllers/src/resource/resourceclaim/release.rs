@@ -1,12 +1,115 @@
 //! Release of claims: removes reservations of finished pods, deallocates, and deletes claims created for such pods.
 //! Upstream: `syncClaim`.
+//!
+//! The first step reads pods live that the cache lacks. Then each write follows the one before it.
 
 use super::{Claim, plan};
+use crate::wire;
 use evenkeel_api::{View as _, views::Pod};
+use evenkeel_runtime::{
+    client::Metadata,
+    introspect::Description,
+    plan::{Delete, Failure, LiveRead, OnError, Outcome, Outcomes, Plan, Update},
+};
 use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
+use std::sync::Arc;
 
 /// Finalizer of allocated claims. Upstream: `resourceapi.Finalizer`.
 const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
+
+/// A claim, and what the caches have of its pods.
+pub(super) struct Observed {
+    pub(super) claim: Arc<Claim>,
+    /// Decisions about the consumers, in the order of `status.reservedFor`.
+    pub(super) needs: Vec<Need>,
+    /// The pod with the name of the owning pod.
+    pub(super) owner: Option<Arc<Pod>>,
+}
+
+/// Returns the consumers that a claim is reserved for.
+pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
+    claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
+}
+
+/// Asks for consumers that the cache lacks; without any, takes the next step at once.
+pub(super) fn plan(observed: &Observed) -> Plan {
+    let consumers = consumers(&observed.claim).iter().zip(&observed.needs);
+    let asked = consumers.filter(|(_, need)| **need == Need::Ask);
+    let namespace = &observed.claim.meta().namespace;
+    let read = |consumer: &ResourceClaimConsumerReference| {
+        let read = LiveRead::get::<Metadata>(&Pod::kind(), namespace, &consumer.name);
+        LiveRead { on_error: OnError::Abort, ..read }.into()
+    };
+    let reads: Vec<_> = asked.map(|(consumer, _)| read(consumer)).collect();
+    if reads.is_empty() {
+        return next(observed, &Outcomes::default()).unwrap_or_default();
+    }
+    Plan::of(reads)
+}
+
+/// Writes the status without the reservations of finished pods, then removes the finalizer, then deletes an unused claim.
+pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
+    let claim = &*observed.claim;
+    let n_asked = observed.needs.iter().filter(|need| **need == Need::Ask).count();
+    let (answers, writes) = done.0.split_at(n_asked.min(done.0.len()));
+    let remaining = match remaining(observed, answers) {
+        Ok(remaining) => remaining,
+        Err(error) => return Some(Plan::failure(error.message)),
+    };
+    let (release, mut writes) = (release(claim, &remaining), writes.iter());
+    let mut last = written(claim);
+    if let Some(changed) = release.status {
+        let Some(outcome) = writes.next() else {
+            let update = Update::status(wire::target(claim), wire::json(&changed));
+            return Some(Plan::one(Update { on_error: OnError::Abort, ..update }));
+        };
+        last = changed;
+        last.metadata.resource_version = outcome.resource_version.as_deref().map(str::to_owned);
+    }
+    if release.unprotect {
+        let Some(outcome) = writes.next() else {
+            let update = Update::new(wire::target(claim), wire::json(&unprotected(last)));
+            return Some(Plan::one(Update { on_error: OnError::Ignore, ..update }));
+        };
+        if let Some(error) = outcome.error.as_ref().filter(|error| !error.is_not_found()) {
+            return Some(Plan::failure(error.message.clone()));
+        }
+    }
+    let is_deleted = remaining.is_empty() && is_useless(claim, observed.owner.as_deref());
+    (is_deleted && writes.next().is_none())
+        .then(|| Plan::one(Delete { on_error: OnError::Abort, ..Delete::new(wire::target(claim)) }))
+}
+
+/// Returns the reservations that stay.
+fn remaining(
+    observed: &Observed,
+    answers: &[Outcome],
+) -> Result<Vec<ResourceClaimConsumerReference>, Failure> {
+    let (mut remaining, mut answers) = (Vec::new(), answers.iter());
+    for (consumer, need) in consumers(&observed.claim).iter().zip(&observed.needs) {
+        let stays = match need {
+            Need::Keep => true,
+            Need::Drop => false,
+            Need::Ask => match answers.next().and_then(|answer| answer.reply.as_ref()) {
+                Some(reply) => *reply.object::<Metadata>()?.meta.uid == *consumer.uid,
+                None => false,
+            },
+        };
+        if stays {
+            remaining.push(consumer.clone());
+        }
+    }
+    Ok(remaining)
+}
+
+/// Describes who a claim is reserved for.
+pub(super) fn describe(observed: &Observed) -> Description {
+    let mut description = Description::new();
+    let names: Vec<&str> =
+        consumers(&observed.claim).iter().map(|consumer| &*consumer.name).collect();
+    description.fact("reserved for", names.join(", "));
+    description
+}
 
 /// Decision about a consumer of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +141,15 @@ pub(super) fn need(
 
 /// Writes that release a claim, in order.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Release {
+struct Release {
     /// The claim with a new status.
-    pub(super) status: Option<ResourceClaim>,
+    status: Option<ResourceClaim>,
     /// Whether the finalizer is removed after that.
-    pub(super) unprotect: bool,
+    unprotect: bool,
 }
 
 /// Returns the writes for a claim whose reservations are `remaining`.
-pub(super) fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Release {
+fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference]) -> Release {
     let protected = claim.meta().finalizers.iter().any(|one| &**one == PROTECTION);
     let status = claim.status.as_ref();
     let before = status.and_then(|status| status.reserved_for.as_deref()).unwrap_or_default();
@@ -72,7 +175,7 @@ pub(super) fn release(claim: &Claim, remaining: &[ResourceClaimConsumerReference
 }
 
 /// Returns the claim without the finalizer.
-pub(super) fn unprotected(mut claim: ResourceClaim) -> ResourceClaim {
+fn unprotected(mut claim: ResourceClaim) -> ResourceClaim {
     claim.metadata.managed_fields = None;
     if let Some(finalizers) = &mut claim.metadata.finalizers {
         finalizers.retain(|one| one != PROTECTION);
@@ -81,7 +184,7 @@ pub(super) fn unprotected(mut claim: ResourceClaim) -> ResourceClaim {
 }
 
 /// Returns the claim as it is written.
-pub(super) fn written(claim: &Claim) -> ResourceClaim {
+fn written(claim: &Claim) -> ResourceClaim {
     let mut claim: ResourceClaim = (**claim).clone();
     claim.metadata.managed_fields = None;
     claim
@@ -89,7 +192,7 @@ pub(super) fn written(claim: &Claim) -> ResourceClaim {
 
 /// Whether an unreserved claim is deleted, where the cache has `owner` by the owning pod's name. Without it, the
 /// garbage collector deletes the claim.
-pub(super) fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
+fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
     let Some(made_for) = plan::owning_pod(claim) else { return false };
     owner.is_some_and(|pod| pod.meta.uid != made_for.uid || plan::is_done(pod))
 }
@@ -98,6 +201,7 @@ pub(super) fn is_useless(claim: &Claim, owner: Option<&Pod>) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::{T0, object, pod};
+    use evenkeel_runtime::plan::{Action, Reply};
     use serde_json::{Value, json};
 
     fn consumer(resource: &str, uid: &str) -> ResourceClaimConsumerReference {
@@ -197,5 +301,82 @@ mod tests {
         assert!(is_useless(&owned("before"), Some(&running)));
         assert!(!is_useless(&owned("p"), None));
         assert!(!is_useless(&claim(&json!([]), false, &json!({})), Some(&done)));
+    }
+
+    fn observed(claim: Claim, needs: Vec<Need>, owner: Option<Pod>) -> Observed {
+        Observed { claim: Arc::new(claim), needs, owner: owner.map(Arc::new) }
+    }
+
+    fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
+        next(observed, &Outcomes(done.to_vec()))
+    }
+
+    fn missing(code: u16) -> Outcome {
+        let (reason, message) = (String::new(), "down".to_owned());
+        Outcome::failure(Failure { code, reason, message, namespace_terminating: false })
+    }
+
+    /// The only action of a plan: its sub-resource, and the body.
+    fn update(plan: Option<Plan>) -> (&'static str, Value) {
+        let plan = plan.unwrap();
+        let [Action::Update(update)] = &plan.actions[..] else { panic!("{plan:?}") };
+        (update.subresource, serde_json::from_slice(&update.body).unwrap())
+    }
+
+    #[test]
+    fn a_claim_is_released_step_by_step() {
+        let reserved = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
+        let seen = observed(
+            claim(&json!([PROTECTION]), false, &reserved),
+            vec![Need::Drop, Need::Ask],
+            None,
+        );
+        let asked = plan(&seen);
+        let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
+        assert_eq!((&*read.path, read.on_error), ("/api/v1/namespaces/ns/pods/b", OnError::Abort));
+        let found = |uid: &str| {
+            let pod =
+                json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "uid": uid}});
+            Outcome { reply: Some(Reply::json(pod.to_string())), ..Outcome::success() }
+        };
+        let (part, body) = update(after(&seen, &[found("b")]));
+        assert_eq!((part, body["status"]["reservedFor"].as_array().unwrap().len()), ("status", 1));
+        assert!(after(&seen, &[found("b"), Outcome::success()]).is_none(), "it stays allocated");
+        for gone in [missing(404), found("another")] {
+            let (part, body) = update(after(&seen, std::slice::from_ref(&gone)));
+            assert_eq!((part, &body["status"]["allocation"]), ("status", &Value::Null));
+            let written = Outcome { resource_version: Some("9".into()), ..Outcome::success() };
+            let (part, body) = update(after(&seen, &[gone.clone(), written.clone()]));
+            assert_eq!((part, &body["metadata"]["finalizers"]), ("", &json!([])));
+            assert_eq!(body["metadata"]["resourceVersion"], "9");
+            let ended = |last| after(&seen, &[gone.clone(), written.clone(), last]);
+            assert_eq!(ended(Outcome::success()), None);
+            assert_eq!(ended(missing(404)), None);
+            assert_eq!(ended(missing(500)), Some(Plan::failure("down")));
+        }
+    }
+
+    #[test]
+    fn an_unused_claim_is_deleted_last() {
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true});
+        let claim = || -> Claim {
+            object(&json!({
+                "metadata": {"name": "c", "namespace": "ns", "uid": "c", "ownerReferences": [owner]}, "spec": {},
+                "status": {"reservedFor": [consumer("pods", "p")]},
+            }))
+        };
+        let mut done = pod("p", None);
+        done.status.phase = "Failed".into();
+        let seen = observed(claim(), vec![Need::Drop], Some(done));
+        assert_eq!(update(Some(plan(&seen))).0, "status");
+        let delete = after(&seen, &[Outcome::success()]).unwrap();
+        assert!(
+            matches!(&delete.actions[..], [Action::Delete(delete)] if &*delete.target.uid == "c"),
+            "{delete:?}"
+        );
+        assert_eq!(after(&seen, &[Outcome::success(), Outcome::success()]), None);
+        let used = observed(claim(), vec![Need::Keep], Some(pod("p", None)));
+        assert_eq!((plan(&used), after(&used, &[])), (Plan::nothing(), None));
     }
 }

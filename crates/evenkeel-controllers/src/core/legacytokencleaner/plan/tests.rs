@@ -1,89 +1,105 @@
 use super::*;
-use evenkeel_api::{Encoding, Meta, views::ObjectReference};
-use serde_json::json;
+use crate::fixtures::object;
+use evenkeel_runtime::plan::{Failure, Outcome};
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01
-const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-fn age() -> Age {
-    Age::new(NOW, YEAR, "2020-01-01").expect("a day").expect("long enough")
-}
-
-fn secret(made: &str, labels: &Value) -> Full<Secret> {
-    let object = json!({
+/// An unused token of this namespace, marked on this day if at all.
+fn token(namespace: &str, name: &str, marked: Option<&str>) -> Token {
+    let labels = marked.map_or(json!({}), |day| json!({INVALID_SINCE: day}));
+    let secret = object(&json!({
         "metadata": {
-            "name": "t", "namespace": "ns", "creationTimestamp": made, "labels": labels,
+            "name": name, "namespace": namespace, "uid": name, "resourceVersion": "7", "labels": labels,
+            "creationTimestamp": "2020-01-01T00:00:00Z",
             "annotations": {"kubernetes.io/service-account.name": "robot"},
         },
         "type": "kubernetes.io/service-account-token",
-    });
-    Full::decode(object.to_string().as_bytes(), Encoding::Json).expect("a Secret")
+    }));
+    let account = object(&json!({
+        "metadata": {"name": "robot", "namespace": namespace}, "secrets": [{"name": name}],
+    }));
+    Token { secret: Arc::new(secret), account: Some(Arc::new(account)) }
 }
 
-fn account(secrets: &[&str]) -> Arc<ServiceAccount> {
-    let reference =
-        |name: &&str| ObjectReference { name: (*name).into(), ..ObjectReference::default() };
-    let meta = Meta { name: "robot".into(), namespace: "ns".into(), ..Meta::default() };
-    let secrets = secrets.iter().map(reference).collect();
-    Arc::new(ServiceAccount { meta, secrets, ..ServiceAccount::default() })
-}
-
-#[test]
-fn nothing_is_old_before_uses_were_tracked_for_the_period() {
-    let known = |tracked| Age::new(NOW, YEAR, tracked).map(|age| age.is_some());
-    assert_eq!(known("2024-12-30"), Ok(true));
-    // It may have begun at the end of the last day of 2024.
-    assert_eq!(known("2024-12-31"), Ok(true));
-    assert_eq!(known("2025-01-01"), Ok(false));
-    assert!(known("yesterday").is_err());
-}
-
-#[test]
-fn candidates_are_old_unused_and_made_for_an_account() {
-    let (old, new) = ("2024-01-01T00:00:00Z", "2025-06-01T00:00:00Z");
-    let table = [
-        (old, json!({}), account(&["t"]), true),
-        (new, json!({}), account(&["t"]), false),
-        (old, json!({}), account(&["other"]), false),
-        (old, json!({LAST_USED: "2024-12-31"}), account(&["t"]), true),
-        (old, json!({LAST_USED: "2025-01-01"}), account(&["t"]), false),
-        (old, json!({LAST_USED: "never"}), account(&["t"]), false),
+fn observed() -> Observed {
+    let tokens = vec![
+        token("a", "used", None),
+        token("a", "unused", None),
+        token("b", "marked", Some("2024-01-01")),
     ];
-    for (made, labels, account, wanted) in table {
-        let secret = secret(made, &labels);
-        assert_eq!(is_candidate(&secret, Some(&account), &age()), wanted, "{made} {labels}");
-        assert!(!is_candidate(&secret, None, &age()));
+    Observed { tokens, period: Duration::from_secs(365 * 24 * 3600) }
+}
+
+fn replied(body: &Value) -> Outcome {
+    Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
+}
+
+fn tracking(since: &str) -> Outcome {
+    replied(
+        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "t"}, "data": {"since": since}}),
+    )
+}
+
+fn failed(code: u16) -> Outcome {
+    let (reason, message) = (String::new(), "down".to_owned());
+    Outcome::failure(Failure { code, reason, message, namespace_terminating: false })
+}
+
+fn words(plan: &Plan) -> Vec<String> {
+    let words = plan.actions.iter().map(|action| match action {
+        Action::Read(read) => {
+            let who = if read.shared { "shared" } else { "own" };
+            format!("{who} read {}", read.path)
+        }
+        Action::Patch(patch) => format!("mark {}", patch.target.name),
+        Action::Delete(delete) => {
+            assert_eq!(delete.resource_version.as_deref(), Some("7"));
+            format!("delete {}", delete.target.name)
+        }
+        other => panic!("{other:?}"),
+    });
+    words.collect()
+}
+
+fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
+    next(observed, &Outcomes(done.to_vec()), NOW)
+}
+
+#[test]
+fn namespaces_are_cleaned_one_after_the_other() {
+    let (observed, since) = (observed(), tracking("2020-01-01"));
+    let map = "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
+    assert_eq!(words(&plan()), [format!("own read {map}")]);
+    let mut done = vec![since];
+    assert_eq!(words(&after(&observed, &done).unwrap()), ["shared read /api/v1/namespaces/a/pods"]);
+    done.push(replied(
+        &json!({"items": [{"spec": {"volumes": [{"secret": {"secretName": "used"}}]}}]}),
+    ));
+    assert_eq!(
+        words(&after(&observed, &done).unwrap()),
+        ["mark unused", "shared read /api/v1/namespaces/b/pods"]
+    );
+    for marked in [Outcome::success(), failed(500)] {
+        let mut done = done.clone();
+        done.extend([marked, replied(&json!({"items": []}))]);
+        assert_eq!(words(&after(&observed, &done).unwrap()), ["delete marked"]);
+        for deleted in [Outcome::success(), failed(409)] {
+            done.truncate(4);
+            done.push(deleted);
+            assert_eq!(after(&observed, &done), None);
+        }
     }
 }
 
 #[test]
-fn a_token_is_marked_and_a_period_later_deleted() {
-    let after = |labels: &Value| plan(&secret("2024-01-01T00:00:00Z", labels), &age());
-    let today = Date::constant(2026, 1, 1);
-    assert_eq!(after(&json!({})), Some(Step::Mark(today)));
-    assert_eq!(after(&json!({INVALID_SINCE: "soon"})), Some(Step::Mark(today)));
-    assert_eq!(after(&json!({INVALID_SINCE: "2025-01-01"})), None);
-    assert_eq!(after(&json!({INVALID_SINCE: "2024-12-31"})), Some(Step::Delete));
-    assert_eq!(Step::Mark(today), Step::Mark("2026-01-01".parse().expect("a date")));
-}
-
-#[test]
-fn secrets_are_found_wherever_a_pod_may_use_one() {
-    let pod = json!({"spec": {
-        "imagePullSecrets": [{"name": "pull"}],
-        "containers": [{
-            "envFrom": [{"secretRef": {"name": "all"}}],
-            "env": [{"valueFrom": {"secretKeyRef": {"name": "one", "key": "k"}}}],
-        }],
-        "volumes": [
-            {"secret": {"secretName": "plain"}},
-            {"projected": {"sources": [{"secret": {"name": "projected"}}]}},
-            {"csi": {"nodePublishSecretRef": {"name": "csi"}}},
-            {"azureFile": {"secretName": "azure"}},
-        ],
-    }});
-    let mut found = Vec::new();
-    secrets_of(&pod, &mut |name| found.push(name.to_owned()));
-    found.sort_unstable();
-    assert_eq!(found, ["all", "azure", "csi", "one", "plain", "projected", "pull"]);
+fn the_pass_ends_where_something_is_unknown() {
+    let observed = observed();
+    assert_eq!(after(&observed, &[failed(404)]), Some(Plan::failure("down")));
+    assert_eq!(after(&observed, &[tracking("2025-12-31")]), None, "not tracked for long enough");
+    assert!(after(&observed, &[tracking("soon")]).unwrap().error.is_some());
+    let since = || tracking("2020-01-01");
+    assert_eq!(after(&observed, &[since(), failed(404)]), Some(Plan::failure("down")));
+    assert!(after(&observed, &[since(), replied(&json!([]))]).is_some());
+    let none = Observed { tokens: vec![], ..observed };
+    assert_eq!(after(&none, &[since()]), Some(Plan::nothing()));
 }

@@ -1,0 +1,89 @@
+use super::*;
+use evenkeel_api::{Encoding, Meta, views::ObjectReference};
+use serde_json::json;
+
+const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn age() -> Age {
+    Age::new(NOW, YEAR, "2020-01-01").expect("a day").expect("long enough")
+}
+
+fn secret(made: &str, labels: &Value) -> Full<Secret> {
+    let object = json!({
+        "metadata": {
+            "name": "t", "namespace": "ns", "creationTimestamp": made, "labels": labels,
+            "annotations": {"kubernetes.io/service-account.name": "robot"},
+        },
+        "type": "kubernetes.io/service-account-token",
+    });
+    Full::decode(object.to_string().as_bytes(), Encoding::Json).expect("a Secret")
+}
+
+fn account(secrets: &[&str]) -> Arc<ServiceAccount> {
+    let reference =
+        |name: &&str| ObjectReference { name: (*name).into(), ..ObjectReference::default() };
+    let meta = Meta { name: "robot".into(), namespace: "ns".into(), ..Meta::default() };
+    let secrets = secrets.iter().map(reference).collect();
+    Arc::new(ServiceAccount { meta, secrets, ..ServiceAccount::default() })
+}
+
+#[test]
+fn nothing_is_old_before_uses_were_tracked_for_the_period() {
+    let known = |tracked| Age::new(NOW, YEAR, tracked).map(|age| age.is_some());
+    assert_eq!(known("2024-12-30"), Ok(true));
+    // It may have begun at the end of the last day of 2024.
+    assert_eq!(known("2024-12-31"), Ok(true));
+    assert_eq!(known("2025-01-01"), Ok(false));
+    assert!(known("yesterday").is_err());
+}
+
+#[test]
+fn candidates_are_old_unused_and_made_for_an_account() {
+    let (old, new) = ("2024-01-01T00:00:00Z", "2025-06-01T00:00:00Z");
+    let table = [
+        (old, json!({}), account(&["t"]), true),
+        (new, json!({}), account(&["t"]), false),
+        (old, json!({}), account(&["other"]), false),
+        (old, json!({LAST_USED: "2024-12-31"}), account(&["t"]), true),
+        (old, json!({LAST_USED: "2025-01-01"}), account(&["t"]), false),
+        (old, json!({LAST_USED: "never"}), account(&["t"]), false),
+    ];
+    for (made, labels, account, wanted) in table {
+        let secret = secret(made, &labels);
+        assert_eq!(is_candidate(&secret, Some(&account), &age()), wanted, "{made} {labels}");
+        assert!(!is_candidate(&secret, None, &age()));
+    }
+}
+
+#[test]
+fn a_token_is_marked_and_a_period_later_deleted() {
+    let after = |labels: &Value| verdict(&secret("2024-01-01T00:00:00Z", labels), &age());
+    let today = Date::constant(2026, 1, 1);
+    assert_eq!(after(&json!({})), Some(Verdict::Mark(today)));
+    assert_eq!(after(&json!({INVALID_SINCE: "soon"})), Some(Verdict::Mark(today)));
+    assert_eq!(after(&json!({INVALID_SINCE: "2025-01-01"})), None);
+    assert_eq!(after(&json!({INVALID_SINCE: "2024-12-31"})), Some(Verdict::Delete));
+    assert_eq!(Verdict::Mark(today), Verdict::Mark("2026-01-01".parse().expect("a date")));
+}
+
+#[test]
+fn secrets_are_found_wherever_a_pod_may_use_one() {
+    let pod = json!({"spec": {
+        "imagePullSecrets": [{"name": "pull"}],
+        "containers": [{
+            "envFrom": [{"secretRef": {"name": "all"}}],
+            "env": [{"valueFrom": {"secretKeyRef": {"name": "one", "key": "k"}}}],
+        }],
+        "volumes": [
+            {"secret": {"secretName": "plain"}},
+            {"projected": {"sources": [{"secret": {"name": "projected"}}]}},
+            {"csi": {"nodePublishSecretRef": {"name": "csi"}}},
+            {"azureFile": {"secretName": "azure"}},
+        ],
+    }});
+    let mut found = Vec::new();
+    secrets_of(&pod, &mut |name| found.push(name.to_owned()));
+    found.sort_unstable();
+    assert_eq!(found, ["all", "azure", "csi", "one", "plain", "projected", "pull"]);
+}

@@ -1,0 +1,132 @@
+use super::*;
+use crate::fixtures::object;
+use evenkeel_runtime::plan::{Action, Reply};
+use serde_json::json;
+
+const KEY: &[u8] = include_bytes!("../testdata/p256.pem");
+
+fn filling() -> Filling {
+    Filling { ca: Some("ca".into()), signer: Signer::from_pem(KEY).unwrap() }
+}
+
+fn account_json() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "robot", "namespace": "ns", "uid": "u1"},
+        "secrets": [{"name": "t"}, {"name": "other"}],
+    })
+}
+
+fn secret_json(data: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": token_secret::TYPE, "data": data,
+        "metadata": {
+            "name": "t", "namespace": "ns", "uid": "s", "resourceVersion": "7",
+            "annotations": {"kubernetes.io/service-account.name": "robot", "kubernetes.io/service-account.uid": "u1"},
+        },
+    })
+}
+
+fn seen(data: &Value, account: bool) -> Observed {
+    let account = account.then(|| Arc::new(object(&account_json())));
+    Observed::Secret { secret: Arc::new(object(&secret_json(data))), account }
+}
+
+fn replied(body: &Value) -> Outcome {
+    Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
+}
+
+fn failed(code: u16, reason: &str) -> Outcome {
+    let (reason, message) = (reason.to_owned(), "down".to_owned());
+    Outcome::failure(Failure { code, reason, message, namespace_terminating: false })
+}
+
+fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
+    next(observed, &filling(), &Outcomes(done.to_vec()))
+}
+
+fn path(plan: &Plan) -> &str {
+    let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
+    assert_eq!(read.on_error, OnError::Abort);
+    &read.path
+}
+
+fn written(plan: Option<Plan>) -> Value {
+    let plan = plan.unwrap();
+    let [Action::Update(update)] = &plan.actions[..] else { panic!("{plan:?}") };
+    serde_json::from_slice(&update.body).unwrap()
+}
+
+const SECRET: &str = "/api/v1/namespaces/ns/secrets/t";
+const ACCOUNT: &str = "/api/v1/namespaces/ns/serviceaccounts/robot";
+
+#[test]
+fn an_incomplete_secret_is_filled_as_it_is_live() {
+    let observed = seen(&json!({"user": "eA=="}), true);
+    assert_eq!(path(&plan(&observed, &filling())), SECRET);
+    let mut live = secret_json(&json!({"user": "eA=="}));
+    live["metadata"]["labels"] = json!({"kept": "yes"});
+    let filled = written(after(&observed, &[replied(&live)]));
+    assert_eq!(filled["metadata"]["labels"]["kept"], "yes");
+    assert_eq!(
+        (&filled["data"]["user"], &filled["data"]["ca.crt"]),
+        (&json!("eA=="), &json!("Y2E="))
+    );
+    assert!(filled["data"]["token"].is_string());
+    live["metadata"]["resourceVersion"] = json!("8");
+    assert_eq!(after(&observed, &[replied(&live)]), None, "another change enqueues it");
+    assert_eq!(after(&observed, &[failed(404, "NotFound")]), None);
+    let then = |last| after(&observed, &[replied(&live), last]);
+    for quiet in [Outcome::success(), failed(404, "NotFound"), failed(409, "Conflict")] {
+        assert_eq!(then(quiet), None);
+    }
+    assert_eq!(then(failed(500, "")), Some(Plan::failure("down")));
+}
+
+#[test]
+fn a_secret_is_deleted_once_its_account_is_surely_gone() {
+    let observed = seen(&json!({}), false);
+    assert_eq!(path(&plan(&observed, &filling())), ACCOUNT);
+    let mut other = account_json();
+    other["metadata"]["uid"] = json!("u2");
+    for gone in [failed(404, "NotFound"), replied(&other)] {
+        let deleted = after(&observed, std::slice::from_ref(&gone)).unwrap();
+        assert!(
+            matches!(&deleted.actions[..], [Action::Delete(delete)] if &*delete.target.uid == "s"),
+            "{deleted:?}"
+        );
+        assert_eq!(after(&observed, &[gone, Outcome::success()]), None);
+    }
+    // The account is there: the Secret is filled.
+    let there = replied(&account_json());
+    assert_eq!(path(&after(&observed, std::slice::from_ref(&there)).unwrap()), SECRET);
+    let live = replied(&secret_json(&json!({})));
+    let filled = written(after(&observed, &[there, live]));
+    assert!(filled["data"]["namespace"].is_string());
+}
+
+#[test]
+fn nothing_is_done_to_complete_and_foreign_secrets() {
+    let complete = seen(&json!({"token": "eA==", "namespace": "eA==", "ca.crt": "Y2E="}), true);
+    let foreign = json!({"metadata": {"name": "t", "namespace": "ns"}, "type": token_secret::TYPE});
+    let foreign = Observed::Secret { secret: Arc::new(object(&foreign)), account: None };
+    for observed in [complete, foreign] {
+        assert_eq!(plan(&observed, &filling()), Plan::nothing());
+        assert_eq!(after(&observed, &[]), None);
+    }
+}
+
+#[test]
+fn references_to_a_secret_that_is_gone_are_removed() {
+    let referrers = vec![Arc::new(object(&account_json())); 2];
+    let observed = Observed::Gone { name: "t".into(), referrers };
+    let asked = plan(&observed, &filling());
+    assert_eq!(asked.actions.len(), 2);
+    let answers = [failed(404, "NotFound"), replied(&account_json())];
+    let left = written(after(&observed, &answers));
+    assert_eq!(left["secrets"], json!([{"name": "other"}]));
+    let [gone, there] = answers;
+    let then = |last| after(&observed, &[gone.clone(), there.clone(), last]);
+    assert_eq!((then(Outcome::success()), then(failed(404, "NotFound"))), (None, None));
+    assert_eq!(then(failed(409, "Conflict")), Some(Plan::failure("down")));
+}

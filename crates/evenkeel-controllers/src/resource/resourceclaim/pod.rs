@@ -1,0 +1,282 @@
+//! A pod's claims, in steps: those with a name that the cache lacks are read live, missing ones are created one by one, then
+//! the pod's status names them. A pod whose status names all its claims gets allocated ones reserved. Upstream: `syncPod`.
+
+use super::{
+    Claim, Template,
+    plan::{self, Name, SwitchedOff},
+};
+use crate::wire;
+use evenkeel_api::{
+    View as _,
+    views::{Pod, PodResourceClaim},
+};
+use evenkeel_runtime::{
+    introspect::Description,
+    plan::{
+        Create, Failure, LiveRead, Note, OnError, Outcome, Outcomes, Patch, PatchForm, Plan,
+        PlanError, Update,
+    },
+};
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Field manager of `resourceClaimStatuses`.
+const MANAGER: &str = "ResourceClaimController";
+
+/// Why a pod's claim was not created.
+#[derive(Debug, thiserror::Error)]
+enum NotMade {
+    #[error("checking for claim before creating it: none of the supported fields are set")]
+    Unknown,
+    #[error("resource claim template {0:?}: resourceclaimtemplate.resource.k8s.io {0:?} not found")]
+    NoTemplate(String),
+    #[error(transparent)]
+    SwitchedOff(#[from] SwitchedOff),
+    #[error("create ResourceClaim : {0}")]
+    Create(Failure),
+    #[error("checking claim existence: {0}")]
+    Look(Failure),
+}
+
+/// A pod, and what the caches have of its claims.
+pub(super) struct Observed {
+    pub(super) pod: Arc<Pod>,
+    /// Claims and templates, in the order of `spec.resourceClaims`.
+    pub(super) named: Vec<Named>,
+    /// Claims that the pod owns.
+    pub(super) owned: Vec<Arc<Claim>>,
+    /// Whether the gate `DRAAdminAccess` is on.
+    pub(super) admin_access: bool,
+    /// Whether the gate `DRAPrioritizedList` is on.
+    pub(super) prioritized: bool,
+}
+
+/// What a pod's claim refers to.
+#[derive(Default)]
+pub(super) struct Named {
+    pub(super) claim: Option<Arc<Claim>>,
+    pub(super) template: Option<Arc<Template>>,
+}
+
+impl Observed {
+    fn claims(&self) -> impl Iterator<Item = (&PodResourceClaim, &Named)> {
+        self.pod.spec.resource_claims.iter().zip(&self.named)
+    }
+
+    /// A terminated pod needs no claims; those created for it are being deleted.
+    fn needs_claims(&self) -> bool {
+        !self.pod.meta.deleting() && !plan::is_done(&self.pod)
+    }
+
+    /// The names that are read live: of claims that are created for the pod, and that the cache lacks.
+    fn asks(&self, claim: &PodResourceClaim, named: &Named) -> bool {
+        plan::is_made(claim)
+            && named.claim.is_none()
+            && matches!(plan::name(&self.pod, claim), Name::Is(_))
+    }
+}
+
+/// Reads claims live that the cache lacks; without any, takes the next step at once.
+pub(super) fn plan(observed: &Observed) -> Plan {
+    if !observed.needs_claims() {
+        return Plan::nothing();
+    }
+    let pod = &*observed.pod;
+    let asked = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+    let reads: Vec<_> = asked
+        .filter_map(|(claim, _)| match plan::name(pod, claim) {
+            Name::Is(name) => {
+                let read = LiveRead::get::<Claim>(&Claim::kind(), &pod.meta.namespace, name);
+                Some(LiveRead { on_error: OnError::Ignore, ..read }.into())
+            }
+            _ => None,
+        })
+        .collect();
+    if reads.is_empty() {
+        return next(observed, &Outcomes::default()).unwrap_or_default();
+    }
+    Plan::of(reads)
+}
+
+/// Creates the next missing claim, updates the pod's status, or reserves its claims.
+pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
+    if !observed.needs_claims() {
+        return None;
+    }
+    let mut done = Replay::of(observed, done);
+    let mut made = BTreeMap::new();
+    for (claim, named) in observed.claims() {
+        let answer = observed.asks(claim, named).then(|| done.reads.next()).flatten();
+        let found = match find(observed, claim, named, answer) {
+            Ok(Found::NotNeeded) => continue,
+            Ok(Found::Is(name)) => name,
+            Ok(Found::Lacks(new)) => match done.writes.next() {
+                None => return Some(Plan::one(create(observed, &new))),
+                Some(Outcome { created: Some(name), .. }) => name.to_string(),
+                Some(Outcome { error: Some(error), .. }) => {
+                    return Some(refuse(observed, claim, &NotMade::Create(error.clone())));
+                }
+                Some(_) => return None,
+            },
+            Err(error) => return Some(refuse(observed, claim, &error)),
+        };
+        made.insert(claim.name.to_string(), found);
+    }
+    if done.writes.next().is_some() {
+        return None;
+    }
+    // A reservation needs to observe the created claims.
+    Some(if made.is_empty() { reserve(observed) } else { update_status(observed, &made) })
+}
+
+/// The outcomes so far: of the first step's reads, then of the writes.
+struct Replay<'a> {
+    reads: std::slice::Iter<'a, Outcome>,
+    writes: std::slice::Iter<'a, Outcome>,
+}
+
+impl<'a> Replay<'a> {
+    fn of(observed: &Observed, done: &'a Outcomes) -> Self {
+        let asked = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+        let (reads, writes) = done.0.split_at(asked.count().min(done.0.len()));
+        Self { reads: reads.iter(), writes: writes.iter() }
+    }
+}
+
+/// Name of a pod's claim, or the claim to create.
+enum Found {
+    /// The pod's status names it, or it needs none.
+    NotNeeded,
+    /// The pod's status does not name it.
+    Is(String),
+    Lacks(Box<ResourceClaim>),
+}
+
+/// Finds a claim of the pod. Upstream: `handleClaim`.
+fn find(
+    observed: &Observed,
+    claim: &PodResourceClaim,
+    named: &Named,
+    answer: Option<&Outcome>,
+) -> Result<Found, NotMade> {
+    let pod = &*observed.pod;
+    match plan::name(pod, claim) {
+        Name::NotNeeded => return Ok(Found::NotNeeded),
+        Name::Unknown => return Err(NotMade::Unknown),
+        Name::Is(_) if exists(pod, claim, named, answer)? => return Ok(Found::NotNeeded),
+        // The user creates this claim.
+        Name::Is(_) if !plan::is_made(claim) => return Ok(Found::NotNeeded),
+        Name::Is(_) | Name::NotYet => {}
+    }
+    // A claim may exist whose name is not in the pod's status. Upstream: `findPodResourceClaim`.
+    if let Some(found) = observed.owned.iter().find(|one| plan::is_made_as(one, &claim.name)) {
+        return Ok(Found::Is(found.meta().name.to_string()));
+    }
+    let name = &*claim.resource_claim_template_name;
+    let template = named.template.as_ref().ok_or_else(|| NotMade::NoTemplate(name.to_owned()))?;
+    plan::allowed(template, observed.admin_access, observed.prioritized)?;
+    Ok(Found::Lacks(Box::new(plan::made(pod, &claim.name, template))))
+}
+
+/// Whether the claim exists and belongs to the pod, by the cache or the live read's answer.
+fn exists(
+    pod: &Pod,
+    claim: &PodResourceClaim,
+    named: &Named,
+    answer: Option<&Outcome>,
+) -> Result<bool, NotMade> {
+    let is_right = |found: &Claim| !plan::is_made(claim) || plan::is_for(found, pod);
+    if let Some(found) = &named.claim {
+        return Ok(is_right(found));
+    }
+    let Some(answer) = answer else { return Ok(false) };
+    match (&answer.reply, &answer.error) {
+        (Some(reply), _) => {
+            reply.object::<Claim>().map(|found| is_right(&found)).map_err(NotMade::Look)
+        }
+        (None, Some(error)) if !error.is_not_found() => Err(NotMade::Look(error.clone())),
+        (None, _) => Ok(false),
+    }
+}
+
+/// Its failure is told by the next step, with an event.
+fn create(observed: &Observed, new: &ResourceClaim) -> Create {
+    let body = wire::json(new);
+    let create = Create::new(Claim::kind(), &observed.pod.meta.namespace, body);
+    Create { on_error: OnError::Ignore, ..create }
+}
+
+/// Tells why a claim was not created, and fails.
+fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &NotMade) -> Plan {
+    let meta = &observed.pod.meta;
+    let message = format!("PodResourceClaim {}: {error}", claim.name);
+    let failure = format!("pod {}/{}, {message}", meta.namespace, meta.name);
+    let about = wire::target(&*observed.pod);
+    let event = Note::warning(about, "FailedResourceClaimCreation", message);
+    Plan { error: Some(PlanError::new(failure)), ..Plan::one(event) }
+}
+
+fn update_status(observed: &Observed, made: &BTreeMap<String, String>) -> Plan {
+    let body = plan::statuses(&observed.pod, made).to_string();
+    let patch = Patch::new(wire::target(&*observed.pod), PatchForm::Apply(MANAGER), body);
+    Plan::one(Patch { subresource: "status", on_error: OnError::Abort, ..patch })
+}
+
+/// Reserves allocated claims for a scheduled pod. Upstream: `syncPod`.
+fn reserve(observed: &Observed) -> Plan {
+    let (mut plan, pod) = (Plan::nothing(), &*observed.pod);
+    if pod.spec.node_name.is_empty() {
+        // The scheduler reserves the claims with its decision.
+        return plan;
+    }
+    for (claim, named) in observed.claims() {
+        let Name::Is(name) = plan::name(pod, claim) else { continue };
+        let Some(found) = &named.claim else { break };
+        if plan::is_made(claim) && !plan::is_for(found, pod) {
+            let (namespace, pod) = (&pod.meta.namespace, &pod.meta.name);
+            plan.error = Some(PlanError::new(format!(
+                "ResourceClaim {namespace}/{name} was not created for Pod {namespace}/{pod} (Pod is not owner)"
+            )));
+            break;
+        }
+        if plan::lacks_reservation(found, pod) {
+            let body = wire::json(&plan::reserved(found, pod));
+            let update = Update::status(wire::target(&**found), body);
+            plan.push(Update { on_error: OnError::Abort, ..update });
+        }
+    }
+    plan
+}
+
+/// Returns the claims that a pass tried to create, and whether that succeeded.
+pub(super) fn creates(observed: &Observed, done: &Outcomes) -> Vec<(ResourceClaim, bool)> {
+    if !observed.needs_claims() {
+        return Vec::new();
+    }
+    let mut done = Replay::of(observed, done);
+    let mut all = Vec::new();
+    for (claim, named) in observed.claims() {
+        let answer = observed.asks(claim, named).then(|| done.reads.next()).flatten();
+        match find(observed, claim, named, answer) {
+            Ok(Found::Lacks(new)) => {
+                let Some(outcome) = done.writes.next() else { break };
+                all.push((*new, outcome.error.is_none()));
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    all
+}
+
+/// Describes the names of a pod's claims.
+pub(super) fn describe(observed: &Observed) -> Description {
+    let mut description = Description::new();
+    for (claim, _) in observed.claims() {
+        description.fact(&claim.name, format!("{:?}", plan::name(&observed.pod, claim)));
+    }
+    description
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use super::*;
+use crate::fixtures::object;
+use evenkeel_runtime::plan::{Action, Reply};
+use serde_json::{Value, json};
+
+fn claim(name: &str, owner: &str, more: &Value) -> Arc<Claim> {
+    let owner =
+        json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": true});
+    let mut claim = json!({"metadata": {"name": name, "namespace": "ns", "ownerReferences": [owner]}, "spec": {}});
+    for (field, value) in more.as_object().unwrap() {
+        claim[field] = value.clone();
+    }
+    Arc::new(object(&claim))
+}
+
+/// A pod with claims `a` and `b`, both from the template `t`, with these statuses.
+fn observed(statuses: &Value, node: &str) -> Observed {
+    let pod: Pod = object(&json!({
+        "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+        "spec": {"nodeName": node, "resourceClaims": [
+            {"name": "a", "resourceClaimTemplateName": "t"}, {"name": "b", "resourceClaimTemplateName": "t"},
+        ]},
+        "status": {"resourceClaimStatuses": statuses},
+    }));
+    let template: Arc<Template> = Arc::new(object(
+        &json!({"metadata": {"name": "t", "namespace": "ns"}, "spec": {"spec": {}}}),
+    ));
+    let named = || Named { claim: None, template: Some(Arc::clone(&template)) };
+    let named = vec![named(), named()];
+    Observed { pod: Arc::new(pod), named, owned: vec![], admin_access: false, prioritized: false }
+}
+
+fn created(name: &str) -> Outcome {
+    Outcome { created: Some(name.into()), ..Outcome::success() }
+}
+
+fn failure(code: u16, message: &str) -> Outcome {
+    Outcome::failure(Failure {
+        code,
+        reason: String::new(),
+        message: message.to_owned(),
+        namespace_terminating: false,
+    })
+}
+
+fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
+    next(observed, &Outcomes(done.to_vec()))
+}
+
+/// The actions in words, and the error.
+fn words(plan: &Plan) -> (Vec<String>, Option<String>) {
+    let words = plan.actions.iter().map(|action| match action {
+        Action::Read(read) => format!("read {}", read.path),
+        Action::Create(create) => {
+            let body: Value = serde_json::from_slice(&create.body).unwrap();
+            format!("create {}", body["metadata"]["generateName"].as_str().unwrap())
+        }
+        Action::Patch(patch) => {
+            let body: Value = serde_json::from_slice(&patch.body).unwrap();
+            format!("status {}", body["status"]["resourceClaimStatuses"])
+        }
+        Action::Update(update) => format!("reserve {}", update.target.name),
+        Action::Event(note) => format!("{}: {}", note.reason, note.message),
+        other => panic!("{other:?}"),
+    });
+    (words.collect(), plan.error.as_ref().map(|error| error.message.clone()))
+}
+
+fn actions(plan: &Plan) -> Vec<String> {
+    let (actions, error) = words(plan);
+    assert_eq!(error, None);
+    actions
+}
+
+#[test]
+fn missing_claims_are_created_one_by_one_and_named_in_the_status() {
+    let seen = observed(&json!([]), "");
+    assert_eq!(actions(&plan(&seen)), ["create p-a-"]);
+    assert_eq!(actions(&after(&seen, &[created("p-a-x")]).unwrap()), ["create p-b-"]);
+    let both = [created("p-a-x"), created("p-b-x")];
+    assert_eq!(
+        actions(&after(&seen, &both).unwrap()),
+        [
+            r#"status [{"name":"a","resourceClaimName":"p-a-x"},{"name":"b","resourceClaimName":"p-b-x"}]"#
+        ]
+    );
+    let [a, b] = both;
+    assert_eq!(after(&seen, &[a, b, Outcome::success()]), None);
+    let names = |done: &[Outcome]| -> Vec<(Option<String>, bool)> {
+        let all = creates(&seen, &Outcomes(done.to_vec())).into_iter();
+        all.map(|(claim, well)| (claim.metadata.generate_name, well)).collect()
+    };
+    let (a, b) = (Some("p-a-".to_owned()), Some("p-b-".to_owned()));
+    assert_eq!(names(&[created("x"), failure(500, "no")]), [(a.clone(), true), (b, false)]);
+    assert_eq!(
+        names(&[failure(500, "no"), Outcome::success()]),
+        [(a, false), (Some("p-b-".into()), true)]
+    );
+    assert_eq!(names(&[]), []);
+}
+
+#[test]
+fn a_claim_that_cannot_be_created_ends_the_pass_with_an_event() {
+    let seen = observed(&json!([]), "");
+    let message = "PodResourceClaim b: create ResourceClaim : quota";
+    assert_eq!(
+        words(&after(&seen, &[created("p-a-x"), failure(403, "quota")]).unwrap()),
+        (
+            vec![format!("FailedResourceClaimCreation: {message}")],
+            Some(format!("pod ns/p, {message}"))
+        )
+    );
+    let mut seen = observed(&json!([]), "");
+    seen.named[0].template = None;
+    let (events, error) = words(&plan(&seen));
+    assert!(events[0].contains(r#"resource claim template "t""#) && error.is_some(), "{events:?}");
+}
+
+#[test]
+fn an_owned_claim_is_found_again() {
+    let mut seen = observed(&json!([]), "");
+    let note = json!({"metadata": {"name": "found", "namespace": "ns", "annotations": {plan::POD_CLAIM: "a"}}});
+    seen.owned = vec![claim("found", "u", &note)];
+    assert_eq!(actions(&plan(&seen)), ["create p-b-"]);
+    assert_eq!(
+        actions(&after(&seen, &[created("p-b-x")]).unwrap()),
+        [
+            r#"status [{"name":"a","resourceClaimName":"found"},{"name":"b","resourceClaimName":"p-b-x"}]"#
+        ]
+    );
+}
+
+#[test]
+fn named_claims_that_the_cache_lacks_are_read_live() {
+    let statuses = json!([{"name": "a", "resourceClaimName": "p-a-x"}, {"name": "b", "resourceClaimName": "p-b-x"}]);
+    let mut seen = observed(&statuses, "node");
+    seen.named[1].claim = Some(claim("p-b-x", "u", &json!({"status": {"allocation": {}}})));
+    let path = "read /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/p-a-x";
+    assert_eq!(actions(&plan(&seen)), [path]);
+    let read = |owner: &str| {
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": owner, "controller": true});
+        let claim = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {},
+            "metadata": {"name": "p-a-x", "namespace": "ns", "ownerReferences": [owner]},
+        });
+        Outcome { reply: Some(Reply::json(claim.to_string())), ..Outcome::success() }
+    };
+    // The cache lacks the first claim, so that nothing is reserved yet.
+    assert_eq!(after(&seen, &[read("u")]), Some(Plan::nothing()));
+    for other in [read("before"), failure(404, "gone")] {
+        assert_eq!(actions(&after(&seen, &[other]).unwrap()), ["create p-a-"]);
+    }
+    let (events, error) = words(&after(&seen, &[failure(500, "down")]).unwrap());
+    assert_eq!(
+        events,
+        ["FailedResourceClaimCreation: PodResourceClaim a: checking claim existence: down"]
+    );
+    assert!(error.is_some());
+}
+
+#[test]
+fn allocated_claims_of_a_scheduled_pod_are_reserved() {
+    let statuses = json!([{"name": "a", "resourceClaimName": "p-a-x"}, {"name": "b", "resourceClaimName": "p-b-x"}]);
+    let with = |node: &str, owner: &str| {
+        let mut seen = observed(&statuses, node);
+        for (named, name) in seen.named.iter_mut().zip(["p-a-x", "p-b-x"]) {
+            named.claim = Some(claim(name, "u", &json!({"status": {"allocation": {}}})));
+        }
+        seen.named[1].claim = Some(claim("p-b-x", owner, &json!({"status": {}})));
+        seen
+    };
+    assert_eq!(actions(&plan(&with("node", "u"))), ["reserve p-a-x"]);
+    assert_eq!(after(&with("node", "u"), &[Outcome::success()]), None);
+    assert_eq!(plan(&with("", "u")), Plan::nothing());
+    // Another pod's claim is as good as none: one is created.
+    assert_eq!(actions(&plan(&with("node", "before"))), ["create p-b-"]);
+    let mut done = with("node", "u");
+    let mut pod = (*done.pod).clone();
+    pod.status.phase = "Succeeded".into();
+    done.pod = Arc::new(pod);
+    assert_eq!((plan(&done), after(&done, &[])), (Plan::nothing(), None));
+}
