@@ -371,9 +371,16 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, outcomes, now);
         Plan::nothing()
     }
-    /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as an aborted pass does.
-    fn remember(&self, memory: &Self::Memory, outcomes: &Outcomes) -> Option<Self::Memory> {
-        let _ = (memory, outcomes);
+    /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as an aborted pass does. `now` is the
+    /// time that [`Planner::plan`] got.
+    fn remember(
+        &self,
+        observed: &Self::Observed,
+        memory: &Self::Memory,
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Option<Self::Memory> {
+        let _ = (observed, memory, outcomes, now);
         None
     }
     /// What it observes in words, why it waits, and which objects it keeps: for people who ask (`evenkeel explain`). Actions

@@ -42,9 +42,14 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
         let (plan, _) = self.planner.plan(&observed, &memory, now);
         let well = plan.actions.iter().map(as_if_done).collect();
         let after = self.planner.status(&observed, &Outcomes(well), now);
+        let mut would: Vec<String> =
+            plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
+        if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {
+            would.push("decide by the reply".to_owned());
+        }
         Some(Explanation {
             description: self.planner.describe(&observed, now),
-            would: plan.actions.iter().chain(&after.actions).map(introspect::action).collect(),
+            would,
             requeue: sooner(plan.requeue, after.requeue),
             actions_unknown: false,
         })
@@ -87,7 +92,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
             aborted,
         };
         self.handler.on_passed(&observed, &pass);
-        if !aborted && let Some(memory) = self.planner.remember(&memory, &outcomes) {
+        if !aborted && let Some(memory) = self.planner.remember(&observed, &memory, &outcomes, at) {
             self.memories.set(key, memory);
         }
         passed

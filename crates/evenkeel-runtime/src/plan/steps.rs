@@ -1,6 +1,7 @@
 //! Steps of a pass, written as one function.
 
 use super::{Action, Outcome, Outcomes, Plan};
+use std::time::Duration;
 
 /// Outcomes of a pass so far, step by step.
 ///
@@ -24,12 +25,18 @@ use super::{Action, Outcome, Outcomes, Plan};
 #[derive(Debug)]
 pub struct Steps<'a> {
     rest: &'a [Outcome],
+    took: Duration,
 }
 
 impl<'a> Steps<'a> {
     /// Begins with the first of these outcomes, for what follows from all steps, such as metrics.
     pub fn of(outcomes: &'a Outcomes) -> Self {
-        Self { rest: &outcomes.0 }
+        Self { rest: &outcomes.0, took: Duration::ZERO }
+    }
+
+    /// Returns how long the live reads of the steps so far took.
+    pub fn took(&self) -> Duration {
+        self.took
     }
 
     /// Returns the step after these outcomes: the one that `decide` fails with, or the last one, which it returns. `None`
@@ -53,6 +60,7 @@ impl<'a> Steps<'a> {
         match self.rest.split_at_checked(step.actions.len()) {
             Some((outcomes, rest)) => {
                 self.rest = rest;
+                self.took += outcomes.iter().map(|outcome| outcome.took).sum::<Duration>();
                 Ok(outcomes)
             }
             None => Err(step),
@@ -66,6 +74,7 @@ impl<'a> Steps<'a> {
     pub fn one(&mut self, action: impl Into<Action>) -> Result<&'a Outcome, Plan> {
         let Some((outcome, rest)) = self.rest.split_first() else { return Err(Plan::one(action)) };
         self.rest = rest;
+        self.took += outcome.took;
         Ok(outcome)
     }
 }

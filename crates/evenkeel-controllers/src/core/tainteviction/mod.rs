@@ -149,7 +149,13 @@ impl Planner for Evictions {
         (plan::plan(observed, verdict, now), verdict)
     }
 
-    fn remember(&self, verdict: &Verdict, outcomes: &Outcomes) -> Option<Verdict> {
+    fn remember(
+        &self,
+        _: &Observed,
+        verdict: &Verdict,
+        outcomes: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Verdict> {
         plan::is_evicted(verdict, outcomes).then_some(Verdict::Stay)
     }
 }

@@ -120,7 +120,13 @@ impl Planner for Controller {
         (plan::plan(observed), times.unwrap_or_default())
     }
 
-    fn remember(&self, memory: &TriggerTimes, outcomes: &Outcomes) -> Option<TriggerTimes> {
+    fn remember(
+        &self,
+        _: &Observed,
+        memory: &TriggerTimes,
+        outcomes: &Outcomes,
+        _: Timestamp,
+    ) -> Option<TriggerTimes> {
         Some(memory.end(outcomes.first_error().is_none()))
     }
 

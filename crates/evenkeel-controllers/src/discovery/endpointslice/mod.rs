@@ -260,7 +260,13 @@ impl Planner for Controller {
         (decision.plan(), Memory { times, hinted, decision: Some(Arc::new(decision)) })
     }
 
-    fn remember(&self, memory: &Memory, outcomes: &Outcomes) -> Option<Memory> {
+    fn remember(
+        &self,
+        _: &Option<Observed>,
+        memory: &Memory,
+        outcomes: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Memory> {
         let times = memory.times.end(outcomes.first_error().is_none());
         let hinted = memory.hinted.clone();
         memory.decision.is_some().then_some(Memory { times, hinted, decision: None })

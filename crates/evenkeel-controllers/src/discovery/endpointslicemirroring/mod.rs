@@ -169,7 +169,7 @@ impl Planner for Mirror {
         (decision.plan(), Some(Arc::new(decision)))
     }
 
-    fn remember(&self, _: &Memory, _: &Outcomes) -> Option<Memory> {
+    fn remember(&self, _: &Observed, _: &Memory, _: &Outcomes, _: Timestamp) -> Option<Memory> {
         Some(None)
     }
 }

@@ -266,7 +266,13 @@ impl Planner for Attachments {
         (decision.plan, decision.memory)
     }
 
-    fn remember(&self, memory: &Memory, _: &Outcomes) -> Option<Memory> {
+    fn remember(
+        &self,
+        _: &Observed,
+        memory: &Memory,
+        _: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Memory> {
         memory.of_next_pass()
     }
 
