@@ -1,11 +1,9 @@
-//! Scale sub-resource of built-in and custom kinds: its wire form, and the client that finds the kind by discovery.
+//! Scale sub-resource of built-in and custom kinds: its wire form, and the steps that find the kind by discovery.
 //! Upstream: `client-go/scale`.
 
-mod act;
 mod read;
 
-pub(crate) use act::Scales;
-pub(crate) use read::{get, resource};
+pub(crate) use read::{get, resource, resources, update};
 
 use evenkeel_api::Text;
 use evenkeel_runtime::plan::Failure;

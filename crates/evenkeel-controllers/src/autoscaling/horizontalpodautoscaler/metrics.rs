@@ -1,5 +1,6 @@
 //! Metrics of the horizontal pod autoscaler, with upstream's names. Upstream: `monitor` package.
 
+use super::reconcile::Done;
 use evenkeel_runtime::metrics::{counters, exponential, gauges, histograms, register};
 use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, Registry};
 use std::time::Duration;
@@ -14,30 +15,12 @@ pub(super) struct Metrics {
     desired: GaugeVec,
 }
 
-/// Scaling action, as metrics name it. Upstream: `ActionLabel`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Done {
-    Up,
-    Down,
-    Nothing,
-}
-
-impl Done {
-    /// Compares the numbers of replicas.
-    pub(super) fn of(from: i32, to: i32) -> Self {
-        match to.cmp(&from) {
-            std::cmp::Ordering::Greater => Self::Up,
-            std::cmp::Ordering::Less => Self::Down,
-            std::cmp::Ordering::Equal => Self::Nothing,
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Up => "scale_up",
-            Self::Down => "scale_down",
-            Self::Nothing => "none",
-        }
+/// Returns the label of a scaling action.
+fn action_label(done: Done) -> &'static str {
+    match done {
+        Done::Up => "scale_up",
+        Done::Down => "scale_down",
+        Done::Nothing => "none",
     }
 }
 
@@ -96,14 +79,14 @@ impl Metrics {
 
     /// Observes a reconciliation; `of_spec` is set if it failed. Upstream: `ObserveReconciliationResult`.
     pub(super) fn passed(&self, done: Done, of_spec: Option<bool>, took: Duration) {
-        let labels = [done.label(), error_label(of_spec)];
+        let labels = [action_label(done), error_label(of_spec)];
         self.passes.with_label_values(&labels).inc();
         self.passes_took.with_label_values(&labels).observe(took.as_secs_f64());
     }
 
     /// Observes the computation of a metric. Upstream: `ObserveMetricComputationResult`.
     pub(super) fn computed(&self, metric: &str, done: Done, of_spec: Option<bool>, took: Duration) {
-        let labels = [done.label(), error_label(of_spec), metric];
+        let labels = [action_label(done), error_label(of_spec), metric];
         self.computations.with_label_values(&labels).inc();
         self.computations_took.with_label_values(&labels).observe(took.as_secs_f64());
     }

@@ -1,7 +1,7 @@
 //! Decision of the horizontal pod autoscaler. Upstream: `reconcileAutoscaler`.
 //!
-//! A reconciliation has three steps: [`course`] decides whether metrics are needed, [`decide`] computes the replicas,
-//! and [`conclude`] sets the status after the scale was updated.
+//! A reconciliation ([`super::reconcile`]) has three decisions: [`course`] decides whether metrics are needed, [`decide`]
+//! computes the replicas, and [`conclude`] sets the status after the scale was updated.
 //!
 //! | documented | where |
 //! |---|---|

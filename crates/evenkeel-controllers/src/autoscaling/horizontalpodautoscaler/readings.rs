@@ -3,23 +3,19 @@
 
 mod wire;
 
-use super::samples::{Sample, Samples};
-use crate::{answers::words, scale::Scales};
-use bytes::Bytes;
+use super::{
+    metric::Read,
+    samples::{Sample, Samples},
+};
+use crate::{answers::words, scale};
 use evenkeel_api::{
     Text,
     selector::Selector,
-    time::Timestamp,
     views::{CrossVersionObjectReference, MetricIdentifier, MetricSpec},
 };
-use evenkeel_runtime::client::Client;
-use http::{Request, header::ACCEPT};
+use evenkeel_runtime::plan::{LiveRead, OnError, Plan, Steps};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
 
 const CUSTOM: &str = "custom.metrics.k8s.io";
 
@@ -37,14 +33,44 @@ pub(super) enum Reading {
     Values(Vec<i64>),
 }
 
-/// Reads the metrics of an autoscaler from the metrics APIs.
-pub(super) struct Readings {
-    client: Client,
-    scales: Scales,
-    /// The preferred version of custom metrics, and when it was discovered.
-    version: Mutex<Option<(Timestamp, Text)>>,
-    /// Time after which the version is discovered again.
-    period: Duration,
+/// Reads the metrics of one autoscaler from the metrics APIs.
+pub(super) struct Readings<'a> {
+    /// Namespace of the autoscaler.
+    pub(super) namespace: &'a str,
+    /// Selector of the target's pods.
+    pub(super) pods: &'a Selector,
+    /// The preferred version of custom metrics, if it is known.
+    pub(super) custom_version: &'a mut Option<Text>,
+}
+
+/// Why there is no reading.
+enum Missing {
+    /// This step is not carried out yet.
+    Step(Plan),
+    /// The error of a request.
+    Error(String),
+}
+
+impl From<Plan> for Missing {
+    fn from(step: Plan) -> Self {
+        Self::Step(step)
+    }
+}
+
+impl From<String> for Missing {
+    fn from(why: String) -> Self {
+        Self::Error(why)
+    }
+}
+
+impl Missing {
+    /// Puts words before the error.
+    fn within(self, words: &str) -> Self {
+        match self {
+            Self::Error(why) => Self::Error(format!("{words}: {why}")),
+            step @ Self::Step(_) => step,
+        }
+    }
 }
 
 /// A request, and client-go's name for it in errors.
@@ -54,51 +80,52 @@ struct Ask<'a> {
     named: String,
 }
 
-impl Readings {
-    pub(super) fn new(client: Client, scales: Scales, period: Duration) -> Self {
-        Self { client, scales, version: Mutex::default(), period }
-    }
-
-    /// Reads a metric; `pods` selects the pods of a pod metric.
-    pub(super) async fn read(
-        &self,
+impl Readings<'_> {
+    /// Reads a metric.
+    ///
+    /// # Errors
+    /// The step that is not carried out yet.
+    pub(super) fn read(
+        &mut self,
         metric: &MetricSpec,
-        namespace: &str,
-        pods: &Selector,
-    ) -> Result<Reading, String> {
-        if let Some(source) = &metric.resource {
-            self.of_resource(&source.name, "", namespace, pods).await
+        steps: &mut Steps<'_>,
+    ) -> Result<Read, Plan> {
+        let read = if let Some(source) = &metric.resource {
+            self.of_resource(&source.name, "", steps)
         } else if let Some(source) = &metric.container_resource {
-            self.of_resource(&source.name, &source.container, namespace, pods).await
+            self.of_resource(&source.name, &source.container, steps)
         } else if let Some(source) = &metric.pods {
-            self.of_pods(&source.metric, namespace, pods).await
+            self.of_pods(&source.metric, steps)
         } else if let Some(source) = &metric.object {
-            self.of_object(&source.described_object, &source.metric, namespace).await
+            self.of_object(&source.described_object, &source.metric, steps)
         } else if let Some(source) = &metric.external {
-            self.of_external(&source.metric, namespace).await
+            self.of_external(&source.metric, steps)
         } else {
-            Err("the metric has no source".to_owned())
+            Err("the metric has no source".to_owned().into())
+        };
+        match read {
+            Ok(reading) => Ok(Ok(reading)),
+            Err(Missing::Error(why)) => Ok(Err(why)),
+            Err(Missing::Step(step)) => Err(step),
         }
     }
 
-    async fn of_resource(
+    fn of_resource(
         &self,
         resource: &str,
         container: &str,
-        namespace: &str,
-        pods: &Selector,
-    ) -> Result<Reading, String> {
+        steps: &mut Steps<'_>,
+    ) -> Result<Reading, Missing> {
         let ask = Ask {
-            path: format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"),
-            selectors: vec![("labelSelector", pods)],
+            path: format!("/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods", self.namespace),
+            selectors: vec![("labelSelector", self.pods)],
             named: "get pods.metrics.k8s.io".to_owned(),
         };
-        let list: wire::PodMetricsList = self
-            .get(ask)
-            .await
-            .map_err(|why| format!("unable to fetch metrics from resource metrics API: {why}"))?;
+        let list: wire::PodMetricsList = get(ask, steps).map_err(|missing| {
+            missing.within("unable to fetch metrics from resource metrics API")
+        })?;
         if list.items.is_empty() {
-            return Err("no metrics returned from resource metrics API".to_owned());
+            return Err("no metrics returned from resource metrics API".to_owned().into());
         }
         let all = list.items.iter();
         let samples =
@@ -106,25 +133,14 @@ impl Readings {
         Ok(Reading::Samples(samples.collect()))
     }
 
-    async fn of_pods(
-        &self,
+    fn of_pods(
+        &mut self,
         metric: &MetricIdentifier,
-        namespace: &str,
-        pods: &Selector,
-    ) -> Result<Reading, String> {
-        let read = async {
-            let version = self.custom_version().await?;
-            let name = escape(&metric.name);
-            self.get::<wire::MetricValueList>(Ask {
-                path: format!("/apis/{CUSTOM}/{version}/namespaces/{namespace}/pods/*/{name}"),
-                selectors: vec![("labelSelector", pods), ("metricLabelSelector", &metric.selector)],
-                named: format!("get pods.{CUSTOM} *"),
-            })
-            .await
-        };
-        let list = read.await.map_err(of_custom)?;
+        steps: &mut Steps<'_>,
+    ) -> Result<Reading, Missing> {
+        let list = self.list_of_pods(metric, steps).map_err(of_custom)?;
         if list.items.is_empty() {
-            return Err("no metrics returned from custom metrics API".to_owned());
+            return Err("no metrics returned from custom metrics API".to_owned().into());
         }
         let samples = list.items.iter().map(|value| {
             let sample =
@@ -134,121 +150,134 @@ impl Readings {
         Ok(Reading::Samples(samples.collect()))
     }
 
-    async fn of_object(
-        &self,
-        object: &CrossVersionObjectReference,
+    fn list_of_pods(
+        &mut self,
         metric: &MetricIdentifier,
-        namespace: &str,
-    ) -> Result<Reading, String> {
-        let read = async {
-            let version = self.custom_version().await?;
-            let (place, named) = self.place_of(object, metric).await?;
-            let list: wire::MetricValueList = self
-                .get(Ask {
-                    path: format!("/apis/{CUSTOM}/{version}/namespaces/{namespace}/{place}"),
-                    selectors: vec![("metricLabelSelector", &metric.selector)],
-                    named: format!("get {named}"),
-                })
-                .await?;
-            match &*list.items {
-                [value] => Ok(Reading::Value(value.milli_value())),
-                several => Err(format!(
-                    "the custom metrics API server returned {} results when we asked for exactly one",
-                    several.len()
-                )),
-            }
-        };
-        read.await.map_err(of_custom)
-    }
-
-    /// Returns the path of an object's metric below the namespace, and client-go's name for it.
-    async fn place_of(
-        &self,
-        object: &CrossVersionObjectReference,
-        metric: &MetricIdentifier,
-    ) -> Result<(String, String), String> {
-        let name = escape(&metric.name);
-        let group = object.api_version.split_once('/').map_or("", |(group, _)| group);
-        if (group, &*object.kind) == ("", "Namespace") {
-            return Ok((format!("metrics/{name}"), format!("metrics.{CUSTOM} {}", metric.name)));
-        }
-        let mapped = self.scales.resources(group, &object.kind).await.map_err(|error| {
-            let dot = if group.is_empty() { "" } else { "." };
-            format!("unable to map kind {}{dot}{group} to resource: {error}", object.kind)
-        })?;
-        let kind = &mapped.first().ok_or("the kind has no resource")?.kind;
-        let dot = if group.is_empty() { "" } else { "." };
-        let resource = format!("{}{dot}{group}", kind.plural);
-        let named = format!("{resource}.{CUSTOM} {}", object.name);
-        Ok((format!("{resource}/{}/{name}", escape(&object.name)), named))
-    }
-
-    async fn of_external(
-        &self,
-        metric: &MetricIdentifier,
-        namespace: &str,
-    ) -> Result<Reading, String> {
+        steps: &mut Steps<'_>,
+    ) -> Result<wire::MetricValueList, Missing> {
+        let (version, name) = (self.custom_version(steps)?, escape(&metric.name));
+        let namespace = self.namespace;
         let ask = Ask {
-            path: format!(
-                "/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{}",
-                escape(&metric.name)
-            ),
+            path: format!("/apis/{CUSTOM}/{version}/namespaces/{namespace}/pods/*/{name}"),
+            selectors: vec![
+                ("labelSelector", self.pods),
+                ("metricLabelSelector", &metric.selector),
+            ],
+            named: format!("get pods.{CUSTOM} *"),
+        };
+        get(ask, steps)
+    }
+
+    fn of_object(
+        &mut self,
+        object: &CrossVersionObjectReference,
+        metric: &MetricIdentifier,
+        steps: &mut Steps<'_>,
+    ) -> Result<Reading, Missing> {
+        let list = self.list_of_object(object, metric, steps).map_err(of_custom)?;
+        match &*list.items {
+            [value] => Ok(Reading::Value(value.milli_value())),
+            several => Err(of_custom(Missing::Error(format!(
+                "the custom metrics API server returned {} results when we asked for exactly one",
+                several.len()
+            )))),
+        }
+    }
+
+    fn list_of_object(
+        &mut self,
+        object: &CrossVersionObjectReference,
+        metric: &MetricIdentifier,
+        steps: &mut Steps<'_>,
+    ) -> Result<wire::MetricValueList, Missing> {
+        let version = self.custom_version(steps)?;
+        let (place, named) = place_of(object, metric, steps)?;
+        let ask = Ask {
+            path: format!("/apis/{CUSTOM}/{version}/namespaces/{}/{place}", self.namespace),
+            selectors: vec![("metricLabelSelector", &metric.selector)],
+            named: format!("get {named}"),
+        };
+        get(ask, steps)
+    }
+
+    fn of_external(
+        &self,
+        metric: &MetricIdentifier,
+        steps: &mut Steps<'_>,
+    ) -> Result<Reading, Missing> {
+        let (namespace, name) = (self.namespace, escape(&metric.name));
+        let ask = Ask {
+            path: format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}"),
             selectors: vec![("labelSelector", &metric.selector)],
             named: format!("get {}.external.metrics.k8s.io", metric.name),
         };
-        let list: wire::MetricValueList = self
-            .get(ask)
-            .await
-            .map_err(|why| format!("unable to fetch metrics from external metrics API: {why}"))?;
+        let list: wire::MetricValueList = get(ask, steps).map_err(|missing| {
+            missing.within("unable to fetch metrics from external metrics API")
+        })?;
         if list.items.is_empty() {
-            return Err("no metrics returned from external metrics API".to_owned());
+            return Err("no metrics returned from external metrics API".to_owned().into());
         }
         Ok(Reading::Values(list.items.iter().map(wire::MetricValue::milli_value).collect()))
     }
 
     /// Returns the server's preferred version of custom metrics, among the known ones.
-    async fn custom_version(&self) -> Result<Text, String> {
-        let now = self.client.clock().now();
-        {
-            let known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-            let fresh = |at: Timestamp| {
-                Duration::try_from(now.duration_since(at)).is_ok_and(|age| age < self.period)
-            };
-            if let Some((_, version)) = known.as_ref().filter(|(at, _)| fresh(*at)) {
-                return Ok(version.clone());
-            }
+    fn custom_version(&mut self, steps: &mut Steps<'_>) -> Result<Text, Missing> {
+        if let Some(version) = &self.custom_version {
+            return Ok(version.clone());
         }
-        let groups: wire::Groups = self
-            .get(Ask { path: "/apis".to_owned(), selectors: Vec::new(), named: String::new() })
-            .await?;
+        let ask = Ask { path: "/apis".to_owned(), selectors: Vec::new(), named: String::new() };
+        let groups: wire::Groups = get(ask, steps)?;
         let group = groups.groups.iter().find(|group| &*group.name == CUSTOM);
         let group = group.ok_or_else(|| format!("no custom metrics API ({CUSTOM}) registered"))?;
-        let version = group.version().ok_or("no known available metric versions found")?.to_owned();
-        let version: Text = version.into();
-        let mut known = self.version.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = Some((now, version.clone()));
+        let version = group.version();
+        let version: Text =
+            version.ok_or_else(|| "no known available metric versions found".to_owned())?.into();
+        *self.custom_version = Some(version.clone());
         Ok(version)
-    }
-
-    async fn get<T: DeserializeOwned>(&self, ask: Ask<'_>) -> Result<T, String> {
-        let mut path = ask.path;
-        for (name, selector) in ask.selectors.iter().filter(|(_, selector)| !selector.is_empty()) {
-            path.push(if path.contains('?') { '&' } else { '?' });
-            path.push_str(name);
-            path.push('=');
-            path.push_str(&escape(&selector.to_string()));
-        }
-        let request = Request::get(path).header(ACCEPT, "application/json").body(Bytes::new());
-        let request = request.map_err(|error| error.to_string())?;
-        let answer = self.client.raw(request).await;
-        let answer = answer.map_err(|error| words(&error.into(), &ask.named))?;
-        serde_json::from_slice(answer.body()).map_err(|error| error.to_string())
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` calls it")]
-fn of_custom(why: String) -> String {
-    format!("unable to fetch metrics from custom metrics API: {why}")
+/// Returns the path of an object's metric below the namespace, and client-go's name for it.
+fn place_of(
+    object: &CrossVersionObjectReference,
+    metric: &MetricIdentifier,
+    steps: &mut Steps<'_>,
+) -> Result<(String, String), Missing> {
+    let name = escape(&metric.name);
+    let group = object.api_version.split_once('/').map_or("", |(group, _)| group);
+    if (group, &*object.kind) == ("", "Namespace") {
+        return Ok((format!("metrics/{name}"), format!("metrics.{CUSTOM} {}", metric.name)));
+    }
+    let mapped = scale::resources(group, &object.kind, steps)?.map_err(|error| {
+        let dot = if group.is_empty() { "" } else { "." };
+        format!("unable to map kind {}{dot}{group} to resource: {error}", object.kind)
+    })?;
+    let first = mapped.first().ok_or_else(|| "the kind has no resource".to_owned())?;
+    let dot = if group.is_empty() { "" } else { "." };
+    let resource = format!("{}{dot}{group}", first.kind.plural);
+    let named = format!("{resource}.{CUSTOM} {}", object.name);
+    Ok((format!("{resource}/{}/{name}", escape(&object.name)), named))
+}
+
+fn get<T: DeserializeOwned>(ask: Ask<'_>, steps: &mut Steps<'_>) -> Result<T, Missing> {
+    let mut path = ask.path;
+    for (name, selector) in ask.selectors.iter().filter(|(_, selector)| !selector.is_empty()) {
+        path.push(if path.contains('?') { '&' } else { '?' });
+        path.push_str(name);
+        path.push('=');
+        path.push_str(&escape(&selector.to_string()));
+    }
+    let read = LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) };
+    let read = steps.one(read)?;
+    if let Some(error) = &read.error {
+        return Err(words(error, &ask.named).into());
+    }
+    let body = read.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
+    serde_json::from_slice(&body).map_err(|error| error.to_string().into())
+}
+
+fn of_custom(missing: Missing) -> Missing {
+    missing.within("unable to fetch metrics from custom metrics API")
 }
 
 fn escape(text: &str) -> String {

@@ -7,7 +7,7 @@ use evenkeel_runtime::plan::Key;
 use std::collections::BTreeMap;
 
 /// Selectors of all autoscalers, as last observed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Selectors(BTreeMap<Key, Selector>);
 
 impl Selectors {
@@ -16,15 +16,25 @@ impl Selectors {
         self.0.remove(key);
     }
 
-    /// Records the selector, and returns two autoscalers that select one of `pods`, if there are two.
-    fn others(&mut self, key: &Key, selector: &Selector, pods: &Pods) -> Option<[Key; 2]> {
-        let all = &mut self.0;
-        all.insert(key.clone(), selector.clone());
-        let start = Key::new(&key.namespace, "");
-        let near = all.range(start..).take_while(|(other, _)| other.namespace == key.namespace);
-        let mut meant = near
+    /// Records the selector of an autoscaler.
+    pub(super) fn record(&mut self, key: &Key, selector: &Selector) {
+        self.0.insert(key.clone(), selector.clone());
+    }
+
+    /// Returns the selectors of the autoscalers in a namespace.
+    pub(super) fn of_namespace(&self, namespace: &str) -> Self {
+        let all = self.0.range(Key::new(namespace, "")..);
+        let near = all.take_while(|(key, _)| *key.namespace == *namespace);
+        Self(near.map(|(key, selector)| (key.clone(), selector.clone())).collect())
+    }
+
+    /// Returns two autoscalers that select one of `pods`, if there are two.
+    fn others(self, pods: &Pods) -> Option<[Key; 2]> {
+        let mut meant = self
+            .0
+            .into_iter()
             .filter(|(_, selector)| pods.iter().any(|pod| selector.matches(&pod.meta.labels)))
-            .map(|(other, _)| other.clone());
+            .map(|(other, _)| other);
         Some([meant.next()?, meant.next()?])
     }
 }
@@ -55,18 +65,20 @@ pub(super) fn parse(text: &str) -> Result<Selector, Measured> {
     })
 }
 
-/// Checks that no other autoscaler selects the pods.
+/// Checks that no other autoscaler of `selectors` selects the pods.
 ///
 /// # Errors
 /// The condition for an ambiguous selector. Upstream: `validateAndParseSelector`.
 pub(super) fn alone(
-    selectors: &mut Selectors,
+    selectors: &Selectors,
     key: &Key,
     text: &str,
     selector: &Selector,
     pods: &Pods,
 ) -> Result<(), Measured> {
-    let Some([one, other]) = selectors.others(key, selector, pods) else { return Ok(()) };
+    let mut selectors = selectors.of_namespace(&key.namespace);
+    selectors.record(key, selector);
+    let Some([one, other]) = selectors.others(pods) else { return Ok(()) };
     let error = format!(
         "pods by selector {text} are controlled by more than one HPA (e.g. [{one} {other}])"
     );

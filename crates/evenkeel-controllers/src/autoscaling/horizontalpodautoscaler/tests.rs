@@ -533,10 +533,12 @@ fn two_autoscalers_of_the_same_pods_do_nothing() {
     let (mut selectors, pods) = (Selectors::default(), pods(&[Is::Ready]));
     let web = Selector::from_map(&label("app", "web"));
     let (a, b, far) = (Key::new("ns", "a"), Key::new("ns", "b"), Key::new("other", "a"));
-    assert!(selectors::alone(&mut selectors, &a, "app=web", &web, &pods).is_ok());
-    assert!(selectors::alone(&mut selectors, &far, "app=web", &web, &pods).is_ok());
+    assert!(selectors::alone(&selectors, &a, "app=web", &web, &pods).is_ok());
+    selectors.record(&a, &web);
+    selectors.record(&far, &web);
+    assert!(selectors::alone(&selectors, &far, "app=web", &web, &pods).is_ok());
     let Err(Measured::Unselected { event, error, .. }) =
-        selectors::alone(&mut selectors, &b, "app=web", &web, &pods)
+        selectors::alone(&selectors, &b, "app=web", &web, &pods)
     else {
         panic!("both mean the pod")
     };
@@ -548,11 +550,11 @@ fn two_autoscalers_of_the_same_pods_do_nothing() {
         )
     );
     assert!(
-        selectors::alone(&mut selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
+        selectors::alone(&selectors, &b, "app=web", &web, &Vec::new()).is_ok(),
         "no pods, no quarrel"
     );
     selectors.forget(&a);
-    assert!(selectors::alone(&mut selectors, &b, "app=web", &web, &pods).is_ok());
+    assert!(selectors::alone(&selectors, &b, "app=web", &web, &pods).is_ok());
 }
 
 #[test]
@@ -638,13 +640,4 @@ fn a_proposal_says_what_was_measured() {
         (current.average_utilization, current.average_value.unwrap().to_string()),
         (Some(100), "1".to_owned())
     );
-}
-
-#[test]
-fn an_api_has_at_most_one_group() {
-    for (api_version, want) in
-        [("apps/v1", Some("apps")), ("v1", Some("")), ("", Some("")), ("a/b/c", None)]
-    {
-        assert_eq!(super::group_of(api_version).ok(), want, "{api_version}");
-    }
 }

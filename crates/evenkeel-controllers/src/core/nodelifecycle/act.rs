@@ -441,7 +441,7 @@ impl Monitor {
 
 /// Sets a pod's condition `Ready` to `False` if it is not, and records the event `NodeNotReady`. Upstream:
 /// `MarkPodsNotReady`.
-pub(super) async fn mark_pod(
+async fn mark_pod(
     client: &Client,
     events: &EventRecorder,
     clock: &Clock,
@@ -455,16 +455,14 @@ pub(super) async fn mark_pod(
         Err(error) if error.is_not_found() => return Ok(()),
         live => live?,
     };
-    let is_other = live.view.meta.uid != meta.uid;
-    if is_other || !pods::mark_not_ready(&mut live.object, clock.now()) {
+    if !pods::mark_not_ready(&mut live.object, &meta.uid, clock.now()) {
         return Ok(());
     }
     match live.put_status(client).await {
         Err(error) if error.is_not_found() => return Ok(()),
         answer => drop(answer?),
     }
-    let note = Note::warning(wire::target(&live.view), "NodeNotReady", "Node is not ready");
-    events.record(&note);
+    events.record(&pods::node_not_ready(pod));
     Ok(())
 }
 

@@ -21,13 +21,14 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     clock::Clock,
-    controller::{Builder, Context, Error, Outcome},
+    controller::Builder,
     introspect::Description,
-    plan::{Key, Plan, Planner},
+    plan::{Key, Outcomes, Plan, Planner, Steps},
 };
 use plan::{
     condition_taints,
-    health::{Moment, Now, Ready},
+    health::{Moment, Now},
+    pods::{self, PodOnNode},
 };
 use state::State;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,15 +77,13 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Marks pods as not ready that are bound to a node that is not ready. Upstream: `processPod`.
+/// Starts the controller of pods that are bound to a node.
 fn watch_pods(
     context: &ControllerContext,
     pods: &Cache<Pod>,
     nodes: &Cache<Node>,
     memory: &MonitorState,
 ) {
-    let (all, memory) = (pods.clone(), memory.clone());
-    let (seen, known) = (pods.clone(), memory.clone());
     let builder = Builder::watching(&context.env, "node-lifecycle-pods", pods, |event, enqueue| {
         let comes = match event {
             CacheEvent::Added { .. } => true,
@@ -102,27 +101,7 @@ fn watch_pods(
         .component(DESCRIPTOR.client)
         .reads(nodes)
         .workers(POD_WORKERS)
-        .explains(move |key, _| {
-            let pod = seen.get(&key.namespace, &key.name)?;
-            let lost =
-                known.lock().ready(&pod.spec.node_name).is_some_and(|ready| ready != Ready::Yes);
-            let marks = lost && plan::pods::claims_ready(&pod);
-            let would = marks.then(|| "mark it as not ready, as its node is".to_owned());
-            Some((Description::new(), would.into_iter().collect()))
-        })
-        .reconcile(move |request, context: Context| {
-            let pod = all.get(&request.key.namespace, &request.key.name);
-            let ready = pod.as_ref().and_then(|pod| memory.lock().ready(&pod.spec.node_name));
-            async move {
-                // The monitor's next pass records a node that is still unknown, and marks its pods.
-                let (Some(pod), Some(ready)) = (pod, ready) else { return Ok(Outcome::Settled) };
-                if ready != Ready::Yes {
-                    let Context { env, events, .. } = &context;
-                    act::mark_pod(&env.client, events, &env.clock, &pod).await?;
-                }
-                Ok::<_, Error>(Outcome::Settled)
-            }
-        });
+        .planned(PodsOnNodes { pods: pods.clone(), memory: memory.clone() });
     context.run(controller);
 }
 
@@ -173,5 +152,36 @@ impl Planner for ByCondition {
 
     fn plan(&self, node: &Arc<Node>, (): &(), now: Timestamp) -> (Plan, ()) {
         (condition_taints::plan(node, now), ())
+    }
+}
+
+/// Planner of the condition `Ready` of pods.
+struct PodsOnNodes {
+    pods: Cache<Pod>,
+    memory: MonitorState,
+}
+
+impl Planner for PodsOnNodes {
+    type Observed = PodOnNode;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<PodOnNode> {
+        let pod = self.pods.get(&key.namespace, &key.name)?;
+        let node = self.memory.lock().ready(&pod.spec.node_name);
+        Some(PodOnNode { pod, node })
+    }
+
+    fn plan(&self, observed: &PodOnNode, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.next(observed, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+    }
+
+    fn next(
+        &self,
+        observed: &PodOnNode,
+        (): &(),
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        Steps::next(outcomes, |steps| pods::process_pod(observed, now, steps))
     }
 }

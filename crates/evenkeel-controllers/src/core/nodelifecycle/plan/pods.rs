@@ -1,18 +1,76 @@
 //! Condition `Ready` of pods on a node that is not ready. Upstream: `MarkPodsNotReady`.
 
+use super::health::Ready;
+use crate::wire;
 use evenkeel_api::{
+    View,
     time::{Timestamp, seconds},
     views::Pod,
 };
+use evenkeel_runtime::plan::{LiveRead, Note, OnError, Plan, Steps, Update};
 use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A pod, and the condition `Ready` of its node as the monitor last observed it.
+pub(crate) struct PodOnNode {
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) node: Option<Ready>,
+}
+
+impl PodOnNode {
+    /// Whether the pod claims to be ready on a node that is not. The monitor's next pass records a node that is still
+    /// unknown, and marks its pods.
+    fn is_wrongly_ready(&self) -> bool {
+        self.node.is_some_and(|node| node != Ready::Yes) && claims_ready(&self.pod)
+    }
+}
+
+/// Marks a pod as not ready that is bound to a node that is not ready. The pod is read live and written back whole, so that
+/// no field is dropped. Upstream: `processPod`, `MarkPodsNotReady`.
+pub(crate) fn process_pod(
+    observed: &PodOnNode,
+    now: Timestamp,
+    steps: &mut Steps<'_>,
+) -> Result<Plan, Plan> {
+    if !observed.is_wrongly_ready() {
+        return Ok(Plan::nothing());
+    }
+    let pod = &*observed.pod;
+    let path = format!("{}/{}", Pod::kind().path(&pod.meta.namespace), pod.meta.name);
+    let Some(reply) = &steps.one(LiveRead::json(&path))?.reply else { return Ok(Plan::nothing()) };
+    let mut live: Value = match serde_json::from_slice(reply.body()) {
+        Ok(live) => live,
+        Err(error) => return Ok(Plan::failure(format!("cannot read {path}: {error}"))),
+    };
+    if !mark_not_ready(&mut live, &pod.meta.uid, now) {
+        return Ok(Plan::nothing());
+    }
+    let update = Update {
+        done: Some(node_not_ready(pod)),
+        on_error: OnError::Ignore,
+        ..Update::status(wire::target(pod), live.to_string())
+    };
+    Ok(match &steps.one(update)?.error {
+        Some(error) if !error.is_not_found() => Plan::failure(&*error.message),
+        _ => Plan::nothing(),
+    })
+}
+
+/// Returns the event of a pod that was marked.
+pub(crate) fn node_not_ready(pod: &Pod) -> Note {
+    Note::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
+}
 
 /// Whether the pod's condition `Ready` is not `False`.
 pub(crate) fn claims_ready(pod: &Pod) -> bool {
     pod.status.conditions.iter().any(|one| &*one.type_ == "Ready" && &*one.status != "False")
 }
 
-/// Sets the condition `Ready` of a pod, as JSON, to `False`. Returns whether it changed.
-pub(crate) fn mark_not_ready(pod: &mut Value, now: Timestamp) -> bool {
+/// Sets the condition `Ready` of the pod with this uid, as JSON, to `False`. Returns whether it changed.
+pub(crate) fn mark_not_ready(pod: &mut Value, uid: &str, now: Timestamp) -> bool {
+    if pod["metadata"]["uid"] != uid {
+        return false;
+    }
     let conditions = pod["status"]["conditions"].as_array_mut();
     let ready = conditions.and_then(|all| all.iter_mut().find(|one| one["type"] == "Ready"));
     let Some(ready) = ready.filter(|ready| ready["status"] != "False") else { return false };
@@ -25,18 +83,56 @@ pub(crate) fn mark_not_ready(pod: &mut Value, now: Timestamp) -> bool {
 mod tests {
     use super::*;
     use crate::fixtures::{T0, at, pod};
+    use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Reply};
 
     #[test]
     fn only_who_is_ready_is_changed() {
         assert!(claims_ready(&pod("a", Some(T0))) && !claims_ready(&pod("a", None)));
-        let mut ready = json!({"status": {"phase": "Running", "conditions": [
+        let mut ready = json!({"metadata": {"uid": "u"}, "status": {"phase": "Running", "conditions": [
             {"type": "Initialized", "status": "True"}, {"type": "Ready", "status": "True", "reason": "x"},
         ]}});
-        assert!(mark_not_ready(&mut ready, at(0)));
+        assert!(!mark_not_ready(&mut ready, "another", at(0)), "a new pod of the name");
+        assert!(mark_not_ready(&mut ready, "u", at(0)));
         let want = json!({"type": "Ready", "status": "False", "reason": "x", "lastTransitionTime": seconds(at(0))});
         assert_eq!(ready["status"]["conditions"][1], want);
         assert_eq!(ready["status"]["conditions"][0]["status"], "True");
-        assert!(!mark_not_ready(&mut ready, at(1)), "once");
-        assert!(!mark_not_ready(&mut json!({}), at(1)));
+        assert!(!mark_not_ready(&mut ready, "u", at(1)), "once");
+        assert!(!mark_not_ready(&mut json!({"metadata": {"uid": "u"}}), "u", at(1)));
+    }
+
+    #[test]
+    fn a_pod_is_marked_as_it_is_live() {
+        let observed = |node| PodOnNode { pod: Arc::new(pod("p", Some(T0))), node };
+        let next = |node, outcomes: Vec<Outcome>| {
+            let outcomes = Outcomes(outcomes);
+            Steps::next(&outcomes, |steps| process_pod(&observed(node), at(9), steps))
+        };
+        for node in [None, Some(Ready::Yes)] {
+            assert_eq!(next(node, Vec::new()), Some(Plan::nothing()), "{node:?}");
+        }
+        let node = Some(Ready::Unknown);
+        let read = LiveRead::json("/api/v1/namespaces/ns/pods/p");
+        assert_eq!(next(node, Vec::new()), Some(Plan::one(read)));
+        let found = |uid: &str| {
+            let ready = json!([{"type": "Ready", "status": "True"}]);
+            let live = json!({"metadata": {"uid": uid}, "status": {"conditions": ready}});
+            Outcome { reply: Some(Reply::json(live.to_string())), ..Outcome::success() }
+        };
+        let failed = |code| Outcome::failure(Failure { code, ..Failure::local("no") });
+        let written = next(node, vec![found("p")]).expect("a step");
+        let [Action::Update(update)] = &written.actions[..] else { panic!("{written:?}") };
+        let body: Value = serde_json::from_slice(&update.body).expect("JSON");
+        assert_eq!(body["status"]["conditions"][0]["status"], "False");
+        assert_eq!(update.done, Some(node_not_ready(&pod("p", None))));
+        let table = [
+            (vec![failed(404)], Some(Plan::nothing())),
+            (vec![found("another")], Some(Plan::nothing())),
+            (vec![found("p"), Outcome::success()], Some(Plan::nothing())),
+            (vec![found("p"), failed(404)], Some(Plan::nothing())),
+            (vec![found("p"), failed(409)], Some(Plan::failure("no"))),
+        ];
+        for (number, (outcomes, want)) in table.into_iter().enumerate() {
+            assert_eq!(next(node, outcomes), want, "{number}");
+        }
     }
 }

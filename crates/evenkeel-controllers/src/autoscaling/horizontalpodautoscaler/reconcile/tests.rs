@@ -1,0 +1,272 @@
+//! The steps of a reconciliation, against scripted answers.
+
+use super::*;
+use crate::fixtures::{T0, label, meta, object, pod};
+use evenkeel_api::views::Pod;
+use evenkeel_runtime::{
+    discovery::{Resource, ServerResources},
+    introspect,
+    plan::{LiveRead, Outcome, Outcomes, Reply},
+};
+use serde_json::{Value, json};
+
+const OPTIONS: Options = Options {
+    concurrent_syncs: 1,
+    sync_period: Duration::from_secs(15),
+    downscale_stabilization: Duration::from_secs(300),
+    tolerance: 0.1,
+    cpu_initialization_period: Duration::from_secs(300),
+    initial_readiness_delay: Duration::from_secs(30),
+    to_zero: true,
+    by_generation: true,
+    own_tolerance: true,
+    pod_level: true,
+};
+
+/// An autoscaler of 1 to 5 replicas with this metric, and two pods that request 1 CPU each.
+fn watched(metric: &Value) -> Watched {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec = json!({
+        "minReplicas": 1, "maxReplicas": 5, "scaleTargetRef": target, "metrics": [metric],
+    });
+    let autoscaler = HorizontalPodAutoscaler {
+        meta: meta("web"),
+        ..object(&json!({"metadata": {}, "spec": spec}))
+    };
+    let containers = json!([{"name": "app", "resources": {"requests": {"cpu": "1"}}}]);
+    let spec = object::<Pod>(&json!({"metadata": {}, "spec": {"containers": containers}})).spec;
+    let one = |name: &str| {
+        let since = T0 - Duration::from_secs(900);
+        let mut pod = Pod { spec: spec.clone(), ..pod(name, Some(since)) };
+        pod.status.start_time = Some(since);
+        Arc::new(pod)
+    };
+    Watched {
+        key: Key::new("ns", "web"),
+        autoscaler: Arc::new(autoscaler),
+        pods: vec![one("p0"), one("p1")],
+        selectors: Selectors::default(),
+        custom_version: None,
+    }
+}
+
+fn cpu() -> Value {
+    let target = json!({"type": "Utilization", "averageUtilization": 50});
+    json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+}
+
+fn requests() -> Value {
+    let target = json!({"type": "AverageValue", "averageValue": "10"});
+    json!({"type": "Pods", "pods": {"metric": {"name": "requests"}, "target": target}})
+}
+
+fn reply(body: &Value) -> Outcome {
+    let took = Duration::from_millis(7);
+    Outcome { reply: Some(Reply::json(body.to_string())), took, ..Outcome::success() }
+}
+
+fn failed(code: u16) -> Outcome {
+    Outcome::failure(Failure { code, reason: "Reason".to_owned(), ..Failure::local("no") })
+}
+
+fn discovered() -> Outcome {
+    let deployments = Resource {
+        kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
+        singular: "deployment".into(),
+        verbs: Box::default(),
+        short_names: Box::default(),
+        categories: Box::default(),
+        subresources: Box::default(),
+        preferred: true,
+    };
+    let all = ServerResources { resources: vec![deployments], failed: Vec::new() };
+    Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
+}
+
+fn scale(version: &str) -> Value {
+    json!({
+        "metadata": {"name": "web", "uid": "u", "resourceVersion": version},
+        "spec": {"replicas": 2}, "status": {"replicas": 2, "selector": "app=web"},
+    })
+}
+
+/// What the API server answers, if nothing is wrong: each pod uses as much CPU as it requests, and gets 20 requests.
+fn answer(action: &Action) -> Outcome {
+    let Action::Read(read) = action else { return Outcome::success() };
+    if read.resources.is_some() {
+        return discovered();
+    }
+    let of = |name: &str| {
+        json!({
+            "metadata": {"name": name}, "timestamp": T0.to_string(), "window": "30s",
+            "containers": [{"name": "app", "usage": {"cpu": "1"}}],
+        })
+    };
+    let value = |name: &str| {
+        json!({
+            "describedObject": {"name": name}, "timestamp": T0.to_string(), "value": "20",
+        })
+    };
+    let path = read.path.split('?').next().unwrap_or_default();
+    match path {
+        "/apis/apps/v1/namespaces/ns/deployments/web/scale" => reply(&scale("7")),
+        "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods" => {
+            reply(&json!({"items": [of("p0"), of("p1")]}))
+        }
+        "/apis" => {
+            let version = json!({"groupVersion": "x/v1beta2", "version": "v1beta2"});
+            let group = json!({
+                "name": "custom.metrics.k8s.io", "versions": [version], "preferredVersion": version,
+            });
+            reply(&json!({"groups": [group]}))
+        }
+        "/apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/*/requests" => {
+            reply(&json!({"items": [value("p0"), value("p1")]}))
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Carries out the steps; returns their actions in short, and the outcomes with the last plan.
+fn run(
+    watched: &Watched,
+    mut answer: impl FnMut(&Action) -> Outcome,
+) -> (Vec<String>, Outcomes, Plan) {
+    let (mut words, mut outcomes) = (Vec::new(), Outcomes::default());
+    let history = StabilizationHistory::default();
+    loop {
+        let decide = |steps: &mut Steps<'_>| plan(watched, &history, &OPTIONS, T0, steps);
+        let step = Steps::next(&outcomes, decide).expect("the last step has no actions");
+        if step.actions.is_empty() {
+            return (words, outcomes, step);
+        }
+        for action in &step.actions {
+            words.push(in_short(action));
+            outcomes.0.push(answer(action));
+        }
+    }
+}
+
+fn in_short(action: &Action) -> String {
+    match action {
+        Action::Event(note) => note.reason.to_owned(),
+        Action::Update(update) => {
+            let body: Value = serde_json::from_slice(&update.body).expect("JSON");
+            let replicas = &body["spec"]["replicas"];
+            let version = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            format!("{} {replicas} {version}", update.subresource)
+        }
+        Action::Read(LiveRead { delay, .. }) if !delay.is_zero() => {
+            format!("{} after {delay:?}", introspect::action(action))
+        }
+        other => introspect::action(other),
+    }
+}
+
+fn reconciled(watched: &Watched, outcomes: &Outcomes) -> Reconciled {
+    let (history, steps) = (StabilizationHistory::default(), &mut Steps::of(outcomes));
+    reconcile_autoscaler(watched, &history, &OPTIONS, T0, steps).unwrap_or_else(|_| panic!("done"))
+}
+
+const DISCOVER: &str = "discover the API's resources";
+const SCALE: &str = "read /apis/apps/v1/namespaces/ns/deployments/web/scale live";
+const AGAIN: &str = "read /apis/apps/v1/namespaces/ns/deployments/web/scale live after 10ms";
+const CPU: &str =
+    "read /apis/metrics.k8s.io/v1beta1/namespaces/ns/pods?labelSelector=app%3Dweb live";
+
+#[test]
+fn the_scale_follows_from_what_the_pods_use() {
+    let watched = watched(&cpu());
+    let (words, outcomes, last) = run(&watched, answer);
+    let want = [DISCOVER, SCALE, CPU, "scale 4 7", "SuccessfulRescale", "status null 1"];
+    assert_eq!(words, want);
+    assert_eq!(last, Plan { requeue: Some(OPTIONS.sync_period), ..Plan::nothing() });
+    let reconciled = reconciled(&watched, &outcomes);
+    assert_eq!((reconciled.done, reconciled.desired), (Done::Up, Some(4)));
+    assert!(reconciled.history != StabilizationHistory::default(), "it is remembered");
+    let [computation] = &reconciled.computations[..] else { panic!("one metric") };
+    assert_eq!(computation.took, Duration::from_millis(7), "that of its own read");
+}
+
+#[test]
+fn a_scale_that_somebody_changed_is_read_again() {
+    let (watched, mut puts) = (watched(&cpu()), 0);
+    let mut conflicts = |most: u32| {
+        puts = 0;
+        run(&watched, |action| match action {
+            Action::Update(update) if update.subresource == "scale" && puts < most => {
+                puts += 1;
+                failed(409)
+            }
+            Action::Read(read) if !read.delay.is_zero() => reply(&scale("8")),
+            other => answer(other),
+        })
+    };
+    let (words, _, last) = conflicts(1);
+    assert_eq!(words[3..6], ["scale 4 7", AGAIN, "scale 4 8"]);
+    assert_eq!(last.error, None);
+    let (words, outcomes, last) = conflicts(9);
+    assert_eq!(words.iter().filter(|word| word.starts_with("scale")).count(), 5);
+    assert_eq!(words[words.len() - 2..], ["FailedRescale", "status null 1"]);
+    assert_eq!(last, Plan::failure("failed to rescale: no"));
+    assert_eq!(reconciled(&watched, &outcomes).done, Done::Nothing);
+}
+
+#[test]
+fn the_version_of_custom_metrics_is_looked_up_once_in_a_period() {
+    let mut watched = watched(&requests());
+    let custom = "read /apis/custom.metrics.k8s.io/v1beta2/namespaces/ns/pods/*/requests?labelSelector=app%3Dweb live";
+    let (words, outcomes, _) = run(&watched, answer);
+    assert_eq!(words[2..5], ["read /apis live", custom, "scale 4 7"]);
+    assert_eq!(reconciled(&watched, &outcomes).custom_version.as_deref(), Some("v1beta2"));
+    watched.custom_version = Some((T0 - Duration::from_secs(14), "v1beta2".into()));
+    let (words, outcomes, _) = run(&watched, answer);
+    assert_eq!(words[2..4], [custom, "scale 4 7"]);
+    assert_eq!(reconciled(&watched, &outcomes).custom_version, None);
+    watched.custom_version = Some((T0 - Duration::from_secs(15), "v1beta2".into()));
+    assert_eq!(run(&watched, answer).0[2], "read /apis live");
+}
+
+#[test]
+fn a_target_without_a_scale_is_told() {
+    let watched = watched(&cpu());
+    let (words, outcomes, last) = run(&watched, |action| match action {
+        Action::Read(read) if read.path.ends_with("/scale") => failed(404),
+        other => answer(other),
+    });
+    assert_eq!(words, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);
+    let why = "failed to query scale subresource for Deployment/ns/web: no";
+    assert_eq!(last, Plan::failure(why));
+    assert_eq!(reconciled(&watched, &outcomes).result.map_err(|p| p.of_spec), Err(false));
+}
+
+#[test]
+fn metrics_are_not_read_for_pods_of_two_autoscalers() {
+    let mut watched = watched(&cpu());
+    let web = Selector::from_map(&label("app", "web"));
+    watched.selectors.record(&Key::new("ns", "another"), &web);
+    let (words, outcomes, last) = run(&watched, answer);
+    assert_eq!(words[..3], [DISCOVER, SCALE, "AmbiguousSelector"]);
+    assert!(last.error.is_some());
+    assert!(reconciled(&watched, &outcomes).selector.is_some(), "others are to know of it");
+}
+
+#[test]
+fn a_status_that_is_not_written_is_a_failure() {
+    let watched = watched(&cpu());
+    let (_, outcomes, last) = run(&watched, |action| match action {
+        Action::Update(update) if update.subresource == "status" => failed(500),
+        other => answer(other),
+    });
+    assert_eq!(last, Plan::failure("failed to update status for web: no"));
+    assert_eq!(reconciled(&watched, &outcomes).done, Done::Up, "it is scaled anyway");
+}
+
+#[test]
+fn an_api_has_at_most_one_group() {
+    for (api_version, want) in
+        [("apps/v1", Some("apps")), ("v1", Some("")), ("", Some("")), ("a/b/c", None)]
+    {
+        assert_eq!(group_of(api_version).ok(), want, "{api_version}");
+    }
+}
