@@ -25,10 +25,6 @@ pub struct LiveRead {
     /// Whether it is sent by the program's client, which fills the caches, rather than by the controller's own: for what
     /// upstream's controller reads through a shared informer, so that its role does not grant it.
     pub shared: bool,
-    /// Discovery rather than a request of this path: the client's last one, unless it is older than this.
-    pub resources: Option<Duration>,
-    /// Pause before it is sent, for another attempt at what failed.
-    pub delay: Duration,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }

@@ -350,69 +350,6 @@ async fn a_live_read_is_answered_to_the_next_step() {
     assert!(world.server.get(PODS, "ns/there-true").is_some());
 }
 
-/// Deletes all pods, then writes what it read live twice, and comes again in an hour.
-struct Sweeper {
-    maps: Cache<Full<ConfigMap>>,
-    pods: Cache<Full<Pod>>,
-}
-
-impl Sweeper {
-    fn decide(seen: &Seen, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
-        let again = Plan { requeue: Some(Duration::from_hours(1)), ..Plan::nothing() };
-        let (kind, meta) = (<Full<ConfigMap> as View>::kind(), seen.map.meta());
-        steps.one(DeleteCollection::new(pods(), "ns"))?;
-        let read = steps.one(LiveRead::get::<Full<ConfigMap>>(&kind, "ns", &meta.name))?;
-        let Some(reply) = &read.reply else { return Ok(again) };
-        let mut map: Value = serde_json::from_slice(reply.body()).unwrap();
-        for told in ["once", "twice"] {
-            map["data"]["told"] = told.into();
-            let written =
-                steps.one(Update::new(Target::of(kind.clone(), meta), map.to_string()))?;
-            let version = written.resource_version.as_deref().expect("it is written");
-            map["metadata"]["resourceVersion"] = version.into();
-        }
-        Ok(again)
-    }
-}
-
-impl Planner for Sweeper {
-    type Observed = Seen;
-    type Memory = ();
-
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Seen::of(key, &self.maps, &self.pods)
-    }
-
-    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
-        let first = self.next(seen, &(), &Outcomes::default(), now);
-        (
-            first
-                .filter(|_| !seen.map.data.clone().unwrap_or_default().contains_key("told"))
-                .unwrap_or_default(),
-            (),
-        )
-    }
-
-    fn next(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
-        Steps::next(outcomes, |steps| Self::decide(seen, steps))
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_step_follows_from_what_a_write_returned() {
-    let world = World::new();
-    world.want("web", 0);
-    put_pod(&world, 1);
-    put_pod(&world, 2);
-    let sweeper = Sweeper { maps: world.maps.clone(), pods: world.pods.clone() };
-    let builder = Builder::new(&world.env, "sweeper", &world.maps).workers(1);
-    let (controller, stop) = (builder.planned(sweeper), world.tasks.token());
-    world.tasks.spawn("sweeper", controller.run(stop));
-    settle().await;
-    assert_eq!((told_in(&world, "told"), world.n_pods()), (json!("twice"), 0));
-    assert_eq!(world.server.seen(&Method::PUT, "configmaps").len(), 2, "no conflict, no third one");
-}
-
 /// Decides on the same second step for ever: an error, or nothing.
 struct Stubborn {
     maps: Cache<Full<ConfigMap>>,
