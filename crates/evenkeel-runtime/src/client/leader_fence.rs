@@ -120,6 +120,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn two_fences_are_open_while_both_are() {
+        let now = Clock::system().instant();
+        let until = |seconds: u64| Window::OpenUntil(now + Duration::from_secs(seconds));
+        for (one, other, both) in [
+            (Window::Open, Window::Open, Window::Open),
+            (Window::Open, until(5), until(5)),
+            (until(7), until(5), until(5)),
+            (Window::Closed, until(5), Window::Closed),
+            (Window::Open, Window::Closed, Window::Closed),
+        ] {
+            assert_eq!((one.and(other), other.and(one)), (both, both));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_request_goes_on_while_the_fence_is_open_and_no_longer() {
         let second = Duration::from_secs(1);
         let until = Arc::new(Mutex::new(Clock::system().instant() + 5 * second));

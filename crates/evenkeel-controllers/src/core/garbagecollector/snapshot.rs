@@ -31,3 +31,36 @@ fn virtual_owners(graph: &Graph, subject: &Subject) -> Vec<OwnerReference> {
         node.owners.iter().filter(is_virtual).cloned().collect()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::object;
+    use evenkeel_api::views::Pod;
+    use serde_json::json;
+
+    #[test]
+    fn owners_that_no_read_has_shown_are_read() {
+        let owner =
+            |name: &str| json!({ "apiVersion": "v1", "kind": "Pod", "name": name, "uid": name });
+        let pod = |name: &str, owners: &[&str]| {
+            let owners: Vec<_> = owners.iter().map(|name| owner(name)).collect();
+            let meta =
+                json!({ "name": name, "uid": name, "namespace": "ns", "ownerReferences": owners });
+            object::<Pod>(&json!({ "metadata": meta })).meta
+        };
+        let (mut graph, kind) = (Graph::default(), Kind::new("", "v1", "Pod", "pods", true));
+        for meta in [pod("known", &[]), pod("web", &["known", "unknown"])] {
+            graph.observed(&kind, &meta);
+        }
+        let subject = |name: &str| Subject::new("", "Pod", "ns", name);
+        for (name, complete, unread) in
+            [("web", true, vec!["unknown"]), ("known", true, vec![]), ("unknown", false, vec![])]
+        {
+            assert_eq!(is_complete(&graph, &subject(name)), complete, "{name}");
+            let owners = virtual_owners(&graph, &subject(name));
+            let names: Vec<&str> = owners.iter().map(|owner| &*owner.name).collect();
+            assert_eq!(names, unread, "{name}");
+        }
+    }
+}

@@ -30,6 +30,7 @@ mod constraint;
 mod evaluations;
 mod extended;
 mod extended_claims;
+mod hint;
 mod in_use;
 mod inventory;
 mod pools;
@@ -55,10 +56,9 @@ use tokio::sync::Notify;
 use super::resource_classes::ResourceClasses;
 use crate::{
     framework::{
-        ActionType, Change, ClusterEvent, CycleState, Edit, EventResource, Filter, Handle,
-        ObjectChange, Plugin, PluginFuture, PostBind, PostFilter, PostFilterResult, PreBind,
-        PreEnqueue, PreFilter, PreFilterResult, Preview, QueueingHint, Reserve, Score, Status,
-        StatusResult,
+        ActionType, Change, ClusterEvent, CycleState, EventResource, Filter, Handle, ObjectChange,
+        Plugin, PluginFuture, PostBind, PostFilter, PostFilterResult, PreBind, PreEnqueue,
+        PreFilter, PreFilterResult, Preview, QueueingHint, Reserve, Score, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -249,24 +249,6 @@ impl DynamicResources {
     fn compile(&self, expression: &str) -> Arc<Selector> {
         locked(&self.selectors).get_or_compile(expression)
     }
-
-    /// Reports whether a change of a claim may make the pod schedulable.
-    fn after_claim(&self, pod: &Pod, edit: &Edit<Arc<ResourceClaim>>) -> QueueingHint {
-        let had = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
-        let Some(now) = edit.now() else {
-            let is_stale = |claim: &ResourceClaim| {
-                extended::is_extended_resource_claim(claim)
-                    && claim.meta.controlled_by(&pod.meta.uid)
-            };
-            return QueueingHint::when(had || edit.before().is_some_and(|claim| is_stale(claim)));
-        };
-        let Ok(claims) = self.claims(pod) else { return QueueingHint::Skip };
-        if had && now.status.allocation.is_none() {
-            return QueueingHint::Queue;
-        }
-        let uses = claims.iter().any(|claim| claim.meta.uid == now.meta.uid);
-        QueueingHint::when(uses && edit.before().is_none_or(|before| before.status != now.status))
-    }
 }
 
 impl Plugin for DynamicResources {
@@ -304,7 +286,9 @@ impl Plugin for DynamicResources {
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
-            Change::Object(ObjectChange::ResourceClaim(edit)) => self.after_claim(&pod.pod, edit),
+            Change::Object(ObjectChange::ResourceClaim(edit)) => {
+                hint::after_claim(&pod.pod, edit, || self.claims(&pod.pod))
+            }
             Change::OwnUpdate { new, .. } => QueueingHint::when(self.claims(&new.pod).is_ok()),
             _ => QueueingHint::Queue,
         }

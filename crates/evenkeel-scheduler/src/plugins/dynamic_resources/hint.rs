@@ -1,0 +1,68 @@
+//! Changes that may make a pod with claims schedulable. Pure.
+
+use evenkeel_api::views::{Pod, ResourceClaim};
+use std::sync::Arc;
+
+use super::extended;
+use crate::framework::{Edit, QueueingHint};
+
+/// Reports whether a change of a claim may make the pod schedulable. `claims` returns the pod's claims.
+///
+/// Upstream: `isSchedulableAfterClaimChange`
+pub(super) fn after_claim(
+    pod: &Pod,
+    edit: &Edit<Arc<ResourceClaim>>,
+    claims: impl FnOnce() -> Result<Vec<Arc<ResourceClaim>>, String>,
+) -> QueueingHint {
+    let had = edit.before().is_some_and(|claim| claim.status.allocation.is_some());
+    let Some(now) = edit.now() else {
+        let is_stale = |claim: &ResourceClaim| {
+            extended::is_extended_resource_claim(claim) && claim.meta.controlled_by(&pod.meta.uid)
+        };
+        return QueueingHint::when(had || edit.before().is_some_and(|claim| is_stale(claim)));
+    };
+    let Ok(claims) = claims() else { return QueueingHint::Skip };
+    if had && now.status.allocation.is_none() {
+        return QueueingHint::Queue;
+    }
+    let uses = claims.iter().any(|claim| claim.meta.uid == now.meta.uid);
+    QueueingHint::when(uses && edit.before().is_none_or(|before| before.status != now.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::object;
+    use super::*;
+    use crate::fixtures::info;
+    use serde_json::{Value, json};
+
+    fn claim(name: &str, status: &Value) -> Arc<ResourceClaim> {
+        object(name, &json!({ "status": status }))
+    }
+
+    #[test]
+    fn devices_that_come_free_matter_to_all_and_other_changes_to_users() {
+        let pod = info("web", &json!({}));
+        let (none, allocated) = (json!({}), json!({ "allocation": {} }));
+        let updated = |name: &str, old: &Value, new: &Value| Edit::Updated {
+            old: claim(name, old),
+            new: claim(name, new),
+        };
+        for (edit, want) in [
+            (Edit::Added(claim("c", &none)), QueueingHint::Queue),
+            (Edit::Added(claim("other", &none)), QueueingHint::Skip),
+            (updated("c", &none, &allocated), QueueingHint::Queue),
+            (updated("c", &none, &none), QueueingHint::Skip),
+            (updated("other", &none, &allocated), QueueingHint::Skip),
+            (updated("other", &allocated, &none), QueueingHint::Queue),
+            (Edit::Deleted(claim("other", &allocated)), QueueingHint::Queue),
+            (Edit::Deleted(claim("other", &none)), QueueingHint::Skip),
+        ] {
+            let claims = || Ok(vec![claim("c", &none)]);
+            assert_eq!(after_claim(&pod.pod, &edit, claims), want, "{edit:?}");
+        }
+        let missing = || Err("not found".to_owned());
+        let edit = updated("other", &allocated, &none);
+        assert_eq!(after_claim(&pod.pod, &edit, missing), QueueingHint::Skip);
+    }
+}
