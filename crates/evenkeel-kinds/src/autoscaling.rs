@@ -1,4 +1,7 @@
-//! HorizontalPodAutoscalers in version 1: the same object as in version 2, what version 1 cannot say kept in annotations.
+//! Conversion of HorizontalPodAutoscalers between autoscaling/v1 and autoscaling/v2. Fields that v1 lacks are kept in
+//! annotations.
+//!
+//! Upstream: `k8s.io/kubernetes/pkg/apis/autoscaling/v1/conversion.go`.
 
 use evenkeel_apimachinery::value::{self, at, int, list, object_mut, remove, set, text};
 use serde_json::{Value, json};
@@ -6,41 +9,43 @@ use serde_json::{Value, json};
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
-const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
+const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 
-fn is_cpu_share(metric: &Value) -> bool {
+fn is_cpu_utilization(metric: &Value) -> bool {
     text(metric, "type") == "Resource"
         && text(metric, "resource.name") == "cpu"
         && int(metric, "resource.target.averageUtilization").is_some()
 }
 
-/// From version 2 into version 1.
+/// Converts an autoscaling/v2 object to autoscaling/v1.
 pub fn to_v1(hpa: &mut Value) {
-    let mut others = Vec::new();
+    let mut other_metrics = Vec::new();
     for metric in list(hpa, "spec.metrics").to_vec() {
-        if is_cpu_share(&metric) && at(hpa, "spec.targetCPUUtilizationPercentage").is_none() {
-            let share = int(&metric, "resource.target.averageUtilization");
-            set(hpa, "spec.targetCPUUtilizationPercentage", share);
+        if is_cpu_utilization(&metric) && at(hpa, "spec.targetCPUUtilizationPercentage").is_none() {
+            let utilization = int(&metric, "resource.target.averageUtilization");
+            set(hpa, "spec.targetCPUUtilizationPercentage", utilization);
         } else {
-            others.push(metric);
+            other_metrics.push(metric);
         }
     }
     let mut current = Vec::new();
     for metric in list(hpa, "status.currentMetrics").to_vec() {
-        let share = int(&metric, "resource.current.averageUtilization");
-        if text(&metric, "resource.name") == "cpu" && share.is_some() {
-            set(hpa, "status.currentCPUUtilizationPercentage", share);
+        let utilization = int(&metric, "resource.current.averageUtilization");
+        if text(&metric, "resource.name") == "cpu" && utilization.is_some() {
+            set(hpa, "status.currentCPUUtilizationPercentage", utilization);
         } else {
             current.push(metric);
         }
     }
     let behavior = remove(hpa, "spec.behavior").map_or_else(Vec::new, |behavior| vec![behavior]);
     let conditions = list(hpa, "status.conditions").to_vec();
-    for (key, kept) in [(METRICS, others), (CURRENT, current), (CONDITIONS, conditions)] {
-        annotate(hpa, key, &Value::Array(kept));
+    for (key, annotated) in
+        [(METRICS, other_metrics), (CURRENT_METRICS, current), (CONDITIONS, conditions)]
+    {
+        set_annotation(hpa, key, &Value::Array(annotated));
     }
     if let Some(behavior) = behavior.first() {
-        annotate(hpa, BEHAVIOR, behavior);
+        set_annotation(hpa, BEHAVIOR, behavior);
     }
     for field in ["spec.metrics", "status.currentMetrics", "status.conditions"] {
         remove(hpa, field);
@@ -50,33 +55,38 @@ pub fn to_v1(hpa: &mut Value) {
     }
 }
 
-fn annotate(hpa: &mut Value, key: &str, kept: &Value) {
-    if value::is_blank(kept) {
+fn set_annotation(hpa: &mut Value, key: &str, annotated: &Value) {
+    if value::is_blank(annotated) {
         return;
     }
     if let Some(annotations) = object_mut(hpa, "metadata.annotations") {
-        annotations.insert(key.to_owned(), Value::from(kept.to_string()));
+        annotations.insert(key.to_owned(), Value::from(annotated.to_string()));
     }
 }
 
-/// From version 1 into version 2.
+/// Converts an autoscaling/v1 object to autoscaling/v2.
 pub fn to_v2(hpa: &mut Value) {
-    let mut kept = |key: &str| -> Option<Value> {
+    let mut annotated = |key: &str| -> Option<Value> {
         let annotations = value::at_mut(hpa, "metadata.annotations")?.as_object_mut()?;
         let text = annotations.remove(key)?;
         serde_json::from_str(text.as_str()?).ok()
     };
-    let (metrics, behavior, conditions, current) =
-        (kept(METRICS), kept(BEHAVIOR), kept(CONDITIONS), kept(CURRENT));
+    let (metrics, behavior, conditions, current) = (
+        annotated(METRICS),
+        annotated(BEHAVIOR),
+        annotated(CONDITIONS),
+        annotated(CURRENT_METRICS),
+    );
     if value::is_empty(hpa, "metadata.annotations") {
         remove(hpa, "metadata.annotations");
     }
     let mut all: Vec<Value> =
         metrics.and_then(|metrics| metrics.as_array().cloned()).unwrap_or_default();
-    if let Some(share) = remove(hpa, "spec.targetCPUUtilizationPercentage").filter(Value::is_number)
+    if let Some(utilization) =
+        remove(hpa, "spec.targetCPUUtilizationPercentage").filter(Value::is_number)
     {
         all.push(json!({"type": "Resource", "resource": {
-            "name": "cpu", "target": {"type": "Utilization", "averageUtilization": share}}}));
+            "name": "cpu", "target": {"type": "Utilization", "averageUtilization": utilization}}}));
     }
     if !all.is_empty() {
         set(hpa, "spec.metrics", all);
@@ -89,11 +99,11 @@ pub fn to_v2(hpa: &mut Value) {
     }
     let mut metrics: Vec<Value> =
         current.and_then(|current| current.as_array().cloned()).unwrap_or_default();
-    if let Some(share) =
+    if let Some(utilization) =
         remove(hpa, "status.currentCPUUtilizationPercentage").filter(Value::is_number)
     {
         metrics.push(json!({"type": "Resource", "resource": {
-            "name": "cpu", "current": {"averageUtilization": share}}}));
+            "name": "cpu", "current": {"averageUtilization": utilization}}}));
     }
     if hpa.get("status").is_some() {
         set(

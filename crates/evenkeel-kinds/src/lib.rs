@@ -1,16 +1,16 @@
-//! What is particular about each built-in kind: defaults, validation, strategy, warnings and printed columns.
+//! Built-in kinds: defaults, validation, strategies, warnings and table columns of each.
 //!
-//! Pure functions of objects. Hooks that read the store or allocate (addresses, quotas) live in `evenkeel-apiserver`; what
-//! holds for every kind lives in `evenkeel-apimachinery`.
+//! Pure functions of objects. Hooks that read the store or allocate (addresses, quotas) are in `evenkeel-apiserver`;
+//! rules that all kinds share are in `evenkeel-apimachinery`.
 
 pub mod autoscaling;
+mod certificatesigningrequest;
 pub mod defaults;
-mod jobs;
-pub mod pods;
+mod job;
+pub mod pod;
 pub mod printers;
-pub mod rows;
+pub mod registry;
 pub mod scale;
-mod signing_requests;
 pub mod strategy;
-pub mod validate;
+pub mod validation;
 pub mod warnings;

@@ -1,13 +1,15 @@
-//! The `scale` sub-resource: an autoscaling/v1 Scale as a view of a workload.
+//! The `scale` sub-resource of built-in workloads: an autoscaling/v1 Scale.
 
-use crate::rows::Row;
+use crate::registry::KindStrategy;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, at, int, list, object, set, text};
 use serde_json::{Value, json};
 
-/// The Scale of an object.
-pub fn read(row: &Row, object: &Value) -> Value {
+/// Returns the Scale of a workload.
+///
+/// Upstream: `scaleFromDeployment`.
+pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
     let mut metadata = value::Object::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = at(object, &format!("metadata.{field}")) {
@@ -19,10 +21,10 @@ pub fn read(row: &Row, object: &Value) -> Value {
         set(&mut spec, "replicas", replicas);
     }
     let mut status = json!({"replicas": int(object, "status.replicas").unwrap_or_default()});
-    let selector = if row.kind == "ReplicationController" {
-        pairs(object, "spec.selector")
+    let selector = if strategy.kind == "ReplicationController" {
+        format_pairs(object, "spec.selector")
     } else {
-        selector(at(object, "spec.selector"))
+        format_selector(at(object, "spec.selector"))
     };
     if !selector.is_empty() {
         set(&mut status, "selector", selector);
@@ -30,9 +32,9 @@ pub fn read(row: &Row, object: &Value) -> Value {
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// Writes a Scale's replicas into the object.
-pub fn write(target: &mut Value, part: &Value) -> Result<(), StatusError> {
-    let replicas = int(part, "spec.replicas").unwrap_or_default();
+/// Sets the replicas of a workload to those of a Scale.
+pub fn set_replicas(target: &mut Value, scale: &Value) -> Result<(), StatusError> {
+    let replicas = int(scale, "spec.replicas").unwrap_or_default();
     let mut errors = Errors::default();
     errors.non_negative(&Path::new("spec.replicas"), Some(replicas));
     if !errors.is_empty() {
@@ -40,27 +42,29 @@ pub fn write(target: &mut Value, part: &Value) -> Result<(), StatusError> {
             group: "autoscaling".into(),
             kind: "Scale".into(),
         };
-        return Err(StatusError::invalid(&kind, text(part, "metadata.name"), &errors.into_vec()));
+        return Err(StatusError::invalid(&kind, text(scale, "metadata.name"), &errors.into_vec()));
     }
     set(target, "spec.replicas", replicas);
-    let version = text(part, "metadata.resourceVersion");
+    let version = text(scale, "metadata.resourceVersion");
     if !version.is_empty() {
         set(target, "metadata.resourceVersion", version);
     }
     Ok(())
 }
 
-fn pairs(target: &Value, path: &str) -> String {
-    let pairs: Vec<String> = object(target, path)
+fn format_pairs(target: &Value, path: &str) -> String {
+    let format_pairs: Vec<String> = object(target, path)
         .into_iter()
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    pairs.join(",")
+    format_pairs.join(",")
 }
 
-/// A label selector in its string form, requirements in order of key.
-pub(crate) fn selector(selector: Option<&Value>) -> String {
+/// Formats a label selector as a string, with requirements sorted by key.
+///
+/// Upstream: `LabelSelectorAsSelector`.
+pub(crate) fn format_selector(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return String::new() };
     let mut parts: Vec<(String, String)> = Vec::new();
     for (key, value) in object(selector, "matchLabels").into_iter().flatten() {
@@ -85,14 +89,14 @@ pub(crate) fn selector(selector: Option<&Value>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::selector;
+    use super::format_selector;
     use serde_json::json;
 
     #[test]
     fn selectors_as_text() {
         let object = json!({"matchLabels": {"b": "c"}, "matchExpressions": [
             {"key": "a", "operator": "In", "values": ["y", "x"]}, {"key": "z", "operator": "DoesNotExist"}]});
-        assert_eq!(selector(Some(&object)), "a in (x,y),b=c,!z");
-        assert_eq!(selector(None), "");
+        assert_eq!(format_selector(Some(&object)), "a in (x,y),b=c,!z");
+        assert_eq!(format_selector(None), "");
     }
 }

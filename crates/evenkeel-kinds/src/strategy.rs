@@ -1,12 +1,12 @@
-//! The strategies of built-in kinds: before a write is validated, the server sets the fields that it decides itself, and
-//! restores those that the path of the request may not change.
+//! Strategies of the built-in kinds: before a write is validated, the server sets the fields that it controls, and
+//! resets those that the request's path may not change.
 //!
-//! [`prepare_status_update`] is why a status update cannot change the spec.
+//! [`prepare_status_update`] is the reason why a status update cannot change the spec.
 //!
 //! Upstream: `PrepareForCreate` and `PrepareForUpdate` of the strategies in `pkg/registry`.
 
-use crate::rows::Row;
-use crate::{jobs, pods, signing_requests};
+use crate::registry::KindStrategy;
+use crate::{certificatesigningrequest, job, pod};
 use evenkeel_apimachinery::reset::{
     keep_all_but_metadata_and_status, keep_all_but_status_and_managed_fields, keep_field,
 };
@@ -14,42 +14,42 @@ use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{self, at, list, object_mut, set, text};
 use serde_json::{Value, json};
 
-/// What a strategy knows of the request that writes.
+/// What a strategy reads of the request.
 pub struct Context<'a> {
-    /// When the request came, as objects have it.
+    /// Time of the request, as objects hold it.
     pub now: String,
     /// Who sent the request.
     pub user: &'a User,
-    /// The sub-resource written through; empty for the object itself.
+    /// Sub-resource of the request; empty for the object itself.
     pub subresource: &'a str,
     /// Whether the kind has a `status` sub-resource.
     pub has_status: bool,
 }
 
-/// Prepares a new object, whose `status` the caller has set to that of new objects.
+/// Prepares a new object. The caller has already set its initial `status`.
 ///
 /// Upstream: `PrepareForCreate`.
-pub fn create(row: &Row, cx: &Context<'_>, object: &mut Value) {
-    match (row.group, row.kind) {
-        ("", "Pod") => pods::create(object, &cx.now),
-        ("", "Namespace") => namespace(object),
+pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Value) {
+    match (strategy.group, strategy.kind) {
+        ("", "Pod") => pod::prepare_create(object, &cx.now),
+        ("", "Namespace") => prepare_namespace(object),
         ("", "PersistentVolume") => {
             set(object, "status.lastPhaseTransitionTime", &*cx.now);
         }
-        ("apps", "DaemonSet") => template_generation(object, 1),
-        ("batch", "Job") => jobs::create(object),
-        ("rbac.authorization.k8s.io", _) => empty_rules(object),
-        ("certificates.k8s.io", "CertificateSigningRequest") => signing_request(cx, object),
+        ("apps", "DaemonSet") => set_template_generation(object, 1),
+        ("batch", "Job") => job::generate_selector(object),
+        ("rbac.authorization.k8s.io", _) => null_empty_rules(object),
+        ("certificates.k8s.io", "CertificateSigningRequest") => set_requester(cx, object),
         _ => {}
     }
 }
 
-/// Prepares an update through `cx.subresource` (empty: the object itself).
+/// Prepares an update through `cx.subresource` (empty for the object itself).
 ///
 /// Upstream: `PrepareForUpdate`.
-pub fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) {
-    match (row.group, row.kind, cx.subresource) {
-        ("", "Pod", subresource) => pods::update(subresource, new, old),
+pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value, old: &Value) {
+    match (strategy.group, strategy.kind, cx.subresource) {
+        ("", "Pod", subresource) => pod::prepare_update(subresource, new, old),
         ("", "Namespace", "finalize") => {
             let finalizers = at(new, "spec.finalizers").cloned();
             keep_all_but_metadata_and_status(new, old);
@@ -65,35 +65,35 @@ pub fn update(row: &Row, cx: &Context<'_>, new: &mut Value, old: &Value) {
             keep_field(new, old, "status");
         }
         ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
-            signing_requests::approve(new, old, &cx.now);
+            certificatesigningrequest::prepare_approval_update(new, old, &cx.now);
         }
         ("certificates.k8s.io", "CertificateSigningRequest", "status") => {
-            signing_requests::report(new, old, &cx.now);
+            certificatesigningrequest::prepare_status_update(new, old, &cx.now);
         }
         ("certificates.k8s.io", "CertificateSigningRequest", "") => {
             keep_field(new, old, "spec");
             keep_field(new, old, "status");
         }
         ("", "PersistentVolume", "status") => {
-            prepare_status_update(StatusStrategy::of(row), new, old);
-            phase_time(new, old, &cx.now);
+            prepare_status_update(StatusStrategy::of(strategy), new, old);
+            set_phase_transition_time(new, old, &cx.now);
         }
-        (_, _, "status") => prepare_status_update(StatusStrategy::of(row), new, old),
+        (_, _, "status") => prepare_status_update(StatusStrategy::of(strategy), new, old),
         _ if cx.has_status => keep_field(new, old, "status"),
         _ => {}
     }
-    if row.group == "rbac.authorization.k8s.io" {
-        empty_rules(new);
+    if strategy.group == "rbac.authorization.k8s.io" {
+        null_empty_rules(new);
     }
-    if (row.group, row.kind, cx.subresource) == ("apps", "DaemonSet", "") {
+    if (strategy.group, strategy.kind, cx.subresource) == ("apps", "DaemonSet", "") {
         let before = generation_annotation(old);
         let changed = at(new, "spec.template") != at(old, "spec.template");
-        template_generation(new, if changed { before + 1 } else { before });
+        set_template_generation(new, if changed { before + 1 } else { before });
     }
 }
 
-/// Since when a volume is in its phase, unless the writer says so.
-fn phase_time(new: &mut Value, old: &Value, now: &str) {
+/// Sets the time of a volume's phase transition, unless the client does.
+fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
     let time = "status.lastPhaseTransitionTime";
     let (was, is) = (at(old, time).cloned(), at(new, time).cloned());
     let moved = text(new, "status.phase") != text(old, "status.phase");
@@ -104,37 +104,37 @@ fn phase_time(new: &mut Value, old: &Value, now: &str) {
     }
 }
 
-/// Which strategy the `/status` path of a kind has. They differ in what of the metadata a status update may change.
+/// The strategy of a kind's `/status` path. They differ in the metadata that a status update may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusStrategy {
-    /// A custom resource: an update of its status changes the status alone.
+    /// A custom resource: only the status changes.
     Custom,
-    /// A built-in kind: an update of its status may change metadata too.
+    /// A built-in kind: metadata may change too.
     BuiltIn,
-    /// A Node: as a built-in kind, and also where the update has no status.
+    /// A Node: like a built-in kind, even when the body has no status.
     Node,
 }
 
 impl StatusStrategy {
-    /// The strategy of a built-in kind.
-    fn of(row: &Row) -> Self {
-        if (row.group, row.kind) == ("", "Node") { Self::Node } else { Self::BuiltIn }
+    /// Returns the strategy of a built-in kind.
+    fn of(strategy: &KindStrategy) -> Self {
+        if (strategy.group, strategy.kind) == ("", "Node") { Self::Node } else { Self::BuiltIn }
     }
 }
 
-/// Why a status update cannot change the spec: gives `new`, which was sent to `/status`, the values of the stored object
-/// `old` in every field that this path may not change.
+/// Why a status update cannot change the spec: resets every field of `new`, the body sent to `/status`, that this path
+/// may not change to its value in the stored object `old`.
 ///
-/// | kind | what the client may change | where the body has no `status` |
+/// | kind | what the client may change | when the body has no `status` |
 /// |---|---|---|
 /// | custom resource | `status` | the status is removed |
-/// | built-in kind | `status`, `metadata` | the status is removed, and metadata stays as it was |
+/// | built-in kind | `status`, `metadata` | the status is removed, metadata keeps its stored value |
 /// | Node | `status`, `metadata` | the status is removed |
 ///
-/// `metadata.managedFields` is always the new object's: the server has just written in it who set the status. A kubelet
-/// writes its node's labels and annotations through `/status`, so a Node's metadata changes with any body.
+/// `metadata.managedFields` is always that of the new object: the server has just recorded in it who set the status. A
+/// kubelet writes its node's labels and annotations through `/status`, so a Node's metadata changes with any body.
 ///
-/// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` stand in [`update`].
+/// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` are in [`update`].
 ///
 /// Upstream: `podStatusStrategy.PrepareForUpdate`, `nodeStatusStrategy.PrepareForUpdate` and, for custom resources,
 /// `statusStrategy.PrepareForUpdate`.
@@ -151,8 +151,8 @@ pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Va
     }
 }
 
-/// Restores what a status update may not change before the server writes managedFields, so that no manager is noted as the
-/// owner of a field that it could not set. [`prepare_status_update`] then applies the strategy's rule in full.
+/// Resets the fields that a status update may not change before the server writes managedFields, so that no manager is
+/// recorded as the owner of a field that it could not set. [`prepare_status_update`] then applies the full rule.
 ///
 /// Upstream: `podStatusStrategy.GetResetFields`, `statusStrategy.GetResetFields`.
 pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
@@ -164,7 +164,7 @@ pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &
     }
 }
 
-fn namespace(object: &mut Value) {
+fn prepare_namespace(object: &mut Value) {
     let mut finalizers = list(object, "spec.finalizers").to_vec();
     if !finalizers.iter().any(|name| name == "kubernetes") {
         finalizers.push(json!("kubernetes"));
@@ -180,22 +180,22 @@ fn generation_annotation(object: &Value) -> i64 {
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// Upstream writes a DaemonSet's template generation (a field of its internal form) as an annotation.
-fn template_generation(object: &mut Value, generation: i64) {
+/// Stores a DaemonSet's template generation, a field of upstream's internal version, as an annotation.
+fn set_template_generation(object: &mut Value, generation: i64) {
     if let Some(annotations) = object_mut(object, "metadata.annotations") {
         annotations.insert(TEMPLATE_GENERATION.to_owned(), Value::from(generation.to_string()));
     }
 }
 
-/// An empty list of rules is stored as none, and shown as null.
-fn empty_rules(role: &mut Value) {
+/// Replaces an empty list of rules by null, as upstream stores it.
+fn null_empty_rules(role: &mut Value) {
     if role.get("rules").is_some_and(value::is_blank) {
         set(role, "rules", Value::Null);
     }
 }
 
-/// Who asks for a certificate is written down by the server.
-fn signing_request(cx: &Context<'_>, object: &mut Value) {
+/// Sets the requester of a certificate to the user of the request.
+fn set_requester(cx: &Context<'_>, object: &mut Value) {
     set(object, "spec.username", &*cx.user.name);
     if cx.user.uid.is_empty() {
         value::remove(object, "spec.uid");
@@ -219,7 +219,7 @@ fn signing_request(cx: &Context<'_>, object: &mut Value) {
     }
 }
 
-/// Names of an event's fields: in the core group and in `events.k8s.io`.
+/// Names of an event's fields: in the core group, and in `events.k8s.io`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -230,8 +230,8 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("source", "deprecatedSource"),
 ];
 
-/// A core event in the form of `events.k8s.io`.
-pub fn event_to_new(object: &mut Value) {
+/// Converts a core event to `events.k8s.io`.
+pub fn event_to_v1(object: &mut Value) {
     for (core, new) in EVENT_FIELDS {
         rename(object, core, new);
     }
@@ -242,7 +242,7 @@ pub fn event_to_new(object: &mut Value) {
     }
 }
 
-/// An event of `events.k8s.io` in its core form.
+/// Converts an event of `events.k8s.io` to the core group.
 pub fn event_to_core(object: &mut Value) {
     for (core, new) in EVENT_FIELDS {
         rename(object, new, core);

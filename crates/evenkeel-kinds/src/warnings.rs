@@ -1,18 +1,18 @@
-//! `Warning` headers: what is accepted but will not do what its writer thinks.
+//! `Warning` headers for valid writes that do not do what the client may expect.
 
-pub use crate::validate::dns_label;
+pub use crate::validation::dns_label;
 use evenkeel_apimachinery::value::{at, int, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const OLD_LABELS: &[(&str, &str, &str)] = &[
+const DEPRECATED_LABELS: &[(&str, &str, &str)] = &[
     ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
     ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
     ("failure-domain.beta.kubernetes.io/region", "v1.17", "topology.kubernetes.io/region"),
     ("failure-domain.beta.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
     ("beta.kubernetes.io/instance-type", "v1.17", "node.kubernetes.io/instance-type"),
 ];
-const OLD_VOLUMES: &[(&str, &str)] = &[
+const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
     ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
@@ -24,8 +24,10 @@ const OLD_VOLUMES: &[(&str, &str)] = &[
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// What a client of a deprecated built-in kind is told, whatever it does with it.
-pub fn of_deprecated(group: &str, kind: &str) -> Option<&'static str> {
+/// Returns the warning of a deprecated built-in kind, which every request for it gets.
+///
+/// Upstream: `APILifecycleDeprecated`.
+pub fn deprecation_warning(group: &str, kind: &str) -> Option<&'static str> {
     match (group, kind) {
         ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
         ("", "Endpoints") => {
@@ -35,8 +37,10 @@ pub fn of_deprecated(group: &str, kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Warnings about a new object (no `old`) or a changed one.
-pub fn of(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+/// Returns the warnings about a created (no `old`) or updated object.
+///
+/// Upstream: `GetWarningsForPod`, `WarningsOnCreate`.
+pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     match (group, kind) {
         ("", "Pod") if old.is_none() => pod(object, &mut warnings),
@@ -91,7 +95,9 @@ fn pod(pod: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warnings about a pod template: on create, and when it changes.
+/// Warns about a pod template on create, and when it changes.
+///
+/// Upstream: `GetWarningsForPodTemplate`.
 fn template(object: &Value, path: &str, old: Option<&Value>, warnings: &mut Vec<String>) {
     let Some(template) = at(object, path) else { return };
     if old.is_some_and(|old| at(old, path) == Some(template)) {
@@ -102,8 +108,9 @@ fn template(object: &Value, path: &str, old: Option<&Value>, warnings: &mut Vec<
     }
 }
 
+/// Upstream: `warningsForPodSpecAndMeta`.
 fn pod_spec(spec: &Value, path: &str, warnings: &mut Vec<String>) {
-    for (old, since, new) in OLD_LABELS {
+    for (old, since, new) in DEPRECATED_LABELS {
         if object(spec, "nodeSelector").is_some_and(|labels| labels.contains_key(*old)) {
             warnings.push(format!(
                 "{path}.nodeSelector[{old}]: deprecated since {since}; use \"{new}\" instead"
@@ -111,7 +118,7 @@ fn pod_spec(spec: &Value, path: &str, warnings: &mut Vec<String>) {
         }
     }
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
-        for (kind, words) in OLD_VOLUMES {
+        for (kind, words) in DEPRECATED_VOLUMES {
             if at(volume, kind).is_some() {
                 warnings.push(format!("{path}.volumes[{index}].{kind}: {words}"));
             }

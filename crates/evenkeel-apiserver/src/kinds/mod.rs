@@ -14,8 +14,8 @@ mod writes;
 pub(crate) use evenkeel_apimachinery::reset::{drop_field, keep_field, spec_differs};
 pub(crate) use evenkeel_apimachinery::value;
 use evenkeel_kinds::strategy::{StatusStrategy, prepare_status_update};
-use evenkeel_kinds::{autoscaling, defaults, rows, strategy};
-pub(crate) use evenkeel_kinds::{pods, scale, warnings};
+use evenkeel_kinds::{autoscaling, defaults, registry, strategy};
+pub(crate) use evenkeel_kinds::{pod, scale, warnings};
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) trait KindHooks: Send + Sync + 'static {
 
     /// Prepares an update through `cx.subresource` (empty: the object itself): restores the fields that this path may not
     /// change. Without a rule of the kind's own, an update of the object keeps the stored `status`, and an update of
-    /// `/status` follows [`prepare_status_update`] for custom resources. Built-in kinds: `evenkeel_kinds::strategy::update`.
+    /// `/status` follows [`prepare_status_update`] for custom resources. Built-in kinds: `evenkeel_kinds::strategy::prepare_update`.
     fn prepare_update(
         &self,
         cx: &Context<'_>,
@@ -246,7 +246,7 @@ pub(crate) fn hooks(group: &str, resource: &str) -> Arc<dyn KindHooks> {
     if (group, resource) == ("apiextensions.k8s.io", "customresourcedefinitions") {
         return Arc::new(crate::custom::definitions::Definitions);
     }
-    match rows::row(group, resource) {
+    match registry::strategy(group, resource) {
         Some(row) => Arc::new(builtin::Builtin::new(row)),
         None => Arc::new(Plain),
     }

@@ -4,7 +4,7 @@ use super::Include;
 use super::partial::partial_value;
 use crate::resource::{Column, ResourceType};
 use evenkeel_kinds::printers;
-use evenkeel_kinds::printers::cells::{self, Cells, Shown, age, name};
+use evenkeel_kinds::printers::cells::{self, Cells, PrintedObject, age, name};
 use evenkeel_kinds::printers::duration::human;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -87,8 +87,8 @@ pub(super) fn row(
     mut object: Value,
     now: Timestamp,
 ) -> Value {
-    let shown = Shown { object: &object, now };
-    let cells = match printers::of(resource.group(), resource.kind()) {
+    let shown = PrintedObject { object: &object, now };
+    let cells = match printers::printer(resource.group(), resource.kind()) {
         Some(print) => print(&shown),
         None => custom(resource, &shown),
     };
@@ -112,7 +112,7 @@ pub(super) fn part_row(
     object: Value,
     now: Timestamp,
 ) -> Value {
-    let cells = cells::scale(&Shown { object: &object, now });
+    let cells = cells::scale(&PrintedObject { object: &object, now });
     let shown = match include {
         Include::None => Value::Null,
         Include::Metadata => partial_value(version, &object),
@@ -135,7 +135,7 @@ pub(super) fn table(
 }
 
 /// Cells of a custom resource: its name, then what its columns' paths lead to.
-fn custom(resource: &ResourceType, object: &Shown<'_>) -> Cells {
+fn custom(resource: &ResourceType, object: &PrintedObject<'_>) -> Cells {
     let Some(version) = &resource.custom else {
         return plain_columns(&resource.columns, object);
     };
@@ -152,7 +152,7 @@ fn custom(resource: &ResourceType, object: &Shown<'_>) -> Cells {
 }
 
 /// Cells of a built-in kind that has no printer of its own.
-fn plain_columns(columns: &[Column], object: &Shown<'_>) -> Cells {
+fn plain_columns(columns: &[Column], object: &PrintedObject<'_>) -> Cells {
     columns
         .iter()
         .enumerate()

@@ -187,9 +187,8 @@ impl ResourceType {
     pub(crate) fn deprecation(&self) -> Option<Box<str>> {
         match &self.custom {
             Some(custom) => custom.deprecation.clone(),
-            None => {
-                evenkeel_kinds::warnings::of_deprecated(self.group(), self.kind()).map(Into::into)
-            }
+            None => evenkeel_kinds::warnings::deprecation_warning(self.group(), self.kind())
+                .map(Into::into),
         }
     }
 

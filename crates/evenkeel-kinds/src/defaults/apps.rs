@@ -1,4 +1,4 @@
-//! Defaults of the workload kinds: groups apps and batch.
+//! Defaults of the groups apps and batch.
 
 use super::Fill::{Flag, Int, Object, Optional, Text};
 use super::{Table, fill, labels_from_template, pod_spec};
@@ -76,6 +76,7 @@ pub(crate) fn apply(kind: &str, object: &mut Value) {
     }
 }
 
+/// Upstream: `SetDefaults_StatefulSet`.
 fn stateful_set(set: &mut Value) {
     if text(set, "spec.updateStrategy.type").is_empty() {
         value::set(set, "spec.updateStrategy.type", "RollingUpdate");
@@ -90,6 +91,7 @@ fn stateful_set(set: &mut Value) {
     });
 }
 
+/// Upstream: `SetDefaults_Job`.
 fn job(job: &mut Value) {
     labels_from_template(job);
     each(job, "spec", &mut |spec| {
@@ -113,7 +115,7 @@ fn job(job: &mut Value) {
     });
 }
 
-/// A field of a DaemonSet's internal form that shows as an annotation, also in what is managed by whom.
+/// Sets the annotation that holds a DaemonSet's template generation, and its managed field.
 fn template_generation(set: &mut Value) {
     if let Some(annotations) = value::object_mut(set, "metadata.annotations") {
         annotations.entry("deprecated.daemonset.template.generation").or_insert_with(|| json!("0"));

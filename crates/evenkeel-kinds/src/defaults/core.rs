@@ -36,6 +36,7 @@ pub(crate) fn apply(kind: &str, object: &mut Value) {
     }
 }
 
+/// Upstream: `SetDefaults_ReplicationController`.
 fn replication_controller(rc: &mut Value) {
     let labels =
         at(rc, "spec.template.metadata.labels").filter(|labels| !value::is_blank(labels)).cloned();
@@ -51,7 +52,9 @@ fn replication_controller(rc: &mut Value) {
     each(rc, "spec.template?.spec", &mut pod::pod_spec);
 }
 
-/// Every namespace carries its own name as a label (KEP-2161), and starts active.
+/// Sets the label with the namespace's own name (KEP-2161), and the phase Active.
+///
+/// Upstream: `SetDefaults_Namespace`, `SetDefaults_NamespaceStatus`.
 fn namespace(namespace: &mut Value) {
     let name = text(namespace, "metadata.name").to_owned();
     if !name.is_empty()
@@ -62,7 +65,9 @@ fn namespace(namespace: &mut Value) {
     fill(namespace, &[("status.phase", Text("Active"))]);
 }
 
-/// `stringData` is a write-only convenience: its values go into `data` and win over what is there.
+/// Moves the write-only `stringData` into `data`, whose values it overwrites.
+///
+/// Upstream: `SetDefaults_Secret`.
 fn secret(secret: &mut Value) {
     fill(secret, &[("type", Text("Opaque"))]);
     each(secret, "data.*", &mut |value| {
@@ -82,14 +87,19 @@ fn secret(secret: &mut Value) {
     }
 }
 
-/// What a node that has not spoken yet says of itself.
-const UNHEARD: &str = r#"{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"architecture":"","bootID":"",
+/// Status of a node before its kubelet has reported one.
+const INITIAL_NODE_STATUS: &str = r#"{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{"architecture":"","bootID":"",
     "containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"","machineID":"",
     "operatingSystem":"","osImage":"","systemUUID":""}}"#;
 
+/// Upstream: `SetDefaults_NodeStatus`.
 fn node(node: &mut Value) {
     if is_empty(node, "status") {
-        value::set(node, "status", serde_json::from_str::<Value>(UNHEARD).unwrap_or_default());
+        value::set(
+            node,
+            "status",
+            serde_json::from_str::<Value>(INITIAL_NODE_STATUS).unwrap_or_default(),
+        );
     }
     if at(node, "status.allocatable").is_none()
         && let Some(capacity) = at(node, "status.capacity").cloned()
@@ -98,7 +108,10 @@ fn node(node: &mut Value) {
     }
 }
 
-/// Limits of containers: the default limit is the maximum, the default request is the default limit, else the minimum.
+/// Defaults of a container's limits: the default limit is the maximum; the default request is the default limit, else
+/// the minimum.
+///
+/// Upstream: `SetDefaults_LimitRangeItem`.
 fn limit_range_item(item: &mut Value) {
     if text(item, "type") != "Container" {
         return;

@@ -1,7 +1,9 @@
-//! Defaulting: what an object's absent fields mean, written into it before it is validated and stored.
+//! Defaulting: sets absent fields before an object is validated and stored.
 //!
-//! Most defaults are rows of a table (`Fill`); the few that depend on other fields are small functions. Every default
-//! is idempotent: applied to its own result it changes nothing.
+//! Most defaults are entries of a [`Table`]; the few that depend on other fields are small functions. Defaulting is
+//! idempotent: applied to its own result it changes nothing.
+//!
+//! Upstream: `zz_generated.defaults.go`, and `defaults.go` of each group.
 
 mod apps;
 mod core;
@@ -12,16 +14,16 @@ mod service;
 use evenkeel_apimachinery::value;
 use serde_json::Value;
 
-/// A constant to write where a field is unset.
+/// The default of a field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fill {
     /// A string; an empty string counts as unset.
     Text(&'static str),
-    /// A string whose empty form is a value of its own: only absence is unset.
+    /// A string; an empty one counts as set.
     Optional(&'static str),
-    /// An integer; zero is a value.
+    /// An integer; zero counts as set.
     Int(i64),
-    /// An integer whose zero counts as unset.
+    /// An integer; zero counts as unset.
     Positive(i64),
     /// A boolean.
     Flag(bool),
@@ -29,7 +31,7 @@ pub(crate) enum Fill {
     Object,
 }
 
-/// Rows of (path, what to write there when unset).
+/// Defaults by field path.
 pub(crate) type Table = &'static [(&'static str, Fill)];
 
 impl Fill {
@@ -51,7 +53,7 @@ impl Fill {
     }
 }
 
-/// Applies a table to an object.
+/// Sets the unset fields of an object to the defaults of a table.
 pub(crate) fn fill(object: &mut Value, table: Table) {
     for (path, default) in table {
         value::each(object, path, &mut |field| {
@@ -62,7 +64,7 @@ pub(crate) fn fill(object: &mut Value, table: Table) {
     }
 }
 
-/// Applies the defaults of a kind. Kinds without defaults (and those defined by users) are left alone.
+/// Applies the defaults of a kind. Kinds without defaults are unchanged, and so are custom resources.
 pub fn apply(group: &str, version: &str, kind: &str, object: &mut Value) {
     if !object.is_object() {
         return;

@@ -1,4 +1,4 @@
-//! Defaults of the groups other than core, apps and batch: mostly rows of constants.
+//! Defaults of all groups except core, apps and batch.
 
 use super::Fill::{Flag, Int, Object, Optional, Positive, Text};
 use super::{Table, fill};
@@ -81,7 +81,7 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
     }
 }
 
-/// An object without labels takes those of its pod template.
+/// Copies the labels of the pod template to an object without labels.
 pub(crate) fn labels_from_template(object: &mut Value) {
     let labels = at(object, "spec.template.metadata.labels")
         .filter(|labels| !value::is_blank(labels))
@@ -91,6 +91,7 @@ pub(crate) fn labels_from_template(object: &mut Value) {
     }
 }
 
+/// Upstream: `SetDefaults_HorizontalPodAutoscaler`.
 fn autoscaler(version: &str, hpa: &mut Value) {
     fill(hpa, &[("spec.minReplicas", Int(1))]);
     if version == "v1" {
@@ -116,6 +117,7 @@ fn autoscaler(version: &str, hpa: &mut Value) {
     });
 }
 
+/// Upstream: `GenerateHPAScaleUpRules`, `GenerateHPAScaleDownRules`.
 fn scaling_rules(behavior: &mut Value, name: &str, defaults: &Value) {
     let (Some(rules), Some(defaults)) = (value::object_mut(behavior, name), defaults.as_object())
     else {
@@ -128,6 +130,7 @@ fn scaling_rules(behavior: &mut Value, name: &str, defaults: &Value) {
     }
 }
 
+/// Upstream: `SetDefaults_NetworkPolicy`.
 fn network_policy(policy: &mut Value) {
     fill(policy, NETWORK_POLICY);
     if is_empty(policy, "spec.policyTypes") {
@@ -137,6 +140,7 @@ fn network_policy(policy: &mut Value) {
     }
 }
 
+/// Upstream: `SetDefaults_RoleBinding`.
 fn role_binding(binding: &mut Value) {
     fill(binding, &[("roleRef.apiGroup", Text(RBAC))]);
     each(binding, "subjects.*", &mut |subject| {
@@ -146,6 +150,7 @@ fn role_binding(binding: &mut Value) {
     });
 }
 
+/// Upstream: `SetDefaults_CSIDriver`.
 fn csi_driver(driver: &mut Value) {
     fill(driver, CSI_DRIVER);
     if is_empty(driver, "spec.volumeLifecycleModes") {
@@ -173,7 +178,9 @@ fn admission(kind: &str, object: &mut Value) {
     }
 }
 
-/// One device unless said otherwise, of an exact request and of each alternative.
+/// Sets the device count of an exact request, and of each alternative, to one.
+///
+/// Upstream: `SetDefaults_ExactDeviceRequest`, `SetDefaults_DeviceSubRequest`.
 fn device_request(request: &mut Value) {
     for path in ["exactly?", "firstAvailable.*"] {
         each(request, path, &mut |device| {

@@ -1,4 +1,6 @@
-//! Defaults of pods and of every pod template (upstream: pkg/apis/core/v1/defaults.go).
+//! Defaults of pods and pod templates.
+//!
+//! Upstream: `k8s.io/kubernetes/pkg/apis/core/v1/defaults.go`.
 
 use super::Fill::{Flag, Int, Object, Optional, Positive, Text};
 use super::{Table, fill};
@@ -37,7 +39,7 @@ const PROBE: Table = &[
     ("grpc?.service", Optional("")),
 ];
 
-/// Rows shared by the volumes of pods and persistent volumes.
+/// Defaults that volumes of pods and persistent volumes share.
 pub(super) const VOLUME_SOURCE: Table = &[
     ("hostPath?.type", Optional("")),
     ("iscsi?.iscsiInterface", Text("default")),
@@ -68,7 +70,9 @@ const VOLUME: Table = &[
 const CONTAINER_LISTS: [&str; 3] = ["containers.*", "initContainers.*", "ephemeralContainers.*"];
 const PROBES: [&str; 3] = ["livenessProbe?", "readinessProbe?", "startupProbe?"];
 
-/// Defaults of a pod spec, wherever it stands.
+/// Sets the defaults of a pod spec, in a pod or in a template.
+///
+/// Upstream: `SetDefaults_PodSpec`.
 pub(crate) fn pod_spec(spec: &mut Value) {
     if spec.is_null() {
         *spec = json!({});
@@ -84,7 +88,9 @@ pub(crate) fn pod_spec(spec: &mut Value) {
     each(spec, "volumes.*", &mut volume);
 }
 
-/// Defaults of a pod itself, beyond those of its spec (a template must not get these: stored templates would change).
+/// Sets the defaults of a pod outside its spec. Templates do not get them: stored templates would change.
+///
+/// Upstream: `SetDefaults_Pod`.
 pub(super) fn pod(pod: &mut Value) {
     fill(pod, &[("spec.enableServiceLinks", Flag(true))]);
     let Some(spec) = pod.get_mut("spec") else { return };
@@ -104,7 +110,7 @@ pub(super) fn pod(pod: &mut Value) {
     pod_ips(pod);
 }
 
-/// The old name of `serviceAccountName` is kept equal to it; the new name wins.
+/// Keeps the deprecated `serviceAccount` equal to `serviceAccountName`, which wins.
 fn service_account(spec: &mut Value) {
     if text(spec, "serviceAccountName").is_empty() && !text(spec, "serviceAccount").is_empty() {
         value::set(spec, "serviceAccountName", text(spec, "serviceAccount").to_owned());
@@ -115,6 +121,7 @@ fn service_account(spec: &mut Value) {
     }
 }
 
+/// Upstream: `SetDefaults_Container`.
 fn container(container: &mut Value) {
     if !container.is_object() {
         return;
@@ -129,6 +136,7 @@ fn container(container: &mut Value) {
     }
 }
 
+/// Upstream: `SetDefaults_Volume`.
 fn volume(volume: &mut Value) {
     let Some(fields) = volume.as_object_mut() else { return };
     if fields.iter().all(|(name, value)| name == "name" || value.is_null()) {
@@ -142,14 +150,16 @@ fn volume(volume: &mut Value) {
     }
 }
 
-/// `Always` for images whose tag is `latest` or not given, else `IfNotPresent`.
+/// Returns `Always` for an image with the tag `latest` or without a tag, else `IfNotPresent`.
+///
+/// Upstream: `SetDefaults_Container`.
 pub(crate) fn pull_policy(image: &str) -> &'static str {
     if image.contains('@') {
         return "IfNotPresent";
     }
     let last = image.rsplit('/').next().unwrap_or(image);
     match last.split_once(':') {
-        // A reference that does not parse has no tag either; upstream then does not find `latest`.
+        // An invalid reference has no tag; upstream does not find `latest` in it.
         _ if image.is_empty() => "IfNotPresent",
         None | Some((_, "latest")) => "Always",
         Some(_) => "IfNotPresent",
@@ -172,7 +182,7 @@ fn host_port(port: &mut Value) {
     }
 }
 
-/// `status.podIP` and the first of `status.podIPs` are one; the singular wins.
+/// Keeps `status.podIP` equal to the first of `status.podIPs`; the former wins.
 fn pod_ips(pod: &mut Value) {
     let ip = text(pod, "status.podIP").to_owned();
     let first = value::list(pod, "status.podIPs").first().map(|first| text(first, "ip").to_owned());

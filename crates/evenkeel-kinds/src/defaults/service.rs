@@ -1,8 +1,11 @@
-//! Defaults of Services that depend on other fields; addresses and node ports are allocated elsewhere.
+//! Defaults of Services that depend on other fields. Addresses and node ports are allocated in `evenkeel-apiserver`.
 
 use evenkeel_apimachinery::value::{self, each, int, is_empty, text};
 use serde_json::{Value, json};
 
+/// Sets the defaults of a Service.
+///
+/// Upstream: `SetDefaults_Service`.
 pub(crate) fn apply(service: &mut Value) {
     super::fill(
         service,

@@ -1,4 +1,4 @@
-//! Defaulting holds for every kind: it settles at once, and it fills in what upstream fills in.
+//! Defaulting of every kind is idempotent, and sets upstream's defaults.
 
 use super::apply;
 use proptest::prelude::*;

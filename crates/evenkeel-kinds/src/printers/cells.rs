@@ -1,29 +1,29 @@
-//! What the printers of all kinds share: ages, lists of names, cells of custom resources.
+//! Cells that the printers of several kinds share: ages, labels, names and images of containers.
 
 use std::ops::Deref;
 
 use super::duration::human;
-use crate::scale::selector;
+use crate::scale::format_selector;
 use evenkeel_apimachinery::value::{at, int, list, object, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// A row's cells.
+/// The cells of one row.
 pub type Cells = Vec<Value>;
 
 pub(super) const NONE: &str = "<none>";
 pub(super) const UNSET: &str = "<unset>";
 pub(super) const UNKNOWN: &str = "<unknown>";
 
-/// An object to be shown, in its stored version.
-pub struct Shown<'a> {
+/// An object to print, in its stored version.
+pub struct PrintedObject<'a> {
     /// The object, with all its fields.
     pub object: &'a Value,
-    /// When it is shown: ages are counted up to here.
+    /// Time of the request, from which ages are computed.
     pub now: Timestamp,
 }
 
-impl Deref for Shown<'_> {
+impl Deref for PrintedObject<'_> {
     type Target = Value;
 
     fn deref(&self) -> &Value {
@@ -31,19 +31,21 @@ impl Deref for Shown<'_> {
     }
 }
 
-/// Seconds from a time to a later one.
+/// Seconds between two times.
 pub(super) fn seconds_since(from: &str, to: Timestamp) -> Option<i64> {
     let from: Timestamp = from.parse().ok()?;
     Some(to.as_second() - from.as_second())
 }
 
-/// How long ago the time at `path` was.
-pub(super) fn since(object: &Shown<'_>, path: &str) -> String {
+/// Time since the timestamp at `path`.
+///
+/// Upstream: `translateTimestampSince`.
+pub(super) fn since(object: &PrintedObject<'_>, path: &str) -> String {
     seconds_since(text(object, path), object.now).map_or_else(|| UNKNOWN.to_owned(), human)
 }
 
-/// How long ago the object was made.
-pub fn age(object: &Shown<'_>) -> String {
+/// Time since the object was created.
+pub fn age(object: &PrintedObject<'_>) -> String {
     since(object, "metadata.creationTimestamp")
 }
 
@@ -52,12 +54,12 @@ pub fn name(object: &Value) -> &str {
     text(object, "metadata.name")
 }
 
-/// A count; 0 where there is none.
+/// Integer at `path`; 0 where there is none.
 pub(super) fn count(object: &Value, path: &str) -> i64 {
     int(object, path).unwrap_or_default()
 }
 
-/// A text, or other words where there is none.
+/// String at `path`, or `absent` where it is empty.
 pub(super) fn text_or<'a>(object: &'a Value, path: &str, absent: &'a str) -> &'a str {
     match text(object, path) {
         "" => absent,
@@ -65,8 +67,8 @@ pub(super) fn text_or<'a>(object: &'a Value, path: &str, absent: &'a str) -> &'a
     }
 }
 
-/// A string or a number as text.
-pub(super) fn plain(value: Option<&Value>, absent: &str) -> String {
+/// A string or a number as text, or `absent`.
+pub(super) fn scalar_text(value: Option<&Value>, absent: &str) -> String {
     match value {
         None | Some(Value::Null) => absent.to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -74,7 +76,9 @@ pub(super) fn plain(value: Option<&Value>, absent: &str) -> String {
     }
 }
 
-/// Names and images of a pod spec's containers.
+/// Names and images of a pod spec's containers, each joined by commas.
+///
+/// Upstream: `layoutContainerCells`.
 pub(super) fn containers(spec: Option<&Value>) -> [String; 2] {
     let all = spec.map_or(&[][..], |spec| list(spec, "containers"));
     ["name", "image"].map(|field| {
@@ -82,15 +86,15 @@ pub(super) fn containers(spec: Option<&Value>) -> [String; 2] {
     })
 }
 
-/// A selector in object form as text.
+/// The label selector at `path` in its string form.
 pub(super) fn selector_text(target: &Value, path: &str) -> String {
-    match selector(at(target, path)) {
+    match format_selector(at(target, path)) {
         text if text.is_empty() => NONE.to_owned(),
         text => text,
     }
 }
 
-/// A map of labels as text.
+/// The labels at `path` as `key=value`, joined by commas.
 pub(super) fn labels(target: &Value, path: &str) -> String {
     let pairs: Vec<String> = object(target, path)
         .into_iter()
@@ -100,23 +104,23 @@ pub(super) fn labels(target: &Value, path: &str) -> String {
     if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
 }
 
-/// The strings of a list, joined.
-pub(super) fn joined(target: &Value, path: &str, separator: &str) -> String {
+/// The strings of the list at `path`, joined.
+pub(super) fn join(target: &Value, path: &str, separator: &str) -> String {
     list(target, path).iter().filter_map(Value::as_str).collect::<Vec<_>>().join(separator)
 }
 
-/// Name and time of creation, of kinds without columns of their own.
-pub(super) fn created_at(object: &Shown<'_>) -> Cells {
+/// Name and creation time: the columns of kinds without a printer upstream.
+pub(super) fn created_at(object: &PrintedObject<'_>) -> Cells {
     vec![json!(name(object)), json!(text(object, "metadata.creationTimestamp"))]
 }
 
 /// Name and age.
-pub(super) fn name_age(object: &Shown<'_>) -> Cells {
+pub(super) fn name_age(object: &PrintedObject<'_>) -> Cells {
     vec![json!(name(object)), json!(age(object))]
 }
 
 /// Cells of a Scale.
-pub fn scale(object: &Shown<'_>) -> Cells {
+pub fn scale(object: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(object)),
         json!(count(object, "spec.replicas")),

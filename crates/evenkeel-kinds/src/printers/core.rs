@@ -1,15 +1,15 @@
-//! Rows of the core group's kinds.
+//! Printers of the core group.
 
 use super::cells::{
-    Cells, NONE, UNKNOWN, UNSET, age, containers, count, created_at, joined, labels, name,
-    name_age, plain, since, text_or,
+    Cells, NONE, UNKNOWN, UNSET, age, containers, count, created_at, join, labels, name, name_age,
+    scalar_text, since, text_or,
 };
-use super::{Printer, Shown, pod};
+use super::{PrintedObject, Printer, pod};
 use evenkeel_apimachinery::value::{at, flag, int, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-pub(crate) fn of(kind: &str) -> Option<Printer> {
+pub(crate) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
         "Pod" => pod::pod,
         "ConfigMap" => config_map,
@@ -37,12 +37,14 @@ pub(crate) fn of(kind: &str) -> Option<Printer> {
     })
 }
 
-fn config_map(o: &Shown<'_>) -> Cells {
+/// Upstream: `printConfigMap`.
+fn config_map(o: &PrintedObject<'_>) -> Cells {
     let keys = |field: &str| object(o, field).map_or(0, serde_json::Map::len);
     vec![json!(name(o)), json!(keys("data") + keys("binaryData")), json!(age(o))]
 }
 
-fn endpoints(o: &Shown<'_>) -> Cells {
+/// Upstream: `printEndpoints`.
+fn endpoints(o: &PrintedObject<'_>) -> Cells {
     let mut all: Vec<String> = Vec::new();
     for subset in list(o, "subsets") {
         let ips = || list(subset, "addresses").iter().map(|address| text(address, "ip"));
@@ -56,17 +58,18 @@ fn endpoints(o: &Shown<'_>) -> Cells {
             }));
         }
     }
-    let shown = if all.is_empty() { NONE.to_owned() } else { at_most_three(&all) };
+    let shown = if all.is_empty() { NONE.to_owned() } else { first_three(&all) };
     vec![json!(name(o)), json!(shown), json!(age(o))]
 }
 
 /// The first three of a list, and how many more there are.
-pub(super) fn at_most_three(all: &[String]) -> String {
+pub(super) fn first_three(all: &[String]) -> String {
     let shown = all.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(",");
     if all.len() > 3 { format!("{shown} + {} more...", all.len() - 3) } else { shown }
 }
 
-fn event(o: &Shown<'_>) -> Cells {
+/// Upstream: `printEvent`.
+fn event(o: &PrintedObject<'_>) -> Cells {
     let first = if at(o, "firstTimestamp").is_some() {
         since(o, "firstTimestamp")
     } else {
@@ -102,7 +105,8 @@ fn event(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn node(o: &Shown<'_>) -> Cells {
+/// Upstream: `printNode`.
+fn node(o: &PrintedObject<'_>) -> Cells {
     let ready =
         list(o, "status.conditions").iter().find(|condition| text(condition, "type") == "Ready");
     let mut status = match ready.map(|condition| text(condition, "status")) {
@@ -175,7 +179,9 @@ fn phase(o: &Value) -> &str {
     }
 }
 
-/// The class of a volume or claim, by its field or the annotation from before there was one.
+/// Storage class of a volume or claim: the field, or the beta annotation.
+///
+/// Upstream: `GetPersistentVolumeClass`.
 fn storage_class(o: &Value) -> &str {
     object(o, "metadata.annotations")
         .and_then(|annotations| annotations.get("volume.beta.kubernetes.io/storage-class"))
@@ -183,13 +189,18 @@ fn storage_class(o: &Value) -> &str {
         .unwrap_or_else(|| text(o, "spec.storageClassName"))
 }
 
-fn claim(o: &Shown<'_>) -> Cells {
+/// Upstream: `printPersistentVolumeClaim`.
+fn claim(o: &PrintedObject<'_>) -> Cells {
     let bound = !text(o, "spec.volumeName").is_empty();
     vec![
         json!(name(o)),
         json!(phase(o)),
         json!(text(o, "spec.volumeName")),
-        json!(if bound { plain(at(o, "status.capacity.storage"), "0") } else { String::new() }),
+        json!(if bound {
+            scalar_text(at(o, "status.capacity.storage"), "0")
+        } else {
+            String::new()
+        }),
         json!(if bound { access_modes(o, "status.accessModes") } else { String::new() }),
         json!(storage_class(o)),
         json!(text_or(o, "spec.volumeAttributesClassName", UNSET)),
@@ -198,14 +209,15 @@ fn claim(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn volume(o: &Shown<'_>) -> Cells {
+/// Upstream: `printPersistentVolume`.
+fn volume(o: &PrintedObject<'_>) -> Cells {
     let claim = match at(o, "spec.claimRef") {
         Some(claim) => format!("{}/{}", text(claim, "namespace"), text(claim, "name")),
         None => String::new(),
     };
     vec![
         json!(name(o)),
-        json!(plain(at(o, "spec.capacity.storage"), "0")),
+        json!(scalar_text(at(o, "spec.capacity.storage"), "0")),
         json!(access_modes(o, "spec.accessModes")),
         json!(text(o, "spec.persistentVolumeReclaimPolicy")),
         json!(phase(o)),
@@ -218,26 +230,32 @@ fn volume(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn pod_template(o: &Shown<'_>) -> Cells {
+/// Upstream: `printPodTemplate`.
+fn pod_template(o: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(at(o, "template.spec"));
     vec![json!(name(o)), json!(names), json!(images), json!(labels(o, "template.metadata.labels"))]
 }
 
-fn replication_controller(o: &Shown<'_>) -> Cells {
+/// Upstream: `printReplicationController`.
+fn replication_controller(o: &PrintedObject<'_>) -> Cells {
     super::workloads::replicas(o, &labels(o, "spec.selector"))
 }
 
-fn quota(o: &Shown<'_>) -> Cells {
+/// Upstream: `printResourceQuota`.
+fn quota(o: &PrintedObject<'_>) -> Cells {
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
     for (resource, hard) in object(o, "status.hard").into_iter().flatten() {
         let used = object(o, "status.used").and_then(|used| used.get(resource));
-        let cell = format!("{resource}: {}/{}", plain(used, "0"), plain(Some(hard), "0"));
+        let cell =
+            format!("{resource}: {}/{}", scalar_text(used, "0"), scalar_text(Some(hard), "0"));
         if resource.starts_with("limits.") { limits.push(cell) } else { requests.push(cell) }
     }
     vec![json!(name(o)), json!(requests.join(", ")), json!(limits.join(", ")), json!(age(o))]
 }
 
-/// Addresses of a load balancer, each once, in order.
+/// Addresses of a load balancer, sorted and without duplicates.
+///
+/// Upstream: `loadBalancerStatusStringer`.
 pub(super) fn load_balancer(o: &Value) -> String {
     let all: BTreeSet<&str> = list(o, "status.loadBalancer.ingress")
         .iter()
@@ -248,7 +266,7 @@ pub(super) fn load_balancer(o: &Value) -> String {
 }
 
 fn external_ip(o: &Value) -> String {
-    let external = joined(o, "spec.externalIPs", ",");
+    let external = join(o, "spec.externalIPs", ",");
     match text(o, "spec.type") {
         "ClusterIP" | "NodePort" if external.is_empty() => NONE.to_owned(),
         "ClusterIP" | "NodePort" => external,
@@ -263,7 +281,8 @@ fn external_ip(o: &Value) -> String {
     }
 }
 
-fn service(o: &Shown<'_>) -> Cells {
+/// Upstream: `printService`.
+fn service(o: &PrintedObject<'_>) -> Cells {
     let ports: Vec<String> = list(o, "spec.ports")
         .iter()
         .map(|port| {
@@ -286,7 +305,8 @@ fn service(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn component_status(o: &Shown<'_>) -> Cells {
+/// Upstream: `printComponentStatus`.
+fn component_status(o: &PrintedObject<'_>) -> Cells {
     let healthy =
         list(o, "conditions").iter().find(|condition| text(condition, "type") == "Healthy");
     let field = |field: &str| healthy.map_or("", |condition| text(condition, field)).to_owned();

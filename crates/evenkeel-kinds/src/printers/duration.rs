@@ -1,6 +1,10 @@
-//! How long ago, in as few words as upstream's tables use (apimachinery: util/duration).
+//! Ages in the short form of upstream's tables.
+//!
+//! Upstream: `k8s.io/apimachinery/pkg/util/duration`.
 
-/// A span of seconds: two units where the first is small, else one.
+/// Formats a number of seconds, in two units where the larger is small, else in one.
+///
+/// Upstream: `HumanDuration`.
 pub fn human(seconds: i64) -> String {
     if seconds < -1 {
         return "<invalid>".to_owned();

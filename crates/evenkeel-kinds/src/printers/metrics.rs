@@ -1,12 +1,12 @@
-//! Rows of what nodes and pods use, as metrics-server has them.
+//! Printers of NodeMetrics and PodMetrics, with the columns of metrics-server.
 
 use super::cells::{Cells, name};
-use super::{Printer, Shown};
+use super::{PrintedObject, Printer};
 use evenkeel_api::quantity::Quantity;
 use evenkeel_apimachinery::value::{list, text};
 use serde_json::{Value, json};
 
-pub(crate) fn of(kind: &str) -> Option<Printer> {
+pub(crate) fn printer(kind: &str) -> Option<Printer> {
     match kind {
         "NodeMetrics" => Some(node),
         "PodMetrics" => Some(pod),
@@ -14,7 +14,7 @@ pub(crate) fn of(kind: &str) -> Option<Printer> {
     }
 }
 
-fn node(o: &Shown<'_>) -> Cells {
+fn node(o: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(text(o, "usage.cpu")),
@@ -23,11 +23,11 @@ fn node(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn pod(o: &Shown<'_>) -> Cells {
+fn pod(o: &PrintedObject<'_>) -> Cells {
     vec![json!(name(o)), sum(o, "cpu"), sum(o, "memory"), json!(text(o, "window"))]
 }
 
-fn sum(o: &Shown<'_>, resource: &str) -> Value {
+fn sum(o: &PrintedObject<'_>, resource: &str) -> Value {
     let path = format!("usage.{resource}");
     let each = list(o, "containers").iter().filter_map(|one| text(one, &path).parse().ok());
     json!(each.fold(Quantity::ZERO, Quantity::plus).to_string())

@@ -1,4 +1,6 @@
-//! One row of a Table for each kind: what kubectl get shows.
+//! Printers: the table row of each kind, as `kubectl get` shows it.
+//!
+//! Upstream: `k8s.io/kubernetes/pkg/printers/internalversion/printers.go`.
 
 pub mod cells;
 mod core;
@@ -8,18 +10,18 @@ mod objects;
 mod pod;
 mod workloads;
 
-use cells::{Cells, Shown};
+use cells::{Cells, PrintedObject};
 
-/// Makes the cells of an object in its stored version.
-pub(super) type Printer = fn(&Shown<'_>) -> Cells;
+/// Returns the cells of an object.
+pub(super) type Printer = fn(&PrintedObject<'_>) -> Cells;
 
-/// The printer of a kind; `None` for custom resources.
-pub fn of(group: &str, kind: &str) -> Option<Printer> {
+/// Returns the printer of a built-in kind; `None` for custom resources.
+pub fn printer(group: &str, kind: &str) -> Option<Printer> {
     match group {
-        "" => core::of(kind),
-        "apps" | "batch" | "autoscaling" => workloads::of(kind),
-        "metrics.k8s.io" => metrics::of(kind),
-        "events.k8s.io" => core::of("Event"),
-        _ => objects::of(group, kind),
+        "" => core::printer(kind),
+        "apps" | "batch" | "autoscaling" => workloads::printer(kind),
+        "metrics.k8s.io" => metrics::printer(kind),
+        "events.k8s.io" => core::printer("Event"),
+        _ => objects::printer(group, kind),
     }
 }

@@ -1,16 +1,16 @@
-//! Rows of the groups other than core, apps, batch and autoscaling.
+//! Printers of all groups except core, apps, batch and autoscaling.
 
 use super::cells::{
-    Cells, NONE, UNSET, age, count, created_at, joined, name, name_age, plain, selector_text,
+    Cells, NONE, UNSET, age, count, created_at, join, name, name_age, scalar_text, selector_text,
     since, text_or,
 };
-use super::core::{at_most_three, load_balancer};
+use super::core::{first_three, load_balancer};
 use super::duration::human;
-use super::{Printer, Shown};
+use super::{PrintedObject, Printer};
 use evenkeel_apimachinery::value::{at, flag, int, list, object, text};
 use serde_json::{Value, json};
 
-pub(crate) fn of(group: &str, kind: &str) -> Option<Printer> {
+pub(crate) fn printer(group: &str, kind: &str) -> Option<Printer> {
     let printer: Printer = match (group, kind) {
         ("apiregistration.k8s.io", "APIService") => api_service,
         ("certificates.k8s.io", "CertificateSigningRequest") => signing_request,
@@ -25,7 +25,7 @@ pub(crate) fn of(group: &str, kind: &str) -> Option<Printer> {
             |o| vec![json!(name(o)), json!(selector_text(o, "spec.podSelector")), json!(age(o))]
         }
         ("networking.k8s.io", "ServiceCIDR") => {
-            |o| vec![json!(name(o)), json!(joined(o, "spec.cidrs", ",")), json!(age(o))]
+            |o| vec![json!(name(o)), json!(join(o, "spec.cidrs", ",")), json!(age(o))]
         }
         ("policy", "PodDisruptionBudget") => disruption_budget,
         ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => role_binding,
@@ -72,7 +72,8 @@ fn admission(kind: &str) -> Option<Printer> {
     })
 }
 
-fn admission_policy(o: &Shown<'_>) -> Cells {
+/// Upstream: `printValidatingAdmissionPolicy`, `printMutatingAdmissionPolicy`.
+fn admission_policy(o: &PrintedObject<'_>) -> Cells {
     let rules = list(o, "spec.validations").len() + list(o, "spec.mutations").len();
     let kind = at(o, "spec.paramKind").map_or_else(
         || UNSET.to_owned(),
@@ -81,7 +82,8 @@ fn admission_policy(o: &Shown<'_>) -> Cells {
     vec![json!(name(o)), json!(rules), json!(kind), json!(age(o))]
 }
 
-fn policy_binding(o: &Shown<'_>) -> Cells {
+/// Upstream: `printValidatingAdmissionPolicyBinding`, `printMutatingAdmissionPolicyBinding`.
+fn policy_binding(o: &PrintedObject<'_>) -> Cells {
     let param = match at(o, "spec.paramRef") {
         Some(param) if !text(param, "name").is_empty() => {
             format!("{}/{}", text_or(param, "namespace", "*"), text(param, "name"))
@@ -95,7 +97,7 @@ fn condition<'a>(o: &'a Value, kind: &str) -> Option<&'a Value> {
     list(o, "status.conditions").iter().find(|condition| text(condition, "type") == kind)
 }
 
-fn api_service(o: &Shown<'_>) -> Cells {
+fn api_service(o: &PrintedObject<'_>) -> Cells {
     let service = at(o, "spec.service").map_or_else(
         || "Local".to_owned(),
         |service| format!("{}/{}", text(service, "namespace"), text(service, "name")),
@@ -108,7 +110,8 @@ fn api_service(o: &Shown<'_>) -> Cells {
     vec![json!(name(o)), json!(service), json!(available), json!(age(o))]
 }
 
-fn signing_request(o: &Shown<'_>) -> Cells {
+/// Upstream: `printCertificateSigningRequest`.
+fn signing_request(o: &PrintedObject<'_>) -> Cells {
     let mut status = if condition(o, "Denied").is_some() {
         "Denied".to_owned()
     } else if condition(o, "Approved").is_some() {
@@ -133,7 +136,8 @@ fn signing_request(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn certificate_request(o: &Shown<'_>) -> Cells {
+/// Upstream: `printPodCertificateRequest`.
+fn certificate_request(o: &PrintedObject<'_>) -> Cells {
     let state = ["Denied", "Failed", "Issued"]
         .into_iter()
         .find(|kind| condition(o, kind).is_some())
@@ -150,7 +154,8 @@ fn certificate_request(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn ingress_class(o: &Shown<'_>) -> Cells {
+/// Upstream: `printIngressClass`.
+fn ingress_class(o: &PrintedObject<'_>) -> Cells {
     let mut shown = name(o).to_owned();
     let key = "ingressclass.kubernetes.io/is-default-class";
     if object(o, "metadata.annotations")
@@ -170,7 +175,8 @@ fn ingress_class(o: &Shown<'_>) -> Cells {
     vec![json!(shown), json!(text(o, "spec.controller")), json!(parameters), json!(age(o))]
 }
 
-fn ingress(o: &Shown<'_>) -> Cells {
+/// Upstream: `printIngress`.
+fn ingress(o: &PrintedObject<'_>) -> Cells {
     let rules = list(o, "spec.rules");
     let all: Vec<&str> =
         rules.iter().map(|rule| text(rule, "host")).filter(|host| !host.is_empty()).collect();
@@ -189,7 +195,8 @@ fn ingress(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn ip_address(o: &Shown<'_>) -> Cells {
+/// Upstream: `printIPAddress`.
+fn ip_address(o: &PrintedObject<'_>) -> Cells {
     let parent = at(o, "spec.parentRef").map_or_else(
         || NONE.to_owned(),
         |parent| {
@@ -209,17 +216,19 @@ fn ip_address(o: &Shown<'_>) -> Cells {
     vec![json!(name(o)), json!(parent)]
 }
 
-fn disruption_budget(o: &Shown<'_>) -> Cells {
+/// Upstream: `printPodDisruptionBudget`.
+fn disruption_budget(o: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(o)),
-        json!(plain(at(o, "spec.minAvailable"), "N/A")),
-        json!(plain(at(o, "spec.maxUnavailable"), "N/A")),
+        json!(scalar_text(at(o, "spec.minAvailable"), "N/A")),
+        json!(scalar_text(at(o, "spec.maxUnavailable"), "N/A")),
         json!(count(o, "status.disruptionsAllowed")),
         json!(age(o)),
     ]
 }
 
-fn role_binding(o: &Shown<'_>) -> Cells {
+/// Upstream: `printRoleBinding`, `printClusterRoleBinding`.
+fn role_binding(o: &PrintedObject<'_>) -> Cells {
     let subjects = |kind: &str| {
         list(o, "subjects")
             .iter()
@@ -243,14 +252,15 @@ fn role_binding(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn csi_driver(o: &Shown<'_>) -> Cells {
+/// Upstream: `printCSIDriver`.
+fn csi_driver(o: &PrintedObject<'_>) -> Cells {
     let tokens = at(o, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
         || UNSET.to_owned(),
         |requests| {
             requests.iter().map(|request| text(request, "audience")).collect::<Vec<_>>().join(",")
         },
     );
-    let modes = joined(o, "spec.volumeLifecycleModes", ",");
+    let modes = join(o, "spec.volumeLifecycleModes", ",");
     vec![
         json!(name(o)),
         json!(at(o, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true)),
@@ -263,7 +273,8 @@ fn csi_driver(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn storage_class(o: &Shown<'_>) -> Cells {
+/// Upstream: `printStorageClass`.
+fn storage_class(o: &PrintedObject<'_>) -> Cells {
     let mut shown = name(o).to_owned();
     let key = "storageclass.kubernetes.io/is-default-class";
     if object(o, "metadata.annotations")
@@ -282,7 +293,8 @@ fn storage_class(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn attachment(o: &Shown<'_>) -> Cells {
+/// Upstream: `printVolumeAttachment`.
+fn attachment(o: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(text(o, "spec.attacher")),
@@ -293,7 +305,7 @@ fn attachment(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn definition(o: &Shown<'_>) -> Cells {
+fn definition(o: &PrintedObject<'_>) -> Cells {
     let versions: Vec<&str> =
         list(o, "spec.versions").iter().map(|version| text(version, "name")).collect();
     let established = condition(o, "Established").map_or("", |condition| text(condition, "status"));
@@ -304,12 +316,13 @@ fn definition(o: &Shown<'_>) -> Cells {
         json!(text(o, "metadata.creationTimestamp")),
         json!(text(o, "spec.group")),
         json!(text(o, "spec.names.kind")),
-        json!(joined(o, "spec.names.shortNames", ",")),
+        json!(join(o, "spec.names.shortNames", ",")),
         json!(established),
     ]
 }
 
-fn priority_class(o: &Shown<'_>) -> Cells {
+/// Upstream: `printPriorityClass`.
+fn priority_class(o: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(count(o, "value")),
@@ -319,7 +332,8 @@ fn priority_class(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn endpoint_slice(o: &Shown<'_>) -> Cells {
+/// Upstream: `printEndpointSlice`.
+fn endpoint_slice(o: &PrintedObject<'_>) -> Cells {
     let ports: Vec<String> = list(o, "ports")
         .iter()
         .map(|port| match int(port, "port") {
@@ -332,7 +346,7 @@ fn endpoint_slice(o: &Shown<'_>) -> Cells {
         .flat_map(|endpoint| list(endpoint, "addresses"))
         .filter_map(|address| address.as_str().map(str::to_owned))
         .collect();
-    let shown = |all: &[String]| if all.is_empty() { UNSET.to_owned() } else { at_most_three(all) };
+    let shown = |all: &[String]| if all.is_empty() { UNSET.to_owned() } else { first_three(all) };
     vec![
         json!(name(o)),
         json!(text(o, "addressType")),
@@ -342,7 +356,8 @@ fn endpoint_slice(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn taint_rule(o: &Shown<'_>) -> Cells {
+/// Upstream: `printDeviceTaint`.
+fn taint_rule(o: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(text(o, "spec.taint.key")),
@@ -353,7 +368,8 @@ fn taint_rule(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn resource_claim(o: &Shown<'_>) -> Cells {
+/// Upstream: `printResourceClaim`.
+fn resource_claim(o: &PrintedObject<'_>) -> Cells {
     let mut states = Vec::new();
     let deleted = at(o, "metadata.deletionTimestamp").is_some();
     if deleted {
@@ -370,7 +386,8 @@ fn resource_claim(o: &Shown<'_>) -> Cells {
     vec![json!(name(o)), json!(states.join(",")), json!(age(o))]
 }
 
-fn resource_slice(o: &Shown<'_>) -> Cells {
+/// Upstream: `printResourceSlice`.
+fn resource_slice(o: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(o)),
         json!(text(o, "spec.nodeName")),
@@ -380,7 +397,8 @@ fn resource_slice(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn flow_schema(o: &Shown<'_>) -> Cells {
+/// Upstream: `printFlowSchema`.
+fn flow_schema(o: &PrintedObject<'_>) -> Cells {
     let dangling = condition(o, "Dangling").map_or("?", |condition| text(condition, "status"));
     vec![
         json!(name(o)),
@@ -392,7 +410,8 @@ fn flow_schema(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn priority_level(o: &Shown<'_>) -> Cells {
+/// Upstream: `printPriorityLevelConfiguration`.
+fn priority_level(o: &PrintedObject<'_>) -> Cells {
     let number = |path: &str| at(o, path).cloned().unwrap_or_else(|| json!(NONE));
     vec![
         json!(name(o)),
@@ -405,7 +424,8 @@ fn priority_level(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn migration(o: &Shown<'_>) -> Cells {
+/// Upstream: `printStorageVersionMigration`.
+fn migration(o: &PrintedObject<'_>) -> Cells {
     let group = text(o, "spec.resource.group");
     let resource = text(o, "spec.resource.resource");
     let shown = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };

@@ -1,6 +1,8 @@
-//! The row of a pod: its state in one word, as people have come to read it.
+//! Printer of pods; its Status column summarizes the pod's containers in one word.
+//!
+//! Upstream: `printPod`.
 
-use super::cells::{Cells, NONE, Shown, age, name, seconds_since, text_or};
+use super::cells::{Cells, NONE, PrintedObject, age, name, seconds_since, text_or};
 use super::duration::human;
 use evenkeel_apimachinery::value::{at, flag, int, list, text};
 use jiff::Timestamp;
@@ -34,7 +36,7 @@ impl Summary {
     }
 }
 
-/// How a container ended: its reason, else its signal, else its exit code.
+/// Reason, else signal, else exit code of a terminated container.
 fn ended(terminated: &Value) -> String {
     let reason = text(terminated, "reason");
     if !reason.is_empty() {
@@ -91,7 +93,7 @@ fn summary(pod: &Value) -> Summary {
     all
 }
 
-/// Looks at init containers in order, up to the first that is not done; whether there is such a one.
+/// Summarizes init containers up to the first one that has not completed; returns whether there is one.
 fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bool {
     let n_init = list(pod, "spec.initContainers").len();
     for (index, status) in list(pod, "status.initContainerStatuses").iter().enumerate() {
@@ -165,8 +167,8 @@ fn readiness_gates(pod: &Value) -> String {
     format!("{}/{}", passed.count(), gates.len())
 }
 
-/// The row of a pod.
-pub(super) fn pod(pod: &Shown<'_>) -> Cells {
+/// Returns the cells of a pod.
+pub(super) fn pod(pod: &PrintedObject<'_>) -> Cells {
     let all = summary(pod);
     let ip = list(pod, "status.podIPs").first().map_or("", |ip| text(ip, "ip"));
     vec![
@@ -188,7 +190,7 @@ mod tests {
 
     #[track_caller]
     fn check(pod: &Value, ready: &str, reason: &str, restarts: &str) {
-        let cells = super::pod(&Shown { object: pod, now: Timestamp::UNIX_EPOCH });
+        let cells = super::pod(&PrintedObject { object: pod, now: Timestamp::UNIX_EPOCH });
         assert_eq!(
             (&cells[1], &cells[2], &cells[3]),
             (&json!(ready), &json!(reason), &json!(restarts))

@@ -1,15 +1,15 @@
-//! Rows of workloads and autoscalers.
+//! Printers of the groups apps, batch and autoscaling.
 
 use super::cells::{
-    Cells, NONE, UNKNOWN, age, containers, count, labels, name, plain, seconds_since,
+    Cells, NONE, UNKNOWN, age, containers, count, labels, name, scalar_text, seconds_since,
     selector_text, since, text_or,
 };
 use super::duration::human;
-use super::{Printer, Shown};
+use super::{PrintedObject, Printer};
 use evenkeel_apimachinery::value::{at, flag, int, list, text};
 use serde_json::{Value, json};
 
-pub(crate) fn of(kind: &str) -> Option<Printer> {
+pub(crate) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
         "Deployment" => deployment,
         "ReplicaSet" => replica_set,
@@ -23,7 +23,8 @@ pub(crate) fn of(kind: &str) -> Option<Printer> {
     })
 }
 
-fn deployment(o: &Shown<'_>) -> Cells {
+/// Upstream: `printDeployment`.
+fn deployment(o: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -33,16 +34,19 @@ fn deployment(o: &Shown<'_>) -> Cells {
         json!(age(o)),
         json!(names),
         json!(images),
-        json!(crate::scale::selector(at(o, "spec.selector"))),
+        json!(crate::scale::format_selector(at(o, "spec.selector"))),
     ]
 }
 
-fn replica_set(o: &Shown<'_>) -> Cells {
+/// Upstream: `printReplicaSet`.
+fn replica_set(o: &PrintedObject<'_>) -> Cells {
     replicas(o, &selector_text(o, "spec.selector"))
 }
 
-/// What ReplicaSets and ReplicationControllers show alike.
-pub(super) fn replicas(o: &Shown<'_>, selector: &str) -> Cells {
+/// Cells of ReplicaSets and ReplicationControllers.
+///
+/// Upstream: `printReplicaSet`, `printReplicationController`.
+pub(super) fn replicas(o: &PrintedObject<'_>, selector: &str) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -56,13 +60,15 @@ pub(super) fn replicas(o: &Shown<'_>, selector: &str) -> Cells {
     ]
 }
 
-fn stateful_set(o: &Shown<'_>) -> Cells {
+/// Upstream: `printStatefulSet`.
+fn stateful_set(o: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     let ready = format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"));
     vec![json!(name(o)), json!(ready), json!(age(o)), json!(names), json!(images)]
 }
 
-fn daemon_set(o: &Shown<'_>) -> Cells {
+/// Upstream: `printDaemonSet`.
+fn daemon_set(o: &PrintedObject<'_>) -> Cells {
     let [names, images] = containers(at(o, "spec.template.spec"));
     vec![
         json!(name(o)),
@@ -79,7 +85,8 @@ fn daemon_set(o: &Shown<'_>) -> Cells {
     ]
 }
 
-fn revision(o: &Shown<'_>) -> Cells {
+/// Upstream: `printControllerRevision`.
+fn revision(o: &PrintedObject<'_>) -> Cells {
     let owner = list(o, "metadata.ownerReferences").iter().find(|owner| flag(owner, "controller"));
     let controller = owner.map_or_else(
         || NONE.to_owned(),
@@ -93,7 +100,8 @@ fn revision(o: &Shown<'_>) -> Cells {
     vec![json!(name(o)), json!(controller), json!(count(o, "revision")), json!(age(o))]
 }
 
-fn job(o: &Shown<'_>) -> Cells {
+/// Upstream: `printJob`.
+fn job(o: &PrintedObject<'_>) -> Cells {
     let succeeded = count(o, "status.succeeded");
     let parallelism = count(o, "spec.parallelism");
     let completions = match int(o, "spec.completions") {
@@ -133,7 +141,8 @@ fn job_status(o: &Value) -> &'static str {
     }
 }
 
-fn cron_job(o: &Shown<'_>) -> Cells {
+/// Upstream: `printCronJob`.
+fn cron_job(o: &PrintedObject<'_>) -> Cells {
     let last = if at(o, "status.lastScheduleTime").is_some() {
         since(o, "status.lastScheduleTime")
     } else {
@@ -159,7 +168,9 @@ fn cron_job(o: &Shown<'_>) -> Cells {
     ]
 }
 
-/// One metric: what is, and what is aimed at.
+/// A metric as current and target value.
+///
+/// Upstream: `formatHPAMetrics`.
 fn metric(spec: &Value, status: Option<&Value>) -> String {
     let (field, by_resource) = match text(spec, "type") {
         "External" => ("external", false),
@@ -188,18 +199,23 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
                 if field == "external" || field == "object" { " (avg)" } else { "" };
             format!(
                 "{}/{}{average_words}",
-                plain(current("averageValue"), UNKNOWN),
-                plain(Some(average), "")
+                scalar_text(current("averageValue"), UNKNOWN),
+                scalar_text(Some(average), "")
             )
         }
         (false, None) => {
-            format!("{}/{}", plain(current("value"), UNKNOWN), plain(target("value"), ""))
+            format!(
+                "{}/{}",
+                scalar_text(current("value"), UNKNOWN),
+                scalar_text(target("value"), "")
+            )
         }
     };
     if by_resource { format!("{}: {pair}", text(spec, &format!("{field}.name"))) } else { pair }
 }
 
-fn autoscaler(o: &Shown<'_>) -> Cells {
+/// Upstream: `printHorizontalPodAutoscaler`.
+fn autoscaler(o: &PrintedObject<'_>) -> Cells {
     let statuses = list(o, "status.currentMetrics");
     let all: Vec<String> = list(o, "spec.metrics")
         .iter()
@@ -219,7 +235,7 @@ fn autoscaler(o: &Shown<'_>) -> Cells {
             text(o, "spec.scaleTargetRef.name")
         )),
         json!(metrics),
-        json!(plain(at(o, "spec.minReplicas"), "<unset>")),
+        json!(scalar_text(at(o, "spec.minReplicas"), "<unset>")),
         json!(count(o, "spec.maxReplicas")),
         json!(count(o, "status.currentReplicas")),
         json!(age(o)),

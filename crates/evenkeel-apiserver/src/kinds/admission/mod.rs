@@ -11,7 +11,7 @@ mod runtime_class;
 mod service_accounts;
 pub(super) mod topology;
 
-use super::rows::Row;
+use super::registry::KindStrategy;
 use super::writes;
 use crate::api::Context;
 use crate::store::Entry;
@@ -25,16 +25,16 @@ use std::sync::Arc;
 
 /// Runs the plug-ins that look at this kind, in upstream's order.
 pub(super) fn admit(
-    row: &Row,
+    kind_strategy: &KindStrategy,
     cx: &Context<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), StatusError> {
-    match (row.group, row.kind, cx.subresource) {
+    match (kind_strategy.group, kind_strategy.kind, cx.subresource) {
         ("", "Pod", "") => {
             if old.is_none() {
                 limit_range::complete(cx, object)?;
-                set(object, "status.qosClass", evenkeel_kinds::pods::quality(object));
+                set(object, "status.qosClass", evenkeel_kinds::pod::qos_class(object));
                 service_accounts::admit(cx, object)?;
                 pods::priority(cx, object)?;
                 let node = text(object, "spec.nodeName").to_owned();

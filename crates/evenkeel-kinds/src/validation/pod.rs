@@ -1,4 +1,6 @@
-//! Rules on pod specs, in pods and in templates (upstream: pkg/apis/core/validation).
+//! Validation of pod specs, in pods and in templates.
+//!
+//! Upstream: `k8s.io/kubernetes/pkg/apis/core/validation`.
 
 use super::{labels, names, quantity, volume};
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -7,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const RESTART_POLICIES: &[&str] = &["Always", "OnFailure", "Never"];
-/// The kernel takes no longer name.
+/// Maximum length of a host name in Linux.
 const HOSTNAME_LENGTH: usize = 64;
 const DNS_POLICIES: &[&str] = &["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -20,7 +22,9 @@ const RESOURCE_FIELDS: &[&str] = &[
     "requests.memory",
 ];
 
-/// A pod to be created.
+/// Validates a new pod.
+///
+/// Upstream: `ValidatePodCreate`.
 pub(crate) fn create(pod: &Value, errors: &mut Errors) {
     let Some(spec) = pod.get("spec") else {
         errors.required(&Path::new("spec").field("containers"), "");
@@ -39,7 +43,9 @@ pub(crate) fn create(pod: &Value, errors: &mut Errors) {
     }
 }
 
-/// A pod template: metadata and spec.
+/// Validates a pod template: metadata and spec.
+///
+/// Upstream: `ValidatePodTemplateSpec`.
 pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     labels::labels(object(template, "metadata.labels"), &path.field("labels"), errors);
     if let Some(meta) = template.get("metadata") {
@@ -60,7 +66,9 @@ pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A pod spec.
+/// Validates a pod spec.
+///
+/// Upstream: `ValidatePodSpec`.
 pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let volumes = volume::volumes(spec, &path.field("volumes"), errors);
     containers(spec, path, &volumes, errors);
@@ -100,12 +108,12 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid_all(&hostnames.index(index), name, &names::dns_subdomain(name));
         }
     }
-    gates(spec, path, errors);
+    scheduling_gates(spec, path, errors);
     operating_system(spec, path, errors);
     security(spec, path, errors);
 }
 
-/// A name that replaces the pod's own inside of it; it has no say over the node's name or the full one.
+/// Validates `hostnameOverride`, which replaces the pod's host name but conflicts with host network and FQDN settings.
 fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(name) = at(spec, "hostnameOverride").and_then(Value::as_str) else { return };
     for field in ["setHostnameAsFQDN", "hostNetwork"] {
@@ -119,6 +127,7 @@ fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.invalid_all(path, name, &names::dns_subdomain(name));
 }
 
+/// Upstream: `validateContainers`, `validateInitContainers`.
 fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     let mut host_ports = BTreeSet::new();
@@ -159,6 +168,7 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
     ephemeral_containers(spec, path, volumes, &mut seen, errors);
 }
 
+/// Upstream: `validateEphemeralContainers`.
 fn ephemeral_containers<'a>(
     spec: &'a Value,
     path: &Path<'_>,
@@ -208,6 +218,7 @@ fn ephemeral_containers<'a>(
     }
 }
 
+/// Upstream: `validateContainerCommon`.
 fn container(
     container: &Value,
     path: &Path<'_>,
@@ -261,6 +272,7 @@ fn container(
     }
 }
 
+/// Upstream: `validateContainerPorts`.
 fn ports(container: &Value, path: &Path<'_>, host_network: bool, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
     for (index, port) in list(container, "ports").iter().enumerate() {
@@ -302,6 +314,7 @@ fn ports(container: &Value, path: &Path<'_>, host_network: bool, errors: &mut Er
     }
 }
 
+/// Upstream: `checkHostPortConflicts`.
 fn conflicting_host_ports(
     container: &Value,
     path: &Path<'_>,
@@ -318,6 +331,7 @@ fn conflicting_host_ports(
     }
 }
 
+/// Upstream: `ValidateEnv`.
 fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("env");
     for (index, variable) in list(container, "env").iter().enumerate() {
@@ -353,6 +367,7 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateEnvVarValueFrom`.
 fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut n_sources = 0;
     if let Some(reference) = at(source, "fieldRef") {
@@ -381,7 +396,7 @@ fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Er
     }
 }
 
-/// Fields of a pod that an environment variable may show.
+/// Pod fields that an environment variable may reference.
 const ENV_FIELDS: &[&str] = &[
     "metadata.name",
     "metadata.namespace",
@@ -393,7 +408,7 @@ const ENV_FIELDS: &[&str] = &[
     "status.podIP",
     "status.podIPs",
 ];
-/// Fields of a pod that a downward API volume may show.
+/// Pod fields that a downward API volume may reference.
 pub(super) const VOLUME_FIELDS: &[&str] = &[
     "metadata.name",
     "metadata.namespace",
@@ -402,7 +417,9 @@ pub(super) const VOLUME_FIELDS: &[&str] = &[
     "metadata.uid",
 ];
 
-/// A reference to one of the pod's own fields.
+/// Validates a reference to a field of the pod.
+///
+/// Upstream: `validateObjectFieldSelector`.
 pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, errors: &mut Errors) {
     if text(reference, "apiVersion").is_empty() {
         errors.required(&path.field("apiVersion"), "");
@@ -438,7 +455,9 @@ pub(super) fn field_ref(reference: &Value, allowed: &[&str], path: &Path<'_>, er
     }
 }
 
-/// A reference to one of a container's resources.
+/// Validates a reference to a resource of a container.
+///
+/// Upstream: `validateContainerResourceFieldSelector`.
 pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("resource");
     match text(reference, "resource") {
@@ -449,6 +468,7 @@ pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mu
     }
 }
 
+/// Upstream: `validateLifecycle`.
 fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("lifecycle");
     for field in ["postStart", "preStop"] {
@@ -463,6 +483,7 @@ fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateProbe`.
 fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let Some(probe) = at(container, field) else { continue };
@@ -500,6 +521,7 @@ fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateHandler`.
 fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let mut n_forms = 0;
     for form in forms {
@@ -545,7 +567,9 @@ fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors
     }
 }
 
-/// A port given by number or by name.
+/// Validates a port number or a port name.
+///
+/// Upstream: `ValidatePortNumOrName`.
 pub(super) fn port_number_or_name(port: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     match port {
         Some(Value::String(name)) => errors.invalid_all(path, name, &names::port_name(name)),
@@ -554,6 +578,7 @@ pub(super) fn port_number_or_name(port: Option<&Value>, path: &Path<'_>, errors:
     }
 }
 
+/// Upstream: `validatePodDNSConfig`.
 fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let policy = text(spec, "dnsPolicy");
     errors.one_of(&path.field("dnsPolicy"), policy, DNS_POLICIES);
@@ -635,6 +660,7 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateTolerations`.
 fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
         let path = path.index(index);
@@ -664,7 +690,8 @@ fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                     errors.invalid(&path.field("operator"), text(toleration, "value"), words);
                 }
             }
-            // Numbers can be compared only with an alpha feature; upstream names these as supported all the same.
+            // Numeric comparison needs an alpha feature; upstream's error lists the operators as supported
+            // nevertheless.
             "Lt" | "Gt" => {
                 let all = ["Equal", "Exists", "Lt", "Gt"];
                 errors.not_supported(&path.field("operator"), operator, &all);
@@ -681,7 +708,8 @@ fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+/// Upstream: `validateSchedulingGates`.
+fn scheduling_gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("readinessGates");
     for (index, gate) in list(spec, "readinessGates").iter().enumerate() {
         let name = text(gate, "conditionType");
@@ -713,6 +741,7 @@ fn gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateOS`.
 fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(os) = at(spec, "os") else { return };
     match text(os, "name") {
@@ -754,6 +783,7 @@ fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validatePodSpecSecurityContext`.
 fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(context) = at(spec, "securityContext") else { return };
     let path = path.field("securityContext");

@@ -1,10 +1,12 @@
-//! What the server adds to a new Job: labels by which its pods are known, and the selector on them.
+//! Generation of a Job's selector and of the labels that it selects.
 
 use evenkeel_apimachinery::value::{at, flag, object_mut, set, text};
 use serde_json::{Value, json};
 
-/// Generates the selector of a job that does not bring its own (its uid is known by now).
-pub(crate) fn create(job: &mut Value) {
+/// Generates the selector of a Job without one of its own; the Job's uid is set already.
+///
+/// Upstream: `generateSelector`.
+pub(crate) fn generate_selector(job: &mut Value) {
     let manual = flag(job, "spec.manualSelector");
     if manual {
         return;

@@ -1,14 +1,17 @@
-//! What is particular about pods: their state when new, quality of service, what an update may touch, grace.
+//! The strategy of pods: initial status, QoS class, fields that an update may not change, and the grace period of a
+//! deletion.
 
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::reset::keep_field;
 use evenkeel_apimachinery::value::{self, copy, int, list, object, set, text};
 use serde_json::{Value, json};
 
-/// A new pod is pending, and its class of service is known.
-pub fn create(pod: &mut Value, now: &str) {
-    let class = quality(pod);
-    let mut status = json!({"phase": "Pending", "qosClass": class});
+/// Sets the status of a new pod: phase Pending, the QoS class, and the condition of scheduling gates.
+///
+/// Upstream: `PrepareForCreate` of `podStrategy`, `applySchedulingGatedCondition`.
+pub fn prepare_create(pod: &mut Value, now: &str) {
+    let qos = qos_class(pod);
+    let mut status = json!({"phase": "Pending", "qosClass": qos});
     if !list(pod, "spec.schedulingGates").is_empty() {
         status["conditions"] = json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
@@ -17,12 +20,14 @@ pub fn create(pod: &mut Value, now: &str) {
     set(pod, "status", status);
 }
 
-/// Restores what a path may not change.
-pub fn update(subresource: &str, new: &mut Value, old: &Value) {
+/// Resets the fields that a sub-resource may not change.
+///
+/// Upstream: `podStatusStrategy`, `podEphemeralContainersStrategy`.
+pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
             keep_field(new, old, "spec");
-            // Deletion is asked for elsewhere, and owners are set elsewhere.
+            // `deletionTimestamp` is set by a DELETE, owner references by the pod's own path.
             copy(new, old, "metadata.deletionTimestamp");
             copy(new, old, "metadata.ownerReferences");
             copy(new, old, "status.qosClass");
@@ -33,8 +38,8 @@ pub fn update(subresource: &str, new: &mut Value, old: &Value) {
             *new = old.clone();
             if let Some(metadata) = metadata {
                 for field in ["managedFields", "resourceVersion"] {
-                    if let Some(kept) = metadata.get(field) {
-                        set(new, &format!("metadata.{field}"), kept.clone());
+                    if let Some(value) = metadata.get(field) {
+                        set(new, &format!("metadata.{field}"), value.clone());
                     }
                 }
             }
@@ -49,8 +54,10 @@ pub fn update(subresource: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// The class of service: all limits equal to requests, some of either, or none (upstream: pkg/apis/core/v1/helper/qos).
-pub fn quality(pod: &Value) -> &'static str {
+/// Returns the QoS class of a pod: Guaranteed when all limits equal requests, BestEffort without any, else Burstable.
+///
+/// Upstream: `ComputePodQOS`.
+pub fn qos_class(pod: &Value) -> &'static str {
     let mut any = false;
     let mut guaranteed = true;
     for containers in ["spec.containers", "spec.initContainers"] {
@@ -76,8 +83,10 @@ pub fn quality(pod: &Value) -> &'static str {
     }
 }
 
-/// Seconds that a pod gets to end; one that runs nowhere, or has ended, gets none.
-pub fn grace(pod: &Value, requested: Option<i64>) -> Option<i64> {
+/// Returns the grace period of a deletion in seconds; 0 for a pod without a node, and for one that has finished.
+///
+/// Upstream: `CheckGracefulDelete`.
+pub fn deletion_grace_period(pod: &Value, requested: Option<i64>) -> Option<i64> {
     let own = int(pod, "spec.terminationGracePeriodSeconds");
     let seconds = requested.or(own).unwrap_or(30);
     if text(pod, "spec.nodeName").is_empty()

@@ -1,6 +1,6 @@
-//! Objects that upstream takes are taken, and an update that changes nothing is never refused.
+//! Valid objects of every kind are accepted, and an update without changes is never rejected.
 
-use super::{Errors, Subject, create, update};
+use super::{Errors, ValidationTarget, create, update};
 use crate::defaults;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn finite_template() -> Value {
     template
 }
 
-/// One acceptable object of each kind with rules: group, version, kind, the object without its metadata.
+/// A valid object of each kind with validation: group, version, kind, and the object without metadata.
 fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
     let selector = json!({"matchLabels": {"app": "x"}});
     let workload = || json!({"spec": {"selector": selector, "template": template()}});
@@ -109,11 +109,11 @@ fn good_objects_are_taken_and_may_be_written_again() {
         object["metadata"] = json!({"name": "x", "namespace": "n", "uid": "u"});
         defaults::apply(group, version, kind, &mut object);
         let mut errors = Errors::default();
-        create(Subject { group, kind, subresource: "" }, &object, &mut errors);
+        create(ValidationTarget { group, kind, subresource: "" }, &object, &mut errors);
         assert!(errors.is_empty(), "{group} {kind}: {:?}", errors.into_vec());
         for subresource in ["", "status"] {
             let mut errors = Errors::default();
-            update(Subject { group, kind, subresource }, &object, &object, &mut errors);
+            update(ValidationTarget { group, kind, subresource }, &object, &object, &mut errors);
             assert!(errors.is_empty(), "{group} {kind} {subresource}: {:?}", errors.into_vec());
         }
     }
@@ -123,7 +123,7 @@ fn good_objects_are_taken_and_may_be_written_again() {
 fn each_bad_field_is_named() {
     let check = |kind: &str, object: Value, fields: &[&str]| {
         let mut errors = Errors::default();
-        create(Subject { group: "", kind, subresource: "" }, &object, &mut errors);
+        create(ValidationTarget { group: "", kind, subresource: "" }, &object, &mut errors);
         let found: Vec<String> = errors.into_vec().into_iter().map(|error| error.field).collect();
         assert_eq!(found, fields);
     };
@@ -163,7 +163,7 @@ fn volumes_of_a_members_claims_are_its_templates_and_what_was_taken_once_may_be_
         defaults::apply("apps", "v1", "StatefulSet", &mut set);
         set
     };
-    let subject = || Subject { group: "apps", kind: "StatefulSet", subresource: "" };
+    let target = || ValidationTarget { group: "apps", kind: "StatefulSet", subresource: "" };
     let fields = |errors: Errors| -> Vec<String> {
         errors.into_vec().into_iter().map(|error| error.field).collect()
     };
@@ -178,12 +178,12 @@ fn volumes_of_a_members_claims_are_its_templates_and_what_was_taken_once_may_be_
     ];
     for (claims, mount, expected) in table {
         let mut errors = Errors::default();
-        create(subject(), &set(claims, mount), &mut errors);
+        create(target(), &set(claims, mount), &mut errors);
         assert_eq!(fields(errors), expected);
     }
     let (old, mut new) = (set(json!([]), "w"), set(json!([]), "w"));
     new["spec"]["replicas"] = json!(3);
     let mut errors = Errors::default();
-    update(subject(), &new, &old, &mut errors);
+    update(target(), &new, &old, &mut errors);
     assert_eq!(fields(errors), Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! Rules on Services.
+//! Validation of Services.
 
 use super::{labels, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 
 const TYPES: &[&str] = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
-/// A Service, new or changed.
+/// Validates a new or updated Service.
+///
+/// Upstream: `ValidateService`.
 pub(super) fn service(service: &Value, errors: &mut Errors) {
     let Some(spec) = service.get("spec") else { return };
     let path = Path::new("spec");
@@ -37,11 +39,11 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
 fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     match kind {
         "LoadBalancer" => {
-            let ranges = path.field("loadBalancerSourceRanges");
+            let servicecidr = path.field("loadBalancerSourceRanges");
             for (index, range) in
                 list(spec, "loadBalancerSourceRanges").iter().filter_map(Value::as_str).enumerate()
             {
-                errors.invalid_all(&ranges.index(index), range, &names::cidr(range.trim()));
+                errors.invalid_all(&servicecidr.index(index), range, &names::cidr(range.trim()));
             }
         }
         "ExternalName" => {
@@ -83,6 +85,7 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateServicePort`.
 fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("ports");
     let ports = list(spec, "ports");
@@ -153,6 +156,7 @@ fn affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateServiceClusterIPsRelatedFields`.
 fn cluster_ips(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     if kind == "ExternalName" {
         return;
@@ -215,7 +219,9 @@ fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// What an update may not change.
+/// Validates the immutable fields of a Service.
+///
+/// Upstream: `ValidateServiceUpdate`.
 pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     service(new, errors);
     let path = Path::new("spec");
@@ -242,7 +248,9 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// `status.loadBalancer` of Services and Ingresses.
+/// Validates `status.loadBalancer` of a Service or an Ingress.
+///
+/// Upstream: `ValidateLoadBalancerStatus`.
 pub(super) fn load_balancer(object: &Value, errors: &mut Errors) {
     let path = Path::new("status.loadBalancer.ingress");
     for (index, ingress) in list(object, "status.loadBalancer.ingress").iter().enumerate() {

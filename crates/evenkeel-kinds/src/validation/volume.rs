@@ -1,4 +1,4 @@
-//! Rules on a pod's volumes and on where containers mount them.
+//! Validation of a pod's volumes and of their mounts.
 
 use super::{names, pod};
 use evenkeel_apimachinery::amount::Amount;
@@ -50,6 +50,8 @@ const HOST_PATH_TYPES: &[&str] = &[
 ];
 
 /// Validates `spec.volumes` and returns the names that containers may mount.
+///
+/// Upstream: `ValidateVolumes`.
 pub(super) fn volumes<'a>(
     spec: &'a Value,
     path: &Path<'_>,
@@ -72,6 +74,7 @@ pub(super) fn volumes<'a>(
     seen
 }
 
+/// Upstream: `validateVolumeSource`.
 fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut n_sources = 0;
     for field in SOURCES {
@@ -107,7 +110,7 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
         }
         "hostPath" => {
             required("path", errors);
-            not_backward(text(source, "path"), &path.field("path"), errors);
+            no_backsteps(text(source, "path"), &path.field("path"), errors);
             errors.one_of(&path.field("type"), text(source, "type"), HOST_PATH_TYPES);
         }
         "secret" => {
@@ -168,12 +171,13 @@ fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         if text(item, "path").is_empty() {
             errors.required(&path.field("path"), "");
         } else {
-            relative(text(item, "path"), &path.field("path"), errors);
+            local_path(text(item, "path"), &path.field("path"), errors);
         }
         mode(item, "mode", &path, errors);
     }
 }
 
+/// Upstream: `validateDownwardAPIVolumeSource`.
 fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let items = path.field("items");
     for (index, item) in list(source, "items").iter().enumerate() {
@@ -181,7 +185,7 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         if text(item, "path").is_empty() {
             errors.required(&path.field("path"), "");
         } else {
-            relative(text(item, "path"), &path.field("path"), errors);
+            local_path(text(item, "path"), &path.field("path"), errors);
         }
         match (at(item, "fieldRef"), at(item, "resourceFieldRef")) {
             (Some(field), None) => {
@@ -207,6 +211,7 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateProjectionSources`.
 fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     mode(source, "defaultMode", path, errors);
     let sources = path.field("sources");
@@ -255,29 +260,34 @@ fn token(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     if text(source, "path").is_empty() {
         errors.required(&path.field("path"), "");
     } else {
-        relative(text(source, "path"), &path.field("path"), errors);
+        local_path(text(source, "path"), &path.field("path"), errors);
     }
 }
 
-/// A path below the volume: relative, and not out of it.
-fn relative(target: &str, path: &Path<'_>, errors: &mut Errors) {
+/// Validates a relative path that stays inside the volume.
+///
+/// Upstream: `ValidateLocalNonReservedPath`.
+fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
     if target.starts_with('/') {
         errors.invalid(path, target, "must be a relative path");
         return;
     }
-    not_backward(target, path, errors);
+    no_backsteps(target, path, errors);
     if target.starts_with("..") && !target.starts_with("../") && target != ".." {
         errors.invalid(path, target, "must not start with '..'");
     }
 }
 
-fn not_backward(target: &str, path: &Path<'_>, errors: &mut Errors) {
+/// Upstream: `ValidatePathNoBacksteps`.
+fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
     if target.split('/').any(|part| part == "..") {
         errors.invalid(path, target, "must not contain '..'");
     }
 }
 
-/// `volumeMounts` and `volumeDevices` of a container.
+/// Validates `volumeMounts` and `volumeDevices` of a container.
+///
+/// Upstream: `ValidateVolumeMounts`, `ValidateVolumeDevices`.
 pub(super) fn mounts(
     container: &Value,
     path: &Path<'_>,
@@ -305,7 +315,7 @@ pub(super) fn mounts(
         for field in ["subPath", "subPathExpr"] {
             let target = text(mount, field);
             if !target.is_empty() {
-                relative(target, &path.field(field), errors);
+                local_path(target, &path.field(field), errors);
             }
         }
         if !text(mount, "subPath").is_empty() && !text(mount, "subPathExpr").is_empty() {

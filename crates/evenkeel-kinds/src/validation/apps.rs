@@ -1,6 +1,6 @@
-//! Rules on workloads: groups apps and batch.
+//! Validation of the groups apps and batch.
 
-use super::{Subject, core, labels, pod};
+use super::{ValidationTarget, core, labels, pod};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, at, int, is_empty, list, object, text};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => {
-            selected_template(kind, new, true, errors);
+            selector_and_template(kind, new, true, errors);
             by_kind(kind, new, errors);
         }
         "Job" => job(new, errors),
@@ -19,14 +19,14 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mut Errors) {
-    if subject.subresource == "status" {
-        return status(subject.kind, new, old, errors);
+pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    if target.subresource == "status" {
+        return status(target.kind, new, old, errors);
     }
-    match subject.kind {
+    match target.kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => {
-            selected_template(subject.kind, new, true, errors);
-            by_kind(subject.kind, new, errors);
+            selector_and_template(target.kind, new, true, errors);
+            by_kind(target.kind, new, errors);
             let path = Path::new("spec");
             errors.immutable(
                 &path.field("selector"),
@@ -35,12 +35,12 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
             );
         }
         "StatefulSet" => {
-            // One that was taken before its template was looked at may still be scaled and deleted.
+            // An object whose stored template is already invalid may still be scaled and deleted.
             let mut before = Errors::default();
-            selected_template(subject.kind, old, true, &mut before);
-            by_kind(subject.kind, old, &mut before);
-            selected_template(subject.kind, new, before.is_empty(), errors);
-            by_kind(subject.kind, new, errors);
+            selector_and_template(target.kind, old, true, &mut before);
+            by_kind(target.kind, old, &mut before);
+            selector_and_template(target.kind, new, before.is_empty(), errors);
+            by_kind(target.kind, new, errors);
             stateful_set_update(new, old, errors);
         }
         "Job" => job_update(new, old, errors),
@@ -53,10 +53,11 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     }
 }
 
-/// Selector and template, and that the one selects the other; the template's own rules only where `strict`.
-fn selected_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors) {
+/// Validates selector and template, and that the selector matches the template's labels. The pod template itself is
+/// validated only when `strict`.
+fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors) {
     let path = Path::new("spec");
-    // Upstream has a ReplicaSet's and a Deployment's rules in one, and the words of either.
+    // Upstream shares one function for ReplicaSets and Deployments; only the texts differ.
     let (selecting, running) = match kind {
         "StatefulSet" => ("statefulset", kind),
         "DaemonSet" => ("daemonset", kind),
@@ -84,7 +85,7 @@ fn selected_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors)
     }
     if let Some(template) = at(new, "spec.template") {
         if strict && kind == "StatefulSet" {
-            pod::template(&of_member(new, template), &template_path, errors);
+            pod::template(&member_template(new, template), &template_path, errors);
         } else if strict {
             pod::template(template, &template_path, errors);
         }
@@ -105,9 +106,9 @@ fn selected_template(kind: &str, new: &Value, strict: bool, errors: &mut Errors)
     }
 }
 
-/// A StatefulSet's template as its pods get it: with the volumes of its claims, which come before the template's own, and
-/// without the names that the controller gives.
-fn of_member(set: &Value, template: &Value) -> Value {
+/// Returns a StatefulSet's template as its pods get it: with the volumes of its claim templates first, and without the
+/// names that the controller sets.
+fn member_template(set: &Value, template: &Value) -> Value {
     let mut template = template.clone();
     let claims = list(set, "spec.volumeClaimTemplates");
     let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) else {
@@ -143,7 +144,9 @@ fn by_kind(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// A count or a percentage; upstream's rules on both.
+/// Validates an integer or a percentage that is not negative.
+///
+/// Upstream: `ValidatePositiveIntOrPercent`.
 pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     match value {
         Some(Value::String(text)) => {
@@ -159,7 +162,7 @@ pub(super) fn count_or_percent(value: Option<&Value>, path: &Path<'_>, errors: &
     }
 }
 
-/// Percent of a value such as `"25%"`.
+/// Returns the percentage of a value such as `"25%"`.
 pub(super) fn percent(value: Option<&Value>) -> Option<i64> {
     value?.as_str()?.strip_suffix('%')?.parse().ok()
 }
@@ -168,12 +171,14 @@ fn is_zero(value: Option<&Value>) -> bool {
     value.is_none_or(|value| value.as_i64() == Some(0) || percent(Some(value)) == Some(0))
 }
 
-fn at_most_all(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+/// Upstream: `IsNotMoreThan100Percent`.
+fn at_most_100_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
     if percent(value).is_some_and(|percent| percent > 100) {
         errors.invalid(path, value.cloned().unwrap_or_default(), "must not be greater than 100%");
     }
 }
 
+/// Upstream: `ValidateDeploymentSpec`.
 fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("strategy");
     let rolling = at(new, "spec.strategy.rollingUpdate");
@@ -201,7 +206,7 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
                     words,
                 );
             }
-            at_most_all(unavailable, &path.field("maxUnavailable"), errors);
+            at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
         }
         other => errors.not_supported(&path.field("type"), other, &["Recreate", "RollingUpdate"]),
     }
@@ -219,6 +224,7 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateDaemonSetSpec`.
 fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     match text(new, "spec.updateStrategy.type") {
         "OnDelete" => {}
@@ -228,8 +234,8 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
             let surge = at(new, "spec.updateStrategy.rollingUpdate.maxSurge");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             count_or_percent(surge, &path.field("maxSurge"), errors);
-            at_most_all(unavailable, &path.field("maxUnavailable"), errors);
-            at_most_all(surge, &path.field("maxSurge"), errors);
+            at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
+            at_most_100_percent(surge, &path.field("maxSurge"), errors);
             match (is_zero(unavailable), is_zero(surge)) {
                 (false, false) => {
                     let words = "may not be set when maxUnavailable is non-zero";
@@ -250,6 +256,7 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateStatefulSetSpec`.
 fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let policy = text(new, "spec.podManagementPolicy");
     match policy {
@@ -292,7 +299,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
                     words,
                 );
             }
-            at_most_all(unavailable, &path.field("maxUnavailable"), errors);
+            at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
         }
         other => errors.invalid(&strategy, other, "must be 'RollingUpdate' or 'OnDelete'"),
     }
@@ -308,6 +315,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateStatefulSetUpdate`.
 fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     for field in ["serviceName", "podManagementPolicy", "selector"] {
@@ -321,6 +329,7 @@ fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
     );
 }
 
+/// Upstream: `ValidateJobCreate`.
 fn job(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = new.get("spec") else { return };
@@ -337,7 +346,9 @@ fn job(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// A selector that the server makes is the job's uid, and nothing else.
+/// Requires that a generated selector selects the Job's uid and nothing else.
+///
+/// Upstream: `validateGeneratedSelector`.
 fn generated_selector(new: &Value, errors: &mut Errors) {
     if value::flag(new, "spec.manualSelector") {
         if at(new, "spec.selector").is_none() {
@@ -348,7 +359,7 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
     let labels = object(new, "spec.template.metadata.labels");
     let (uid, name) = (text(new, "metadata.uid"), text(new, "metadata.name"));
     let path = Path::new("spec.template.metadata.labels");
-    for (key, wanted) in [
+    for (key, expected) in [
         ("controller-uid", uid),
         ("batch.kubernetes.io/controller-uid", uid),
         ("job-name", name),
@@ -356,11 +367,11 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
     ] {
         match labels.and_then(|labels| labels.get(key)).and_then(Value::as_str) {
             None => errors.required(&path, "must be a label on a pod template"),
-            Some(label) if label != wanted => {
+            Some(label) if label != expected => {
                 errors.invalid(
                     &path,
                     Value::Object(labels.cloned().unwrap_or_default()),
-                    &format!("must be '{wanted}'"),
+                    &format!("must be '{expected}'"),
                 );
             }
             Some(_) => {}
@@ -373,6 +384,7 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateJobSpec`.
 fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in [
         "parallelism",
@@ -427,6 +439,7 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateJobSpecUpdate`.
 fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
@@ -481,6 +494,7 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateCronJobSpec`.
 fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = new.get("spec") else { return };
@@ -553,6 +567,7 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateControllerRevision`.
 fn revision(new: &Value, errors: &mut Errors) {
     errors.non_negative(&Path::new("revision"), int(new, "revision"));
     if at(new, "data").is_none() {

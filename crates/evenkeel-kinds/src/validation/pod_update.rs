@@ -1,20 +1,22 @@
-//! What an update of a pod may change: little of its spec, and only forward in its status.
+//! Validation of pod updates: few fields of the spec may change, and container states only move forward.
 
-use super::Subject;
+use super::ValidationTarget;
 use super::pod;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, copy, int, is_empty, list, set, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-const SPEC_WORDS: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
+const SPEC_DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                           `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
                           additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set \
                           to 1 if it was previously negative)";
 
-/// An update of a pod through one of its paths.
-pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mut Errors) {
-    match subject.subresource {
+/// Validates an update of a pod through one of its paths.
+///
+/// Upstream: `ValidatePodUpdate`.
+pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    match target.subresource {
         "status" => status(new, old, errors),
         "ephemeralcontainers" => ephemeral(new, old, errors),
         "resize" => {
@@ -73,7 +75,7 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
     }
     tolerations(new, old, &path, errors);
     if allowed != *old {
-        errors.forbidden(&path, SPEC_WORDS);
+        errors.forbidden(&path, SPEC_DETAIL);
     }
 }
 
@@ -104,7 +106,9 @@ fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Tolerations may be added; those that were there stay (but may last longer or shorter).
+/// Allows new tolerations; old ones stay, except for their duration.
+///
+/// Upstream: `validateOnlyAddedTolerations`.
 fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let key = |toleration: &Value| {
         ["key", "operator", "value", "effect"]
@@ -120,6 +124,7 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidatePodEphemeralContainersUpdate`.
 fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (Some(new), Some(old)) = (new.get("spec"), old.get("spec")) else { return };
@@ -144,6 +149,7 @@ fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidatePodStatusUpdate`.
 fn status(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("status");
     let nominated = text(new, "status.nominatedNodeName");
@@ -173,7 +179,9 @@ fn status(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// A container that ended, and that the restart policy does not start again, stays ended.
+/// Rejects the restart of a terminated container that the restart policy does not restart.
+///
+/// Upstream: `ValidateContainerStateTransition`.
 fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut Errors) {
     let path = Path::new("status");
     let all = path.field(field);

@@ -1,4 +1,4 @@
-//! Rules on a pod's affinity.
+//! Validation of a pod's affinity.
 
 use super::{labels, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -39,6 +39,7 @@ fn weight(weighted: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validatePodAffinityTerm`.
 fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["labelSelector", "namespaceSelector"] {
         if let Some(selector) = at(term, field) {
@@ -55,6 +56,7 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateNodeAffinity`.
 fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(required) = at(node, "requiredDuringSchedulingIgnoredDuringExecution") {
         let path = path.field("requiredDuringSchedulingIgnoredDuringExecution");
@@ -72,7 +74,9 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// A node selector, as in a required node affinity or a persistent volume.
+/// Validates a node selector, in a required node affinity or a persistent volume.
+///
+/// Upstream: `ValidateNodeSelector`.
 pub(super) fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
@@ -84,6 +88,7 @@ pub(super) fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Erro
     }
 }
 
+/// Upstream: `ValidateNodeSelectorTerm`.
 fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("matchExpressions");
     for (index, expression) in list(term, "matchExpressions").iter().enumerate() {

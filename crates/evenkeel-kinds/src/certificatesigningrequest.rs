@@ -1,4 +1,4 @@
-//! Requests for certificates: what a write through which path may set, and what is wrong with one.
+//! CertificateSigningRequests: the fields that each path may set, and their validation.
 //!
 //! Upstream: `pkg/registry/certificates/certificates/strategy.go`, `pkg/apis/certificates/validation`.
 
@@ -10,40 +10,46 @@ use evenkeel_apimachinery::value::{at, list, set, text};
 use serde_json::Value;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationRequest};
 
-/// Conditions that only `/approval` sets.
-const DECISIONS: [&str; 2] = ["Approved", "Denied"];
-/// Conditions that are never taken back, and never anything but true.
-const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
+/// Conditions that only `/approval` sets: the decision of the approver.
+const APPROVAL_CONDITIONS: [&str; 2] = ["Approved", "Denied"];
+/// Conditions that are never removed, and are always true.
+const PERMANENT_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-/// A write of `/approval`: conditions change, and nothing else.
-pub(super) fn approve(new: &mut Value, old: &Value, now: &str) {
+/// Prepares an update of `/approval`, which changes only conditions.
+///
+/// Upstream: `csrApprovalStrategy`.
+pub(super) fn prepare_approval_update(new: &mut Value, old: &Value, now: &str) {
     let mut conditions = list(new, "status.conditions").to_vec();
-    stamp(&mut conditions, old, now);
+    populate_condition_timestamps(&mut conditions, old, now);
     keep_all_but_metadata_and_status(new, old);
     keep_field(new, old, "status");
     set(new, "status.conditions", conditions);
 }
 
-/// A write of `/status`: decisions stay as they were, where as many of them are there.
-pub(super) fn report(new: &mut Value, old: &Value, now: &str) {
+/// Prepares an update of `/status`. Approval and denial keep their stored form, as long as their number stays the same.
+///
+/// Upstream: `csrStatusStrategy`, `preserveConditionInstances`.
+pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
     keep_all_but_metadata_and_status(new, old);
     let mut conditions = list(new, "status.conditions").to_vec();
-    for decision in DECISIONS {
-        let before: Vec<&Value> = of_type(old, decision).collect();
-        let is = |condition: &Value| text(condition, "type") == decision;
+    for condition_type in APPROVAL_CONDITIONS {
+        let before: Vec<&Value> = conditions_of_type(old, condition_type).collect();
+        let is = |condition: &Value| text(condition, "type") == condition_type;
         if conditions.iter().filter(|condition| is(condition)).count() == before.len() {
             let places = conditions.iter_mut().filter(|condition| is(condition));
             places.zip(before).for_each(|(place, before)| place.clone_from(before));
         }
     }
-    stamp(&mut conditions, old, now);
+    populate_condition_timestamps(&mut conditions, old, now);
     if !conditions.is_empty() {
         set(new, "status.conditions", conditions);
     }
 }
 
-/// Times that are missing are now, or since when it has been so.
-fn stamp(conditions: &mut [Value], old: &Value, now: &str) {
+/// Sets absent condition times: to now, or to the old transition time while the status stays the same.
+///
+/// Upstream: `populateConditionTimestamps`.
+fn populate_condition_timestamps(conditions: &mut [Value], old: &Value, now: &str) {
     for condition in conditions {
         let absent =
             |condition: &Value, field: &str| at(condition, field).is_none_or(Value::is_null);
@@ -51,8 +57,9 @@ fn stamp(conditions: &mut [Value], old: &Value, now: &str) {
             set(condition, "lastUpdateTime", now);
         }
         if absent(condition, "lastTransitionTime") {
-            let (type_, status) = (text(condition, "type"), text(condition, "status"));
-            let same = of_type(old, type_).find(|before| text(before, "status") == status);
+            let (condition_type, status) = (text(condition, "type"), text(condition, "status"));
+            let same = conditions_of_type(old, condition_type)
+                .find(|before| text(before, "status") == status);
             let since = same.map(|before| text(before, "lastTransitionTime"));
             let since = since.filter(|since| !since.is_empty()).unwrap_or(now).to_owned();
             set(condition, "lastTransitionTime", since);
@@ -60,19 +67,24 @@ fn stamp(conditions: &mut [Value], old: &Value, now: &str) {
     }
 }
 
-fn of_type<'a>(request: &'a Value, type_: &str) -> impl Iterator<Item = &'a Value> {
-    list(request, "status.conditions").iter().filter(move |one| text(one, "type") == type_)
+fn conditions_of_type<'a>(
+    request: &'a Value,
+    condition_type: &str,
+) -> impl Iterator<Item = &'a Value> {
+    list(request, "status.conditions").iter().filter(move |one| text(one, "type") == condition_type)
 }
 
-/// What is wrong with the request itself, in whichever version of its object.
-pub(super) fn check_request(object: &Value, errors: &mut Errors) {
+/// Validates the PEM-encoded request in `spec.request`.
+///
+/// Upstream: `validateCSR`.
+pub(super) fn validate_request(object: &Value, errors: &mut Errors) {
     let request = text(object, "spec.request");
-    if let Err(words) = readable(request) {
-        errors.invalid(&Path::new("spec").field("request"), request, &words);
+    if let Err(detail) = parse_request(request) {
+        errors.invalid(&Path::new("spec").field("request"), request, &detail);
     }
 }
 
-fn readable(request: &str) -> Result<(), String> {
+fn parse_request(request: &str) -> Result<(), String> {
     let pem = STANDARD.decode(request).unwrap_or_default();
     let block = x509_parser::pem::parse_x509_pem(&pem).ok().map(|(_, block)| block);
     let Some(block) = block.filter(|block| block.label == "CERTIFICATE REQUEST") else {
@@ -83,57 +95,77 @@ fn readable(request: &str) -> Result<(), String> {
     request.verify_signature().map_err(|error| error.to_string())
 }
 
-/// What is wrong with an update, beside the request.
-pub(super) fn check_update(subresource: &str, new: &Value, old: &Value, errors: &mut Errors) {
+/// Validates an update, except `spec.request`.
+///
+/// Upstream: `validateCertificateSigningRequestUpdate`.
+pub(super) fn validate_update(subresource: &str, new: &Value, old: &Value, errors: &mut Errors) {
     let status = Path::new("status");
     let conditions = status.field("conditions");
-    check_conditions(&conditions, new, old, errors);
-    check_certificate(&status.field("certificate"), subresource, new, old, errors);
-    for type_ in FINAL {
-        if of_type(new, type_).count() < of_type(old, type_).count() {
-            let words = format!("updates may not remove a condition of type {type_:?}");
-            errors.forbidden(&conditions, &words);
+    validate_conditions(&conditions, new, old, errors);
+    validate_certificate(&status.field("certificate"), subresource, new, old, errors);
+    for condition_type in PERMANENT_CONDITIONS {
+        if conditions_of_type(new, condition_type).count()
+            < conditions_of_type(old, condition_type).count()
+        {
+            let detail = format!("updates may not remove a condition of type {condition_type:?}");
+            errors.forbidden(&conditions, &detail);
         }
     }
-    for type_ in DECISIONS {
-        if subresource != "approval" && of_type(new, type_).count() > of_type(old, type_).count() {
-            let words = format!("updates may not add a condition of type {type_:?}");
-            errors.forbidden(&conditions, &words);
+    for condition_type in APPROVAL_CONDITIONS {
+        if subresource != "approval"
+            && conditions_of_type(new, condition_type).count()
+                > conditions_of_type(old, condition_type).count()
+        {
+            let detail = format!("updates may not add a condition of type {condition_type:?}");
+            errors.forbidden(&conditions, &detail);
         }
     }
 }
 
-fn check_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+/// Upstream: `validateConditions`.
+fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let is_decided = |request: &Value| {
-        DECISIONS.iter().all(|decision| of_type(request, decision).next().is_some())
+        APPROVAL_CONDITIONS
+            .iter()
+            .all(|condition_type| conditions_of_type(request, condition_type).next().is_some())
     };
     let mut seen: Vec<&str> = Vec::new();
     for (index, condition) in list(new, "status.conditions").iter().enumerate() {
         let at = path.index(index);
-        let (type_, status) = (text(condition, "type"), text(condition, "status"));
-        if type_.is_empty() {
+        let (condition_type, status) = (text(condition, "type"), text(condition, "status"));
+        if condition_type.is_empty() {
             errors.required(&at.field("type"), "");
         }
-        let allowed: &[&str] =
-            if FINAL.contains(&type_) { &["True"] } else { &["False", "True", "Unknown"] };
+        let allowed: &[&str] = if PERMANENT_CONDITIONS.contains(&condition_type) {
+            &["True"]
+        } else {
+            &["False", "True", "Unknown"]
+        };
         if status.is_empty() {
             errors.required(&at.field("status"), "");
         } else {
             errors.one_of(&at.field("status"), status, allowed);
         }
-        if seen.contains(&type_) {
-            errors.duplicate(&at.field("type"), type_);
+        if seen.contains(&condition_type) {
+            errors.duplicate(&at.field("type"), condition_type);
         }
-        let both = DECISIONS.contains(&type_)
-            && DECISIONS.iter().any(|other| *other != type_ && seen.contains(other));
+        let both = APPROVAL_CONDITIONS.contains(&condition_type)
+            && APPROVAL_CONDITIONS
+                .iter()
+                .any(|other| *other != condition_type && seen.contains(other));
         if both && !is_decided(old) {
-            errors.invalid(path, type_, "Approved and Denied conditions are mutually exclusive");
+            errors.invalid(
+                path,
+                condition_type,
+                "Approved and Denied conditions are mutually exclusive",
+            );
         }
-        seen.push(type_);
+        seen.push(condition_type);
     }
 }
 
-fn check_certificate(
+/// Upstream: `validateCertificate`.
+fn validate_certificate(
     path: &Path<'_>,
     subresource: &str,
     new: &Value,
@@ -144,8 +176,8 @@ fn check_certificate(
     if after == before {
         return;
     }
-    if let Err(words) = check_chain(after) {
-        errors.invalid(path, "<certificate data>", &words);
+    if let Err(detail) = validate_chain(after) {
+        errors.invalid(path, "<certificate data>", &detail);
     }
     if subresource != "status" {
         errors.forbidden(path, "updates may not set certificate content");
@@ -154,7 +186,7 @@ fn check_certificate(
     }
 }
 
-fn check_chain(certificate: &str) -> Result<(), String> {
+fn validate_chain(certificate: &str) -> Result<(), String> {
     let pem = STANDARD.decode(certificate).map_err(|error| error.to_string())?;
     if pem.is_empty() {
         return Ok(());
@@ -185,7 +217,7 @@ mod tests {
     fn request(conditions: &[(&str, &str)], certificate: &str) -> Value {
         let conditions: Vec<Value> = conditions
             .iter()
-            .map(|(type_, time)| json!({"type": type_, "status": "True", "lastUpdateTime": time, "lastTransitionTime": time}))
+            .map(|(condition_type, time)| json!({"type": condition_type, "status": "True", "lastUpdateTime": time, "lastTransitionTime": time}))
             .collect();
         json!({"spec": {"signerName": "a/b"}, "status": {"conditions": conditions, "certificate": certificate}})
     }
@@ -197,7 +229,7 @@ mod tests {
             "spec": {"signerName": "other"},
             "status": {"certificate": "forged", "conditions": [{"type": "Approved", "status": "True"}]},
         });
-        approve(&mut new, &old, "now");
+        prepare_approval_update(&mut new, &old, "now");
         assert_eq!(new["spec"], old["spec"]);
         assert_eq!(new["status"]["certificate"], "");
         assert_eq!(new["status"]["conditions"][0]["lastUpdateTime"], "now");
@@ -208,14 +240,14 @@ mod tests {
     fn a_status_keeps_the_decision() {
         let old = request(&[("Approved", "then")], "");
         let mut new = request(&[("Approved", "forged")], "QQ==");
-        report(&mut new, &old, "now");
+        prepare_status_update(&mut new, &old, "now");
         assert_eq!(new["status"]["conditions"][0]["lastUpdateTime"], "then");
         assert_eq!(new["status"]["certificate"], "QQ==");
     }
 
     fn wrong(subresource: &str, new: &Value, old: &Value) -> Vec<String> {
         let mut errors = Errors::default();
-        check_update(subresource, new, old, &mut errors);
+        validate_update(subresource, new, old, &mut errors);
         errors.into_vec().into_iter().map(|error| error.field).collect()
     }
 

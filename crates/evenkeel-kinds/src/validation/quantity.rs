@@ -1,4 +1,4 @@
-//! Resource lists: names, amounts, and requests within limits.
+//! Validation of resource lists: names, quantities, and requests within limits.
 
 use super::names;
 use evenkeel_apimachinery::amount::Amount;
@@ -8,36 +8,47 @@ use serde_json::Value;
 
 const STANDARD: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "storage"];
 
-/// Amounts of a map such as `status.capacity`: not negative, and whole where the resource is counted.
-pub(super) fn amounts(
+/// Validates the quantities of a map such as `status.capacity`: not negative, and integers for integer resources.
+pub(super) fn validate_quantities(
     map: Option<&evenkeel_apimachinery::value::Object>,
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
     for (name, quantity) in map.into_iter().flatten() {
-        amount(name, quantity, &path.field(name), errors);
+        validate_quantity(name, quantity, &path.field(name), errors);
     }
 }
 
-/// One amount of a resource.
-pub(super) fn amount(name: &str, quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
+/// Validates one quantity of a resource.
+///
+/// Upstream: `ValidateResourceQuantityValue`.
+pub(super) fn validate_quantity(
+    name: &str,
+    quantity: &Value,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let Some(parsed) = Amount::of(quantity) else { return };
     if parsed.is_negative() {
         errors.invalid(path, quantity.clone(), "must be greater than or equal to 0");
     }
-    if is_counted(name) && !parsed.is_whole() {
+    if is_integer_resource(name) && !parsed.is_whole() {
         errors.invalid(path, quantity.clone(), "must be an integer");
     }
 }
 
-/// Whether a resource comes in whole units only.
-pub(super) fn is_counted(name: &str) -> bool {
+/// Whether quantities of a resource are integers.
+///
+/// Upstream: `IsIntegerResourceName`.
+pub(super) fn is_integer_resource(name: &str) -> bool {
     name.starts_with("hugepages-")
         || (name.contains('/') && !name.starts_with("requests.") && !name.starts_with("limits."))
         || is_object_count(name)
 }
 
-/// Whether a quota of this name counts objects of a built-in kind.
+/// Whether a quota resource counts objects of a built-in kind.
+///
+/// Upstream: `IsStandardQuotaResourceName`.
 pub(super) fn is_object_count(name: &str) -> bool {
     matches!(
         name,
@@ -53,7 +64,9 @@ pub(super) fn is_object_count(name: &str) -> bool {
     )
 }
 
-/// A name that a container may ask for.
+/// Validates the resource name of a container's request or limit.
+///
+/// Upstream: `ValidateContainerResourceName`.
 fn container_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
     let messages = names::qualified_name(name);
     errors.invalid_all(path, name, &messages);
@@ -70,7 +83,9 @@ fn can_overcommit(name: &str) -> bool {
     !name.contains('/') && !name.starts_with("hugepages-")
 }
 
-/// `resources` of a container.
+/// Validates `resources` of a container.
+///
+/// Upstream: `ValidateContainerResourceRequirements`.
 pub(super) fn requirements(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
     let (limits, requests) = (object(resources, "limits"), object(resources, "requests"));
     for (map, field) in [(limits, "limits"), (requests, "requests")] {
@@ -78,7 +93,7 @@ pub(super) fn requirements(resources: &Value, path: &Path<'_>, errors: &mut Erro
         for (name, quantity) in map.into_iter().flatten() {
             let path = path.key(name);
             container_resource(name, &path, errors);
-            amount(name, quantity, &path, errors);
+            validate_quantity(name, quantity, &path, errors);
         }
     }
     let path = path.field("requests");

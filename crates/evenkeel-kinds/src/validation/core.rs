@@ -1,6 +1,6 @@
-//! Rules on the kinds of the core group.
+//! Validation of the core group.
 
-use super::{Subject, affinity, labels, names, pod, pod_update, quantity, service};
+use super::{ValidationTarget, affinity, labels, names, pod, pod_update, quantity, service};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, flag, int, is_empty, list, object, text};
@@ -36,10 +36,10 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mut Errors) {
-    if subject.subresource == "status" {
-        match subject.kind {
-            "Pod" => pod_update::update(subject, new, old, errors),
+pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    if target.subresource == "status" {
+        match target.kind {
+            "Pod" => pod_update::update(target, new, old, errors),
             "Service" => service::load_balancer(new, errors),
             "Node" => node_resources(new, errors),
             "ReplicationController" => {
@@ -58,8 +58,8 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
         }
         return;
     }
-    match subject.kind {
-        "Pod" => pod_update::update(subject, new, old, errors),
+    match target.kind {
+        "Pod" => pod_update::update(target, new, old, errors),
         "Service" => service::update(new, old, errors),
         "ConfigMap" => {
             config_map(new, errors);
@@ -85,6 +85,7 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     }
 }
 
+/// Upstream: `ValidateReplicationControllerSpec`.
 fn replication_controller(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     errors.non_negative(&path.field("minReadySeconds"), int(new, "spec.minReadySeconds"));
@@ -132,7 +133,7 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
                 errors.invalid(&path, key.as_str(), "duplicate of key present in data");
             }
             let length = value.as_str().unwrap_or_default().len();
-            // Bytes are base64 in JSON: three of them for four characters.
+            // Base64 encodes three bytes in four characters.
             size += if *field == "data" && root.is_empty() { length } else { length / 4 * 3 };
         }
     }
@@ -141,6 +142,7 @@ fn data_keys(new: &Value, fields: &[&str], root: &str, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateConfigMap`.
 fn config_map(new: &Value, errors: &mut Errors) {
     data_keys(new, &["data", "binaryData"], "", errors);
 }
@@ -159,6 +161,7 @@ fn immutable_data(new: &Value, old: &Value, fields: &[&str], errors: &mut Errors
     }
 }
 
+/// Upstream: `ValidateSecret`.
 fn secret(new: &Value, errors: &mut Errors) {
     data_keys(new, &["data"], "data", errors);
     let path = Path::new("data");
@@ -197,6 +200,7 @@ fn secret(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateNode`.
 fn node(new: &Value, errors: &mut Errors) {
     taints(new, errors);
     node_resources(new, errors);
@@ -216,6 +220,7 @@ fn node(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateNodeTaints`.
 fn taints(new: &Value, errors: &mut Errors) {
     let path = Path::new("metadata");
     let path = path.field("taints");
@@ -240,10 +245,15 @@ fn taints(new: &Value, errors: &mut Errors) {
 fn node_resources(new: &Value, errors: &mut Errors) {
     let path = Path::new("status");
     for field in ["capacity", "allocatable"] {
-        quantity::amounts(object(new, &format!("status.{field}")), &path.field(field), errors);
+        quantity::validate_quantities(
+            object(new, &format!("status.{field}")),
+            &path.field(field),
+            errors,
+        );
     }
 }
 
+/// Upstream: `ValidateNodeUpdate`.
 fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
     node(new, errors);
     let path = Path::new("spec");
@@ -283,7 +293,9 @@ fn volume_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The spec of a claim, in a claim or in a template of one.
+/// Validates the spec of a claim, in a claim or in a claim template.
+///
+/// Upstream: `ValidatePersistentVolumeClaimSpec`.
 pub(super) fn claim(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(spec) = new.get("spec") else { return };
     access_modes(spec, path, errors);
@@ -313,6 +325,7 @@ pub(super) fn claim(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     data_sources(spec, path, errors);
 }
 
+/// Upstream: `validateDataSource`.
 fn data_sources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["dataSource", "dataSourceRef"] {
         let Some(source) = at(spec, field) else { continue };
@@ -332,6 +345,7 @@ fn data_sources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidatePersistentVolumeClaimUpdate`.
 fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     claim(new, &path, errors);
@@ -364,6 +378,7 @@ fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidatePersistentVolumeSpec`.
 fn persistent_volume(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = new.get("spec") else { return };
@@ -408,6 +423,7 @@ fn persistent_volume(new: &Value, errors: &mut Errors) {
     volume_mode(spec, &path, errors);
 }
 
+/// Upstream: `ValidatePersistentVolumeUpdate`.
 fn persistent_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
     persistent_volume(new, errors);
     let path = Path::new("spec");
@@ -428,6 +444,7 @@ fn persistent_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
     errors.immutable(&path.field("volumeMode"), at(after, "volumeMode"), at(before, "volumeMode"));
 }
 
+/// Upstream: `ValidateResourceQuotaSpec`.
 fn quota(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let hard = path.field("hard");
@@ -442,7 +459,7 @@ fn quota(new: &Value, errors: &mut Errors) {
             );
             errors.invalid(&path, name.as_str(), "must be a standard resource for quota");
         }
-        quantity::amount(name, amount, &path, errors);
+        quantity::validate_quantity(name, amount, &path, errors);
     }
     let scopes = path.field("scopes");
     quota_scopes(new, &scopes, errors);
@@ -476,6 +493,7 @@ fn quota(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateResourceQuotaResourceName`.
 fn is_quota_resource(name: &str) -> bool {
     let bare =
         name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
@@ -485,6 +503,7 @@ fn is_quota_resource(name: &str) -> bool {
         || name.starts_with("count/")
 }
 
+/// Upstream: `validateResourceQuotaScopes`.
 fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let scopes: Vec<&str> = list(new, "spec.scopes").iter().filter_map(Value::as_str).collect();
     let value = || json!(scopes);
@@ -525,6 +544,7 @@ fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateLimitRange`.
 fn limit_range(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let all = path.field("limits");
@@ -604,6 +624,7 @@ fn limits_in_order(item: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateEndpoints`.
 fn endpoints(new: &Value, errors: &mut Errors) {
     let all = Path::new("subsets");
     for (index, subset) in list(new, "subsets").iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Rules on HorizontalPodAutoscalers, in version 2.
+//! Validation of HorizontalPodAutoscalers, in version 2.
 
 use super::names;
 use evenkeel_apimachinery::amount::Amount;
@@ -14,6 +14,9 @@ const METRICS: &[(&str, &str)] = &[
     ("Resource", "resource"),
 ];
 
+/// Validates a HorizontalPodAutoscaler.
+///
+/// Upstream: `ValidateHorizontalPodAutoscaler`.
 pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = new.get("spec") else { return };
@@ -55,6 +58,7 @@ pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateCrossVersionObjectReference`.
 fn target_ref(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["kind", "name"] {
         errors.required_valid(
@@ -69,30 +73,33 @@ fn target_ref(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateMetricSpec`.
 fn metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(metric, "type");
     if kind.is_empty() {
         errors.required(&path.field("type"), "must specify a metric source type");
     }
     let supported: Vec<&str> = METRICS.iter().map(|(kind, _)| *kind).collect();
-    let Some((_, wanted)) = METRICS.iter().find(|(name, _)| *name == kind) else {
+    let Some((_, expected)) = METRICS.iter().find(|(name, _)| *name == kind) else {
         if !kind.is_empty() {
             errors.not_supported(&path.field("type"), kind, &supported);
         }
         return;
     };
-    // Only the first source is looked into, in this order.
+    // Only the first source is validated, in this order.
     let first = ["object", "external", "pods", "resource", "containerResource"]
         .into_iter()
         .find_map(|field| at(metric, field).map(|source| (field, source)));
     if let Some((field, source)) = first {
         metric_source(field, source, &path.field(field), errors);
     }
-    if at(metric, wanted).is_none() {
-        errors
-            .required(&path.field(wanted), "must populate information for the given metric source");
+    if at(metric, expected).is_none() {
+        errors.required(
+            &path.field(expected),
+            "must populate information for the given metric source",
+        );
     }
-    for (_, field) in METRICS.iter().filter(|(_, field)| field != wanted) {
+    for (_, field) in METRICS.iter().filter(|(_, field)| field != expected) {
         if at(metric, field).is_some() {
             errors.forbidden(&path.field(field), "must populate the given metric source only");
         }
@@ -174,6 +181,7 @@ fn metric_name(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateScalingRules`.
 fn scaling_rules(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(seconds) = int(rules, "stabilizationWindowSeconds") {
         let path = path.field("stabilizationWindowSeconds");

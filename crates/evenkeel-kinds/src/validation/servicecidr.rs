@@ -1,4 +1,4 @@
-//! Rules on ServiceCIDRs and IPAddresses.
+//! Validation of ServiceCIDRs and IPAddresses.
 
 use super::names;
 use evenkeel_api::cidr::Cidr;
@@ -6,7 +6,9 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, list, text};
 use serde_json::Value;
 
-/// A ServiceCIDR has a range, or one for each family, in their one notation.
+/// Validates a ServiceCIDR: one canonical CIDR, or one per IP family.
+///
+/// Upstream: `ValidateServiceCIDR`.
 pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
     let root = Path::new("spec.cidrs");
     let cidrs = list(new, "spec.cidrs");
@@ -38,7 +40,9 @@ pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// The ranges stay; only a second family may be added.
+/// Rejects changes of CIDRs; only a second IP family may be added.
+///
+/// Upstream: `ValidateServiceCIDRUpdate`.
 pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors) {
     let (after, before) = (list(new, "spec.cidrs"), list(old, "spec.cidrs"));
     let added = before.len() == 1 && after.len() == 2 && after[0] == before[0];
@@ -47,7 +51,9 @@ pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors)
     }
 }
 
-/// An IPAddress belongs to something.
+/// Validates an IPAddress, which must reference its parent.
+///
+/// Upstream: `ValidateIPAddress`.
 pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
     let root = Path::new("spec.parentRef");
     if at(new, "spec.parentRef").is_none() {

@@ -1,7 +1,7 @@
-//! Rules on the kinds of the groups other than core, apps and batch.
+//! Validation of all groups except core, apps and batch.
 
-use super::{Subject, autoscaling, labels, names, ranges, service};
-use crate::signing_requests;
+use super::{ValidationTarget, autoscaling, labels, names, service, servicecidr};
+use crate::certificatesigningrequest;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, flag, int, is_empty, list, object, text};
 use serde_json::Value;
@@ -40,8 +40,8 @@ pub(crate) fn create(group: &str, kind: &str, new: &Value, errors: &mut Errors) 
         ("networking.k8s.io", "Ingress") => ingress(new, true, errors),
         ("networking.k8s.io", "IngressClass") => ingress_class(new, errors),
         ("networking.k8s.io", "NetworkPolicy") => network_policy(new, errors),
-        ("networking.k8s.io", "ServiceCIDR") => ranges::service_cidr(new, errors),
-        ("networking.k8s.io", "IPAddress") => ranges::ip_address(new, errors),
+        ("networking.k8s.io", "ServiceCIDR") => servicecidr::service_cidr(new, errors),
+        ("networking.k8s.io", "IPAddress") => servicecidr::ip_address(new, errors),
         ("discovery.k8s.io", "EndpointSlice") => endpoint_slice(new, errors),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => role(kind, new, errors),
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => {
@@ -62,13 +62,13 @@ pub(crate) fn create(group: &str, kind: &str, new: &Value, errors: &mut Errors) 
     }
 }
 
-pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mut Errors) {
-    if (subject.group, subject.kind) == ("certificates.k8s.io", "CertificateSigningRequest") {
-        signing_requests::check_update(subject.subresource, new, old, errors);
+pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    if (target.group, target.kind) == ("certificates.k8s.io", "CertificateSigningRequest") {
+        certificatesigningrequest::validate_update(target.subresource, new, old, errors);
         return;
     }
-    if subject.subresource == "status" {
-        match subject.kind {
+    if target.subresource == "status" {
+        match target.kind {
             "Ingress" => service::load_balancer(new, errors),
             "PodDisruptionBudget" => {
                 let path = Path::new("status");
@@ -82,14 +82,14 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
         }
         return;
     }
-    match subject.kind {
+    match target.kind {
         "Ingress" => ingress(new, false, errors),
-        "ServiceCIDR" => ranges::service_cidr_update(new, old, errors),
-        // Addresses that do not fit another type are beside the point when the type may not change.
+        "ServiceCIDR" => servicecidr::service_cidr_update(new, old, errors),
+        // When the immutable address type changes, the new type's addresses need no validation.
         "EndpointSlice" if new.get("addressType") != old.get("addressType") => {}
-        kind => create(subject.group, kind, new, errors),
+        kind => create(target.group, kind, new, errors),
     }
-    let frozen: &[&str] = match subject.kind {
+    let frozen: &[&str] = match target.kind {
         "IngressClass" => &["spec.controller"],
         "EndpointSlice" => &["addressType"],
         "IPAddress" => &["spec.parentRef"],
@@ -108,7 +108,7 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
     for field in frozen {
         let root = Path::new(field);
         let (after, before) = (at(new, field), at(old, field));
-        if subject.kind == "StorageClass" && *field != "volumeBindingMode" {
+        if target.kind == "StorageClass" && *field != "volumeBindingMode" {
             if !evenkeel_apimachinery::value::same(after, before) {
                 errors.forbidden(&root, &format!("updates to {field} are forbidden."));
             }
@@ -120,11 +120,12 @@ pub(crate) fn update(subject: Subject<'_>, new: &Value, old: &Value, errors: &mu
             errors.immutable(&root, after, before);
         }
     }
-    if subject.kind == "StorageClass" && at(new, "reclaimPolicy") != at(old, "reclaimPolicy") {
+    if target.kind == "StorageClass" && at(new, "reclaimPolicy") != at(old, "reclaimPolicy") {
         errors.forbidden(&Path::new("reclaimPolicy"), "updates to reclaimPolicy are forbidden.");
     }
 }
 
+/// Upstream: `ValidatePodDisruptionBudgetSpec`.
 fn disruption_budget(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (available, unavailable) = (at(new, "spec.minAvailable"), at(new, "spec.maxUnavailable"));
@@ -159,6 +160,7 @@ fn disruption_budget(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateIngressSpec`.
 fn ingress(new: &Value, created: bool, errors: &mut Errors) {
     let path = Path::new("spec");
     let class = at(new, "spec.ingressClassName").and_then(Value::as_str);
@@ -213,6 +215,7 @@ fn ingress_host(host: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateIngressRules`, `validateHTTPIngressRuleValue`.
 fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let host = text(rule, "host");
     if !host.is_empty() {
@@ -274,6 +277,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateIngressBackend`.
 fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
     match (at(backend, "service"), at(backend, "resource")) {
         (Some(_), Some(_)) => {
@@ -314,6 +318,7 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateIngressClass`.
 fn ingress_class(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let controller = text(new, "spec.controller");
@@ -354,6 +359,7 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateNetworkPolicySpec`.
 fn network_policy(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     if let Some(selector) = at(new, "spec.podSelector") {
@@ -388,6 +394,7 @@ fn network_policy(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateNetworkPolicyPort`.
 fn policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     let protocol = text(port, "protocol");
     if !protocol.is_empty() {
@@ -429,6 +436,7 @@ fn policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateNetworkPolicyPeer`.
 fn policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut n_peers = 0;
     for field in ["podSelector", "namespaceSelector"] {
@@ -459,6 +467,7 @@ fn policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateEndpointSlice`.
 fn endpoint_slice(new: &Value, errors: &mut Errors) {
     let kind = text(new, "addressType");
     match kind {
@@ -512,6 +521,7 @@ fn endpoint_slice(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `validateEndpoints`.
 fn slice_address(
     kind: &str,
     address: &str,
@@ -549,6 +559,7 @@ fn slice_address(
     }
 }
 
+/// Upstream: `ValidateRole`, `ValidateClusterRole`.
 fn role(kind: &str, new: &Value, errors: &mut Errors) {
     let all = Path::new("rules");
     for (index, rule) in list(new, "rules").iter().enumerate() {
@@ -569,6 +580,7 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidatePolicyRule`.
 fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Errors) {
     if list(rule, "verbs").is_empty() {
         errors.required(&path.field("verbs"), "");
@@ -604,6 +616,7 @@ fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Err
     }
 }
 
+/// Upstream: `ValidateRoleBinding`, `ValidateClusterRoleBinding`.
 fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     let path = Path::new("roleRef");
     let group = "rbac.authorization.k8s.io";
@@ -620,6 +633,7 @@ fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateRoleBindingSubject`.
 fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = text(subject, "name");
     if name.is_empty() {
@@ -653,15 +667,17 @@ fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Error
     }
 }
 
+/// Upstream: `ValidateLeaseSpec`.
 fn lease(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     if let Some(seconds) = int(new, "spec.leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
         errors.invalid(&path.field("leaseDurationSeconds"), seconds, "must be greater than 0");
     }
     errors.non_negative(&path.field("leaseTransitions"), int(new, "spec.leaseTransitions"));
-    // An empty holder is allowed: a leader that steps down leaves one.
+    // An empty holder is valid: a leader that releases the lease leaves one.
 }
 
+/// Upstream: `ValidatePriorityClass`.
 fn priority_class(new: &Value, errors: &mut Errors) {
     let name = text(new, "metadata.name");
     let value = int(new, "value").unwrap_or_default();
@@ -688,6 +704,7 @@ fn priority_class(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateStorageClass`.
 fn storage_class(new: &Value, errors: &mut Errors) {
     let provisioner = text(new, "provisioner");
     if provisioner.is_empty() {
@@ -714,6 +731,7 @@ fn storage_class(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateCSINode`.
 fn csi_node(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let all = path.field("drivers");
@@ -733,9 +751,10 @@ fn csi_node(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateCertificateSigningRequestCreate`.
 fn signing_request(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    signing_requests::check_request(new, errors);
+    certificatesigningrequest::validate_request(new, errors);
     let usages = list(new, "spec.usages");
     if usages.is_empty() {
         errors.required(&path.field("usages"), "");
@@ -774,17 +793,18 @@ fn signing_request(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateAPIService`.
 fn api_service(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (group, version) = (text(new, "spec.group"), text(new, "spec.version"));
-    let wanted = format!("{version}.{group}");
+    let expected = format!("{version}.{group}");
     let name = text(new, "metadata.name");
-    if name != wanted {
+    if name != expected {
         let meta = Path::new("metadata");
         errors.invalid(
             &meta.field("name"),
             name,
-            &format!("must be `spec.version+\".\"+spec.group`: {wanted:?}"),
+            &format!("must be `spec.version+\".\"+spec.group`: {expected:?}"),
         );
     }
     if group.is_empty() && version != "v1" {
@@ -832,6 +852,7 @@ fn api_service(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidateFlowSchema`, `ValidatePriorityLevelConfiguration`.
 fn flow_control(kind: &str, new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     if kind == "FlowSchema" {

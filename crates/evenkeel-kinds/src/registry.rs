@@ -1,0 +1,469 @@
+//! Strategies of the built-in kinds as data, one entry per resource.
+
+pub use crate::validation::{dns_1035_label, dns_label, dns_subdomain, path_segment};
+
+/// A field for field selectors: its label, its path, and the value that an absent one is compared as.
+pub(crate) type SelectableField = (&'static str, &'static str, &'static str);
+
+/// The strategy of one kind. [`DEFAULT_STRATEGY`] is that of a kind without rules of its own.
+///
+/// Upstream: `RESTCreateStrategy`, `RESTUpdateStrategy`, and the fields of `Store` in `genericregistry`.
+#[derive(Clone, Copy)]
+pub struct KindStrategy {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Kind in CamelCase, such as `Pod`.
+    pub kind: &'static str,
+    /// Whether a change of the spec increments `metadata.generation`.
+    pub has_generation: bool,
+    /// Validates a name of the kind.
+    ///
+    /// Upstream: `ValidateNameFunc`.
+    pub validate_name: fn(&str) -> Vec<String>,
+    /// Fields that field selectors support.
+    pub selectable_fields: &'static [SelectableField],
+    /// `status` of a new object, as JSON; empty where a client may set it, and for kinds without a status.
+    pub initial_status: &'static str,
+    /// Whether a PUT without resourceVersion is accepted.
+    ///
+    /// Upstream: `AllowUnconditionalUpdate`.
+    pub allow_unconditional_update: bool,
+    /// Whether a PUT creates an object that does not exist.
+    ///
+    /// Upstream: `AllowCreateOnUpdate`.
+    pub allow_create_on_update: bool,
+    /// Whether a DELETE returns the deleted object.
+    ///
+    /// Upstream: `ReturnDeletedObject`.
+    pub return_deleted_object: bool,
+}
+
+const fn any_name(_: &str) -> Vec<String> {
+    Vec::new()
+}
+
+const DEFAULT_STRATEGY: KindStrategy = KindStrategy {
+    group: "",
+    kind: "",
+    has_generation: false,
+    validate_name: dns_subdomain,
+    selectable_fields: &[],
+    initial_status: "",
+    allow_unconditional_update: true,
+    allow_create_on_update: false,
+    return_deleted_object: false,
+};
+
+/// A kind of the core group without rules of its own.
+const fn core(kind: &'static str) -> KindStrategy {
+    KindStrategy { kind, ..DEFAULT_STRATEGY }
+}
+
+/// A kind of another group without rules of its own.
+const fn in_group(group: &'static str, kind: &'static str) -> KindStrategy {
+    KindStrategy { group, kind, ..DEFAULT_STRATEGY }
+}
+
+/// A kind with `metadata.generation`, with the status of a new object.
+const fn with_generation(
+    group: &'static str,
+    kind: &'static str,
+    status: &'static str,
+) -> KindStrategy {
+    KindStrategy { group, kind, has_generation: true, initial_status: status, ..DEFAULT_STRATEGY }
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+const FLOW: &str = "flowcontrol.apiserver.k8s.io";
+const STORAGE: &str = "storage.k8s.io";
+const RESOURCE: &str = "resource.k8s.io";
+
+const POD_FIELDS: &[SelectableField] = &[
+    ("spec.nodeName", "spec.nodeName", ""),
+    ("spec.restartPolicy", "spec.restartPolicy", ""),
+    ("spec.schedulerName", "spec.schedulerName", ""),
+    ("spec.serviceAccountName", "spec.serviceAccountName", ""),
+    ("spec.hostNetwork", "spec.hostNetwork", "false"),
+    ("status.phase", "status.phase", ""),
+    ("status.podIP", "status.podIP", ""),
+    ("status.nominatedNodeName", "status.nominatedNodeName", ""),
+];
+const EVENT_FIELDS: &[SelectableField] = &[
+    ("involvedObject.kind", "involvedObject.kind", ""),
+    ("involvedObject.namespace", "involvedObject.namespace", ""),
+    ("involvedObject.name", "involvedObject.name", ""),
+    ("involvedObject.uid", "involvedObject.uid", ""),
+    ("involvedObject.apiVersion", "involvedObject.apiVersion", ""),
+    ("involvedObject.resourceVersion", "involvedObject.resourceVersion", ""),
+    ("involvedObject.fieldPath", "involvedObject.fieldPath", ""),
+    ("reason", "reason", ""),
+    ("reportingComponent", "reportingComponent", ""),
+    ("source", "source.component", ""),
+    ("type", "type", ""),
+];
+
+/// The strategies, by the plural name of the resource.
+pub const STRATEGIES: &[(&str, KindStrategy)] = &[
+    ("configmaps", core("ConfigMap")),
+    ("endpoints", KindStrategy { allow_create_on_update: true, ..core("Endpoints") }),
+    (
+        "events",
+        KindStrategy {
+            allow_create_on_update: true,
+            selectable_fields: EVENT_FIELDS,
+            ..core("Event")
+        },
+    ),
+    ("limitranges", KindStrategy { allow_create_on_update: true, ..core("LimitRange") }),
+    (
+        "namespaces",
+        KindStrategy {
+            validate_name: dns_label,
+            selectable_fields: &[
+                ("status.phase", "status.phase", ""),
+                ("name", "metadata.name", ""),
+            ],
+            initial_status: r#"{"phase":"Active"}"#,
+            return_deleted_object: true,
+            ..core("Namespace")
+        },
+    ),
+    (
+        "nodes",
+        KindStrategy {
+            selectable_fields: &[("spec.unschedulable", "spec.unschedulable", "false")],
+            ..core("Node")
+        },
+    ),
+    (
+        "persistentvolumeclaims",
+        KindStrategy {
+            initial_status: r#"{"phase":"Pending"}"#,
+            selectable_fields: &[("name", "metadata.name", "")],
+            return_deleted_object: true,
+            ..core("PersistentVolumeClaim")
+        },
+    ),
+    (
+        "persistentvolumes",
+        KindStrategy {
+            initial_status: r#"{"phase":"Pending"}"#,
+            selectable_fields: &[("name", "metadata.name", "")],
+            return_deleted_object: true,
+            ..core("PersistentVolume")
+        },
+    ),
+    (
+        "pods",
+        KindStrategy {
+            has_generation: true,
+            selectable_fields: POD_FIELDS,
+            return_deleted_object: true,
+            ..core("Pod")
+        },
+    ),
+    (
+        "podtemplates",
+        KindStrategy { has_generation: true, return_deleted_object: true, ..core("PodTemplate") },
+    ),
+    (
+        "replicationcontrollers",
+        KindStrategy {
+            selectable_fields: &[("status.replicas", "status.replicas", "0")],
+            ..with_generation("", "ReplicationController", r#"{"replicas":0}"#)
+        },
+    ),
+    (
+        "resourcequotas",
+        KindStrategy { initial_status: "{}", return_deleted_object: true, ..core("ResourceQuota") },
+    ),
+    ("secrets", KindStrategy { selectable_fields: &[("type", "type", "")], ..core("Secret") }),
+    ("serviceaccounts", KindStrategy { return_deleted_object: true, ..core("ServiceAccount") }),
+    (
+        "services",
+        KindStrategy {
+            validate_name: dns_1035_label,
+            selectable_fields: &[
+                ("spec.clusterIP", "spec.clusterIP", ""),
+                ("spec.type", "spec.type", ""),
+            ],
+            initial_status: r#"{"loadBalancer":{}}"#,
+            allow_create_on_update: true,
+            return_deleted_object: true,
+            ..core("Service")
+        },
+    ),
+    ("controllerrevisions", in_group("apps", "ControllerRevision")),
+    (
+        "daemonsets",
+        with_generation(
+            "apps",
+            "DaemonSet",
+            r#"{"currentNumberScheduled":0,"desiredNumberScheduled":0,"numberMisscheduled":0,"numberReady":0}"#,
+        ),
+    ),
+    ("deployments", with_generation("apps", "Deployment", "{}")),
+    (
+        "replicasets",
+        KindStrategy {
+            selectable_fields: &[("status.replicas", "status.replicas", "0")],
+            ..with_generation("apps", "ReplicaSet", r#"{"replicas":0}"#)
+        },
+    ),
+    (
+        "statefulsets",
+        KindStrategy {
+            validate_name: dns_label,
+            ..with_generation("apps", "StatefulSet", r#"{"availableReplicas":0,"replicas":0}"#)
+        },
+    ),
+    ("cronjobs", with_generation("batch", "CronJob", "{}")),
+    (
+        "jobs",
+        KindStrategy {
+            selectable_fields: &[("status.successful", "status.succeeded", "0")],
+            ..with_generation("batch", "Job", "{}")
+        },
+    ),
+    (
+        "horizontalpodautoscalers",
+        with_generation(
+            "autoscaling",
+            "HorizontalPodAutoscaler",
+            r#"{"currentMetrics":null,"desiredReplicas":0}"#,
+        ),
+    ),
+    (
+        "poddisruptionbudgets",
+        KindStrategy {
+            allow_unconditional_update: false,
+            ..with_generation(
+                "policy",
+                "PodDisruptionBudget",
+                r#"{"currentHealthy":0,"desiredHealthy":0,"disruptionsAllowed":0,"expectedPods":0}"#,
+            )
+        },
+    ),
+    ("ingresses", with_generation("networking.k8s.io", "Ingress", r#"{"loadBalancer":{}}"#)),
+    ("ingressclasses", with_generation("networking.k8s.io", "IngressClass", "")),
+    ("networkpolicies", with_generation("networking.k8s.io", "NetworkPolicy", "")),
+    (
+        "ipaddresses",
+        KindStrategy { validate_name: any_name, ..in_group("networking.k8s.io", "IPAddress") },
+    ),
+    (
+        "servicecidrs",
+        KindStrategy { initial_status: "{}", ..in_group("networking.k8s.io", "ServiceCIDR") },
+    ),
+    ("endpointslices", with_generation("discovery.k8s.io", "EndpointSlice", "")),
+    (
+        "roles",
+        KindStrategy {
+            validate_name: path_segment,
+            allow_create_on_update: true,
+            ..in_group(RBAC, "Role")
+        },
+    ),
+    (
+        "rolebindings",
+        KindStrategy {
+            validate_name: path_segment,
+            allow_create_on_update: true,
+            ..in_group(RBAC, "RoleBinding")
+        },
+    ),
+    (
+        "clusterroles",
+        KindStrategy {
+            validate_name: path_segment,
+            allow_create_on_update: true,
+            ..in_group(RBAC, "ClusterRole")
+        },
+    ),
+    (
+        "clusterrolebindings",
+        KindStrategy {
+            validate_name: path_segment,
+            allow_create_on_update: true,
+            ..in_group(RBAC, "ClusterRoleBinding")
+        },
+    ),
+    (
+        "leases",
+        KindStrategy {
+            allow_unconditional_update: false,
+            allow_create_on_update: true,
+            ..in_group("coordination.k8s.io", "Lease")
+        },
+    ),
+    ("priorityclasses", with_generation("scheduling.k8s.io", "PriorityClass", "")),
+    (
+        "storageclasses",
+        KindStrategy { return_deleted_object: true, ..in_group(STORAGE, "StorageClass") },
+    ),
+    (
+        "csidrivers",
+        KindStrategy {
+            allow_unconditional_update: false,
+            return_deleted_object: true,
+            ..in_group(STORAGE, "CSIDriver")
+        },
+    ),
+    (
+        "csinodes",
+        KindStrategy {
+            allow_unconditional_update: false,
+            return_deleted_object: true,
+            ..in_group(STORAGE, "CSINode")
+        },
+    ),
+    (
+        "csistoragecapacities",
+        KindStrategy {
+            allow_unconditional_update: false,
+            return_deleted_object: true,
+            ..in_group(STORAGE, "CSIStorageCapacity")
+        },
+    ),
+    (
+        "volumeattachments",
+        KindStrategy {
+            allow_unconditional_update: false,
+            initial_status: r#"{"attached":false}"#,
+            return_deleted_object: true,
+            ..in_group(STORAGE, "VolumeAttachment")
+        },
+    ),
+    (
+        "volumeattributesclasses",
+        KindStrategy { return_deleted_object: true, ..in_group(STORAGE, "VolumeAttributesClass") },
+    ),
+    (
+        "certificatesigningrequests",
+        KindStrategy {
+            validate_name: any_name,
+            initial_status: "{}",
+            selectable_fields: &[("spec.signerName", "spec.signerName", "")],
+            ..in_group("certificates.k8s.io", "CertificateSigningRequest")
+        },
+    ),
+    (
+        "clustertrustbundles",
+        KindStrategy {
+            validate_name: any_name,
+            selectable_fields: &[("spec.signerName", "spec.signerName", "")],
+            ..in_group("certificates.k8s.io", "ClusterTrustBundle")
+        },
+    ),
+    (
+        "podcertificaterequests",
+        KindStrategy {
+            initial_status: "{}",
+            selectable_fields: &[
+                ("spec.signerName", "spec.signerName", ""),
+                ("spec.nodeName", "spec.nodeName", ""),
+            ],
+            ..in_group("certificates.k8s.io", "PodCertificateRequest")
+        },
+    ),
+    ("flowschemas", with_generation(FLOW, "FlowSchema", "{}")),
+    ("prioritylevelconfigurations", with_generation(FLOW, "PriorityLevelConfiguration", "{}")),
+    (
+        "validatingwebhookconfigurations",
+        KindStrategy {
+            allow_unconditional_update: false,
+            ..with_generation(ADMISSION, "ValidatingWebhookConfiguration", "")
+        },
+    ),
+    (
+        "mutatingwebhookconfigurations",
+        KindStrategy {
+            allow_unconditional_update: false,
+            ..with_generation(ADMISSION, "MutatingWebhookConfiguration", "")
+        },
+    ),
+    (
+        "validatingadmissionpolicies",
+        KindStrategy {
+            allow_unconditional_update: false,
+            ..with_generation(ADMISSION, "ValidatingAdmissionPolicy", "{}")
+        },
+    ),
+    (
+        "validatingadmissionpolicybindings",
+        KindStrategy {
+            allow_unconditional_update: false,
+            ..with_generation(ADMISSION, "ValidatingAdmissionPolicyBinding", "")
+        },
+    ),
+    (
+        "mutatingadmissionpolicies",
+        KindStrategy {
+            allow_unconditional_update: false,
+            ..with_generation(ADMISSION, "MutatingAdmissionPolicy", "")
+        },
+    ),
+    (
+        "mutatingadmissionpolicybindings",
+        KindStrategy {
+            allow_unconditional_update: false,
+            ..with_generation(ADMISSION, "MutatingAdmissionPolicyBinding", "")
+        },
+    ),
+    (
+        "runtimeclasses",
+        KindStrategy {
+            allow_unconditional_update: false,
+            allow_create_on_update: true,
+            ..in_group("node.k8s.io", "RuntimeClass")
+        },
+    ),
+    (
+        "resourceclaims",
+        KindStrategy {
+            initial_status: "{}",
+            return_deleted_object: true,
+            ..in_group(RESOURCE, "ResourceClaim")
+        },
+    ),
+    (
+        "resourceclaimtemplates",
+        KindStrategy { return_deleted_object: true, ..in_group(RESOURCE, "ResourceClaimTemplate") },
+    ),
+    (
+        "resourceslices",
+        KindStrategy {
+            return_deleted_object: true,
+            selectable_fields: &[
+                ("spec.nodeName", "spec.nodeName", ""),
+                ("spec.driver", "spec.driver", ""),
+            ],
+            ..with_generation(RESOURCE, "ResourceSlice", "")
+        },
+    ),
+    (
+        "deviceclasses",
+        KindStrategy {
+            return_deleted_object: true,
+            ..with_generation(RESOURCE, "DeviceClass", "")
+        },
+    ),
+    (
+        "apiservices",
+        KindStrategy {
+            validate_name: path_segment,
+            initial_status: "{}",
+            ..in_group("apiregistration.k8s.io", "APIService")
+        },
+    ),
+];
+
+/// Returns the strategy of a resource. Events of both groups share one.
+pub fn strategy(group: &str, resource: &str) -> Option<&'static KindStrategy> {
+    let group = if group == "events.k8s.io" { "" } else { group };
+    STRATEGIES
+        .iter()
+        .find(|(name, strategy)| *name == resource && strategy.group == group)
+        .map(|(_, strategy)| strategy)
+}
