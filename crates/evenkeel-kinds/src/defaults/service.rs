@@ -3,6 +3,8 @@
 use evenkeel_apimachinery::value::{self, each, int, is_empty, text};
 use serde_json::{Value, json};
 
+/// Sets the defaults of a Service.
+///
 /// Upstream: `SetDefaults_Service`.
 pub(crate) fn apply(service: &mut Value) {
     super::fill(

@@ -14,6 +14,8 @@ const METRICS: &[(&str, &str)] = &[
     ("Resource", "resource"),
 ];
 
+/// Validates a HorizontalPodAutoscaler.
+///
 /// Upstream: `ValidateHorizontalPodAutoscaler`.
 pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
