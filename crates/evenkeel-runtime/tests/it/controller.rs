@@ -8,7 +8,7 @@ use evenkeel_runtime::{
     controller::{Builder, Env, Error, Outcome, Periodic},
     introspect::Subject,
     plan::{
-        Create, Delete, DeleteCollection, Failure, Key, LiveRead, Note, OnError, Outcomes,
+        Create, Delete, DeleteCollection, Failure, Key, LiveRead, Local, Note, OnError, Outcomes,
         PassHandler, Patch, PatchForm, Plan, Planned, Planner, Rewrite, Steps, Target, Update,
     },
     tasks::Tasks,
@@ -24,6 +24,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::time::Instant;
 
 const PODS: &str = "v1/pods";
 const MAPS: &str = "v1/configmaps";
@@ -350,6 +351,69 @@ async fn a_live_read_is_answered_to_the_next_step() {
     assert!(world.server.get(PODS, "ns/there-true").is_some());
 }
 
+/// Deletes all pods, then writes what it read live twice, and comes again in an hour.
+struct Sweeper {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+}
+
+impl Sweeper {
+    fn decide(seen: &Seen, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+        let again = Plan { requeue: Some(Duration::from_hours(1)), ..Plan::nothing() };
+        let (kind, meta) = (<Full<ConfigMap> as View>::kind(), seen.map.meta());
+        steps.one(DeleteCollection::new(pods(), "ns"))?;
+        let read = steps.one(LiveRead::get::<Full<ConfigMap>>(&kind, "ns", &meta.name))?;
+        let Some(reply) = &read.reply else { return Ok(again) };
+        let mut map: Value = serde_json::from_slice(reply.body()).unwrap();
+        for told in ["once", "twice"] {
+            map["data"]["told"] = told.into();
+            let written =
+                steps.one(Update::new(Target::of(kind.clone(), meta), map.to_string()))?;
+            let version = written.resource_version.as_deref().expect("it is written");
+            map["metadata"]["resourceVersion"] = version.into();
+        }
+        Ok(again)
+    }
+}
+
+impl Planner for Sweeper {
+    type Observed = Seen;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+        Seen::of(key, &self.maps, &self.pods)
+    }
+
+    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
+        let first = self.next(seen, &(), &Outcomes::default(), now);
+        (
+            first
+                .filter(|_| !seen.map.data.clone().unwrap_or_default().contains_key("told"))
+                .unwrap_or_default(),
+            (),
+        )
+    }
+
+    fn next(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
+        Steps::next(outcomes, |steps| Self::decide(seen, steps))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_follows_from_what_a_write_returned() {
+    let world = World::new();
+    world.want("web", 0);
+    put_pod(&world, 1);
+    put_pod(&world, 2);
+    let sweeper = Sweeper { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "sweeper", &world.maps).workers(1);
+    let (controller, stop) = (builder.planned(sweeper), world.tasks.token());
+    world.tasks.spawn("sweeper", controller.run(stop));
+    settle().await;
+    assert_eq!((told_in(&world, "told"), world.n_pods()), (json!("twice"), 0));
+    assert_eq!(world.server.seen(&Method::PUT, "configmaps").len(), 2, "no conflict, no third one");
+}
+
 /// Decides on the same second step for ever: an error, or nothing.
 struct Stubborn {
     maps: Cache<Full<ConfigMap>>,
@@ -443,35 +507,13 @@ async fn a_periodic_pass_that_fails_is_made_up_for_by_the_next() {
     assert_eq!((world.n_pods(), passes.0.lock().unwrap().clone()), (0, vec![false, true]));
 }
 
-/// Deletes all pods, then writes what it read live twice, and comes again in an hour.
-struct Sweeper {
+/// Has two folders made, one of which cannot be, then tells what came of it.
+struct Folders {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
 }
 
-impl Sweeper {
-    fn decide(seen: &Seen, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
-        let again = Plan { requeue: Some(Duration::from_hours(1)), ..Plan::nothing() };
-        let (kind, meta) = (<Full<ConfigMap> as View>::kind(), seen.map.meta());
-        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
-            return Ok(Plan::nothing());
-        }
-        steps.one(DeleteCollection::new(pods(), "ns"))?;
-        let read = steps.one(LiveRead::get::<Full<ConfigMap>>(&kind, "ns", &meta.name))?;
-        let Some(reply) = &read.reply else { return Ok(again) };
-        let mut map: Value = serde_json::from_slice(reply.body()).unwrap();
-        for told in ["once", "twice"] {
-            map["data"]["told"] = told.into();
-            let written =
-                steps.one(Update::new(Target::of(kind.clone(), meta), map.to_string()))?;
-            let version = written.resource_version.as_deref().expect("it is written");
-            map["metadata"]["resourceVersion"] = version.into();
-        }
-        Ok(again)
-    }
-}
-
-impl Planner for Sweeper {
+impl Planner for Folders {
     type Observed = Seen;
     type Memory = ();
 
@@ -479,28 +521,45 @@ impl Planner for Sweeper {
         Seen::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.next(seen, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+            return (Plan::nothing(), ());
+        }
+        let folder = |subject: &str| {
+            let subject = subject.to_owned();
+            Local { work: "make the folder", subject, on_error: OnError::Ignore }.into()
+        };
+        (Plan::of(vec![folder("/tmp/a"), folder("/etc/b")]), ())
     }
 
-    fn next(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
-        Steps::next(outcomes, |steps| Self::decide(seen, steps))
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+        let told = |outcome: &evenkeel_runtime::plan::Outcome| match &outcome.error {
+            Some(error) => error.message.clone(),
+            None => "made".to_owned(),
+        };
+        let told: Vec<String> = outcomes.0.iter().map(told).collect();
+        if told.is_empty() {
+            return Plan::nothing();
+        }
+        Plan::of(seen.told("told", &told.join(", ")).map(Into::into).into_iter().collect())
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_follows_from_what_a_write_returned() {
+async fn local_work_is_the_wirings() {
     let world = World::new();
     world.want("web", 0);
-    put_pod(&world, 1);
-    put_pod(&world, 2);
-    let sweeper = Sweeper { maps: world.maps.clone(), pods: world.pods.clone() };
-    let builder = Builder::new(&world.env, "sweeper", &world.maps).workers(1);
-    let (controller, stop) = (builder.planned(sweeper), world.tasks.token());
-    world.tasks.spawn("sweeper", controller.run(stop));
+    let folders = Folders { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "folders", &world.maps).local_work(|local| {
+        assert_eq!(local.work, "make the folder");
+        let is_below = local.subject.starts_with("/tmp/");
+        Box::pin(async move { is_below.then_some(()).ok_or_else(|| "no such place".to_owned()) })
+    });
+    let (controller, stop) = (builder.planned(folders), world.tasks.token());
+    world.tasks.spawn("folders", controller.run(stop));
     settle().await;
-    assert_eq!((told_in(&world, "told"), world.n_pods()), (json!("twice"), 0));
-    assert_eq!(world.server.seen(&Method::PUT, "configmaps").len(), 2, "no conflict, no third one");
+    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
+    assert_eq!(told, "made, no such place");
 }
 
 async fn settle() {
@@ -771,7 +830,7 @@ async fn a_panic_costs_one_key_only_and_is_retried() {
 async fn a_function_is_retried_with_back_off_up_to_its_limit_and_comes_back_when_it_asks() {
     let world = World::new();
     let calls: Arc<std::sync::Mutex<Vec<(String, u32, Duration)>>> = Arc::default();
-    let (log, start) = (Arc::clone(&calls), Clock::system().instant());
+    let (log, start) = (Arc::clone(&calls), Instant::now());
     let controller = Builder::new(&world.env, "function", &world.maps).max_retries(3).reconcile(
         move |request, _context| {
             let name = request.key.name.to_string();
