@@ -9,7 +9,7 @@
 //! | `spec.finalizers`, the `finalize` sub-resource | `next`, `finalized` |
 //! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
 //! | `terminationGracePeriodSeconds` of pods that are waited for, `--namespace-sync-period` | `pods_estimate`, `within` |
-//! | which kinds there are, pods first, and how they are deleted | `act::delete`, `act::delete_all` |
+//! | which kinds there are, pods first, and how they are deleted | `content::delete`, `content::delete_all` |
 //! | nothing new in a namespace that goes (`NamespaceLifecycle`) | `../../../../evenkeel-apiserver/src/verbs/namespace.rs` |
 
 use evenkeel_api::{

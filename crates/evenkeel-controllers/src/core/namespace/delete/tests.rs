@@ -1,0 +1,265 @@
+//! The steps of a namespace's deletion, against scripted answers.
+
+use super::*;
+use crate::fixtures::{T0, at, meta};
+use evenkeel_api::{Kind, Meta};
+use evenkeel_runtime::{
+    discovery::{FailedGroup, Resource},
+    introspect,
+    plan::{Action, Outcome, Outcomes, Reply},
+};
+use serde_json::json;
+
+const PERIOD: Duration = Duration::from_secs(300);
+
+fn terminating() -> Namespace {
+    let meta = Meta { namespace: "".into(), deletion: Some(T0), ..meta("n") };
+    Namespace { meta, ..Namespace::default() }
+}
+
+fn live_namespace(phase: &str, version: &str) -> Value {
+    json!({
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": version, "deletionTimestamp": T0.to_string()},
+        "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": phase},
+    })
+}
+
+fn resource(kind: &'static str, plural: &'static str, verbs: &[&str]) -> Resource {
+    Resource {
+        kind: Kind::new("", "v1", kind, plural, true),
+        singular: "".into(),
+        verbs: verbs.iter().map(|verb| Box::from(*verb)).collect(),
+        short_names: Box::default(),
+        categories: Box::default(),
+        subresources: Box::default(),
+        preferred: true,
+    }
+}
+
+/// Pods, secrets, and keys that can only be deleted one by one.
+fn discovered() -> ServerResources {
+    let all = ["delete", "deletecollection", "list"];
+    let resources = vec![
+        resource("Secret", "secrets", &all),
+        resource("Pod", "pods", &all),
+        resource("Key", "keys", &["delete", "list"]),
+        resource("Review", "reviews", &["create"]),
+    ];
+    ServerResources { resources, failed: Vec::new() }
+}
+
+fn reply(body: &Value) -> Outcome {
+    Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
+}
+
+fn failed(code: u16) -> Outcome {
+    Outcome::failure(Failure { code, reason: "Reason".to_owned(), ..Failure::local("no") })
+}
+
+/// A server with these objects left of pods and keys.
+struct World {
+    pods: Value,
+    keys: Value,
+}
+
+fn items(names: &[(&str, &[&str])]) -> Value {
+    let one = |(name, finalizers): &(&str, &[&str])| json!({"metadata": {"name": name, "finalizers": finalizers}});
+    json!({"items": names.iter().map(one).collect::<Vec<_>>()})
+}
+
+impl World {
+    fn empty() -> Self {
+        Self { pods: items(&[]), keys: items(&[]) }
+    }
+
+    fn answer(&self, action: &Action) -> Outcome {
+        match action {
+            Action::Read(read) if read.resources.is_some() => Outcome {
+                reply: Some(Reply::of_resources(Arc::new(discovered()))),
+                ..Outcome::success()
+            },
+            Action::Read(read) => match &*read.path {
+                "/api/v1/namespaces/n" => reply(&live_namespace("Active", "1")),
+                "/api/v1/namespaces/n/pods" => reply(&self.pods),
+                "/api/v1/namespaces/n/keys" => reply(&self.keys),
+                _ => reply(&items(&[])),
+            },
+            Action::Update(_) => {
+                Outcome { resource_version: Some("9".into()), ..Outcome::success() }
+            }
+            _ => Outcome::success(),
+        }
+    }
+}
+
+/// Carries out the steps; returns their actions in short, and what they end with.
+fn run(mut answer: impl FnMut(&Action) -> Outcome) -> (Vec<String>, Deleted) {
+    let (mut words, mut outcomes) = (Vec::new(), Outcomes::default());
+    loop {
+        let steps = &mut Steps::of(&outcomes);
+        let step = match sync_namespace(&terminating(), PERIOD, at(10), steps) {
+            Ok(deleted) => return (words, deleted),
+            Err(step) => step,
+        };
+        for action in &step.actions {
+            words.push(in_short(action));
+            outcomes.0.push(answer(action));
+        }
+    }
+}
+
+fn in_short(action: &Action) -> String {
+    match action {
+        Action::Update(update) => {
+            let body: Value = serde_json::from_slice(&update.body).expect("JSON");
+            let version = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            let told = if body["status"]["conditions"].is_null() { "" } else { " conditions" };
+            format!("{}{told} {version}", update.subresource)
+        }
+        other => introspect::action(other),
+    }
+}
+
+const NAMESPACE: &str = "read /api/v1/namespaces/n live";
+const PODS: &str = "read /api/v1/namespaces/n/pods live";
+const SECRETS: &str = "read /api/v1/namespaces/n/secrets live";
+const KEYS: &str = "read /api/v1/namespaces/n/keys live";
+const DISCOVER: &str = "discover the API's resources";
+
+#[test]
+fn pods_go_first_and_the_finalizer_last() {
+    let world = World::empty();
+    let (words, deleted) = run(|action| world.answer(action));
+    let want = [
+        NAMESPACE,
+        "status 1",
+        DISCOVER,
+        PODS,
+        "delete all pods in n",
+        PODS,
+        "delete all secrets in n",
+        SECRETS,
+        KEYS,
+        KEYS,
+        "status conditions 9",
+        "finalize 9",
+    ];
+    assert_eq!(words, want);
+    assert_eq!(deleted, Deleted::default());
+}
+
+#[test]
+fn nothing_else_goes_while_pods_are_left() {
+    let mut pods = items(&[("p", &[])]);
+    pods["items"][0]["spec"]["terminationGracePeriodSeconds"] = 30.into();
+    let world = World { pods, ..World::empty() };
+    let (words, deleted) = run(|action| world.answer(action));
+    assert_eq!(words[3..], [PODS, "delete all pods in n", PODS, "status conditions 9"]);
+    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(16)), "half of its grace period");
+}
+
+#[test]
+fn what_has_no_collection_is_deleted_one_by_one() {
+    let world = World { keys: items(&[("a", &[]), ("b", &["x/y"])]), ..World::empty() };
+    let (words, deleted) = run(|action| world.answer(action));
+    let each = "delete Key n/a, then its dependents";
+    assert_eq!(words[8..11], [KEYS, each, "delete Key n/b, then its dependents"]);
+    assert_eq!(deleted.plan.requeue, Some(Duration::from_secs(8)), "for a finalizer");
+    // A server that lacks the verb which discovery names.
+    let (words, _) = run(|action| match action {
+        Action::DeleteCollection(all) if all.kind.plural == "pods" => failed(405),
+        other => world.answer(other),
+    });
+    assert_eq!(words[4..7], ["delete all pods in n", PODS, PODS]);
+}
+
+#[test]
+fn an_error_of_one_resource_is_told_after_the_others() {
+    let world = World::empty();
+    let (words, deleted) = run(|action| match action {
+        Action::DeleteCollection(all) if all.kind.plural == "secrets" => failed(500),
+        other => world.answer(other),
+    });
+    assert_eq!(words[6..], ["delete all secrets in n", KEYS, KEYS, "status conditions 9"]);
+    assert_eq!(deleted.plan, Plan::failure("no"));
+}
+
+#[test]
+fn a_conflict_is_tried_again_and_a_new_namespace_left_alone() {
+    let world = World::empty();
+    let mut puts = 0;
+    let (words, deleted) = run(|action| match action {
+        Action::Update(_) if puts == 0 => {
+            puts += 1;
+            failed(409)
+        }
+        other => world.answer(other),
+    });
+    assert_eq!(words[1..4], ["status 1", NAMESPACE, "status 1"]);
+    assert_eq!(deleted, Deleted::default());
+    let mut reads = 0;
+    let (words, deleted) = run(|action| match action {
+        Action::Update(_) => failed(409),
+        Action::Read(read) if read.path == "/api/v1/namespaces/n" && reads > 0 => {
+            let mut another = live_namespace("Active", "5");
+            another["metadata"]["uid"] = "another".into();
+            reply(&another)
+        }
+        other => {
+            reads += 1;
+            world.answer(other)
+        }
+    });
+    assert_eq!((words.len(), deleted), (3, Deleted::default()));
+    let (words, deleted) = run(|action| match action {
+        Action::Update(_) => failed(409),
+        other => world.answer(other),
+    });
+    assert_eq!((words.len(), deleted.plan), (12, Plan::failure("no")), "five times, and no more");
+}
+
+#[test]
+fn conditions_that_cannot_be_written_hold_nothing_up() {
+    let (world, mut puts) = (World::empty(), 0);
+    let (words, deleted) = run(|action| match action {
+        Action::Update(update) if update.subresource == "status" => {
+            puts += 1;
+            if puts == 2 { failed(500) } else { world.answer(action) }
+        }
+        other => world.answer(other),
+    });
+    assert_eq!(words.last().map(String::as_str), Some("finalize 9"));
+    assert_eq!(deleted.unwritten_conditions.as_deref(), Some("no"));
+    assert_eq!(deleted.plan, Plan::nothing());
+}
+
+#[test]
+fn it_ends_where_the_namespace_is_gone_or_cannot_be_read() {
+    assert_eq!(run(|_| failed(404)), (vec![NAMESPACE.to_owned()], Deleted::default()));
+    let (_, deleted) = run(|_| failed(500));
+    assert_eq!(deleted.plan, Plan::failure("no"));
+    let world = World::empty();
+    let (words, _) = run(|action| match action {
+        Action::Read(read) if read.resources.is_some() => {
+            let (group, version, reason) = ("x.io".into(), "v1".into(), "stale".into());
+            let failed = vec![FailedGroup { group, version, reason }];
+            let all = ServerResources { failed, ..discovered() };
+            Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
+        }
+        other => world.answer(other),
+    });
+    assert_eq!(words.last().map(String::as_str), Some("status conditions 9"), "not finalized");
+}
+
+#[test]
+fn content_is_left_alone_for_a_while() {
+    let next = |namespace: &Namespace, now| {
+        sync_namespace(namespace, PERIOD, now, &mut Steps::of(&Outcomes::default()))
+            .map(|deleted| deleted.plan.requeue)
+            .map_err(|step| step.actions.len())
+    };
+    assert_eq!(next(&terminating(), at(3)), Ok(Some(Duration::from_secs(2))));
+    assert_eq!(next(&terminating(), at(-3)), Ok(Some(GRACE)));
+    assert_eq!(next(&terminating(), at(5)), Err(1));
+    assert_eq!(next(&Namespace::default(), at(5)), Ok(None), "it is not deleted");
+}
