@@ -24,7 +24,6 @@ use std::{
     },
     time::Duration,
 };
-use tokio::time::Instant;
 
 const PODS: &str = "v1/pods";
 const MAPS: &str = "v1/configmaps";
@@ -830,7 +829,7 @@ async fn a_panic_costs_one_key_only_and_is_retried() {
 async fn a_function_is_retried_with_back_off_up_to_its_limit_and_comes_back_when_it_asks() {
     let world = World::new();
     let calls: Arc<std::sync::Mutex<Vec<(String, u32, Duration)>>> = Arc::default();
-    let (log, start) = (Arc::clone(&calls), Instant::now());
+    let (log, start) = (Arc::clone(&calls), Clock::system().instant());
     let controller = Builder::new(&world.env, "function", &world.maps).max_retries(3).reconcile(
         move |request, _context| {
             let name = request.key.name.to_string();
