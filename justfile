@@ -14,6 +14,11 @@ lint:
     cargo clippy --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items
 
+# Dependencies: unused ones, licenses, bans, sources, advisories (needs cargo-shear and cargo-deny).
+deps:
+    cargo shear
+    cargo deny check
+
 # A control plane on this machine.
 up *ARGS:
     cargo run --release -- up {{ARGS}}
