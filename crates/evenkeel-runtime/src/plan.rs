@@ -105,6 +105,8 @@ pub enum Action {
     Rewrite(Rewrite),
     /// Tell the user.
     Event(Note),
+    /// Work on this machine.
+    Local(Local),
 }
 
 /// Which object an action is about.
@@ -283,6 +285,18 @@ pub enum OnError {
     SkipPart(u32),
     /// The pass goes on as if nothing had happened.
     Ignore,
+}
+
+/// Work outside the API server, such as making a folder, which the controller's wiring does
+/// ([`Builder::local_work`](crate::controller::Builder::local_work)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Local {
+    /// What is done.
+    pub work: &'static str,
+    /// What it is done to, such as a path.
+    pub subject: String,
+    /// What a failure means for the rest of the pass.
+    pub on_error: OnError,
 }
 
 /// An event for the user, about `regarding`.

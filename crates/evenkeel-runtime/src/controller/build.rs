@@ -3,7 +3,7 @@
 use super::{
     Context, Controller, Enqueue, Env, Error, Outcome, Request,
     barrier::{Barrier, Window, Windows},
-    execute::Executor,
+    execute::{Executor, LocalWork},
     memory::Memories,
     pace::Pace,
     pass::Planned,
@@ -15,10 +15,11 @@ use crate::{
     client::Client,
     events::EventRecorder,
     introspect::{CacheState, Description, History, Inspect},
-    plan::{Key, PassHandler, Planner},
+    plan::{Key, Local, PassHandler, Planner},
     queue::{Backoff, Priority, Queue},
 };
 use evenkeel_api::{Kind, Meta, View, time::Timestamp};
+use futures::future::BoxFuture;
 use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
@@ -30,6 +31,7 @@ use std::{
 pub struct Builder {
     env: Env,
     shared: Client,
+    local: Option<LocalWork>,
     name: Arc<str>,
     root: Kind,
     queue: Option<String>,
@@ -81,6 +83,7 @@ impl Builder {
         Self {
             env: env.clone(),
             shared: env.client.clone(),
+            local: None,
             name: Arc::from(name),
             root,
             queue: None,
@@ -214,6 +217,15 @@ impl Builder {
         self.watch(cache, |_, _, _| {})
     }
 
+    /// Does the planner's [`Action::Local`](crate::plan::Action::Local), or says why it cannot.
+    pub fn local_work(
+        mut self,
+        work: impl Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static,
+    ) -> Self {
+        self.local = Some(Arc::new(work));
+        self
+    }
+
     /// Says what an async function sees of a key, and what it would do next (a line each), for who asks; `None` when there is
     /// nothing at the key. Planners speak for themselves ([`Planner::describe`]).
     pub fn explains(
@@ -302,6 +314,7 @@ impl Builder {
         let Self {
             env,
             shared,
+            local,
             name,
             queue,
             workers,
@@ -327,7 +340,7 @@ impl Builder {
         let source = event_source.as_deref().unwrap_or(component);
         let events = EventRecorder::new(client.clone(), source, env.clock.clone());
         let executor =
-            Executor { client, shared, events: events.clone(), barrier: Arc::clone(&barrier) };
+            Executor { client, shared, events: events.clone(), barrier: barrier.clone(), local };
         let subscribe = subscriptions
             .into_iter()
             .map(|subscribe| subscribe(queue.clone(), Arc::clone(&barrier), batch))

@@ -5,12 +5,12 @@ use crate::{
     client::{ApiError, Client, DeleteOptions, ListOptions, Metadata},
     events::EventRecorder,
     plan::{
-        Action, BURST_LIMIT, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Note,
+        Action, BURST_LIMIT, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Local, Note,
         OnError, Outcome, Outcomes, Patch, Rewrite, Target, Update,
     },
 };
 use evenkeel_api::Kind;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::BoxFuture};
 use std::{collections::HashSet, sync::Arc};
 
 /// Most requests of one pass that are under way at a time.
@@ -23,7 +23,13 @@ pub(super) struct Executor {
     pub(super) shared: Client,
     pub(super) events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
+    /// Does [`Local`] actions.
+    pub(super) local: Option<LocalWork>,
 }
+
+/// Work of a controller's wiring, and why it failed.
+pub(super) type LocalWork =
+    Arc<dyn Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// How the actions went.
 #[derive(Debug, Default)]
@@ -98,6 +104,7 @@ impl Executor {
                 Action::Patch(_) => self.patch_all(key, now, &mut live, &mut report).await,
                 Action::Update(update) => self.update(key, update, &mut report).await,
                 Action::Rewrite(change) => self.rewrite(key, change, &mut report).await,
+                Action::Local(local) => report.add(self.local(local).await, local.on_error),
                 Action::Event(note) => {
                     self.events.record(note);
                     report.add(Outcome::success(), OnError::Ignore);
@@ -220,6 +227,17 @@ impl Executor {
         match self.client.delete_collection(kind, namespace, &options, &all).await {
             Ok(()) => Outcome::success(),
             Err(error) => Outcome::failure(error.into()),
+        }
+    }
+
+    async fn local(&self, local: &Local) -> Outcome {
+        let done = match &self.local {
+            Some(work) => work(local).await,
+            None => Err(format!("the controller cannot {} anything", local.work)),
+        };
+        match done {
+            Ok(()) => Outcome::success(),
+            Err(why) => Outcome::failure(Failure::local(why)),
         }
     }
 
@@ -362,6 +380,7 @@ fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Targ
         | Action::Update(_)
         | Action::Rewrite(_)
         | Action::DeleteCollection(_)
+        | Action::Local(_)
         | Action::Event(_) => std::ptr::eq(first, next),
     }
 }

@@ -111,8 +111,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         while let Some(plan) = next {
             let report = self.executor.run(key, &plan.actions).await;
             recorded.add(&plan.actions, &report.outcomes);
-            let ended =
-                report.ends_steps() || plan.error.is_some() || plan.actions.is_empty();
+            let ended = report.ends_steps() || plan.error.is_some() || plan.actions.is_empty();
             steps.add(plan, report);
             if ended {
                 break;

@@ -99,7 +99,8 @@ impl Periodic {
         // Nothing waits for its writes to show: the period is longer.
         let barrier = Arc::new(Barrier::new(Queue::unnamed()));
         let client = self.client.clone();
-        let executor = Executor { client, shared: env.client.clone(), events, barrier };
+        let executor =
+            Executor { client, shared: env.client.clone(), events, barrier, local: None };
         let (memories, clock, pace) =
             (Memories::default(), env.clock.clone(), Pace::new(Duration::ZERO));
         let passes = Arc::new(Planned { planner, handler, memories, executor, clock, pace });

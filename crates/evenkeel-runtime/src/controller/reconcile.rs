@@ -50,6 +50,7 @@ impl Context {
             shared: self.env.client.clone(),
             events: self.events.clone(),
             barrier: Arc::clone(&self.barrier),
+            local: None,
         };
         let report = executor.run(key, &plan.actions).await;
         report.failure.map_or(Ok(report.outcomes), Err)

@@ -105,7 +105,7 @@ fn recorded_action(action: &Action) -> Option<RecordedAction> {
         Action::Patch(patch) => of("patch", &patch.target, patch.subresource),
         Action::Update(update) => of("update", &update.target, update.subresource),
         Action::Rewrite(rewrite) => of("update", &rewrite.target, ""),
-        Action::Event(_) | Action::Read(_) => return None,
+        Action::Event(_) | Action::Read(_) | Action::Local(_) => return None,
     })
 }
 

@@ -42,6 +42,7 @@ pub fn action(action: &Action) -> String {
             with_changes("update", update.subresource, &update.target, &update.body)
         }
         Action::Rewrite(rewrite) => with_changes("change", "", &rewrite.target, &rewrite.body),
+        Action::Local(local) => format!("{} {}", local.work, local.subject),
         Action::Event(note) => {
             let sort = if note.warning { "Warning" } else { "Normal" };
             let about = name(&note.regarding);

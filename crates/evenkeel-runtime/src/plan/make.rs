@@ -4,8 +4,8 @@
 //! `Create { count: 3, ..Create::new(kind, namespace, body) }`.
 
 use super::{
-    Action, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Note, OnError, Outcome,
-    Outcomes, Patch, PatchForm, Plan, PlanError, Propagation, Rewrite, Target, Update,
+    Action, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Local, Note, OnError,
+    Outcome, Outcomes, Patch, PatchForm, Plan, PlanError, Propagation, Rewrite, Target, Update,
 };
 use bytes::Bytes;
 use evenkeel_api::{Kind, Meta};
@@ -262,6 +262,7 @@ impl Action {
             Self::Patch(patch) => patch.on_error,
             Self::Update(update) => update.on_error,
             Self::Rewrite(rewrite) => rewrite.on_error,
+            Self::Local(local) => local.on_error,
             Self::Event(_) => OnError::Ignore,
         }
     }
@@ -293,5 +294,6 @@ into_action!(
     Patch(Patch),
     Update(Update),
     Rewrite(Rewrite),
-    Event(Note)
+    Event(Note),
+    Local(Local)
 );

@@ -8,7 +8,7 @@ use evenkeel_runtime::{
     controller::{Builder, Env, Error, Outcome, Periodic},
     introspect::Subject,
     plan::{
-        Create, Delete, DeleteCollection, Failure, Key, LiveRead, Note, OnError, Outcomes,
+        Create, Delete, DeleteCollection, Failure, Key, LiveRead, Local, Note, OnError, Outcomes,
         PassHandler, Patch, PatchForm, Plan, Planned, Planner, Rewrite, Steps, Target, Update,
     },
     tasks::Tasks,
@@ -505,6 +505,61 @@ async fn a_periodic_pass_that_fails_is_made_up_for_by_the_next() {
     assert_eq!((world.n_pods(), passes.0.lock().unwrap().clone()), (1, vec![false]));
     tokio::time::sleep(hour).await;
     assert_eq!((world.n_pods(), passes.0.lock().unwrap().clone()), (0, vec![false, true]));
+}
+
+/// Has two folders made, one of which cannot be, then tells what came of it.
+struct Folders {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+}
+
+impl Planner for Folders {
+    type Observed = Seen;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+        Seen::of(key, &self.maps, &self.pods)
+    }
+
+    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+            return (Plan::nothing(), ());
+        }
+        let folder = |subject: &str| {
+            let subject = subject.to_owned();
+            Local { work: "make the folder", subject, on_error: OnError::Ignore }.into()
+        };
+        (Plan::of(vec![folder("/tmp/a"), folder("/etc/b")]), ())
+    }
+
+    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+        let told = |outcome: &evenkeel_runtime::plan::Outcome| match &outcome.error {
+            Some(error) => error.message.clone(),
+            None => "made".to_owned(),
+        };
+        let told: Vec<String> = outcomes.0.iter().map(told).collect();
+        if told.is_empty() {
+            return Plan::nothing();
+        }
+        Plan::of(seen.told("told", &told.join(", ")).map(Into::into).into_iter().collect())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_work_is_the_wirings() {
+    let world = World::new();
+    world.want("web", 0);
+    let folders = Folders { maps: world.maps.clone(), pods: world.pods.clone() };
+    let builder = Builder::new(&world.env, "folders", &world.maps).local_work(|local| {
+        assert_eq!(local.work, "make the folder");
+        let is_below = local.subject.starts_with("/tmp/");
+        Box::pin(async move { is_below.then_some(()).ok_or_else(|| "no such place".to_owned()) })
+    });
+    let (controller, stop) = (builder.planned(folders), world.tasks.token());
+    world.tasks.spawn("folders", controller.run(stop));
+    settle().await;
+    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
+    assert_eq!(told, "made, no such place");
 }
 
 async fn settle() {
