@@ -124,12 +124,10 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let request = &*observed.request;
     match (&observed.step, &observed.issuer) {
         (Ok(Step::Refuse(words)), _) => update_status(request, &refused(request, words, now)),
-        (Ok(Step::Sign(_, content)), Some(issuer)) => {
-            match sign(observed, content, issuer, now) {
-                Ok(pem) => update_status(request, &with_certificate(request, pem)),
-                Err(error) => Plan::failure(error.to_string()),
-            }
-        }
+        (Ok(Step::Sign(_, content)), Some(issuer)) => match sign(observed, content, issuer, now) {
+            Ok(pem) => update_status(request, &with_certificate(request, pem)),
+            Err(error) => Plan::failure(error.to_string()),
+        },
         (Ok(Step::Nothing | Step::Sign(..)), _) => Plan::nothing(),
         (Err(error), _) => Plan::failure(error.to_string()),
     }
