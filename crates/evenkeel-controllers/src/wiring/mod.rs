@@ -3,3 +3,4 @@
 
 pub mod descriptor;
 pub mod monitors;
+mod watch_changes;

@@ -1,7 +1,8 @@
 //! Watches of all resources, shared by the garbage collector and the quota controller; they follow discovery.
 //!
-//! A shell of its own: it does not reconcile objects, but starts and stops watches as discovery changes.
+//! It decides about no object: it discovers resources, and starts and stops watches by [`WatchChanges`].
 
+use super::watch_changes::WatchChanges;
 use evenkeel_api::{
     Kind, View,
     views::{
@@ -170,11 +171,7 @@ impl Monitors {
     fn drop_gone(&self, followers: &[Arc<Following>], found: &ServerResources) {
         let mut gone: BTreeSet<Kind> = BTreeSet::new();
         for following in followers {
-            let wanted = following.wanted(found);
-            // A group whose discovery failed is unknown, not removed.
-            let failed = |kind: &Kind| found.failed.iter().any(|f| *f.group == *kind.group);
-            let watched = lock(&following.watched);
-            gone.extend(watched.iter().filter(|k| !wanted.contains(k) && !failed(k)).cloned());
+            gone.extend(following.changes(found, &lock(&following.watched)).stop);
         }
         for kind in gone {
             // A cache of another controller stays and delivers events after the kind is restored.
@@ -190,15 +187,13 @@ impl Monitors {
 }
 
 impl Following {
-    fn wanted(&self, found: &ServerResources) -> BTreeSet<Kind> {
-        let wanted = found.preferred().filter(|resource| self.follower.wants(resource));
-        wanted.map(|resource| resource.kind.clone()).collect()
+    fn changes(&self, found: &ServerResources, watched: &BTreeSet<Kind>) -> WatchChanges {
+        WatchChanges::new(found, watched, |resource| self.follower.wants(resource))
     }
 
     fn take_up(&self, found: &ServerResources) -> Vec<BoxFuture<'static, ()>> {
-        let wanted = self.wanted(found);
         let mut watched = lock(&self.watched);
-        let new: Vec<Kind> = wanted.difference(&watched).cloned().collect();
+        let new = self.changes(found, &watched).start;
         let syncing = new.iter().map(|kind| self.follower.take_up(kind)).collect();
         watched.extend(new);
         syncing

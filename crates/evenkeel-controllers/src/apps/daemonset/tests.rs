@@ -158,7 +158,9 @@ impl World {
                 relabel(&mut revision.meta, &body["metadata"]["labels"]);
                 self.tell(format!("rewrite {name}"), None);
             }
-            Action::Read(_) | Action::DeleteCollection(_) => unreachable!("it does neither"),
+            Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
+                unreachable!("it does neither")
+            }
             Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
         }
         Outcome::success()

@@ -148,7 +148,9 @@ impl World {
                 self.rewrite(&serde_json::from_slice(&rewrite.body).unwrap());
                 rewrite.done.clone()
             }
-            Action::Read(_) | Action::DeleteCollection(_) => unreachable!("it does neither"),
+            Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
+                unreachable!("it does neither")
+            }
             Action::Event(note) => Some(note.clone()),
         };
         self.events.extend(done);

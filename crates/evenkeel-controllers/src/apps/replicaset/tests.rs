@@ -76,7 +76,9 @@ fn line(action: &Action) -> String {
         Action::Rewrite(rewrite) => {
             format!("rewrite {} {}", rewrite.target.kind.plural, text(&rewrite.body))
         }
-        Action::Read(_) | Action::DeleteCollection(_) => unreachable!("it does neither"),
+        Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
+            unreachable!("it does neither")
+        }
         Action::Event(note) => format!("event {} {}", note.reason, note.message),
     }
 }

@@ -175,7 +175,9 @@ impl World {
                 self.rewritten(&rewrite.target, &body);
                 self.tell(format!("rewrite {name}"), rewrite.done.as_ref());
             }
-            Action::Read(_) | Action::DeleteCollection(_) => unreachable!("it does neither"),
+            Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
+                unreachable!("it does neither")
+            }
             Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
         }
         Outcome::success()

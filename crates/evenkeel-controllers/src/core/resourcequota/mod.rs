@@ -3,7 +3,6 @@
 //! The API server reserves quota as objects are created. This controller recounts when objects are deleted, when a
 //! quota changes, and periodically.
 
-mod act;
 mod contents;
 mod plan;
 mod replenish;
@@ -14,7 +13,6 @@ use crate::{
     options::Periodic,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
-use act::Replenish;
 use contents::Contents;
 use evenkeel_api::{quota::Usage, time::Timestamp, views::ResourceQuota};
 use evenkeel_runtime::{
@@ -25,6 +23,7 @@ use evenkeel_runtime::{
     queue::Priority,
 };
 use plan::Observed;
+use replenish::Replenish;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Quotas without a status come first, because nothing can be created in their namespaces. Upstream:

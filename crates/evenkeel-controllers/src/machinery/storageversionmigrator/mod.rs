@@ -7,20 +7,23 @@
 mod act;
 mod custom;
 mod plan;
+mod steps;
 
 use crate::{
     needs::Resource,
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use act::Migrator;
-use evenkeel_api::{Kind, View as _};
+use evenkeel_api::{Kind, View as _, time::Timestamp};
 use evenkeel_runtime::{
-    cache::Full,
-    controller::{Builder, Context, Error, Outcome, Request},
-    plan::Key,
+    cache::{Cache, Full},
+    controller::Builder,
+    introspect::Description,
+    plan::{Key, Outcomes, Plan, Planner},
 };
 use k8s_openapi::api::storagemigration::v1::StorageVersionMigration;
 use std::sync::Arc;
+use steps::OfResource;
 
 /// A migration, whole: it is written back so.
 type Migration = Full<StorageVersionMigration>;
@@ -49,7 +52,6 @@ const HELPERS: &str = "resource-version-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let migrations = context.env.caches.of::<Migration>();
-    let migrator = Arc::new(Migrator { migrations: migrations.clone() });
     let client = context.client(&DESCRIPTOR);
     let shared = |builder: Builder| builder.client(client.clone()).component(DESCRIPTOR.client);
     // A key of the first part is a resource: its group in the namespace's place.
@@ -63,39 +65,90 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         },
     );
-    run(
-        context,
-        shared(runner.queue(HELPERS)),
-        &migrator,
-        |migrator, request, context| async move { migrator.run_next(&request.key, &context).await },
-    );
+    let runner = shared(runner.queue(HELPERS));
+    context.run(runner.planned(Runner { migrations: migrations.clone() }));
     let versions = Builder::new(&context.env, "resource-version-controller", &migrations);
-    run(
-        context,
-        shared(versions.queue(HELPERS)),
-        &migrator,
-        |migrator, request, context| async move { migrator.note_version(&request.key, &context).await },
-    );
-    let migrating = context.builder(&DESCRIPTOR, &migrations).workers(WORKERS);
-    run(context, migrating, &migrator, |migrator, request, context| async move {
-        migrator.migrate(&request.key, &context).await
-    });
+    let versions = shared(versions.queue(HELPERS));
+    context.run(versions.planned(Versions { migrations: migrations.clone() }));
+    let explained = migrations.clone();
+    let migrating =
+        context.builder(&DESCRIPTOR, &migrations).workers(WORKERS).explains(move |key, _| {
+            let migration = explained.get("", &key.name)?;
+            Some((plan::describe(&migration), Vec::new()))
+        });
+    let migrator = Arc::new(Migrator { migrations });
+    context.run(migrating.reconcile(move |request, context| {
+        let migrator = Arc::clone(&migrator);
+        async move { migrator.migrate(&request.key, &context).await }
+    }));
     Ok(())
 }
 
-fn run<F, Fut>(context: &ControllerContext, builder: Builder, migrator: &Arc<Migrator>, part: F)
-where
-    F: Fn(Arc<Migrator>, Request, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
-{
-    let (migrator, explained) = (Arc::clone(migrator), Arc::clone(migrator));
-    let builder = builder.explains(move |key, _| {
-        let migration = explained.migrations.get("", &key.name)?;
-        Some((plan::describe(&migration), Vec::new()))
-    });
-    context.run(
-        builder.reconcile(move |request, context| part(Arc::clone(&migrator), request, context)),
-    );
+/// Lets migrations run. A key is a resource: its group in the namespace's place.
+struct Runner {
+    migrations: Cache<Migration>,
+}
+
+impl Planner for Runner {
+    type Observed = OfResource;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<OfResource> {
+        let mut migrations = self.migrations.list();
+        migrations.retain(|migration| {
+            plan::resource(migration)
+                .is_some_and(|one| one.group == *key.namespace && one.resource == *key.name)
+        });
+        Some(OfResource { definition: format!("{}.{}", key.name, key.namespace), migrations })
+    }
+
+    fn plan(&self, observed: &OfResource, (): &(), now: Timestamp) -> (Plan, ()) {
+        let first = steps::run_next(observed, &Outcomes::default(), now);
+        (first.unwrap_or_default(), ())
+    }
+
+    fn next(
+        &self,
+        observed: &OfResource,
+        (): &(),
+        done: &Outcomes,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        steps::run_next(observed, done, now)
+    }
+}
+
+/// Notes the versions of migrations.
+struct Versions {
+    migrations: Cache<Migration>,
+}
+
+impl Planner for Versions {
+    type Observed = Arc<Migration>;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Arc<Migration>> {
+        self.migrations.get("", &key.name)
+    }
+
+    fn plan(&self, migration: &Arc<Migration>, (): &(), now: Timestamp) -> (Plan, ()) {
+        let first = steps::note_version(migration, &Outcomes::default(), now);
+        (first.unwrap_or_default(), ())
+    }
+
+    fn next(
+        &self,
+        migration: &Arc<Migration>,
+        (): &(),
+        done: &Outcomes,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        steps::note_version(migration, done, now)
+    }
+
+    fn describe(&self, migration: &Arc<Migration>, _: Timestamp) -> Description {
+        plan::describe(migration)
+    }
 }
 
 /// A migration's name.

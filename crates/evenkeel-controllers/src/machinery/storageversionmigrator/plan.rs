@@ -2,10 +2,13 @@
 
 use super::{Migration, name};
 use evenkeel_api::{View as _, time::Timestamp};
-use evenkeel_runtime::introspect::Description;
+use evenkeel_runtime::{
+    discovery::{Resource, ServerResources},
+    introspect::Description,
+};
 use k8s_openapi::{
     api::storagemigration::v1::StorageVersionMigration,
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    apimachinery::pkg::apis::meta::v1::{Condition, GroupResource, Time},
 };
 use std::sync::Arc;
 
@@ -44,12 +47,12 @@ fn is_true(migration: &Migration, type_: &str) -> bool {
 }
 
 /// Whether it is its turn.
-pub(super) fn is_running(migration: &Migration) -> bool {
+fn is_running(migration: &Migration) -> bool {
     is_true(migration, RUNNING)
 }
 
 /// Whether it has ended, well or not.
-pub(super) fn has_ended(migration: &Migration) -> bool {
+fn has_ended(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED) || is_true(migration, FAILED)
 }
 
@@ -65,9 +68,47 @@ pub(super) fn version(migration: &Migration) -> &str {
 }
 
 /// A resource may be so new that discovery does not tell of it; after this long it is not.
-pub(super) fn is_new(migration: &Migration, now: Timestamp) -> bool {
+fn is_new(migration: &Migration, now: Timestamp) -> bool {
     let made = migration.meta().creation;
     made.is_some_and(|made| now.duration_since(made).as_secs() < 60)
+}
+
+/// Whether it is its turn and it has not ended.
+pub(super) fn is_open(migration: &Migration) -> bool {
+    is_running(migration) && !has_ended(migration)
+}
+
+/// The resource whose objects are migrated.
+pub(super) fn resource(migration: &Migration) -> Option<&GroupResource> {
+    migration.spec.as_ref().map(|spec| &spec.resource)
+}
+
+/// A migration's resource, as discovery shows it.
+pub(super) enum Found {
+    /// The server has it.
+    Is(Resource),
+    /// It may be too new for discovery, and why this is tried again.
+    NotYet(&'static str),
+    /// The server does not have it, in words for the status.
+    Never(String),
+}
+
+/// Finds a migration's resource.
+pub(super) fn find(
+    all: &ServerResources,
+    wanted: &GroupResource,
+    migration: &Migration,
+    now: Timestamp,
+) -> Found {
+    let is_it =
+        |one: &&Resource| *one.kind.group == *wanted.group && *one.kind.plural == *wanted.resource;
+    match all.preferred().find(is_it) {
+        Some(found) => Found::Is(found.clone()),
+        None if is_new(migration, now) => {
+            Found::NotYet("resource does not exist in our rest mapper, requeuing to attempt again")
+        }
+        None => Found::Never("resource does not exist in discovery".to_owned()),
+    }
 }
 
 /// How far a migration is.

@@ -114,11 +114,14 @@ pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
                 None => return Some(Plan::one(create(observed, &new))),
                 Some(Outcome { created: Some(name), .. }) => name.to_string(),
                 Some(Outcome { error: Some(error), .. }) => {
-                    return Some(refuse(observed, claim, &NotMade::Create(error.clone())));
+                    let error = NotMade::Create(error.clone());
+                    return done.writes.next().is_none().then(|| refuse(observed, claim, &error));
                 }
                 Some(_) => return None,
             },
-            Err(error) => return Some(refuse(observed, claim, &error)),
+            Err(error) => {
+                return done.writes.next().is_none().then(|| refuse(observed, claim, &error));
+            }
         };
         made.insert(claim.name.to_string(), found);
     }

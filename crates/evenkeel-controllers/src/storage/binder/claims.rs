@@ -1,25 +1,24 @@
 //! The half that looks at claims.
 
 use super::{
-    Binder, DESCRIPTOR, host_path,
+    Binder, DESCRIPTOR,
     plan::claim::{self, Next, Provisioner, Seen},
 };
 use crate::{storage::persistentvolumeclaimprotection, wiring::descriptor::ControllerContext};
 use evenkeel_api::{
     Text, storage,
+    time::Timestamp,
     views::{PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
     cache::CacheEvent,
-    controller::{Context, Error, Outcome},
-    introspect,
-    plan::Key,
+    introspect::Description,
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planned, Planner},
 };
 use std::sync::Arc;
 
 /// Runs it. One worker: two could choose one volume for two claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
-    let (for_pass, told) = (Arc::clone(binder), Arc::clone(binder));
     let (of_volumes, of_classes) = (Arc::clone(binder), Arc::clone(binder));
     let metrics = binder.metrics.clone();
     let builder = context
@@ -36,18 +35,58 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
         .watches(&binder.classes, move |event, enqueue| {
             let keys = of_classes.concerned_by_class(event.object());
             keys.into_iter().for_each(|key| enqueue.add(key));
-        })
-        .explains(move |key, _| {
-            let seen = told.claim_seen(key)?;
-            let next = claim::next(&seen, &told.options);
-            let plan = claim::plan(&seen, &next, &told.options);
-            let would = plan.actions.iter().map(introspect::action).collect();
-            Some((claim::describe(&seen), would))
         });
-    context.run(binder.described(builder).reconcile(move |request, context| {
-        let binder = Arc::clone(&for_pass);
-        async move { binder.pass_over_claim(&request.key, &context).await }
-    }));
+    let builder = binder.described(builder).local_work(super::work_on_folder);
+    context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
+}
+
+/// The binder's half that looks at claims, and counts what becomes of them.
+struct Claims(Arc<Binder>);
+
+impl Planner for Claims {
+    type Observed = Seen;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+        self.0.claim_seen(key)
+    }
+
+    fn plan(&self, seen: &Seen, (): &(), _: Timestamp) -> (Plan, ()) {
+        (claim::first_step(seen, &self.0.options), ())
+    }
+
+    fn next(&self, seen: &Seen, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
+        claim::next_step(seen, &self.0.options, done)
+    }
+
+    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+        claim::describe(seen)
+    }
+}
+
+impl PassHandler<Self> for Claims {
+    fn on_planned(&self, seen: &Seen, planned: Planned<'_, ()>) {
+        let Self(binder) = self;
+        if let Next::Provision(Provisioner::External(provisioner)) =
+            claim::next(seen, &binder.options)
+        {
+            binder.metrics.begun(&seen.claim.meta, provisioner, planned.at);
+        }
+    }
+
+    fn on_passed(&self, seen: &Seen, pass: &Pass<'_>) {
+        let Self(binder) = self;
+        match claim::next(seen, &binder.options) {
+            Next::DefaultClass(_) => binder.metrics.filled_in(pass.succeeded),
+            Next::Bind(_) if pass.succeeded => {
+                binder.metrics.bound(&seen.claim.meta, pass.planned);
+            }
+            _ => {}
+        }
+        if !pass.succeeded {
+            binder.metrics.failed(&seen.claim.meta);
+        }
+    }
 }
 
 impl Binder {
@@ -87,29 +126,5 @@ impl Binder {
             users.iter().filter(waits).map(|pod| pod.meta.name.clone()).collect();
         names.sort_unstable();
         names
-    }
-
-    async fn pass_over_claim(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
-        let Some(seen) = self.claim_seen(key) else { return Ok(Outcome::Settled) };
-        let next = claim::next(&seen, &self.options);
-        let plan = claim::plan(&seen, &next, &self.options);
-        let now = context.env.clock.now();
-        if let Next::Provision(Provisioner::External(provisioner)) = next {
-            self.metrics.begun(&seen.claim.meta, provisioner, now);
-        }
-        let done = context.act(key, &plan).await;
-        match (&next, &done) {
-            (Next::DefaultClass(_), _) => self.metrics.filled_in(done.is_ok()),
-            (Next::Bind(_), Ok(_)) => self.metrics.bound(&seen.claim.meta, now),
-            _ => {}
-        }
-        if done.is_err() {
-            self.metrics.failed(&seen.claim.meta);
-        }
-        done?;
-        if let Next::Provision(Provisioner::HostPath) = next {
-            host_path::provision(&seen, &self.options, key, context).await?;
-        }
-        Ok(plan.requeue.map_or(Outcome::Settled, Outcome::again))
     }
 }

@@ -1,4 +1,5 @@
 //! Folders below `/tmp` as volumes, for single-node clusters: the only volumes that this controller makes and deletes itself.
+//! The wiring makes and removes the folders.
 //!
 //! Upstream: `pkg/volume/hostpath`, for testing only.
 
@@ -14,58 +15,70 @@ use evenkeel_api::{
     View, storage,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
-use evenkeel_runtime::{
-    controller::{Context, Error},
-    plan::{Create, Delete, Key, Note, OnError, Plan, Rewrite},
+use evenkeel_runtime::plan::{
+    Create, Delete, Local, Note, OnError, Plan, PlanError, Rewrite, Steps,
 };
 use serde_json::{Value, json};
-use std::{io, path::Path};
+use std::path::{Component, Path};
 
-/// Makes a folder for the claim, and the volume that it is behind.
-pub(super) async fn provision(
+/// Makes a folder, and those that it is in.
+pub(super) const MAKE_FOLDER: &str = "make the folder";
+/// Removes a folder with all that is in it, if it is there.
+pub(super) const REMOVE_FOLDER: &str = "remove the folder";
+
+/// Work on the folder; the next step judges its failure.
+fn folder(work: &'static str, path: &str) -> Local {
+    Local { work, subject: path.to_owned(), on_error: OnError::Ignore }
+}
+
+/// Makes a folder for the claim, and the volume that it is behind. Upstream: `provisionClaimOperation`.
+pub(super) fn provision(
     seen: &Seen,
     options: &Options,
-    key: &Key,
-    context: &Context,
-) -> Result<(), Error> {
+    steps: &mut Steps<'_>,
+) -> Result<Plan, Plan> {
     let claim = &*seen.claim;
     let refuse = |why: String| {
-        let told = Note::warning(wire::target(claim), "ProvisioningFailed", why.clone());
-        context.events.record(&told);
-        Error::message(why)
+        let event = Note::warning(wire::target(claim), "ProvisioningFailed", why.clone());
+        Plan { error: Some(PlanError::new(why)), ..Plan::one(event) }
     };
     if !options.host_path_provisioning {
-        return Err(refuse(format!(
+        return Ok(refuse(format!(
             "Failed to create provisioner: provisioning in volume plugin \"{HOST_PATH}\" is disabled"
         )));
     }
     let class = storage::class_of_claim(claim);
-    let failed = |why: &dyn std::fmt::Display| {
+    let failed = |why: &str| {
         refuse(format!("Failed to provision volume with StorageClass \"{class}\": {why}"))
     };
     if &*claim.spec.volume_mode == "Block" {
-        return Err(failed(&format!("{HOST_PATH} does not support block volume provisioning")));
+        return Ok(failed(&format!("{HOST_PATH} does not support block volume provisioning")));
     }
     // By uid: a second attempt finds the folder of the first.
     let path = format!("/tmp/hostpath_pv/{}", claim.meta.uid);
-    if options.host_path_files {
-        tokio::fs::create_dir_all(&path).await.map_err(|error| failed(&error))?;
+    if options.host_path_files
+        && let Some(error) = &steps.one(folder(MAKE_FOLDER, &path))?.error
+    {
+        return Ok(failed(&error.message));
     }
     let policy = seen.class.as_deref().map_or("Delete", |class| &class.reclaim_policy);
-    let volume = object(claim, class, policy, &path);
+    let created = steps.one(create(claim, &object(claim, class, policy, &path)))?;
+    let error = created.error.as_ref().filter(|error| !error.is_already_exists());
+    if let Some(error) = error {
+        return Ok(Plan::failure(error.message.clone()));
+    }
+    Ok(Plan { requeue: Some(options.sync_period), ..Plan::nothing() })
+}
+
+/// Creates the volume; the next step judges its failure.
+fn create(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     let name = format!("pvc-{}", claim.meta.uid);
-    let told = Note::normal(
-        wire::target(claim),
-        "ProvisioningSucceeded",
-        format!("Successfully provisioned volume {name} using {HOST_PATH}"),
-    );
-    let create = Create {
-        done: Some(told),
+    let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
+    let event = Note::normal(wire::target(claim), "ProvisioningSucceeded", message);
+    Create {
+        done: Some(event),
+        on_error: OnError::Ignore,
         ..Create::new(PersistentVolume::kind(), "", volume.to_string())
-    };
-    match context.act(key, &Plan::one(create)).await {
-        Err(failure) if !failure.is_already_exists() => Err(failure.into()),
-        _ => Ok(()),
     }
 }
 
@@ -100,57 +113,138 @@ fn object(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) 
     volume
 }
 
-/// Deletes the folder behind the volume, and then the volume.
-pub(super) async fn delete(
+/// Deletes the folder behind the volume, and then the volume. Upstream: `deleteVolumeOperation`.
+pub(super) fn delete(
     volume: &PersistentVolume,
     options: &Options,
-    key: &Key,
-    context: &Context,
-) -> Result<(), Error> {
+    steps: &mut Steps<'_>,
+) -> Result<Plan, Plan> {
     let path = volume.spec.source.host_path.as_deref().map_or("", |source| &source.path);
-    if let Err(why) = remove(path, options.host_path_files).await {
-        context.act(key, &reclaim::fail(volume, "VolumeFailedDelete", &why)).await?;
-        return Err(Error::message(why));
+    let failed = |why: String| Plan {
+        error: Some(PlanError::new(why.clone())),
+        ..reclaim::fail(volume, "VolumeFailedDelete", &why)
+    };
+    if !is_below_tmp(path) {
+        return Ok(failed(format!(
+            "host_path deleter only supports /tmp/.+ but received provided {path}"
+        )));
     }
-    let mut plan = Plan::nothing();
+    if options.host_path_files
+        && let Some(error) = &steps.one(folder(REMOVE_FOLDER, path))?.error
+    {
+        return Ok(failed(error.message.clone()));
+    }
+    let mut plan = Plan { requeue: Some(options.sync_period), ..Plan::nothing() };
     if finalizers::has(&volume.meta, IN_TREE_PROTECTION_FINALIZER) {
         let change = finalizers::without(volume, IN_TREE_PROTECTION_FINALIZER);
         plan.push(Rewrite { on_error: OnError::SkipRest, ..change });
     }
     plan.push(Delete::new(wire::target(volume)));
-    context.act(key, &plan).await?;
-    Ok(())
+    Ok(plan)
 }
 
-/// Removes a folder below `/tmp` with all that is in it, if there are files at all.
-async fn remove(path: &str, files: bool) -> Result<(), String> {
-    let below = Path::new(path).strip_prefix("/tmp").is_ok_and(|rest| {
+/// Whether the path is that of something below `/tmp`.
+fn is_below_tmp(path: &str) -> bool {
+    Path::new(path).strip_prefix("/tmp").is_ok_and(|rest| {
         let mut parts = rest.components().peekable();
-        parts.peek().is_some() && parts.all(|part| matches!(part, std::path::Component::Normal(_)))
-    });
-    if !below {
-        return Err(format!(
-            "host_path deleter only supports /tmp/.+ but received provided {path}"
-        ));
-    }
-    if !files {
-        return Ok(());
-    }
-    match tokio::fs::remove_dir_all(path).await {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
-        _ => Ok(()),
-    }
+        parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::object as decoded;
+    use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes};
 
-    #[tokio::test]
-    async fn only_what_is_below_tmp_goes() {
+    #[test]
+    fn only_what_is_below_tmp_goes() {
         for path in ["", "/", "/tmp", "/tmp/", "/etc/tmp/x", "/tmp/../etc", "tmp/x"] {
-            assert!(remove(path, false).await.is_err(), "{path}");
+            assert!(!is_below_tmp(path), "{path}");
         }
-        assert!(remove("/tmp/hostpath_pv/x", false).await.is_ok());
+        assert!(is_below_tmp("/tmp/hostpath_pv/x"));
+    }
+
+    fn words(plan: &Plan) -> Vec<String> {
+        let words = plan.actions.iter().map(|action| match action {
+            Action::Local(local) => format!("{} {}", local.work, local.subject),
+            Action::Create(create) => format!("create {}", create.kind.kind),
+            Action::Delete(delete) => format!("delete {}", delete.target.name),
+            Action::Rewrite(rewrite) => format!("change {}", rewrite.target.name),
+            Action::Event(note) => format!("{}: {}", note.reason, note.message),
+            other => panic!("{other:?}"),
+        });
+        words.collect()
+    }
+
+    fn failed(code: u16, reason: &str) -> Outcome {
+        let reason = reason.to_owned();
+        Outcome::failure(Failure { code, reason, ..Failure::local("no space") })
+    }
+
+    fn options() -> Options {
+        Options { host_path_provisioning: true, ..Options::default() }
+    }
+
+    fn claim(mode: &str) -> Seen {
+        let claim = decoded(&json!({
+            "metadata": {"name": "data", "namespace": "ns", "uid": "c"},
+            "spec": {"storageClassName": "local", "volumeMode": mode},
+        }));
+        Seen { claim: std::sync::Arc::new(claim), ..Seen::default() }
+    }
+
+    fn provisioned(seen: &Seen, options: &Options, done: &[Outcome]) -> Option<Plan> {
+        let outcomes = Outcomes(done.to_vec());
+        Steps::next(&outcomes, |steps| provision(seen, options, steps))
+    }
+
+    #[test]
+    fn a_volume_is_created_once_its_folder_is_there() {
+        let (seen, options) = (claim("Filesystem"), options());
+        let after = |done: &[Outcome]| provisioned(&seen, &options, done);
+        assert_eq!(words(&after(&[]).unwrap()), ["make the folder /tmp/hostpath_pv/c"]);
+        let made = Outcome::success;
+        assert_eq!(words(&after(&[made()]).unwrap()), ["create PersistentVolume"]);
+        for there in [made(), failed(409, "AlreadyExists")] {
+            let last = after(&[made(), there]).unwrap();
+            assert_eq!(last, Plan { requeue: Some(options.sync_period), ..Plan::nothing() });
+        }
+        assert_eq!(after(&[made(), failed(500, "")]), Some(Plan::failure("no space")));
+        let refused = after(&[failed(0, "")]).unwrap();
+        let why = "Failed to provision volume with StorageClass \"local\": no space";
+        assert_eq!(words(&refused), [format!("ProvisioningFailed: {why}")]);
+        assert_eq!(refused.error, Some(PlanError::new(why)));
+        assert_eq!(after(&[failed(0, ""), made()]), None);
+        let without_disk = Options { host_path_files: false, ..options.clone() };
+        let first = provisioned(&seen, &without_disk, &[]).unwrap();
+        assert_eq!(words(&first), ["create PersistentVolume"]);
+        for (seen, options) in [(claim("Block"), options), (seen, Options::default())] {
+            let refused = provisioned(&seen, &options, &[]).unwrap();
+            assert!(words(&refused)[0].starts_with("ProvisioningFailed: "));
+        }
+    }
+
+    #[test]
+    fn a_volume_is_deleted_after_its_folder() {
+        let volume = |path: &str| -> PersistentVolume {
+            decoded(&json!({
+                "metadata": {"name": "v", "uid": "v", "finalizers": [IN_TREE_PROTECTION_FINALIZER]},
+                "spec": {"hostPath": {"path": path}}, "status": {"phase": "Released"},
+            }))
+        };
+        let (options, below) = (options(), volume("/tmp/hostpath_pv/c"));
+        let after = |volume: &PersistentVolume, done: &[Outcome]| {
+            let outcomes = Outcomes(done.to_vec());
+            Steps::next(&outcomes, |steps| delete(volume, &options, steps))
+        };
+        assert_eq!(words(&after(&below, &[]).unwrap()), ["remove the folder /tmp/hostpath_pv/c"]);
+        let removed = after(&below, &[Outcome::success()]).unwrap();
+        assert_eq!(words(&removed), ["change v", "delete v"]);
+        for (volume, done) in [(below, vec![failed(0, "")]), (volume("/etc"), vec![])] {
+            let failed = after(&volume, &done).unwrap();
+            assert!(failed.error.is_some());
+            assert_eq!(words(&failed), ["change v"], "its phase");
+        }
     }
 }

@@ -19,10 +19,11 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     controller::Builder,
-    plan::Key,
+    plan::{Key, Local},
 };
+use futures::future::BoxFuture;
 use metrics::Metrics;
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 /// The controller that binds claims and volumes.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -43,6 +44,23 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     claims::start(context, &binder);
     volumes::start(context, &binder);
     Ok(())
+}
+
+/// Makes or removes the folder of a volume.
+fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
+    let (work, path) = (local.work, local.subject.clone());
+    Box::pin(async move {
+        let done = match work {
+            host_path::MAKE_FOLDER => tokio::fs::create_dir_all(path).await,
+            host_path::REMOVE_FOLDER => tokio::fs::remove_dir_all(path).await.or_else(if_there),
+            other => Err(io::Error::other(format!("cannot {other}"))),
+        };
+        done.map_err(|error| error.to_string())
+    })
+}
+
+fn if_there(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// What both halves look at.

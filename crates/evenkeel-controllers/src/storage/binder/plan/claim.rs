@@ -1,14 +1,17 @@
 //! What becomes of a claim.
 
 use super::{bind, change_claim, claim_phase_now, migration};
-use crate::{storage::binder::Options, wire};
+use crate::{
+    storage::binder::{Options, host_path},
+    wire,
+};
 use evenkeel_api::{
     Text, storage,
     views::{PersistentVolume, PersistentVolumeClaim, StorageClass},
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Note, Plan, Rewrite},
+    plan::{Note, Outcomes, Plan, Rewrite, Steps},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
@@ -17,6 +20,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(in crate::storage::binder) const HOST_PATH: &str = "kubernetes.io/host-path";
 
 /// A claim and what may become its volume.
+#[derive(Default)]
 pub(in crate::storage::binder) struct Seen {
     pub(in crate::storage::binder) claim: Arc<PersistentVolumeClaim>,
     /// The volume that it names, if that is there.
@@ -90,6 +94,28 @@ pub(in crate::storage::binder) fn next<'a>(seen: &'a Seen, options: &Options) ->
     } else {
         Next::Provision(provisioner(seen, options))
     }
+}
+
+/// The first step of a pass over a claim.
+pub(in crate::storage::binder) fn first_step(seen: &Seen, options: &Options) -> Plan {
+    next_step(seen, options, &Outcomes::default()).unwrap_or_default()
+}
+
+/// The step after these outcomes: a folder is made once the claim names its provisioner.
+pub(in crate::storage::binder) fn next_step(
+    seen: &Seen,
+    options: &Options,
+    done: &Outcomes,
+) -> Option<Plan> {
+    let next = next(seen, options);
+    Steps::next(done, |steps| {
+        let plan = plan(seen, &next, options);
+        if next != Next::Provision(Provisioner::HostPath) {
+            return Ok(plan);
+        }
+        steps.all(plan)?;
+        host_path::provision(seen, options, steps)
+    })
 }
 
 /// What is done for it.
@@ -218,7 +244,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     match provisioner {
         Provisioner::Off => {}
         Provisioner::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why.clone())),
-        // The shell makes the folder; see `host_path`. Upstream's `provisionClaimOperation` records no event when the claim
+        // The next step makes the folder; see `host_path`. Upstream's `provisionClaimOperation` records no event when the claim
         // cannot be saved, `provisionClaimOperationExternal` does.
         Provisioner::HostPath => {
             plan.actions.extend(set_provisioner(claim, HOST_PATH).map(Into::into));

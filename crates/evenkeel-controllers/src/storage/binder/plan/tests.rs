@@ -12,7 +12,7 @@ use evenkeel_api::{
     storage,
     views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
 };
-use evenkeel_runtime::plan::{Action, Plan, Rewrite, lint};
+use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan, Reply, Rewrite, lint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -387,6 +387,62 @@ fn a_volume_whose_claim_took_another_is_free_or_goes() {
     let made = json!({"metadata": {"annotations": {storage::PROVISIONED_BY: "csi.example.com"}}});
     let told = decided(&of(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
     assert!(told.len() == 1 && told[0].contains("Released"), "{told:?}");
+}
+
+fn volume_step(seen: &volume::Seen, done: &[Outcome]) -> Option<Plan> {
+    volume::next_step(seen, &Options::default(), &Outcomes(done.to_vec()))
+}
+
+fn path(plan: &Plan) -> &str {
+    let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
+    &read.path
+}
+
+#[test]
+fn a_claim_that_the_cache_lacks_is_read_live() {
+    let seen = of(&claimed("Retain", "Bound"), None);
+    let claim = "/api/v1/namespaces/ns/persistentvolumeclaims/data";
+    assert_eq!(path(&volume::first_step(&seen, &Options::default())), claim);
+    let live = |uid: &str| {
+        let more = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"uid": uid}, "spec": {"volumeName": "v"}});
+        let claim = claim_json(&more).to_string();
+        Outcome { reply: Some(Reply::json(claim)), ..Outcome::success() }
+    };
+    assert_eq!(volume_step(&seen, &[live("c")]), Some(Plan::nothing()), "it stays bound");
+    let gone = Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
+    for done in [gone, live("another")] {
+        let told = told(&volume_step(&seen, &[done]).unwrap());
+        assert!(told.len() == 1 && told[0].contains("Released"), "{told:?}");
+    }
+    // A claim of the name may be a new one that the cache shows too early; without any, a released volume stays so.
+    let released = of(&claimed("Retain", "Released"), None);
+    assert_eq!(volume_step(&released, &[]), Some(Plan::nothing()));
+    let taken = volume::Seen { name_is_taken: true, ..released };
+    assert_eq!(path(&volume_step(&taken, &[]).unwrap()), claim);
+}
+
+#[test]
+fn a_folder_is_made_once_the_claim_names_the_provisioner() {
+    let options = Options { host_path_provisioning: true, ..Options::default() };
+    let mut seen = seen(&json!({"spec": {"storageClassName": "fast"}}), vec![]);
+    seen.class = Some(class(claim::HOST_PATH, "Immediate"));
+    let after = |seen: &claim::Seen, done: &[Outcome]| {
+        claim::next_step(seen, &options, &Outcomes(done.to_vec()))
+    };
+    let first = claim::first_step(&seen, &options);
+    assert!(told(&first)[0].contains("storage-provisioner"), "{first:?}");
+    let folder = |plan: Option<Plan>| match &plan.unwrap().actions[..] {
+        [Action::Local(local)] => local.subject.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(folder(after(&seen, &[Outcome::success()])), "/tmp/hostpath_pv/c");
+    let named = json!({
+        "metadata": {"annotations": {storage::STORAGE_PROVISIONER: claim::HOST_PATH}},
+        "spec": {"storageClassName": "fast"},
+    });
+    seen.claim = Arc::new(object(&claim_json(&named)));
+    assert_eq!(folder(after(&seen, &[])), "/tmp/hostpath_pv/c");
 }
 
 #[test]

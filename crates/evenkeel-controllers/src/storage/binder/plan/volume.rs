@@ -1,21 +1,25 @@
 //! What becomes of a volume.
 
 use super::{change_volume, migration, phase_now, reclaim, unbind};
-use crate::{storage::binder::Options, wire};
+use crate::{
+    storage::binder::{Options, host_path},
+    wire,
+};
 use evenkeel_api::{
-    storage,
+    View as _, storage,
     views::{PersistentVolume, PersistentVolumeClaim, Pod},
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Note, Plan, Rewrite},
+    plan::{LiveRead, Note, OnError, Outcomes, Plan, Rewrite, Steps},
 };
 use std::sync::Arc;
 
 /// A volume and whose it is.
+#[derive(Clone)]
 pub(in crate::storage::binder) struct Seen {
     pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
-    /// The claim that it says it is for; `None` when that is surely gone.
+    /// The claim that it says it is for, if the cache has it; in a decision, `None` when that is surely gone.
     pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
     /// Whether there is any claim of that name.
     pub(in crate::storage::binder) name_is_taken: bool,
@@ -37,6 +41,50 @@ impl From<Plan> for Decision {
     fn from(plan: Plan) -> Self {
         Self { plan, delete_folder: false }
     }
+}
+
+/// The first step of a pass over a volume.
+pub(in crate::storage::binder) fn first_step(seen: &Seen, options: &Options) -> Plan {
+    next_step(seen, options, &Outcomes::default()).unwrap_or_default()
+}
+
+/// The step after these outcomes: a claim that the cache lacks is read live, and a folder goes before its volume.
+pub(in crate::storage::binder) fn next_step(
+    seen: &Seen,
+    options: &Options,
+    done: &Outcomes,
+) -> Option<Plan> {
+    Steps::next(done, |steps| {
+        let claim = sure_claim(seen, steps)?;
+        let seen = Seen { claim, ..seen.clone() };
+        let decision = plan(&seen, options);
+        if decision.delete_folder {
+            host_path::delete(&seen.volume, options, steps)
+        } else {
+            Ok(decision.plan)
+        }
+    })
+}
+
+/// The claim that the volume is for. That there is none is not believed of the cache alone: the volume may be deleted for
+/// it. Upstream: `syncVolume`.
+fn sure_claim(
+    seen: &Seen,
+    steps: &mut Steps<'_>,
+) -> Result<Option<Arc<PersistentVolumeClaim>>, Plan> {
+    let volume = &*seen.volume;
+    let reference = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
+    let Some(reference) = reference else { return Ok(None) };
+    let known = matches!(&*volume.status.phase, "Released" | "Failed");
+    if seen.claim.is_some() || known && !seen.name_is_taken {
+        return Ok(seen.claim.clone());
+    }
+    let kind = PersistentVolumeClaim::kind();
+    let read = LiveRead::get::<PersistentVolumeClaim>(&kind, &reference.namespace, &reference.name);
+    let live = steps.one(LiveRead { on_error: OnError::Abort, ..read })?;
+    let live = live.object::<PersistentVolumeClaim>();
+    let live = live.map_err(|error| Plan::failure(error.message))?;
+    Ok(live.filter(|claim| claim.meta.uid == reference.uid).map(Arc::new))
 }
 
 /// Decides the next writes of a volume.

@@ -17,7 +17,11 @@ pub(super) fn is_countable(resource: &Resource) -> bool {
 }
 
 /// Whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
-pub(super) fn matters(old: &dyn Any, new: &dyn Any, now: Timestamp) -> bool {
+pub(in crate::core::resourcequota) fn matters(
+    old: &dyn Any,
+    new: &dyn Any,
+    now: Timestamp,
+) -> bool {
     fn both<'a, T: 'static>(old: &'a dyn Any, new: &'a dyn Any) -> Option<(&'a T, &'a T)> {
         old.downcast_ref().zip(new.downcast_ref())
     }

@@ -1,10 +1,10 @@
 //! Caches of the counted kinds, which follow discovery, and the recounts after their events. Upstream: `replenishQuota`.
 
-use super::{
-    SharedContents,
-    contents::Contents,
-    replenish::{is_countable, matters},
-};
+mod update_filter;
+
+pub(super) use update_filter::matters;
+
+use super::{SharedContents, contents::Contents};
 use crate::wiring::monitors::{Follower, WithCache, with_cache};
 use evenkeel_api::{Kind, View, quota::Tracked, views::ResourceQuota};
 use evenkeel_runtime::{
@@ -16,6 +16,7 @@ use evenkeel_runtime::{
 };
 use futures::future::BoxFuture;
 use std::sync::Arc;
+use update_filter::is_countable;
 
 /// Enqueues quotas when the usage of what they limit may decrease.
 #[derive(Clone)]

@@ -1,0 +1,116 @@
+use super::*;
+use crate::fixtures::{T0, at, object};
+use evenkeel_api::time::seconds;
+use evenkeel_runtime::{
+    discovery::ServerResources,
+    plan::{Action, Failure, Outcome, Reply},
+};
+use serde_json::json;
+
+fn migration(name: &str, conditions: &[&str]) -> Arc<Migration> {
+    let condition = |type_: &&str| json!({"type": type_, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": seconds(T0)});
+    let conditions: Vec<Value> = conditions.iter().map(condition).collect();
+    Arc::new(object(&json!({
+        "metadata": {"name": name, "creationTimestamp": seconds(T0)},
+        "spec": {"resource": {"group": "g", "resource": "r"}}, "status": {"conditions": conditions},
+    })))
+}
+
+fn replied(body: &Value) -> Outcome {
+    Outcome { reply: Some(Reply::json(body.to_string())), ..Outcome::success() }
+}
+
+fn failed(code: u16, reason: &str) -> Outcome {
+    Outcome::failure(Failure { code, reason: reason.to_owned(), ..Failure::local("down") })
+}
+
+fn words(plan: &Plan) -> Vec<String> {
+    let words = plan.actions.iter().map(|action| match action {
+        Action::Read(read) if read.resources.is_some() => "discover".to_owned(),
+        Action::Read(read) => format!("read {}", read.path),
+        Action::Patch(patch) => format!("apply {}", patch.target.name),
+        Action::Update(update) => {
+            let body: Value = serde_json::from_slice(&update.body).unwrap();
+            let status = &body["status"];
+            let said = |one: &Value| format!("{}={}", one["type"], one["status"]);
+            let conditions = status["conditions"].as_array().into_iter().flatten().map(said);
+            let version = status["resourceVersion"].as_str().map(str::to_owned);
+            let said: Vec<String> = conditions.chain(version).collect();
+            format!("{} {}", update.target.name, said.join(" ")).replace('"', "")
+        }
+        other => panic!("{other:?}"),
+    });
+    words.collect()
+}
+
+const DEFINITION: &str = "read /apis/apiextensions.k8s.io/v1/customresourcedefinitions/r.g";
+
+#[test]
+fn an_ended_migration_makes_room_for_the_next() {
+    let ended = migration("old", &["Running", "Succeeded"]);
+    let migrations = vec![ended, migration("new", &[])];
+    let observed = OfResource { definition: "r.g".to_owned(), migrations };
+    let after = |done: &[Outcome]| run_next(&observed, &Outcomes(done.to_vec()), T0);
+    let crd = || replied(&json!({"metadata": {"name": "r.g", "resourceVersion": "7"}}));
+    let mut done = Vec::new();
+    for (step, outcome) in [
+        (DEFINITION, crd()),
+        ("apply r.g", failed(409, "Conflict")),
+        (DEFINITION, crd()),
+        ("apply r.g", Outcome::success()),
+        ("old Running=False Succeeded=True", Outcome::success()),
+        // It is gone meanwhile.
+        (DEFINITION, failed(404, "NotFound")),
+        ("new Running=True", Outcome::success()),
+    ] {
+        assert_eq!(words(&after(&done).unwrap()), [step]);
+        done.push(outcome);
+    }
+    assert_eq!(after(&done), Some(Plan::nothing()));
+    assert_eq!(after(&[crd(), failed(500, "")]), Some(Plan::failure("down")));
+    let conflicts: Vec<Outcome> =
+        (0..TRIES).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
+    assert_eq!(after(&conflicts), Some(Plan::failure("down")));
+}
+
+fn resource(verbs: &[&str]) -> Outcome {
+    let found = Resource {
+        kind: Kind::new("g", "v1", "R", "r", true),
+        verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
+        preferred: true,
+        singular: "".into(),
+        short_names: Box::default(),
+        categories: Box::default(),
+        subresources: Box::default(),
+    };
+    let resources = ServerResources { resources: vec![found], failed: Vec::new() };
+    Outcome { reply: Some(Reply::of_resources(Arc::new(resources))), ..Outcome::success() }
+}
+
+#[test]
+fn the_version_of_an_empty_list_is_noted() {
+    let running = migration("m", &["Running"]);
+    let after = |done: &[Outcome], now| note_version(&running, &Outcomes(done.to_vec()), now);
+    assert_eq!(words(&after(&[], T0).unwrap()), ["discover"]);
+    let found = resource(&VERBS);
+    assert_eq!(
+        words(&after(std::slice::from_ref(&found), T0).unwrap()),
+        ["read /apis/g/v1/namespaces/@fake:svm_ns!/r?limit=1"]
+    );
+    let list = replied(&json!({
+        "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+        "metadata": {"resourceVersion": "42"}, "items": [],
+    }));
+    let noted = after(&[found.clone(), list.clone()], T0).unwrap();
+    assert_eq!(words(&noted), ["m Running=True 42"]);
+    assert_eq!(after(&[found.clone(), list, Outcome::success()], T0), Some(Plan::nothing()));
+    assert_eq!(after(&[found, failed(404, "")], T0), Some(Plan::failure("down")));
+    let readonly = after(&[resource(&["list"])], T0).unwrap();
+    assert_eq!(words(&readonly), ["m Running=True Failed=True"]);
+    let none = Outcome { reply: Some(Reply::of_resources(Arc::default())), ..Outcome::success() };
+    assert!(after(std::slice::from_ref(&none), at(59)).unwrap().error.is_some(), "it may be new");
+    assert_eq!(words(&after(&[none], at(60)).unwrap()), ["m Running=True Failed=True"]);
+    for idle in [migration("m", &[]), migration("m", &["Running", "Failed"])] {
+        assert_eq!(note_version(&idle, &Outcomes::default(), T0), Some(Plan::nothing()));
+    }
+}

@@ -1,0 +1,67 @@
+//! Which watches start and stop after a discovery.
+
+use evenkeel_api::Kind;
+use evenkeel_runtime::discovery::{Resource, ServerResources};
+use std::collections::BTreeSet;
+
+/// Changes of the watches of one follower.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct WatchChanges {
+    /// Kinds that the follower wants and does not watch.
+    pub(super) start: Vec<Kind>,
+    /// Watched kinds that the server no longer has.
+    pub(super) stop: Vec<Kind>,
+}
+
+impl WatchChanges {
+    /// Compares a discovery with the watched kinds. A group whose discovery failed is unknown, not removed.
+    pub(super) fn new(
+        found: &ServerResources,
+        watched: &BTreeSet<Kind>,
+        wants: impl Fn(&Resource) -> bool,
+    ) -> Self {
+        let wanted = found.preferred().filter(|resource| wants(resource));
+        let wanted: BTreeSet<Kind> = wanted.map(|resource| resource.kind.clone()).collect();
+        let is_unknown = |kind: &Kind| found.failed.iter().any(|one| *one.group == *kind.group);
+        Self {
+            start: wanted.difference(watched).cloned().collect(),
+            stop: watched.difference(&wanted).filter(|kind| !is_unknown(kind)).cloned().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_runtime::discovery::FailedGroup;
+
+    fn kind(group: &'static str, plural: &'static str) -> Kind {
+        Kind::new(group, "v1", plural, plural, true)
+    }
+
+    fn resource(group: &'static str, plural: &'static str) -> Resource {
+        Resource {
+            kind: kind(group, plural),
+            preferred: true,
+            singular: "".into(),
+            verbs: Box::default(),
+            short_names: Box::default(),
+            categories: Box::default(),
+            subresources: Box::default(),
+        }
+    }
+
+    #[test]
+    fn a_kind_is_stopped_only_when_the_server_surely_lacks_it() {
+        let failed =
+            FailedGroup { group: "broken".into(), version: "v1".into(), reason: "timeout".into() };
+        let resources = vec![resource("", "pods"), resource("", "events"), resource("a", "new")];
+        let found = ServerResources { resources, failed: vec![failed] };
+        let watched = [kind("", "pods"), kind("a", "gone"), kind("broken", "things")];
+        let changes = WatchChanges::new(&found, &BTreeSet::from(watched), |resource| {
+            &*resource.kind.plural != "events"
+        });
+        let (start, stop) = (vec![kind("a", "new")], vec![kind("a", "gone")]);
+        assert_eq!(changes, WatchChanges { start, stop });
+    }
+}
