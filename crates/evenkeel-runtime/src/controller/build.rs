@@ -21,7 +21,7 @@ use crate::{
 use evenkeel_api::{Kind, Meta, View, time::Timestamp};
 use futures::future::BoxFuture;
 use std::{
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -43,6 +43,7 @@ pub struct Builder {
     passes: Option<&'static str>,
     batch: Duration,
     pace: Duration,
+    turns: bool,
     backoff: Backoff,
     subscriptions: Vec<Subscription>,
     synced: Vec<Synced>,
@@ -95,6 +96,7 @@ impl Builder {
             passes: None,
             batch: Duration::ZERO,
             pace: Duration::ZERO,
+            turns: false,
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
             synced: Vec::new(),
@@ -151,6 +153,13 @@ impl Builder {
     /// at once, what changes soon after it in one write. As often as it changes unless said otherwise.
     pub fn status_pace(mut self, period: Duration) -> Self {
         self.pace = period;
+        self
+    }
+
+    /// Keys are planned one after the other, though their actions are carried out side by side: for planners that observe
+    /// what [`PassHandler::on_planned`] notes of other keys' plans, such as what is already given away.
+    pub fn plans_in_turn(mut self) -> Self {
+        self.turns = true;
         self
     }
 
@@ -243,10 +252,10 @@ impl Builder {
 
     /// As [`Builder::planned`], with a handler that counts its passes and keeps event handlers informed.
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
-        let pace = Pace::new(self.pace);
+        let (pace, turns) = (Pace::new(self.pace), self.turns.then(Mutex::default));
         self.build(|executor, env| {
             let (memories, clock) = (Memories::default(), env.clock.clone());
-            Box::new(Planned { planner, handler, memories, executor, clock, pace })
+            Box::new(Planned { planner, handler, memories, executor, clock, pace, turns })
         })
     }
 

@@ -13,7 +13,10 @@ use crate::{
 };
 use evenkeel_api::time::Timestamp;
 use futures::future::BoxFuture;
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// A planner with the shell that acts for it.
 pub(super) struct Planned<P: Planner, H> {
@@ -23,6 +26,16 @@ pub(super) struct Planned<P: Planner, H> {
     pub(super) executor: Executor,
     pub(super) clock: Clock,
     pub(super) pace: Pace,
+    /// Held while a key is planned, if keys are planned one after the other.
+    pub(super) turns: Option<Mutex<()>>,
+}
+
+/// A pass that is planned.
+struct Begun<P: Planner> {
+    observed: P::Observed,
+    memory: Arc<P::Memory>,
+    at: Timestamp,
+    plan: Plan,
 }
 
 impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
@@ -56,19 +69,27 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
 }
 
 impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
-    pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
+    /// Plans a pass, up to its first action; `None` if there is nothing at the key.
+    fn begin(&self, key: &Key) -> Option<Begun<P>> {
+        let turns = self.turns.as_ref();
+        let _turn = turns.map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner));
         let memory = self.memories.get(key);
         let Some(observed) = self.planner.observe(key, &memory) else {
             self.memories.forget(key);
             self.executor.barrier.forget(key);
             self.handler.on_gone(key);
-            return Ok(None);
+            return None;
         };
         let at = self.clock.now();
         let (plan, memory) = self.planner.plan(&observed, &memory, at);
         check(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
+        Some(Begun { observed, memory, at, plan })
+    }
+
+    pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
+        let Some(Begun { observed, memory, at, plan }) = self.begin(key) else { return Ok(None) };
         let Steps { outcomes, failure, requeue, aborted } =
             self.steps(key, &observed, &memory, (at, plan), recorded).await;
         let followed = if aborted {

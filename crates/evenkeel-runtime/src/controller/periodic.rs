@@ -103,7 +103,8 @@ impl Periodic {
             Executor { client, shared: env.client.clone(), events, barrier, local: None };
         let (memories, clock, pace) =
             (Memories::default(), env.clock.clone(), Pace::new(Duration::ZERO));
-        let passes = Arc::new(Planned { planner, handler, memories, executor, clock, pace });
+        let passes =
+            Arc::new(Planned { planner, handler, memories, executor, clock, pace, turns: None });
         self.start(tasks, move || {
             let (passes, name) = (Arc::clone(&passes), name.clone());
             async move {

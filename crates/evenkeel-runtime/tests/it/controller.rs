@@ -561,6 +561,66 @@ async fn local_work_is_the_wirings() {
     assert_eq!(told, "made, no such place");
 }
 
+/// Gives each map a number that no other one has: the next one after those that plans so far have given.
+struct Numberer {
+    maps: Cache<Full<ConfigMap>>,
+    pods: Cache<Full<Pod>>,
+    given: Arc<AtomicU32>,
+}
+
+/// Notes what a plan gives, before the next one is made.
+struct Given(Arc<AtomicU32>);
+
+impl PassHandler<Numberer> for Given {
+    fn on_planned(&self, (_, number): &(Seen, u32), planned: Planned<'_, ()>) {
+        if !planned.plan.actions.is_empty() {
+            self.0.store(number + 1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Planner for Numberer {
+    type Observed = (Seen, u32);
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<(Seen, u32)> {
+        let seen = Seen::of(key, &self.maps, &self.pods)?;
+        // Time for another worker to plan, if it were let.
+        let given = self.given.load(Ordering::SeqCst);
+        std::thread::yield_now();
+        Some((seen, given))
+    }
+
+    fn plan(&self, (seen, number): &(Seen, u32), (): &(), _now: Timestamp) -> (Plan, ()) {
+        let is_told = seen.map.data.as_ref().is_some_and(|data| data.contains_key("number"));
+        let update = seen.told("number", &number.to_string()).filter(|_| !is_told);
+        (Plan::of(update.map(Into::into).into_iter().collect()), ())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_planned_in_turn_know_what_was_given() {
+    let world = World::new();
+    world.server.latency(Duration::from_millis(50));
+    let names: Vec<String> = (0..8).map(|n| format!("m{n}")).collect();
+    names.iter().for_each(|name| world.want(name, 0));
+    let given = Arc::<AtomicU32>::default();
+    let (maps, pods) = (world.maps.clone(), world.pods.clone());
+    let numberer = Numberer { maps, pods, given: given.clone() };
+    let builder = Builder::new(&world.env, "numberer", &world.maps).workers(8).plans_in_turn();
+    let (controller, stop) = (builder.planned_with(numberer, Given(given)), world.tasks.token());
+    world.tasks.spawn("numberer", controller.run(stop));
+    settle().await;
+    let number = |name: &String| {
+        let map = world.server.get(MAPS, &format!("ns/{name}")).unwrap();
+        map["data"]["number"].as_str().unwrap().to_owned()
+    };
+    let mut numbers: Vec<String> = names.iter().map(number).collect();
+    numbers.sort();
+    let want: Vec<String> = (0..8).map(|n: u32| n.to_string()).collect();
+    assert_eq!(numbers, want);
+}
+
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }

@@ -3,7 +3,6 @@
 //!
 //! It runs with `--allocate-node-cidrs` only; upstream's cloud allocators belong to cloud controller managers.
 
-mod act;
 mod metrics;
 mod options;
 mod plan;
@@ -11,11 +10,18 @@ mod plan;
 pub use options::Options;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
-use act::Allocations;
-use evenkeel_api::views::Node;
-use evenkeel_runtime::controller::Context;
-use plan::config::Config;
-use std::sync::Arc;
+use evenkeel_api::{time::Timestamp, views::Node};
+use evenkeel_runtime::{
+    cache::Cache,
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planned, Planner, Steps},
+};
+use metrics::Metrics;
+use plan::{
+    allocator::{Allocator, Verdict},
+    assign::{self, Allocations, Observed},
+    config::Config,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Number of workers; no flag changes it. Upstream: `cidrUpdateWorkers`.
 const WORKERS: usize = 30;
@@ -38,17 +44,147 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let refused = |reason| StartError { controller: DESCRIPTOR.name, reason };
     let config = Config::new(options).map_err(refused)?;
     let nodes = context.env.caches.of::<Node>();
-    let metrics = metrics::Metrics::new(&context.registry);
-    let allocations = Allocations::new(nodes.clone(), &config, metrics);
-    let allocations = Arc::new(allocations.map_err(|problem| refused(problem.to_string()))?);
-    let controller = context
+    let metrics = Metrics::new(&context.registry);
+    let allocator = Allocator::new(&config).map_err(|problem| refused(problem.to_string()))?;
+    let state = Arc::new(Mutex::new(State { allocator, listed: Listed::No }));
+    let planner = Nodes { nodes: nodes.clone(), state: state.clone() };
+    // In turn, because a verdict depends on what the nodes before got.
+    let builder = context
         .builder(&DESCRIPTOR, &nodes)
         .event_source("cidrAllocator")
         .workers(WORKERS)
-        .reconcile(move |request, context: Context| {
-            let allocations = allocations.clone();
-            async move { allocations.look_at(&request.key.name, &context).await }
-        });
-    context.run(controller);
+        .plans_in_turn();
+    context.run(builder.planned_with(planner, Recorder { state, metrics }));
     Ok(())
+}
+
+/// The allocator that the planner asks, and that the handler of its passes changes.
+struct State {
+    allocator: Allocator,
+    listed: Listed,
+}
+
+/// Whether the CIDRs of all existing nodes are recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    No,
+    /// A pass lists the nodes.
+    Underway,
+    Yes,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Planner of nodes' CIDRs.
+struct Nodes {
+    nodes: Cache<Node>,
+    state: Arc<Mutex<State>>,
+}
+
+impl Planner for Nodes {
+    type Observed = Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
+        let (node, state) = (self.nodes.get("", &key.name), lock(&self.state));
+        let allocations = match state.listed {
+            Listed::No => Allocations::Unlisted,
+            Listed::Underway => Allocations::Listing,
+            Listed::Yes => {
+                Allocations::Recorded(state.allocator.verdict(&key.name, node.as_ref()?))
+            }
+        };
+        Some(Observed { node, allocations })
+    }
+
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.next(observed, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+    }
+
+    fn next(
+        &self,
+        observed: &Observed,
+        (): &(),
+        outcomes: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Plan> {
+        Steps::next(outcomes, |steps| assign::sync_node(observed, steps))
+    }
+}
+
+/// Records what nodes get and have, and shows it in metrics.
+struct Recorder {
+    state: Arc<Mutex<State>>,
+    metrics: Metrics,
+}
+
+impl Recorder {
+    fn show(&self, state: &State) {
+        state.allocator.sets.iter().for_each(|set| self.metrics.show(set));
+    }
+
+    fn tried(&self, state: &State, verdict: &Verdict) {
+        if let Verdict::Give(_, Some(tries)) = verdict {
+            for (set, tries) in state.allocator.sets.iter().zip(tries) {
+                self.metrics.tried(set, *tries);
+            }
+        }
+    }
+
+    /// Records the CIDRs of the nodes that a pass listed. Upstream: `NewCIDRRangeAllocator`.
+    fn record_all(&self, outcomes: &Outcomes) {
+        let mut state = lock(&self.state);
+        let Ok(Ok(nodes)) = assign::list_nodes(&mut Steps::of(outcomes)) else {
+            state.listed = Listed::No;
+            return;
+        };
+        for node in nodes.iter().filter(|node| !node.spec.pod_cidrs.is_empty()) {
+            let name = &*node.meta.name;
+            if let Verdict::Foreign(problem) = state.allocator.look(name, Some(node)) {
+                tracing::warn!(
+                    node = name,
+                    problem,
+                    "Node has a podCIDR that does not belong to the cluster CIDR"
+                );
+            }
+        }
+        state.listed = Listed::Yes;
+        self.show(&state);
+    }
+}
+
+impl PassHandler<Nodes> for Recorder {
+    fn on_planned(&self, observed: &Observed, _: Planned<'_, ()>) {
+        let mut state = lock(&self.state);
+        match (&observed.allocations, &observed.node) {
+            (Allocations::Unlisted, _) => state.listed = Listed::Underway,
+            (Allocations::Recorded(verdict), Some(node)) => {
+                state.allocator.record(&node.meta.name, node, verdict);
+                self.show(&state);
+                self.tried(&state, verdict);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
+        if observed.allocations == Allocations::Unlisted {
+            self.record_all(pass.outcomes);
+        }
+        if let Some(node) = &observed.node
+            && assign::is_refused(observed, pass.outcomes)
+        {
+            let mut state = lock(&self.state);
+            state.allocator.release(&node.meta.name);
+            self.show(&state);
+        }
+    }
+
+    fn on_gone(&self, key: &Key) {
+        let mut state = lock(&self.state);
+        state.allocator.release(&key.name);
+        self.show(&state);
+    }
 }

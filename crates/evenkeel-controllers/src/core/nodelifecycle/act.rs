@@ -1,5 +1,9 @@
 //! The monitor: periodic passes over all nodes, and the I/O around [`super::plan`]. Upstream: `monitorNodeHealth`,
 //! `doNoExecuteTaintingPass`.
+//!
+//! It is a shell of its own, because a pass is over all nodes at once: the states of the zones follow from the health of
+//! every node, which live reads and writes of each node change midway, and the zones' rate limiters, not events, say when a
+//! node is tainted. The decisions are [`super::plan`]'s.
 
 use super::{
     DESCRIPTOR, MonitorState, Options,

@@ -43,14 +43,11 @@ impl Allocator {
         Ok(allocator)
     }
 
-    /// Records a node, or its deletion, and decides. Upstream: `AllocateOrOccupyCIDR`.
-    pub(crate) fn look(&mut self, name: &str, node: Option<&Node>) -> Verdict {
-        let Some(node) = node else {
-            self.release(name);
-            return Verdict::Settled;
-        };
+    /// Decides about a node. Upstream: `AllocateOrOccupyCIDR`.
+    pub(crate) fn verdict(&self, name: &str, node: &Node) -> Verdict {
         if !node.spec.pod_cidrs.is_empty() {
-            return self.occupy(name, &node.spec.pod_cidrs);
+            let problem = self.check(name, &node.spec.pod_cidrs).err();
+            return problem.map_or(Verdict::Settled, Verdict::Foreign);
         }
         if node.meta.deleting() {
             return Verdict::Settled;
@@ -59,16 +56,40 @@ impl Allocator {
             return Verdict::Give(held.clone(), None);
         }
         let (mut ranges, mut looked_at) = (Vec::new(), Vec::new());
-        for at in 0..self.sets.len() {
-            let Some((range, tries)) = self.sets[at].take_next() else {
-                self.give_back(&ranges);
-                return Verdict::Exhausted(self.sets[at].range());
+        for set in &self.sets {
+            let Some((range, tries)) = set.next_free() else {
+                return Verdict::Exhausted(set.range());
             };
             ranges.push(range);
             looked_at.push(tries);
         }
-        self.held.insert(name.into(), ranges.clone());
         Verdict::Give(ranges, Some(looked_at))
+    }
+
+    /// Records a node, or its deletion, and returns the verdict about it.
+    pub(crate) fn look(&mut self, name: &str, node: Option<&Node>) -> Verdict {
+        let Some(node) = node else {
+            self.release(name);
+            return Verdict::Settled;
+        };
+        let verdict = self.verdict(name, node);
+        self.record(name, node, &verdict);
+        verdict
+    }
+
+    /// Records what a node has, or what it gets by its verdict.
+    pub(crate) fn record(&mut self, name: &str, node: &Node, verdict: &Verdict) {
+        if !node.spec.pod_cidrs.is_empty() {
+            self.occupy(name, &node.spec.pod_cidrs);
+        } else if let Verdict::Give(ranges, Some(_)) = verdict {
+            self.sets.iter_mut().zip(ranges).for_each(|(set, range)| set.take(range));
+            self.held.insert(name.into(), ranges.clone());
+        } else if matches!(verdict, Verdict::Exhausted(_)) {
+            // As upstream, which counts what it gives back.
+            let next = self.sets.iter_mut().map_while(|set| Some(set.take_next()?.0));
+            let taken: Vec<Cidr> = next.collect();
+            self.give_back(&taken);
+        }
     }
 
     /// Releases the CIDRs of a node that was deleted or did not get them. Upstream: `ReleaseCIDR`.
@@ -78,32 +99,41 @@ impl Allocator {
         }
     }
 
-    fn occupy(&mut self, name: &str, cidrs: &[Text]) -> Verdict {
-        let parsed: Option<Vec<Cidr>> = cidrs.iter().map(|text| Cidr::parse(text)).collect();
-        let Some(ranges) = parsed else {
-            return Verdict::Foreign(format!(
-                "failed to parse node {name}, CIDR {}",
-                cidrs.join(",")
-            ));
+    /// Checks the CIDRs that a node has.
+    fn check(&self, name: &str, cidrs: &[Text]) -> Result<(), String> {
+        let Some(ranges) = parse(cidrs) else {
+            return Err(format!("failed to parse node {name}, CIDR {}", cidrs.join(",")));
         };
-        if self.held.get(name) == Some(&ranges) {
-            return Verdict::Settled;
-        }
-        self.release(name);
         if ranges.len() > self.sets.len() {
-            return Verdict::Foreign(format!(
+            return Err(format!(
                 "node {name} has {} ranges, of which there are but {} in the cluster's configuration",
                 ranges.len(),
                 self.sets.len()
             ));
         }
-        for (at, range) in ranges.iter().enumerate() {
-            if let Err(problem) = self.sets[at].occupy(range) {
-                return Verdict::Foreign(format!("range {range} of node {name}: {problem}"));
+        for (range, set) in ranges.iter().zip(&self.sets) {
+            set.check(range)
+                .map_err(|problem| format!("range {range} of node {name}: {problem}"))?;
+        }
+        Ok(())
+    }
+
+    /// Records the CIDRs that a node has, up to the first that is not the cluster's.
+    fn occupy(&mut self, name: &str, cidrs: &[Text]) {
+        let Some(ranges) = parse(cidrs) else { return };
+        if self.held.get(name) == Some(&ranges) {
+            return;
+        }
+        self.release(name);
+        if ranges.len() > self.sets.len() {
+            return;
+        }
+        for (range, set) in ranges.iter().zip(&mut self.sets) {
+            if set.occupy(range).is_err() {
+                return;
             }
         }
         self.held.insert(name.into(), ranges);
-        Verdict::Settled
     }
 
     fn give_back(&mut self, ranges: &[Cidr]) {
@@ -120,6 +150,10 @@ impl Allocator {
             }
         }
     }
+}
+
+fn parse(cidrs: &[Text]) -> Option<Vec<Cidr>> {
+    cidrs.iter().map(|text| Cidr::parse(text)).collect()
 }
 
 #[cfg(test)]
@@ -170,6 +204,26 @@ mod tests {
             given(&allocator.look("c", Some(&node(&[])))),
             "10.97.2.0/24,fd00:10:244:2::/64"
         );
+    }
+
+    #[test]
+    fn a_verdict_that_is_not_recorded_takes_nothing() {
+        let mut allocator = allocator("10.0.0.0/23", "", 24);
+        let a = node(&[]);
+        assert_eq!(given(&allocator.verdict("a", &a)), "10.0.0.0/24");
+        assert_eq!(given(&allocator.verdict("b", &a)), "10.0.0.0/24");
+        assert_eq!(
+            allocator.look("a", Some(&a)),
+            Verdict::Give(vec![cidr("10.0.0.0/24")], Some(vec![0]))
+        );
+        assert_eq!(given(&allocator.verdict("b", &a)), "10.0.1.0/24");
+        assert_eq!(allocator.sets[0].taken(), 1);
+        allocator.look("b", Some(&a));
+        assert!(matches!(allocator.verdict("c", &a), Verdict::Exhausted(_)));
+    }
+
+    fn cidr(text: &str) -> Cidr {
+        Cidr::parse(text).unwrap()
     }
 
     #[test]

@@ -70,17 +70,33 @@ impl Set {
         self.taken
     }
 
-    /// Allocates the next free part, and returns the number of parts tried before it. Upstream: `AllocateNext`.
-    pub(crate) fn take_next(&mut self) -> Option<(Cidr, usize)> {
+    /// Returns the next free part, and the number of parts tried before it.
+    pub(crate) fn next_free(&self) -> Option<(Cidr, usize)> {
         let size = self.size();
         if self.taken == size {
             return None;
         }
         let tries = (0..size).find(|tries| !self.is_used((self.next + tries) % size))?;
-        let at = (self.next + tries) % size;
-        self.next = (at + 1) % size;
+        Some((self.part((self.next + tries) % size), tries))
+    }
+
+    /// Allocates the next free part, and returns the number of parts tried before it. Upstream: `AllocateNext`.
+    pub(crate) fn take_next(&mut self) -> Option<(Cidr, usize)> {
+        let (part, tries) = self.next_free()?;
+        self.take(&part);
+        Some((part, tries))
+    }
+
+    /// Allocates a free part; the search continues after it.
+    pub(crate) fn take(&mut self, part: &Cidr) {
+        let at = self.index(number(part.first()));
+        self.next = (at + 1) % self.size();
         self.mark(at, true);
-        Some((self.part(at), tries))
+    }
+
+    /// Checks that the CIDR overlaps the set's.
+    pub(crate) fn check(&self, cidr: &Cidr) -> Result<(), Problem> {
+        self.parts_in(cidr).map(drop)
     }
 
     /// Allocates all parts that overlap the CIDR. Upstream: `Occupy`.

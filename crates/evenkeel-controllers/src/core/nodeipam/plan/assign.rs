@@ -1,0 +1,189 @@
+//! Assignment of pod CIDRs to one node, step by step. Upstream: `updateCIDRsAllocation`.
+
+use super::allocator::Verdict;
+use crate::wire;
+use evenkeel_api::{View, cidr::Cidr, views::Node};
+use evenkeel_runtime::{
+    client::ListOptions,
+    plan::{Failure, LiveRead, Note, OnError, Outcomes, Patch, PatchForm, Plan, PlanError, Steps},
+};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+
+/// Attempts of a write. Upstream: `cidrUpdateRetries`.
+const TRIES: usize = 3;
+
+/// Time after which a node is looked at again while another one's pass lists all nodes.
+const WAIT: Duration = Duration::from_millis(10);
+
+/// A node, and the allocator's verdict about it.
+pub(crate) struct Observed {
+    /// The node; `None` if it is deleted.
+    pub(crate) node: Option<Arc<Node>>,
+    pub(crate) allocations: Allocations,
+}
+
+/// Whether the allocations of all nodes are recorded, by a live list: the cache may lack some by a former leader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Allocations {
+    /// The nodes are still to be listed.
+    Unlisted,
+    /// Another pass lists them.
+    Listing,
+    /// They are recorded; this is decided about the node.
+    Recorded(Verdict),
+}
+
+/// Lists all nodes, or writes the CIDRs that the node gets. Upstream: `syncNode`.
+pub(crate) fn sync_node(observed: &Observed, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+    let again = |after| Plan { requeue: Some(after), ..Plan::nothing() };
+    let verdict = match &observed.allocations {
+        Allocations::Listing => return Ok(again(WAIT)),
+        Allocations::Unlisted => {
+            return Ok(match list_nodes(steps)? {
+                Ok(_) => again(Duration::ZERO),
+                Err(error) => Plan::failure(error.message),
+            });
+        }
+        Allocations::Recorded(verdict) => verdict,
+    };
+    match (verdict, &observed.node) {
+        (Verdict::Give(ranges, _), Some(node)) => update_cidrs_allocation(node, ranges, steps),
+        (Verdict::Exhausted(range), Some(node)) => Ok(Plan {
+            error: Some(PlanError::new(format!("there is nothing left to give of {range}"))),
+            ..Plan::one(status_event(node, "CIDRNotAvailable"))
+        }),
+        (Verdict::Foreign(problem), _) => {
+            Ok(Plan { error: Some(PlanError::terminal(&**problem)), ..Plan::nothing() })
+        }
+        _ => Ok(Plan::nothing()),
+    }
+}
+
+/// Lists all nodes live.
+pub(crate) fn list_nodes(steps: &mut Steps<'_>) -> Result<Result<Vec<Node>, Failure>, Plan> {
+    let read = LiveRead::list::<Node>(&Node::kind(), "", &ListOptions::default());
+    let read = steps.one(LiveRead { on_error: OnError::Ignore, ..read })?;
+    Ok(match (&read.reply, &read.error) {
+        (Some(reply), _) => reply.list().map(|list| list.items),
+        (None, Some(error)) => Err(error.clone()),
+        (None, None) => Ok(Vec::new()),
+    })
+}
+
+/// Writes the CIDRs, with retries. Upstream: `updateCIDRsAllocation`.
+fn update_cidrs_allocation(
+    node: &Node,
+    ranges: &[Cidr],
+    steps: &mut Steps<'_>,
+) -> Result<Plan, Plan> {
+    let all: Vec<String> = ranges.iter().map(ToString::to_string).collect();
+    let spec = json!({"podCIDR": all.first(), "podCIDRs": all});
+    let body = json!({"metadata": {"uid": &*node.meta.uid}, "spec": spec}).to_string();
+    let patch = Patch::new(wire::target(node), PatchForm::Strategic, body);
+    let mut last = None;
+    for _ in 0..TRIES {
+        let patch = Patch { on_error: OnError::Ignore, ..patch.clone() };
+        let Some(error) = &steps.one(patch)?.error else { return Ok(Plan::nothing()) };
+        last = Some(PlanError::new(&*error.message));
+    }
+    Ok(Plan { error: last, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
+}
+
+/// Whether the API server refused the CIDRs. Without a response the write may have succeeded, so that the allocation is
+/// kept.
+pub(crate) fn is_refused(observed: &Observed, outcomes: &Outcomes) -> bool {
+    let is_given = matches!(observed.allocations, Allocations::Recorded(Verdict::Give(..)));
+    let last = outcomes.0.get(TRIES - 1).and_then(|outcome| outcome.error.as_ref());
+    is_given && last.is_some_and(|error| (400..500).contains(&error.code))
+}
+
+fn status_event(node: &Node, status: &'static str) -> Note {
+    let message = format!("Node {} status is now: {status}", node.meta.name);
+    Note::normal(wire::target(node), status, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::meta;
+    use evenkeel_api::Meta;
+    use evenkeel_runtime::plan::{Action, Outcome, Reply};
+
+    fn observed(allocations: Allocations) -> Observed {
+        let meta = Meta { namespace: "".into(), ..meta("n") };
+        Observed { node: Some(Arc::new(Node { meta, ..Node::default() })), allocations }
+    }
+
+    fn given() -> Observed {
+        let ranges = vec![Cidr::parse("10.0.0.0/24").expect("a CIDR")];
+        observed(Allocations::Recorded(Verdict::Give(ranges, None)))
+    }
+
+    fn next(observed: &Observed, outcomes: &[Outcome]) -> Option<Plan> {
+        let outcomes = Outcomes(outcomes.to_vec());
+        Steps::next(&outcomes, |steps| sync_node(observed, steps))
+    }
+
+    fn failed(code: u16) -> Outcome {
+        Outcome::failure(Failure { code, ..Failure::local("no") })
+    }
+
+    #[test]
+    fn nothing_is_given_before_all_nodes_are_listed() {
+        let requeue = |after| Some(Plan { requeue: Some(after), ..Plan::nothing() });
+        assert_eq!(next(&observed(Allocations::Listing), &[]), requeue(WAIT));
+        let first = observed(Allocations::Unlisted);
+        let step = next(&first, &[]).expect("a step");
+        let [Action::Read(read)] = &step.actions[..] else { panic!("{step:?}") };
+        assert_eq!(read.path, "/api/v1/nodes");
+        let listed = Outcome { reply: Some(Reply::json(r#"{"items":[]}"#)), ..Outcome::success() };
+        assert_eq!(next(&first, &[listed]), requeue(Duration::ZERO));
+        assert_eq!(next(&first, &[failed(500)]), Some(Plan::failure("no")));
+    }
+
+    #[test]
+    fn a_write_is_tried_three_times() {
+        let given = given();
+        let step = next(&given, &[]).expect("a step");
+        let [Action::Patch(patch)] = &step.actions[..] else { panic!("{step:?}") };
+        let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
+        assert_eq!(body["spec"], json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}));
+        assert_eq!(next(&given, &[failed(500)]), Some(step));
+        assert_eq!(next(&given, &[failed(500), Outcome::success()]), Some(Plan::nothing()));
+        let last = next(&given, &[failed(500), failed(500), failed(422)]).expect("the event");
+        assert_eq!(last.error, Some(PlanError::new("no")));
+        assert!(
+            matches!(&last.actions[..], [Action::Event(note)] if note.reason == "CIDRAssignmentFailed")
+        );
+    }
+
+    #[test]
+    fn cidrs_are_free_again_only_if_they_are_refused() {
+        let given = given();
+        let refused = |codes: [u16; 3]| {
+            is_refused(&given, &Outcomes(codes.map(failed).into_iter().collect()))
+        };
+        assert!(refused([500, 500, 422]) && !refused([422, 422, 500]) && !refused([0, 0, 0]));
+        assert!(!is_refused(&given, &Outcomes(vec![failed(422), Outcome::success()])));
+    }
+
+    #[test]
+    fn a_node_that_gets_none_is_told() {
+        let range = Cidr::parse("10.0.0.0/16").expect("a CIDR");
+        let none = next(&observed(Allocations::Recorded(Verdict::Exhausted(range))), &[]);
+        let none = none.expect("the event");
+        assert!(
+            matches!(&none.actions[..], [Action::Event(note)] if note.reason == "CIDRNotAvailable")
+        );
+        assert_eq!(
+            none.error,
+            Some(PlanError::new("there is nothing left to give of 10.0.0.0/16"))
+        );
+        let foreign = Allocations::Recorded(Verdict::Foreign("x".to_owned()));
+        let foreign = next(&observed(foreign), &[]).expect("an error");
+        assert_eq!(foreign.error, Some(PlanError::terminal("x")));
+        let settled = observed(Allocations::Recorded(Verdict::Settled));
+        assert_eq!(next(&settled, &[]), Some(Plan::nothing()));
+    }
+}
