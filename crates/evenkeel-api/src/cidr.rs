@@ -1,10 +1,10 @@
-//! Ranges of addresses.
+//! CIDRs: ranges of IP addresses.
 
 // The types alone: there is no I/O in `core`.
 use core::net::IpAddr;
 use std::fmt;
 
-/// A range in the notation `address/length`.
+/// An IP address range, `address/length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     first: IpAddr,
@@ -12,7 +12,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Reads a range; bits past its length are dropped.
+    /// Parses a CIDR; host bits are cleared.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.trim().split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
@@ -20,44 +20,44 @@ impl Cidr {
         (length <= bits(address)).then(|| Self::new(address, length))
     }
 
-    /// The range of this length that an address is in; no longer than the address.
+    /// Returns the range of a prefix length that contains an address. The length is capped at the address' own.
     pub fn new(address: IpAddr, length: u8) -> Self {
         let length = length.min(bits(address));
         let first = from_number(number(address) & !mask(address, length), address.is_ipv4());
         Self { first, length }
     }
 
-    /// Its first address.
+    /// Returns the first address.
     pub fn first(&self) -> IpAddr {
         self.first
     }
 
-    /// Its last address.
+    /// Returns the last address.
     pub fn last(&self) -> IpAddr {
         from_number(number(self.first) | mask(self.first, self.length), self.first.is_ipv4())
     }
 
-    /// How many bits all its addresses share.
+    /// Returns the prefix length in bits.
     pub fn length(&self) -> u8 {
         self.length
     }
 
-    /// Whether it is of IPv4 addresses.
+    /// Whether this is an IPv4 range.
     pub fn is_ipv4(&self) -> bool {
         self.first.is_ipv4()
     }
 
-    /// Whether all of the other range is in it.
+    /// Whether the other range lies within this one.
     pub fn covers(&self, other: &Self) -> bool {
         self.length <= other.length && self.contains(other.first)
     }
 
-    /// Whether any address is in both.
+    /// Whether both ranges share an address.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other.first) || other.contains(self.first)
     }
 
-    /// Whether the address is in it.
+    /// Whether the range contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.first.is_ipv4() && self.first <= address && address <= self.last()
     }
@@ -77,7 +77,7 @@ pub fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// The address that a number is; of an IPv4 address only the low half of the low half counts.
+/// Returns the address with a number. An IPv4 address takes the lowest 32 bits.
 pub fn from_number(number: u128, v4: bool) -> IpAddr {
     if v4 { IpAddr::V4((number as u32).into()) } else { IpAddr::V6(number.into()) }
 }
@@ -86,7 +86,7 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The bits past the length.
+/// Returns the host bits.
 fn mask(address: IpAddr, length: u8) -> u128 {
     let rest = u32::from(bits(address) - length);
     1u128.checked_shl(rest).map_or(u128::MAX, |bit| bit - 1)

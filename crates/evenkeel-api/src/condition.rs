@@ -1,4 +1,4 @@
-//! Conditions in a status, whatever the kind.
+//! Conditions in the status of any kind.
 
 use crate::time::Timestamp;
 
@@ -11,13 +11,13 @@ pub const UNKNOWN: &str = "Unknown";
 
 /// Common fields of conditions of all kinds.
 pub trait Condition {
-    /// What it is about.
+    /// Type of the condition.
     fn type_(&self) -> &str;
     /// `True`, `False` or `Unknown`.
     fn status(&self) -> &str;
-    /// Why, in one word.
+    /// Reason in CamelCase.
     fn reason(&self) -> &str;
-    /// Why, for people.
+    /// Human-readable message.
     fn message(&self) -> &str;
     /// When the status last changed.
     fn last_transition_time(&self) -> Option<Timestamp>;
@@ -25,12 +25,12 @@ pub trait Condition {
     fn set_last_transition_time(&mut self, time: Option<Timestamp>);
 }
 
-/// The condition of a type.
+/// Returns the condition of a type.
 pub fn find<'a, C: Condition>(conditions: &'a [C], type_: &str) -> Option<&'a C> {
     conditions.iter().find(|condition| condition.type_() == type_)
 }
 
-/// Whether the condition of a type is there and `True`.
+/// Whether the condition of a type exists and is `True`.
 pub fn is_true<C: Condition>(conditions: &[C], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status() == TRUE)
 }
@@ -53,7 +53,7 @@ pub fn with<C: Condition + Clone>(conditions: &[C], mut new: C) -> Option<Vec<C>
     Some(all)
 }
 
-/// The conditions less the one of a type.
+/// Returns the conditions without the one of a type.
 pub fn without<C: Condition + Clone>(conditions: &[C], type_: &str) -> Vec<C> {
     conditions.iter().filter(|condition| condition.type_() != type_).cloned().collect()
 }

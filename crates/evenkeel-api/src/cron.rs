@@ -13,22 +13,22 @@ use jiff::{
 const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-/// How far ahead a time is looked for: `0 0 29 2 *` comes every four years.
+/// How many years ahead the next time is searched: `0 0 29 2 *` matches every four years.
 const YEARS: i16 = 5;
 
-/// When something is to happen, again and again.
+/// A cron schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule(When);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum When {
-    /// So many seconds after one another.
+    /// `@every`: at a fixed interval in seconds.
     Every(i64),
-    /// At these times of a clock on a wall.
+    /// At matching wall clock times.
     At(Fields),
 }
 
-/// Each a set of bits.
+/// The fields of a schedule, each a bit set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fields {
     minutes: u64,
@@ -36,15 +36,15 @@ struct Fields {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Whether a day must match both of its fields, since one of them says nothing.
+    /// Whether a day must match both day fields, because one of them is `*`.
     both: bool,
 }
 
 impl Schedule {
-    /// Reads a schedule.
+    /// Parses a schedule.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// An error text for an invalid schedule.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty spec string".to_owned());
@@ -79,7 +79,7 @@ impl Schedule {
     }
 }
 
-/// The zone of this name, of the database that is built in; `None` where there is none. Empty and `UTC` are the same.
+/// Returns a time zone of the built-in database; `None` for an unknown name. Empty means `UTC`.
 pub fn zone(name: &str) -> Option<TimeZone> {
     if matches!(name, "" | "UTC") {
         return Some(TimeZone::UTC);
@@ -139,7 +139,7 @@ fn has(bits: u64, n: i8) -> bool {
     bits >> n & 1 == 1
 }
 
-/// The next whole minute.
+/// Rounds up to a whole minute.
 fn up_to_minute(at: &Zoned) -> Option<Zoned> {
     let past = i64::from(at.second());
     let whole = at.checked_sub(i64::from(at.subsec_nanosecond()).nanoseconds()).ok()?;
@@ -155,7 +155,7 @@ fn start(date: Date, zone: &TimeZone) -> Option<Zoned> {
     zone.to_zoned(DateTime::from_parts(date, jiff::civil::Time::midnight())).ok()
 }
 
-/// The bits of a field, and whether it says nothing.
+/// Parses a field; returns its bits, and whether it is `*`.
 fn field(text: &str, low: u32, high: u32, names: &[&str]) -> Result<(u64, bool), String> {
     let mut all = (0, false);
     for part in text.split(',').filter(|part| !part.is_empty()) {

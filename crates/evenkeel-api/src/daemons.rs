@@ -1,11 +1,11 @@
-//! What makes a pod one of a DaemonSet: the node that it is for, and the taints that it bears.
+//! Scheduling fields of DaemonSet pods: tolerations and the target node.
 //!
 //! Upstream: `pkg/controller/daemon/util`.
 
 use crate::views::Pod;
 use serde_json::{Value, json};
 
-/// Taints that every pod of a DaemonSet bears, so that it stays where the node is in trouble, and starts there.
+/// Taints that every DaemonSet pod tolerates, so that it starts and stays on nodes with problems.
 const BORNE: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -14,7 +14,7 @@ const BORNE: [(&str, &str); 6] = [
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
-/// One that those bear which share the node's network.
+/// Taint that only pods with host network tolerate.
 const NO_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
 /// Adds the tolerations to a pod's spec; one of the same key, effect and operator that holds for some time only holds for
@@ -39,7 +39,9 @@ pub fn bear(spec: &mut Value) {
     spec["tolerations"] = tolerations.into();
 }
 
-/// Lets a pod of this spec be scheduled only to this node.
+/// Restricts a pod spec to one node, by a required node affinity.
+///
+/// Upstream: `ReplaceDaemonSetPodNodeNameNodeAffinity`.
 pub fn only_on(spec: &mut Value, node: &str) {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     spec["affinity"]["nodeAffinity"][required] = json!({
@@ -49,7 +51,9 @@ pub fn only_on(spec: &mut Value, node: &str) {
     });
 }
 
-/// The node that the pod is on, or is meant for.
+/// Returns the node that the pod is on, or is restricted to.
+///
+/// Upstream: `GetTargetNodeName`.
 pub fn target_node(pod: &Pod) -> Option<&str> {
     if !pod.spec.node_name.is_empty() {
         return Some(&pod.spec.node_name);

@@ -1,4 +1,4 @@
-//! Go's notation of a length of time: `1h30m`, `1.5s`, `-2ms`; in flags and in `metav1.Duration`.
+//! Go's notation of durations in flags and in `metav1.Duration`: `1h30m`, `1.5s`, `-2ms`.
 
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1.0),
@@ -11,12 +11,14 @@ const UNITS: [(&str, f64); 8] = [
     ("h", 3600e9),
 ];
 
-/// The text as Go writes it back: `90m` becomes `1h30m0s`.
+/// Returns a duration in Go's canonical form: `90m` becomes `1h30m0s`.
 pub fn canonical(text: &str) -> Result<String, String> {
-    nanoseconds(text).map(write)
+    nanoseconds(text).map(format)
 }
 
-/// Nanoseconds, from Go's notation; the error is in Go's words.
+/// Parses a duration to nanoseconds. Errors have Go's texts.
+///
+/// Upstream: Go's `time.ParseDuration`.
 pub fn nanoseconds(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration \"{text}\"");
     let (negative, mut rest) = match text.as_bytes().first() {
@@ -53,8 +55,8 @@ pub fn nanoseconds(text: &str) -> Result<i64, String> {
     Ok(if negative { -nanos } else { nanos })
 }
 
-/// Go's notation of so many nanoseconds.
-pub fn write(nanos: i64) -> String {
+/// Formats nanoseconds in Go's notation.
+pub fn format(nanos: i64) -> String {
     let (sign, n) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
     let mut out = sign.to_owned();
     match n {

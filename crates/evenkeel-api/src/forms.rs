@@ -1,7 +1,8 @@
-//! The forms that names, labels and other strings may take, with upstream's messages (apimachinery: util/validation).
+//! Validation of names, labels and other strings, with upstream's messages
+//! (`k8s.io/apimachinery/pkg/util/validation`).
 //! Each function returns the broken rules; an empty list means that the string is valid.
 
-/// Broken rules of a string; empty if it is valid.
+/// Messages about the rules that a string breaks; empty if it is valid.
 pub type Messages = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -39,7 +40,9 @@ fn max_length(text: &str, limit: usize, messages: &mut Messages) {
     }
 }
 
-/// RFC 1123 label: names of namespaces, containers, volumes.
+/// Validates an RFC 1123 label: names of namespaces, containers, volumes.
+///
+/// Upstream: `IsDNS1123Label`.
 pub fn dns_label(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 63, &mut messages);
@@ -58,7 +61,9 @@ pub fn dns_label(text: &str) -> Messages {
     messages
 }
 
-/// RFC 1123 subdomain: names of most objects.
+/// Validates an RFC 1123 subdomain: names of most objects.
+///
+/// Upstream: `IsDNS1123Subdomain`.
 pub fn dns_subdomain(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 253, &mut messages);
@@ -73,7 +78,9 @@ pub fn dns_subdomain(text: &str) -> Messages {
     messages
 }
 
-/// RFC 1035 label: begins with a letter.
+/// Validates an RFC 1035 label, which begins with a letter.
+///
+/// Upstream: `IsDNS1035Label`.
 pub fn dns_1035_label(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 63, &mut messages);
@@ -88,7 +95,9 @@ pub fn dns_1035_label(text: &str) -> Messages {
     messages
 }
 
-/// A subdomain below a wildcard: `*.example.com`.
+/// Validates a subdomain below a wildcard: `*.example.com`.
+///
+/// Upstream: `IsWildcardDNS1123Subdomain`.
 pub fn wildcard_subdomain(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 253, &mut messages);
@@ -115,7 +124,9 @@ fn is_qualified_part(text: &str) -> bool {
     }
 }
 
-/// A name with an optional domain before it: label keys, finalizers, taint keys, resource names.
+/// Validates a name with an optional domain prefix: label keys, finalizers, taint keys, resource names.
+///
+/// Upstream: `IsQualifiedName`.
 pub fn qualified_name(text: &str) -> Messages {
     let mut messages = Messages::new();
     let words = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
@@ -156,7 +167,9 @@ pub fn qualified_name(text: &str) -> Messages {
     messages
 }
 
-/// A label's value.
+/// Validates a label's value.
+///
+/// Upstream: `IsValidLabelValue`.
 pub fn label_value(text: &str) -> Messages {
     let mut messages = Messages::new();
     if text.len() > 63 {
@@ -173,7 +186,9 @@ pub fn label_value(text: &str) -> Messages {
     messages
 }
 
-/// A name that only has to fit in a path segment: RBAC roles and bindings.
+/// Validates a name that only has to fit in a path segment: RBAC roles and bindings.
+///
+/// Upstream: `ValidatePathSegmentName`.
 pub fn path_segment(text: &str) -> Messages {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
@@ -193,7 +208,9 @@ fn up_directory(text: &str, messages: &mut Messages) {
     }
 }
 
-/// A key of a ConfigMap or a Secret.
+/// Validates a key of a ConfigMap or a Secret.
+///
+/// Upstream: `IsConfigMapKey`.
 pub fn config_key(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 253, &mut messages);
@@ -210,7 +227,9 @@ pub fn config_key(text: &str) -> Messages {
     messages
 }
 
-/// The name of an environment variable: any printable ASCII but `=`.
+/// Validates the name of an environment variable: any printable ASCII except `=`.
+///
+/// Upstream: `IsRelaxedEnvVarName`.
 pub fn env_name(text: &str) -> Messages {
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".to_owned()];
@@ -221,7 +240,9 @@ pub fn env_name(text: &str) -> Messages {
     vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".to_owned()]
 }
 
-/// The name of a container's or Service's port.
+/// Validates the name of a container's or Service's port.
+///
+/// Upstream: `IsValidPortName`.
 pub fn port_name(text: &str) -> Messages {
     let mut messages = Messages::new();
     max_length(text, 15, &mut messages);
@@ -242,7 +263,9 @@ pub fn port_name(text: &str) -> Messages {
     messages
 }
 
-/// An HTTP header's name.
+/// Validates an HTTP header's name.
+///
+/// Upstream: `IsHTTPHeaderName`.
 pub fn http_header(text: &str) -> Messages {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Messages::new();
@@ -251,7 +274,9 @@ pub fn http_header(text: &str) -> Messages {
     vec![regex_error(words, "[-A-Za-z0-9]+", &["X-Header-Name"])]
 }
 
-/// An IP address, of either family.
+/// Validates an IP address of either family.
+///
+/// Upstream: `IsValidIP`.
 pub fn ip(text: &str) -> Messages {
     match text.parse::<core::net::IpAddr>() {
         Ok(_) => Messages::new(),
@@ -259,7 +284,7 @@ pub fn ip(text: &str) -> Messages {
     }
 }
 
-/// Address and prefix length of a CIDR block.
+/// Parses a CIDR into address and prefix length.
 pub fn parse_cidr(text: &str) -> Option<(core::net::IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let address: core::net::IpAddr = address.parse().ok()?;
@@ -268,7 +293,9 @@ pub fn parse_cidr(text: &str) -> Option<(core::net::IpAddr, u8)> {
     (bits <= limit).then_some((address, bits))
 }
 
-/// A CIDR block, of either family.
+/// Validates a CIDR of either family.
+///
+/// Upstream: `IsValidCIDR`.
 pub fn cidr(text: &str) -> Messages {
     if parse_cidr(text).is_some() {
         return Messages::new();

@@ -1,4 +1,4 @@
-//! Hashes, and names made of them.
+//! Hashes, and names derived from them.
 
 use crate::name::SAFE;
 use crate::template::{HASH_LABEL, Template};
@@ -21,7 +21,7 @@ impl Fnv32a {
             .fold(self.0, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
     }
 
-    /// The hash so far.
+    /// Returns the hash.
     pub fn sum(self) -> u32 {
         self.0
     }
@@ -35,7 +35,7 @@ pub fn fnv32(bytes: &[u8]) -> u32 {
 }
 
 /// Maps each byte of a text to a letter or digit of [`SAFE`]; upstream's `SafeEncodeString`.
-pub fn safe(text: &str) -> String {
+pub fn safe_encode_string(text: &str) -> String {
     text.bytes().map(|byte| char::from(SAFE[usize::from(byte) % SAFE.len()])).collect()
 }
 
@@ -62,5 +62,5 @@ pub fn template(template: &Template, collisions: Option<i32>) -> String {
         bytes[..4].copy_from_slice(&collisions.to_le_bytes());
         fnv.write(&bytes);
     }
-    safe(&fnv.sum().to_string())
+    safe_encode_string(&fnv.sum().to_string())
 }

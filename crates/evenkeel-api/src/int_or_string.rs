@@ -9,7 +9,7 @@ use serde::Deserializer;
 use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireError};
 use crate::text::Text;
 
-/// A number, or a text that is a percentage or a name.
+/// An integer, or a string that is a percentage or a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IntOrString {
     /// A number.
@@ -18,12 +18,12 @@ pub enum IntOrString {
     String(Text),
 }
 
-/// A text that is no percentage.
+/// A string that is not a percentage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value for IntOrString: invalid type: string is not a percentage: {0:?}")]
 pub struct NotPercent(Text);
 
-/// Which way a share of a whole is rounded.
+/// Rounding of a scaled percentage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
     /// To the next whole number.
@@ -55,7 +55,7 @@ impl IntOrString {
         }
     }
 
-    /// The number it is, or 0 for a text.
+    /// Returns the integer; 0 for a string.
     pub fn int(&self) -> i32 {
         match self {
             Self::Int(number) => *number,
@@ -91,7 +91,7 @@ impl fmt::Display for IntOrString {
     }
 }
 
-/// What protobuf says of it so far.
+/// The fields decoded from protobuf so far.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     type_: i64,

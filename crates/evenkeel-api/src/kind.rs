@@ -1,4 +1,4 @@
-//! Which resource an object belongs to.
+//! Resource types.
 
 use std::borrow::Cow;
 

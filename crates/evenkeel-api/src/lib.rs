@@ -1,4 +1,4 @@
-//! What Kubernetes objects *are*: lean views of hot kinds, selectors, quantities, owner references, conditions,
+//! Types of Kubernetes objects: views of frequently used kinds, selectors, quantities, owner references, conditions,
 //! names and hashes.
 //!
 //! Nothing here does I/O, reads a clock or is asynchronous: everything is a value or a pure function.

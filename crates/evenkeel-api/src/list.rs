@@ -1,4 +1,4 @@
-//! Lists, taken apart item by item.
+//! Decoding of lists, item by item.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use crate::{DecodeError, Encoding, View};
 message! {
     /// Metadata of a list.
     pub struct ListMeta("k8s.io.apimachinery.pkg.apis.meta.v1.ListMeta") {
-        /// The version at which it was true.
+        /// resourceVersion of the list.
         resource_version: Text = 2 "resourceVersion",
-        /// Where the next page begins; empty on the last.
+        /// Continue token of the next page; empty on the last.
         continue_: Text = 3 "continue",
-        /// How many items the following pages have, where the server knows.
+        /// Number of items on the following pages, where the server knows it.
         remaining_item_count: Option<i64> = 4 "remainingItemCount",
     }
 }

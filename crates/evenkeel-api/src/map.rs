@@ -13,7 +13,7 @@ impl<T> Map<T> {
         Some(&self.0[at].1)
     }
 
-    /// Whether `key` is there.
+    /// Whether the map contains `key`.
     pub fn contains(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -28,7 +28,7 @@ impl<T> Map<T> {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -55,11 +55,11 @@ impl<K: Into<Text>, T> FromIterator<(K, T)> for Map<T> {
     }
 }
 
-/// A value of which nobody reads more than that it is there.
+/// A value that is not decoded; only its presence counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Unread;
 
-/// A JSON value as text, for who hands it on; empty where there is none.
+/// A JSON value as text, to pass on unread; empty where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct RawJson(pub Text);
 

@@ -1,4 +1,4 @@
-//! Object metadata: the part that every kind has.
+//! ObjectMeta, which every kind has.
 
 use crate::decode::message;
 use crate::map::settle;
@@ -20,7 +20,7 @@ impl StrMap {
         Some(&self.0[at].1)
     }
 
-    /// Whether `key` is there.
+    /// Whether the map contains `key`.
     pub fn contains(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
@@ -35,7 +35,7 @@ impl StrMap {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -62,7 +62,7 @@ pub fn is_over(plugin: &str) -> bool {
     matches!(plugin, AWS_EBS | AZURE_DISK | CINDER | GCE_PD | PORTWORX)
 }
 
-/// Whether the node says that a driver does the plug-in's work there.
+/// Whether the node reports that a CSI driver replaces the in-tree plugin there.
 pub fn is_on_node(plugin: &str, node: Option<&CsiNode>) -> bool {
     node.and_then(|node| node.meta.annotations.get(MIGRATED_PLUGINS))
         .is_some_and(|plugins| plugins.split(',').any(|one| one == plugin))
@@ -162,7 +162,7 @@ fn topology_key(plugin: &str) -> Option<&'static str> {
     }
 }
 
-/// From where the driver says that the volume can be reached.
+/// Whether the volume's node affinity, as the driver translates it, matches the node.
 fn translated(volume: &PersistentVolume, key: &str) -> Option<NodeSelector> {
     let required = volume.spec.node_affinity.as_deref().and_then(|of| of.required.as_deref());
     let mut selector = required.cloned();

@@ -1,10 +1,10 @@
-//! Owner references, written.
+//! Construction and encoding of owner references.
 
 use crate::template::push_json;
 use crate::{Kind, Meta, OwnerReference};
 
 impl OwnerReference {
-    /// What an object says of the owner that controls it. Controllers always block the owner's foreground deletion.
+    /// Returns a controller's owner reference, which always blocks the owner's foreground deletion.
     pub fn controlled_by(kind: &Kind, owner: &Meta) -> Self {
         Self {
             api_version: kind.api_version().into(),

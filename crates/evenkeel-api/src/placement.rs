@@ -28,24 +28,24 @@ pub fn required(spec: &PodSpec, node: &Node) -> bool {
     }
 }
 
-/// Whether a node satisfies a term; an empty one is satisfied by none.
+/// Whether a node matches a term; an empty term matches none.
 pub fn matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let (labels, fields) = (&term.match_expressions, &term.match_fields);
     if labels.is_empty() && fields.is_empty() {
         return false;
     }
-    labels.iter().all(|requirement| holds(requirement, node.meta.labels.get(&requirement.key)))
+    labels.iter().all(|requirement| satisfies(requirement, node.meta.labels.get(&requirement.key)))
         && fields.iter().all(|requirement| {
-            &*requirement.key == "metadata.name" && holds(requirement, Some(&node.meta.name))
+            &*requirement.key == "metadata.name" && satisfies(requirement, Some(&node.meta.name))
         })
 }
 
-fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     let among = |value: &str| requirement.values.iter().any(|wanted| **wanted == *value);
-    let compare = |holds: fn(i64, i64) -> bool| {
+    let compare = |satisfies: fn(i64, i64) -> bool| {
         let wanted = requirement.values.first().and_then(|wanted| wanted.parse().ok());
         let found = value.and_then(|value| value.parse().ok());
-        matches!((found, wanted), (Some(found), Some(wanted)) if holds(found, wanted))
+        matches!((found, wanted), (Some(found), Some(wanted)) if satisfies(found, wanted))
     };
     match &*requirement.operator {
         "In" => value.is_some_and(among),
@@ -58,7 +58,9 @@ fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
     }
 }
 
-/// Whether the toleration is for this taint.
+/// Whether the toleration tolerates the taint.
+///
+/// Upstream: `ToleratesTaint`.
 pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     (toleration.effect.is_empty() || toleration.effect == taint.effect)
         && (toleration.key.is_empty() || toleration.key == taint.key)
@@ -69,13 +71,18 @@ pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         }
 }
 
-/// Whether one of them is.
+/// Whether one of the tolerations tolerates the taint.
 pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
     tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
-/// The first taint that keeps a pod with these tolerations off the node.
-pub fn forbidding<'a>(tolerations: &[Toleration], taints: &'a [Taint]) -> Option<&'a Taint> {
+/// Returns the first taint that no toleration tolerates.
+///
+/// Upstream: `FindMatchingUntoleratedTaint`.
+pub fn find_untolerated_taint<'a>(
+    tolerations: &[Toleration],
+    taints: &'a [Taint],
+) -> Option<&'a Taint> {
     let hard = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
     taints.iter().filter(hard).find(|taint| !tolerated(tolerations, taint))
 }

@@ -17,7 +17,7 @@ use crate::decode::{Field, Reader, Scalar, Shape, StringOrNumber, Wire, WireErro
 /// Billionths in one.
 const NANO: i128 = 1_000_000_000;
 
-/// How a quantity is written.
+/// Format of a quantity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Format {
     /// `n u m k M G T P E`.
@@ -29,7 +29,7 @@ enum Format {
     DecimalExponent,
 }
 
-/// An amount of a resource. Equality, order and hash are those of the amount, however it is written.
+/// A quantity of a resource. Equality, order and hash ignore its format.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Quantity {
     /// The two halves of an `i128` of billionths; kept apart so that the struct is three words, not four.
@@ -38,7 +38,7 @@ pub struct Quantity {
     format: Format,
 }
 
-/// A text that is no quantity.
+/// A malformed quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// Not a number with a suffix at all.
@@ -61,35 +61,35 @@ impl Quantity {
         (i128::from(self.high) << 64) | i128::from(self.low)
     }
 
-    /// Reads `100m`, `1.5Gi`, `12e6`, …
+    /// Parses `100m`, `1.5Gi`, `12e6`, …
     ///
     /// # Errors
-    /// When the text is no quantity.
+    /// When the text is malformed.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text)
     }
 
-    /// So many whole units, written in decimal.
+    /// Returns a number of whole units, in decimal format.
     pub fn from_units(units: i64) -> Self {
         Self::new(i128::from(units) * NANO, Format::DecimalSi)
     }
 
-    /// So many whole units, written with binary suffixes.
+    /// Returns a number of whole units, in binary format.
     pub fn from_bytes(bytes: i64) -> Self {
         Self::new(i128::from(bytes) * NANO, Format::BinarySi)
     }
 
-    /// So many thousandths.
+    /// Returns a number of thousandths, in decimal format.
     pub fn from_millis(millis: i64) -> Self {
         Self::new(i128::from(millis) * (NANO / 1000), Format::DecimalSi)
     }
 
-    /// So many thousandths, written with binary suffixes where it is a whole number.
+    /// Returns a number of thousandths, in binary format where it is whole.
     pub fn from_milli_bytes(millis: i64) -> Self {
         Self::new(i128::from(millis) * (NANO / 1000), Format::BinarySi)
     }
 
-    /// Whether it is nothing.
+    /// Whether the quantity is zero.
     pub fn is_zero(self) -> bool {
         self.high == 0 && self.low == 0
     }
@@ -114,28 +114,28 @@ impl Quantity {
         self.nanos() as f64 / NANO as f64
     }
 
-    /// The sum; written as the left one, or the right one where the left is zero.
+    /// Returns the sum, in the format of the left operand, or of the right one where the left is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self::new(self.nanos().saturating_add(other.nanos()), format)
     }
 
-    /// The difference; written as the left one, or the right one where the left is zero.
+    /// Returns the difference, in the format of the left operand, or of the right one where the left is zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let format = if self.is_zero() { other.format } else { self.format };
         Self::new(self.nanos().saturating_sub(other.nanos()), format)
     }
 
-    /// So many times it.
+    /// Returns a multiple of the quantity.
     #[must_use]
     pub fn times(self, number: usize) -> Self {
         let number = i128::try_from(number).unwrap_or(i128::MAX);
         Self::new(self.nanos().saturating_mul(number), self.format)
     }
 
-    /// The next whole number of units, away from zero.
+    /// Rounds to whole units, away from zero.
     #[must_use]
     pub fn rounded_up(self) -> Self {
         Self::new(div_away(self.nanos(), NANO).saturating_mul(NANO), self.format)

@@ -1,6 +1,6 @@
-//! Texts in quotes, as Go prints them.
+//! Quoted strings, as Go prints them.
 
-/// A text in double quotes as Go's `%q` writes it.
+/// Quotes a string as Go's `%q` does.
 pub fn quote(text: &str) -> String {
     use std::fmt::Write as _;
     let mut quoted = String::with_capacity(text.len() + 2);

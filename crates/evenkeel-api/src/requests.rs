@@ -7,30 +7,32 @@ use crate::{
     views::{Container, ContainerStatus, Pod},
 };
 
-/// Resource names and amounts, each name once, in no particular order.
+/// Quantities by resource name, unsorted, each name once.
 pub type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
-/// Assumed requests of containers without any; for scores only.
+/// Default requests of containers without any; only for scoring.
 pub type Defaults = [(&'static str, Quantity)];
 
-/// The requests of a whole pod: the containers' sum, or what the init containers need at their peak if that is more
-/// (sidecars run on beside everything after them), the pod-level figures in place of them, and the overhead on top.
+/// Returns the requests of a pod: the containers' sum, or the init containers' peak where that is more (sidecars keep
+/// running beside everything after them); pod-level resources replace these; the overhead comes on top.
 ///
-/// During an in-place resize that is the most of what is wished, set aside and in force (KEP-1287); a wish that its node can
-/// never fulfil does not count.
-pub fn of_pod<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
-    let mut total = of_containers(pod, defaults);
+/// During an in-place resize these are the maximum of desired, allocated and actual requests (KEP-1287). A desired
+/// request that is infeasible on the node does not count.
+///
+/// Upstream: `PodRequests`.
+pub fn pod_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+    let mut total = container_requests(pod, defaults);
     if let Some(whole) = &pod.spec.resources
-        && sets_pod_level(pod)
+        && has_pod_level_requests(pod)
     {
         match &pod.status.resources {
             None => replace_pod_level(&mut total, amounts(&whole.requests)),
             Some(in_force) => {
-                let wished =
+                let desired_requests =
                     if is_infeasible(pod) { Amounts::new() } else { amounts(&whole.requests) };
-                let mut most = wished;
-                raise(&mut most, &amounts(&in_force.requests));
-                raise(&mut most, &amounts(&pod.status.allocated_resources));
+                let mut most = desired_requests;
+                raise_to(&mut most, &amounts(&in_force.requests));
+                raise_to(&mut most, &amounts(&pod.status.allocated_resources));
                 replace_pod_level(&mut total, most);
             }
         }
@@ -41,24 +43,24 @@ pub fn of_pod<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     total
 }
 
-/// The requests of a pod as its containers' specs have them, without what is set for the pod as a whole.
-pub fn of_specs<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
-    let mut total = wished(pod, defaults);
+/// Returns a pod's requests from its containers' specs, without pod-level resources.
+pub fn spec_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+    let mut total = desired_requests(pod, defaults);
     for (name, amount) in pod.spec.overhead.iter() {
         add(&mut total, &[(name, *amount)]);
     }
     total
 }
 
-/// Whether requests are set for the pod as a whole.
-pub fn sets_pod_level(pod: &Pod) -> bool {
+/// Whether the pod has pod-level requests.
+pub fn has_pod_level_requests(pod: &Pod) -> bool {
     pod.spec
         .resources
         .as_deref()
-        .is_some_and(|whole| whole.requests.iter().any(|(name, _)| pod_level(name)))
+        .is_some_and(|whole| whole.requests.iter().any(|(name, _)| is_pod_level_resource(name)))
 }
 
-/// Whether the status takes part in the requests of a pod.
+/// Whether the pod's requests depend on its status.
 pub fn depends_on_status(pod: &Pod) -> bool {
     let status = &pod.status;
     let mut containers = status.container_statuses.iter().chain(&*status.init_container_statuses);
@@ -73,13 +75,13 @@ fn is_infeasible(pod: &Pod) -> bool {
     pending.is_some_and(|pending| &*pending.reason == "Infeasible")
 }
 
-fn wished<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
-    aggregate(pod, |one, _| filled(amounts(&one.resources.requests), defaults))
+fn desired_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+    aggregate(pod, |one, _| with_defaults(amounts(&one.resources.requests), defaults))
 }
 
-fn of_containers<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
+fn container_requests<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     if !depends_on_status(pod) {
-        return wished(pod, defaults);
+        return desired_requests(pod, defaults);
     }
     let infeasible = is_infeasible(pod);
     let set_aside = |one: &'a Container, status: Option<&'a ContainerStatus>| match status
@@ -103,18 +105,19 @@ fn of_containers<'a>(pod: &'a Pod, defaults: &Defaults) -> Amounts<'a> {
     let (mut most, in_force) = match of_whole {
         Some(whole) => (amounts(&pod.status.allocated_resources), amounts(&whole.requests)),
         None => (
-            aggregate(pod, |one, status| filled(set_aside(one, status), defaults)),
-            aggregate(pod, |one, status| filled(in_force(one, status), defaults)),
+            aggregate(pod, |one, status| with_defaults(set_aside(one, status), defaults)),
+            aggregate(pod, |one, status| with_defaults(in_force(one, status), defaults)),
         ),
     };
-    raise(&mut most, &in_force);
+    raise_to(&mut most, &in_force);
     if !infeasible {
-        raise(&mut most, &wished(pod, defaults));
+        raise_to(&mut most, &desired_requests(pod, defaults));
     }
     most
 }
 
-/// What a pod's containers come to, each taken as `pick` says: their sum, or the init containers' peak where that is more
+/// Aggregates the resources of a pod's containers, as `pick` returns them: their sum, or the init containers' peak
+/// where that is more
 /// (KEP-753).
 pub fn aggregate<'a>(
     pod: &'a Pod,
@@ -139,22 +142,22 @@ pub fn aggregate<'a>(
         } else {
             add(&mut needed, &sidecars);
         }
-        raise(&mut peak, &needed);
+        raise_to(&mut peak, &needed);
     }
-    raise(&mut total, &peak);
+    raise_to(&mut total, &peak);
     total
 }
 
 /// Replaces the containers' sums by the pod-level resources.
 pub(crate) fn replace_pod_level<'a>(total: &mut Amounts<'a>, whole: Amounts<'a>) {
-    for (name, amount) in whole.into_iter().filter(|(name, _)| pod_level(name)) {
+    for (name, amount) in whole.into_iter().filter(|(name, _)| is_pod_level_resource(name)) {
         total.retain(|(own, _)| *own != name);
         total.push((name, amount));
     }
 }
 
-/// Returns the amounts with `defaults` for missing ones.
-fn filled<'a>(mut amounts: Amounts<'a>, defaults: &Defaults) -> Amounts<'a> {
+/// Adds `defaults` for missing requests.
+fn with_defaults<'a>(mut amounts: Amounts<'a>, defaults: &Defaults) -> Amounts<'a> {
     for (name, amount) in defaults {
         if !amounts.iter().any(|(own, _)| own == name) {
             amounts.push((name, *amount));
@@ -168,8 +171,8 @@ pub fn amounts(map: &Map<Quantity>) -> Amounts<'_> {
     map.iter().map(|(name, amount)| (name, *amount)).collect()
 }
 
-/// Which resources may be set for a pod as a whole (KEP-2837).
-pub(crate) fn pod_level(name: &str) -> bool {
+/// Whether a resource is supported at pod level (KEP-2837).
+pub(crate) fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
@@ -183,8 +186,8 @@ pub(crate) fn add<'a>(to: &mut Amounts<'a>, more: &[(&'a str, Quantity)]) {
     }
 }
 
-/// Raises each amount to at least that of `least`.
-pub(crate) fn raise<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) {
+/// Raises each quantity to at least that of `least`.
+pub(crate) fn raise_to<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) {
     for (name, amount) in least {
         match to.iter_mut().find(|(own, _)| own == name) {
             Some((_, own)) => *own = (*own).max(*amount),
@@ -201,7 +204,7 @@ mod tests {
     fn cpu(spec: &str, defaults: &Defaults) -> Option<i64> {
         let body = format!(r#"{{"metadata":{{"name":"p"}},"spec":{spec}}}"#);
         let pod = Pod::decode(body.as_bytes(), Encoding::Json).unwrap();
-        of_pod(&pod, defaults)
+        pod_requests(&pod, defaults)
             .iter()
             .find(|(name, _)| *name == "cpu")
             .map(|(_, amount)| amount.milli_value())
@@ -262,13 +265,13 @@ mod tests {
     /// Kubernetes asks for the most of what is wished, set aside and in force, over the whole pod.
     #[test]
     fn what_a_pod_asks_for_while_it_is_resized() {
-        let pod = |wished: &str, status: &str, more: &str| {
+        let pod = |desired_requests: &str, status: &str, more: &str| {
             let body = format!(
-                r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{wished}"}}}}}}]{more}}},
+                r#"{{"metadata":{{"name":"p"}},"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{desired_requests}"}}}}}}]{more}}},
                 "status":{status}}}"#
             );
             let pod = Pod::decode(body.as_bytes(), Encoding::Json).unwrap();
-            let total = of_pod(&pod, &[]);
+            let total = pod_requests(&pod, &[]);
             total.iter().find(|(name, _)| *name == "cpu").map(|(_, amount)| amount.milli_value())
         };
         let container = |set_aside: &str, in_force: &str| {

@@ -1,4 +1,4 @@
-//! Parts that many objects have alike, held once.
+//! Interning of parts that many objects have in common.
 //!
 //! Pods of one ReplicaSet have equal labels, owners and specs. Decoding recalls each such part from those that the thread
 //! read lately, so that an object costs what it has of its own.
@@ -14,12 +14,12 @@ use foldhash::fast::FixedState;
 /// How many parts of a type a thread remembers; what follows each other in a list is mostly alike.
 const REMEMBERED: usize = 256;
 
-/// A list that does not change, shared by those who have equal ones.
+/// An immutable list, shared between equal ones.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Shared<T>(Option<Arc<[T]>>);
 
 impl<T> Shared<T> {
-    /// Whether both are one list, held once.
+    /// Whether both share one allocation.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -118,7 +118,7 @@ macro_rules! recalled {
 
 pub(crate) use recalled;
 
-/// Says alike of what is alike, and mostly differently of what is not.
+/// Hash for interning: equal values have equal fingerprints.
 pub(crate) fn fingerprint(of: &impl Hash) -> u64 {
     FixedState::default().hash_one(of)
 }

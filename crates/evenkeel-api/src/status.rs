@@ -1,17 +1,17 @@
-//! How the API server says no.
+//! Error responses of the API server: `metav1.Status`.
 
 use crate::decode::{decode_message, message};
 use crate::text::Text;
 use crate::{DecodeError, Encoding};
 
 message! {
-    /// An answer that is no object, as far as programs act on it.
+    /// A `metav1.Status` with the fields that programs read.
     pub struct Status("k8s.io.apimachinery.pkg.apis.meta.v1.Status") {
-        /// For people.
+        /// Human-readable message.
         message: Text = 3 "message",
         /// Machine-readable, such as `AlreadyExists`.
         reason: Text = 4 "reason",
-        /// More of the reason.
+        /// Details of the reason.
         details: StatusDetails = 5 "details",
         /// HTTP status code; 0 when there was none.
         code: i32 = 6 "code",
@@ -19,11 +19,11 @@ message! {
 }
 
 message! {
-    /// More of a reason.
+    /// Details of a reason.
     pub struct StatusDetails("k8s.io.apimachinery.pkg.apis.meta.v1.StatusDetails") {
-        /// What led to it.
+        /// Causes of the error.
         causes: Box<[StatusCause]> = 4 "causes",
-        /// Seconds to wait before trying again; 0 when nothing is asked for.
+        /// Seconds after which to retry; 0 without such advice.
         retry_after_seconds: i32 = 5 "retryAfterSeconds",
     }
 }
@@ -33,15 +33,15 @@ message! {
     pub struct StatusCause("k8s.io.apimachinery.pkg.apis.meta.v1.StatusCause") {
         /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
         reason: Text = 1 "reason",
-        /// For people.
+        /// Human-readable message.
         message: Text = 2 "message",
-        /// Path of the field it is about.
+        /// Path of the field with the error.
         field: Text = 3 "field",
     }
 }
 
 impl Status {
-    /// Reads a Status, without an envelope.
+    /// Decodes a Status without an envelope.
     ///
     /// # Errors
     /// When it is none.

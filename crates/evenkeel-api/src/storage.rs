@@ -1,4 +1,4 @@
-//! Which volumes and claims fit each other: the rules that the controller of volumes and the scheduler share.
+//! Volume binding rules that the persistent volume controller and the scheduler share.
 //!
 //! Upstream: `k8s.io/component-helpers/storage`.
 
@@ -10,21 +10,21 @@ use crate::{
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// On a claim: it was bound, whatever became of it.
+/// Annotation of a claim: its binding has completed, even if the volume is lost since.
 pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-/// On a claim or a volume: a controller, and not a user, chose the other.
+/// Annotation of a claim or a volume: a controller, not a user, chose the other.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-/// On a volume: who made it.
+/// Annotation of a volume: the provisioner that created it.
 pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Annotation of a claim or volume: the CSI driver to which it is migrated.
 pub const MIGRATED_TO: &str = "pv.kubernetes.io/migrated-to";
-/// On a claim: the node that the scheduler chose for the first pod that uses it.
+/// Annotation of a claim: the node that the scheduler selected for its first pod.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-/// On a claim: who is to make its volume.
+/// Annotation of a claim: the provisioner that should create its volume.
 pub const STORAGE_PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
-/// The same, as it was called before.
+/// The former name of [`STORAGE_PROVISIONER`].
 pub const BETA_STORAGE_PROVISIONER: &str = "volume.beta.kubernetes.io/storage-provisioner";
-/// The provisioner of a class whose volumes nobody makes.
+/// Provisioner of a class without dynamic provisioning.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -44,7 +44,7 @@ const DRIVERS: [(&str, &str); 7] = [
     ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
 ];
 
-/// The driver that has taken over from a built-in plug-in, if one has. Upstream: `k8s.io/csi-translation-lib`.
+/// Returns the CSI driver that replaces an in-tree plugin. Upstream: `k8s.io/csi-translation-lib`.
 pub fn driver_of(plugin: &str) -> Option<&'static str> {
     let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
     Some(DRIVERS[at].1)
@@ -56,17 +56,19 @@ pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     claim.meta.annotations.get(BETA_CLASS).unwrap_or_else(field)
 }
 
-/// Whether the claim says anything of its class, were it that it wants none.
+/// Whether the claim names a class, or explicitly none.
 pub fn names_class(claim: &PersistentVolumeClaim) -> bool {
     claim.meta.annotations.contains(BETA_CLASS) || claim.spec.storage_class_name.is_some()
 }
 
-/// The volume's class, empty for none.
+/// Returns the volume's class; empty for none.
 pub fn class_of_volume(volume: &PersistentVolume) -> &str {
     volume.meta.annotations.get(BETA_CLASS).unwrap_or(&volume.spec.storage_class_name)
 }
 
-/// The class of claims that name none: the newest that says so, of several of one age the first by name.
+/// Returns the default class: the newest one marked as default; of equally old ones the first by name.
+///
+/// Upstream: `GetDefaultClass`.
 pub fn default_class(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>> {
     let is_default = |class: &&Arc<StorageClass>| {
         DEFAULT_CLASS.iter().any(|key| class.meta.annotations.get(key) == Some("true"))
@@ -76,12 +78,14 @@ pub fn default_class(classes: &[Arc<StorageClass>]) -> Option<&Arc<StorageClass>
     })
 }
 
-/// Whether claims of this class are bound only when a pod wants them.
+/// Whether the class has the binding mode `WaitForFirstConsumer`.
 pub fn waits_for_consumer(class: &StorageClass) -> bool {
     &*class.volume_binding_mode == "WaitForFirstConsumer"
 }
 
-/// Whether the volume is for this claim: by name and, where it says one, by uid.
+/// Whether the volume's `claimRef` is this claim: by name and, where set, by uid.
+///
+/// Upstream: `IsVolumeBoundToClaim`.
 pub fn is_for_claim(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.spec.claim_ref.as_deref().is_some_and(|reference| {
         reference.name == claim.meta.name
@@ -95,12 +99,12 @@ pub fn requested(claim: &PersistentVolumeClaim) -> Quantity {
     claim.spec.resources.requests.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// How much the volume has.
+/// Returns the storage capacity of the volume.
 pub fn capacity(volume: &PersistentVolume) -> Quantity {
     volume.spec.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Whether one is a file system and the other a block device.
+/// Whether the volume modes of claim and volume differ.
 pub fn modes_differ(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> bool {
     let block = |mode: &str| mode == "Block";
     block(&claim.spec.volume_mode) != block(&volume.spec.volume_mode)
@@ -111,7 +115,7 @@ pub fn has_access_modes(claim: &PersistentVolumeClaim, volume: &PersistentVolume
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }
 
-/// Whether the volume can be reached from the node.
+/// Whether the volume's node affinity matches the node.
 pub fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
     let required =
         volume.spec.node_affinity.as_deref().and_then(|affinity| affinity.required.as_deref());
@@ -120,8 +124,8 @@ pub fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
     })
 }
 
-/// Whether a volume of this class can be made for a pod on the node.
-pub fn can_be_made_at(class: &StorageClass, node: &Node) -> bool {
+/// Whether the class' allowed topologies include the node.
+pub fn allows_topology_of(class: &StorageClass, node: &Node) -> bool {
     let terms = &class.allowed_topologies;
     terms.is_empty()
         || terms.iter().any(|term| {
@@ -132,9 +136,9 @@ pub fn can_be_made_at(class: &StorageClass, node: &Node) -> bool {
         })
 }
 
-/// The volume for the claim among `volumes`: the one that is for it already, or else the smallest that is free, big
-/// enough and as asked (of several the first by name). With a node it must be reachable from there; without one, a claim
-/// that is `delayed` gets only what is for it already.
+/// Returns the volume for the claim among `volumes`: the one pre-bound to it, else the smallest available one that
+/// satisfies the claim (of several the first by name). With a node, the volume must be accessible from it; without
+/// one, a claim with `delayed` binding gets only a pre-bound volume.
 ///
 /// Upstream: `FindMatchingVolume`.
 pub fn best_match<'a>(
@@ -183,17 +187,17 @@ pub fn best_match<'a>(
     best
 }
 
-/// A volume of a pod that is a claim's.
+/// A pod's volume that a claim backs.
 #[derive(Debug, Clone, Copy)]
 pub struct ClaimUse<'a> {
     /// The pod's volume.
     pub volume: &'a Volume,
-    /// The claim was made for this pod, or will be.
+    /// Whether it is an ephemeral volume, whose claim is created for this pod.
     pub ephemeral: bool,
 }
 
 impl ClaimUse<'_> {
-    /// Name of the claim, which is of the pod's namespace.
+    /// Returns the claim's name, in the pod's namespace.
     pub fn claim_name(&self, pod: &Pod) -> String {
         match &self.volume.source.persistent_volume_claim {
             Some(source) => source.claim_name.to_string(),
@@ -202,12 +206,12 @@ impl ClaimUse<'_> {
     }
 }
 
-/// The name of the claim of a pod's ephemeral volume.
+/// Returns the name of the claim for a pod's ephemeral volume.
 pub fn ephemeral_claim_name(pod: &Pod, volume: &Volume) -> String {
     format!("{}-{}", pod.meta.name, volume.name)
 }
 
-/// The pod's volumes that are claims'.
+/// Returns the pod's volumes that claims back.
 pub fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
     pod.spec.volumes.iter().filter_map(|volume| {
         let (named, ephemeral) =
@@ -216,7 +220,7 @@ pub fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
     })
 }
 
-/// Key of a claim in indexes: `namespace/name`.
+/// Returns the key of a claim in indexes: `namespace/name`.
 pub fn claim_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
@@ -243,21 +247,23 @@ pub fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
 /// Prefix of a CSI volume's unique name on nodes.
 const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
 
-/// Returns the volume's unique name, as in `status.volumesAttached`; `None` if it is no CSI volume.
+/// Returns the volume's unique name, as in `status.volumesAttached`; `None` unless it is a CSI volume.
 pub fn attached_name(volume: &PersistentVolume) -> Option<String> {
     let (driver, handle) = migrated::driver_and_handle(volume)?;
     Some(format!("{ATTACHED_OF_CSI}{driver}^{handle}"))
 }
 
-/// The driver and the handle in an [`attached_name`].
+/// Splits an [`attached_name`] into driver and handle.
 pub fn split_attached_name(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix(ATTACHED_OF_CSI)?.split_once('^')
 }
 
-/// Whether the claim was made for this pod.
+/// Checks that an ephemeral volume's claim is owned by this pod.
+///
+/// Upstream: `VolumeIsForPod`.
 ///
 /// # Errors
-/// Says that it was not.
+/// An error text when it is not.
 pub fn made_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
     if claim.meta.namespace == pod.meta.namespace && claim.meta.controlled_by(&pod.meta.uid) {
         return Ok(());
@@ -466,10 +472,11 @@ mod tests {
         let node = |zone: &str, rack: &str| {
             object::<Node>(&json!({"metadata": {"labels": {"zone": zone, "rack": rack}}}))
         };
-        assert!(can_be_made_at(&class, &node("y", "1")));
+        assert!(allows_topology_of(&class, &node("y", "1")));
         assert!(
-            !can_be_made_at(&class, &node("y", "2")) && !can_be_made_at(&class, &node("z", "1"))
+            !allows_topology_of(&class, &node("y", "2"))
+                && !allows_topology_of(&class, &node("z", "1"))
         );
-        assert!(can_be_made_at(&StorageClass::default(), &node("z", "9")));
+        assert!(allows_topology_of(&StorageClass::default(), &node("z", "9")));
     }
 }

@@ -1,4 +1,4 @@
-//! Pod templates, kept as text.
+//! Pod templates as canonical JSON text.
 
 mod canonical;
 mod claim;
@@ -15,7 +15,7 @@ use crate::decode::{Field, Reader, Shape, Wire, WireError};
 use crate::text::Text;
 use crate::{OwnerReference, StrMap};
 
-/// The label that a Deployment puts on the ReplicaSets it makes, and on their pods.
+/// Label that a Deployment sets on its ReplicaSets and their pods.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
 /// A `PodTemplateSpec` as a workload's controller needs it: labels to compare, the rest to pass on unread.
@@ -70,7 +70,9 @@ impl Template {
         }
     }
 
-    /// Whether both would make the same pods, whatever [`HASH_LABEL`] says; upstream's `EqualIgnoreHash`.
+    /// Whether both templates are equal except for [`HASH_LABEL`].
+    ///
+    /// Upstream: `EqualIgnoreHash`.
     pub fn equal_ignoring_hash(&self, other: &Self) -> bool {
         self.spec == other.spec
             && self.annotations == other.annotations
@@ -153,7 +155,7 @@ impl Template {
         body
     }
 
-    /// The template itself, for the body of a workload made from it.
+    /// Encodes the template, for the body of a workload that is created from it.
     pub fn to_json(&self) -> String {
         let mut meta = String::new();
         self.push_meta(&mut meta);
@@ -236,7 +238,7 @@ pub(crate) fn push_json(body: &mut String, text: &str) {
     }
 }
 
-/// A `JobTemplateSpec`: what Jobs are made from.
+/// A `JobTemplateSpec`: metadata and spec of the Jobs that a CronJob creates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobTemplate {
     /// Labels of the objects made from the template.

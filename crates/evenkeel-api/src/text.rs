@@ -13,11 +13,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(EcoString);
 
-/// How many long strings a thread remembers. What follows each other in a list mostly has the same owner, image and labels, so
-/// that few are enough.
+/// How many long strings a thread remembers. Consecutive items of a list mostly share owner, image and labels, so that
+/// few are enough.
 const REMEMBERED: usize = 1024;
 
-/// Longer strings are not remembered, in bytes: nobody else has them, or who has them holds them long.
+/// Longer strings, in bytes, are not remembered: they are rarely shared.
 const TOO_LONG: usize = 8192;
 
 thread_local! {
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Reads a string.
+/// Deserializes a string.
 pub(crate) struct Visitor;
 
 impl serde::de::Visitor<'_> for Visitor {

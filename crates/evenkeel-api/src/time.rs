@@ -1,14 +1,14 @@
-//! Times as the API writes them.
+//! Timestamps as the API encodes them.
 
 pub use jiff::{SignedDuration, Timestamp};
 
 /// Go's zero time, 0001-01-01T00:00:00Z, by which upstream means "no time".
 pub(crate) const ZERO: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
-/// Reads RFC 3339, with or without a fraction.
+/// Parses RFC 3339, with or without a fraction.
 ///
 /// # Errors
-/// When it is no such time.
+/// When the text is malformed.
 pub fn parse(text: &str) -> Result<Timestamp, jiff::Error> {
     match parse_plain(text.as_bytes()) {
         Some(time) => Ok(time),
@@ -73,12 +73,12 @@ fn parse_plain(text: &[u8]) -> Option<Timestamp> {
     Timestamp::from_second(days * 86_400 + hour * 3600 + minute * 60 + second).ok()
 }
 
-/// As metav1.Time writes it: whole seconds, UTC.
+/// Formats a `metav1.Time`: whole seconds, UTC.
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// As metav1.MicroTime writes it: six digits of a second, UTC.
+/// Formats a `metav1.MicroTime`: microseconds, UTC.
 pub fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

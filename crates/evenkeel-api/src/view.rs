@@ -1,4 +1,4 @@
-//! How an object is read from the wire.
+//! Decoding of objects into views.
 
 use crate::{Kind, Meta, Text, views::Metadata};
 
@@ -11,17 +11,18 @@ pub enum Encoding {
     Protobuf,
 }
 
-/// A kind of object as its readers see it: a lean struct with only the fields that somebody reads, or a full
-/// `k8s-openapi` (or derived) type. See `views` for the lean ones.
+/// A decoded object: a view, that is a struct with only the fields that are read, or a full
+/// `k8s-openapi` (or derived) type. See `views` for the former.
 pub trait View: Sized + Send + Sync + 'static {
-    /// Which resource it is.
+    /// Returns the resource type.
     fn kind() -> Kind;
     /// Whether it can be decoded from Kubernetes protobuf.
     const PROTOBUF: bool;
-    /// Its metadata.
+    /// Returns the object's metadata.
     fn meta(&self) -> &Meta;
 
-    /// This object in another version, where making it so is less work than reading it; a cache tells of one that is gone
+    /// Returns this object with another version, where that is cheaper than decoding it again. A cache reports a
+    /// deleted object in its last state, with the version of its deletion.
     /// in its last state and the version of its deletion.
     fn at_version(&self, version: &Text) -> Option<Self> {
         let _ = version;
@@ -32,20 +33,20 @@ pub trait View: Sized + Send + Sync + 'static {
     fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError>;
 }
 
-/// An object that could not be read.
+/// An object that could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} cannot be decoded: {field}: {reason}")]
 pub struct DecodeError {
-    /// The kind that was being read.
+    /// Kind of the object.
     pub kind: Box<str>,
     /// Path of the offending field, such as `spec.containers[2].ports`.
     pub field: Box<str>,
-    /// What is wrong with it.
+    /// Why the field is invalid.
     pub reason: Box<str>,
 }
 
 impl DecodeError {
-    /// The error with the name of the object that `bytes` are, as far as that can be read.
+    /// Adds the name of the encoded object to the error, where it can be decoded.
     #[must_use]
     pub fn naming(self, bytes: &[u8], encoding: Encoding) -> Self {
         let Ok(Metadata { meta }) = Metadata::decode(bytes, encoding) else { return self };

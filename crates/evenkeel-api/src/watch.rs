@@ -16,18 +16,18 @@ const MAX_FRAME: usize = 64 << 20;
 /// Bytes of a protobuf frame's length.
 const PREFIX: usize = 4;
 
-/// What has happened.
+/// Type of the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// An object is there that was not.
+    /// An object was created, or newly matches the watch.
     Added,
-    /// An object has changed.
+    /// An object was updated.
     Modified,
-    /// An object is gone.
+    /// An object was deleted, or no longer matches the watch.
     Deleted,
-    /// Nothing, but time has passed: the object has a version only.
+    /// A bookmark: the object has only a resourceVersion.
     Bookmark,
-    /// The watch is over: the object is a `Status`.
+    /// The watch has failed; the object is a `Status`.
     Error,
 }
 
@@ -53,9 +53,9 @@ impl EventType {
 /// An event, its object still encoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// What has happened.
+    /// Type of the event.
     pub type_: EventType,
-    /// Kind of the object, where the encoding tells; empty in JSON.
+    /// Kind of the object, where the encoding has it; empty in JSON.
     pub kind: Cow<'a, str>,
     /// The object: JSON, or a message without its envelope.
     pub object: &'a [u8],
@@ -70,10 +70,10 @@ struct JsonEvent<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Reads one frame: a line of JSON, or a protobuf frame without its length.
+    /// Decodes one frame: a line of JSON, or a protobuf frame without its length.
     ///
     /// # Errors
-    /// When it is no event.
+    /// When the frame is not an event.
     pub fn read(frame: &'a [u8], encoding: Encoding) -> Result<Self, DecodeError> {
         match encoding {
             Encoding::Json => {
@@ -89,7 +89,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Upstream's server sends the event bare and the object in an envelope; an event in an envelope is read as well.
+    /// Upstream sends the event without an envelope and the object in one; an enveloped event is decoded too.
     fn read_protobuf(frame: &'a [u8]) -> Result<Self, DecodeError> {
         let body = if frame.starts_with(MAGIC) { Envelope::open(frame)?.raw } else { frame };
         let (type_, raw) = fields(body).map_err(|error| error.of("WatchEvent"))?;
@@ -98,7 +98,7 @@ impl<'a> Event<'a> {
         Ok(Self { type_, kind: envelope.kind, object: envelope.raw })
     }
 
-    /// The frame, with its length, of an object that is in its envelope.
+    /// Encodes a frame with its length; `object` is already enveloped.
     pub fn write_protobuf(type_: EventType, object: &[u8]) -> Vec<u8> {
         let mut extension = Vec::with_capacity(object.len() + 6);
         wire::bytes(&mut extension, 1, object);
@@ -153,19 +153,19 @@ fn fields(body: &[u8]) -> Result<(Cow<'_, str>, &[u8]), WireError> {
 #[derive(Debug)]
 pub struct Frames {
     encoding: Encoding,
-    /// The start of a frame whose end is still to come.
+    /// The start of a frame whose end has not arrived.
     carry: BytesMut,
-    /// What has not been looked at.
+    /// Bytes that have not been scanned.
     chunk: Bytes,
 }
 
 impl Frames {
-    /// Before the first chunk.
+    /// Returns an empty buffer.
     pub fn new(encoding: Encoding) -> Self {
         Self { encoding, carry: BytesMut::new(), chunk: Bytes::new() }
     }
 
-    /// How frames and their objects are encoded.
+    /// Returns the encoding of frames and objects.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
@@ -201,7 +201,7 @@ impl Frames {
         Ok(None)
     }
 
-    /// Where in the chunk the frame ends that what is carried begins.
+    /// Returns the end of the carried frame in the chunk.
     fn end(&mut self) -> Result<Option<usize>, DecodeError> {
         match self.encoding {
             Encoding::Json => Ok(memchr::memchr(b'\n', &self.chunk).map(|at| at + 1)),

@@ -1,4 +1,4 @@
-//! Which controllers run, with which options and clients.
+//! Selection of the enabled controllers, with their options and clients.
 
 use crate::options::{self, Options};
 use anyhow::{Context, Result};
@@ -20,22 +20,24 @@ use kube::config::Kubeconfig;
 use prometheus::Registry;
 use std::sync::Arc;
 
-/// The controllers that `--controllers` asks for and that are here. The others are told in one line.
-pub fn chosen(options: &Options) -> Vec<Descriptor> {
-    let (known, here) = (options::known(), descriptors());
-    let asked = options.choice.enabled(known.iter().map(|known| (known.name, known.on_by_default)));
+/// Returns the descriptors of the controllers that `--controllers` enables, and logs the enabled ones that this
+/// program lacks.
+pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
+    let (known, implemented) = (options::known(), descriptors());
+    let enabled =
+        options.choice.enabled(known.iter().map(|known| (known.name, known.on_by_default)));
     let chosen: Vec<Descriptor> =
-        here.into_iter().filter(|descriptor| asked.contains(&descriptor.name)).collect();
+        implemented.into_iter().filter(|descriptor| enabled.contains(&descriptor.name)).collect();
     let absent: Vec<&str> =
-        asked.into_iter().filter(|name| !chosen.iter().any(|d| d.name == *name)).collect();
+        enabled.into_iter().filter(|name| !chosen.iter().any(|d| d.name == *name)).collect();
     if !absent.is_empty() {
-        tracing::warn!(controllers = absent.join(","), "These controllers are not here yet");
+        tracing::warn!(controllers = absent.join(","), "Enabled controllers are not implemented");
     }
     chosen
 }
 
-/// How many times `--kube-api-qps` and `--kube-api-burst` a controller may use; upstream's factors.
-pub fn share(client: &str) -> (f32, u32) {
+/// Factor by which a controller exceeds `--kube-api-qps` and `--kube-api-burst`, as upstream's.
+pub fn rate_factor(client: &str) -> (f32, u32) {
     match client {
         "namespace-controller" => (20.0, 100),
         "generic-garbage-collector" => (2.0, 2),
@@ -43,7 +45,7 @@ pub fn share(client: &str) -> (f32, u32) {
     }
 }
 
-/// Options of the controllers, from the program's.
+/// Returns the options of all controllers from those of the program.
 pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
     let mut controllers = options.controllers.clone();
     controllers.rootcacertpublisher.ca = root_ca(options)?.map(Arc::from);
@@ -56,7 +58,7 @@ pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Optio
     Ok(controllers)
 }
 
-/// The pod in a file, JSON or YAML, as JSON. It must have a volume, in whose place another is put.
+/// Reads a recycler pod template, JSON or YAML, as JSON. Its first volume is the one that is replaced.
 fn pod_template(path: &str) -> Result<String> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("pv-recycler-pod-template-filepath: cannot read {path}"))?;
@@ -67,7 +69,7 @@ fn pod_template(path: &str) -> Result<String> {
     Ok(pod.to_string())
 }
 
-/// The CA to publish: the file that is named, else what the kubeconfig trusts, else what the pod was given.
+/// Returns the CA to publish: that of the flag's file, else of the kubeconfig, else of the pod's service account.
 fn root_ca(options: &Options) -> Result<Option<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(path).with_context(|| format!("--root-ca-file: cannot read {path}"))
@@ -103,15 +105,16 @@ fn root_ca(options: &Options) -> Result<Option<String>> {
     cluster.certificate_authority.as_deref().map(read).transpose()
 }
 
-/// The client of the token controller, which is the first to start and writes with the program's own credentials.
+/// Returns the client of the token controller, which starts first and writes with the program's own credentials.
 pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
 
-/// How controllers' clients differ. The token controller always has the program's credentials: the others' tokens may
+/// How controllers get their clients. The token controller always has the program's credentials: the tokens of the
+/// others may
 /// depend on it.
 pub(crate) const SHARES: Shares =
-    Shares { of: share, with_programs: |client| client == TOKENS_CLIENT };
+    Shares { of: rate_factor, with_programs: |client| client == TOKENS_CLIENT };
 
-/// All that controllers of this program are made of.
+/// Everything that this program's controllers are created from.
 pub(crate) struct KubeControllers {
     pub(crate) connection: Connection,
     pub(crate) env: Env,
@@ -140,7 +143,7 @@ impl Controllers for KubeControllers {
     }
 }
 
-/// Prepared controllers, with their context.
+/// Prepared controllers with their context.
 pub(crate) struct ReadyControllers {
     chosen: Vec<Descriptor>,
     context: ControllerContext,
@@ -159,7 +162,7 @@ impl Ready for ReadyControllers {
             Some(unmet @ Unmet::Resource(_)) => return Ok(Started::NotYet(unmet.to_string())),
             None => {}
         }
-        // It may put a check of its own in this one's place.
+        // A controller may replace this health check by its own.
         context.health.add(controller, || Ok(()));
         context.start(descriptor)?;
         Ok(Started::Yes)
@@ -170,7 +173,7 @@ impl Ready for ReadyControllers {
     }
 }
 
-/// Resources of the server. If discovery fails, all count as present: controllers wait for missing ones.
+/// Discovers the server's resources. If that fails, all count as present: controllers wait for missing ones.
 async fn discover(client: &Client) -> Resources {
     match client.api_resources().await {
         Ok(found) => Resources::discovered(&found),

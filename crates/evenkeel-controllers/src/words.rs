@@ -20,7 +20,7 @@ pub(crate) fn signed(n: usize) -> i64 {
 pub(crate) fn time(time: Duration) -> String {
     // Rounded up, so that the event has happened after the shown time.
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
-    duration::write(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000))
+    duration::format(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000))
 }
 
 /// Formats a label selector as Go's `%v`, which upstream puts into messages.

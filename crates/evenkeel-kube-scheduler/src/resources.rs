@@ -31,7 +31,7 @@ fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     ]
     .map(|(name, help)| gauges(&registry, name, help, &LABELS));
     for pod in pods.iter().filter(|pod| !is_terminal(pod)) {
-        set(&requests, pod, &evenkeel_api::requests::of_pod(pod, &[]));
+        set(&requests, pod, &evenkeel_api::requests::pod_requests(pod, &[]));
         set(&limits, pod, &quota::limits(pod));
     }
     answer(headers, &registry.gather())

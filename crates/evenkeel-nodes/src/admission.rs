@@ -80,12 +80,12 @@ fn resources<'a>(
     // As upstream, extended resources that the node knows nothing of are none of its business.
     let known = |name: &str| !name.contains('/') || amount(capacity, name).is_some();
     let wanted: Vec<_> =
-        requests::of_pod(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
+        requests::pod_requests(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
     if wanted.iter().all(|(_, amount)| amount.is_zero()) {
         return None;
     }
     let zero = Quantity::from_units(0);
-    let taken: Vec<_> = others.map(|other| requests::of_pod(other, &[])).collect();
+    let taken: Vec<_> = others.map(|other| requests::pod_requests(other, &[])).collect();
     wanted.iter().filter(|(_, amount)| !amount.is_zero()).find_map(|(name, requested)| {
         let used = taken
             .iter()

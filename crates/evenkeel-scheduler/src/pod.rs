@@ -56,7 +56,7 @@ const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 impl PodInfo {
     /// Computes the requests of the pod.
     pub fn new(pod: Arc<Pod>) -> Self {
-        let requests = Resources::from_amounts(&requests::of_pod(&pod, &[]));
+        let requests = Resources::from_amounts(&requests::pod_requests(&pod, &[]));
         let scored = scored(&pod, &requests);
         let asks = Asks { requests, scored, ports: host_ports(&pod), claims: claims(&pod) };
         Self { pod, asks: Arc::new(asks) }
@@ -113,8 +113,8 @@ fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
         let mut all = pod.spec.containers.iter().chain(&*pod.spec.init_containers);
         !requests::depends_on_status(pod) && all.all(|one| one.resources.requests.contains(name))
     };
-    let whole = requests::sets_pod_level(pod);
-    let asked = if whole { requests::of_pod(pod, &[]) } else { Vec::new() };
+    let whole = requests::has_pod_level_requests(pod);
+    let asked = if whole { requests::pod_requests(pod, &[]) } else { Vec::new() };
     let has = |name: &str| match whole {
         true => asked.iter().any(|(own, _)| *own == name),
         false => says(name),
@@ -123,7 +123,7 @@ fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
     if floor.is_empty() {
         return (requests.cpu, requests.memory);
     }
-    let scored = Resources::from_amounts(&requests::of_pod(pod, &floor));
+    let scored = Resources::from_amounts(&requests::pod_requests(pod, &floor));
     (scored.cpu, scored.memory)
 }
 

@@ -1,4 +1,4 @@
-//! The JSON side: nulls count as absent, unknown fields are skipped.
+//! JSON decoding: nulls count as absent, unknown fields are skipped.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,11 +8,11 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use super::{Field, Message};
 use crate::text::Text;
 
-/// Reads a `T`, or its absent value for null.
+/// Deserializes a `T`; null gives its absent value.
 pub(crate) struct Seed<T>(PhantomData<T>);
 
 impl<T> Seed<T> {
-    /// The only one.
+    /// The only value of this type.
     pub(crate) const NEW: Self = Self(PhantomData);
 }
 
@@ -92,7 +92,7 @@ impl<T: Message> Visitor<'_> for Key<T> {
     }
 }
 
-/// A string that is looked at and not kept.
+/// Deserializes a value from a string that is not stored.
 pub(crate) struct Parsed<T, F>(pub(crate) F, pub(crate) PhantomData<T>);
 
 impl<T, E: fmt::Display, F: FnOnce(&str) -> Result<T, E>> Visitor<'_> for Parsed<T, F> {

@@ -1,6 +1,6 @@
 //! The macro that yields both decoders from one definition.
 
-/// Defines a struct and how it is read:
+/// Defines a struct and its decoders:
 ///
 /// ```text
 /// message! {

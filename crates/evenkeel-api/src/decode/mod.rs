@@ -44,7 +44,7 @@ pub(crate) struct Facts {
     pub(crate) fields: &'static [(u32, &'static str, &'static Shape)],
 }
 
-/// How one field's type is read, from both encodings.
+/// A field's type, with its decoding from both encodings.
 pub(crate) trait Field: Sized {
     /// Upstream's name of the message.
     #[cfg_attr(
@@ -55,13 +55,13 @@ pub(crate) trait Field: Sized {
     /// What protobuf occurrences of the field are gathered in.
     type Partial;
 
-    /// The value where the field is absent or null.
+    /// Returns the value of a field that is absent or null.
     fn absent() -> Self;
     /// Whether it stands for no value, which makes an optional field `None`.
     fn is_absent(&self) -> bool {
         false
     }
-    /// Reads a JSON value that is not null.
+    /// Decodes a JSON value that is not null.
     fn from_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
     /// Goes on gathering where an earlier part of the message left off.
     fn open(self) -> Self::Partial;

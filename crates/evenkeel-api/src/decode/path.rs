@@ -1,6 +1,6 @@
-//! Where an error lies in JSON text: the path of fields and indexes that a reader knows it by.
+//! Locates errors in JSON text: from line and column to the field path.
 
-/// Part of a path: what encloses the place that the scan has come to.
+/// An object or array around the current position of the scan.
 enum Enclosing {
     /// An object, and the name of the member that the scan is in.
     Object(Option<String>),

@@ -1,4 +1,4 @@
-//! The protobuf side: a reader over bytes that never reads past their end.
+//! Protobuf decoding: a reader that never reads past the end of its bytes.
 
 use crate::DecodeError;
 
@@ -24,7 +24,7 @@ pub(crate) enum Wire {
     Message,
 }
 
-/// What is wrong, and where: segments are added on the way out.
+/// A decoding error; the path grows while callers return it.
 #[derive(Debug)]
 pub(crate) struct WireError(Box<Inner>);
 

@@ -1,4 +1,4 @@
-//! How the types that definitions use are read.
+//! Decoding of the types that definitions use.
 
 use std::marker::PhantomData;
 

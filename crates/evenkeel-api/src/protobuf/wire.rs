@@ -1,4 +1,4 @@
-//! Writing protobuf's fields, for messages whose schema is known where they are written.
+//! Encoding of protobuf fields for messages that are written by hand.
 
 /// Writes a number in as many bytes as it takes.
 pub fn varint(out: &mut Vec<u8>, mut value: u64) {

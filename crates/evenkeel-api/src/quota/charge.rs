@@ -2,99 +2,99 @@
 //!
 //! Upstream: `CheckRequest` of `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
-use super::{Classes, Item, Tracked, Usage, pods};
+use super::{Classes, Evaluator, Item, Usage, pods};
 use crate::text::Text;
 use crate::{time::Timestamp, views::ResourceQuota};
 
-/// A write that quotas have a say in.
+/// A write that quotas limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// What it is about.
-    pub tracked: &'a Tracked,
-    /// The object after it.
+    /// The evaluator of the kind.
+    pub evaluator: &'a Evaluator,
+    /// The object after the write.
     pub new: Item<'a>,
-    /// The object before it, unless it is new.
+    /// The object before the write; `None` on create.
     pub old: Option<Item<'a>>,
-    /// Whether it tells of what has happened, which cannot be refused any more.
-    pub told: bool,
-    /// The classes of devices there are.
+    /// Whether the write reports an observation (a status update), which is charged but never rejected.
+    pub status_update: bool,
+    /// All device classes.
     pub classes: &'a Classes,
     /// Time of the request, for scopes that depend on deadlines.
     pub now: Timestamp,
 }
 
-/// Why a write is refused, in upstream's words.
+/// Why a write is rejected, with upstream's texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A container has no figure for what the quota limits.
-    #[error("failed quota: {quota}: must specify {unsaid}")]
-    Unsaid {
+    /// A container lacks a request or limit that the quota requires.
+    #[error("failed quota: {quota}: must specify {missing}")]
+    MissingResources {
         /// The quota's name.
         quota: Text,
-        /// What of which containers.
-        unsaid: String,
+        /// Missing resources, each with its containers.
+        missing: String,
     },
-    /// The quota controller has not written the usage yet.
+    /// The quota's status lacks the usage: the quota controller has not computed it.
     #[error("status unknown for quota: {quota}, resources: {names}")]
-    Uncounted {
+    StatusUnknown {
         /// The quota's name.
         quota: Text,
-        /// What it limits of such objects.
+        /// Resources of the object that the quota limits.
         names: String,
     },
-    /// The object would count less than nothing.
+    /// The object's usage is negative.
     #[error("quota usage is negative for resource(s): {names}")]
     Negative {
-        /// What of.
+        /// Resources with negative usage.
         names: String,
     },
-    /// There is not enough left.
+    /// The quota is exceeded.
     #[error("exceeded quota: {quota}, requested: {requested}, used: {used}, limited: {limited}")]
     Exceeded {
         /// The quota's name.
         quota: Text,
-        /// What was asked for.
+        /// Requested usage.
         requested: Usage,
-        /// What is used already.
+        /// Current usage.
         used: Usage,
-        /// What is allowed.
+        /// Hard limits.
         limited: Usage,
     },
 }
 
-/// What each of a namespace's quotas has used after the write: `None` for those that it does not concern.
+/// Returns the usage of each of a namespace's quotas after the write; `None` for quotas that do not apply.
 ///
 /// # Errors
-/// When one of the quotas does not allow it.
+/// When a quota rejects the write.
 pub fn charge(
     quotas: &[ResourceQuota],
     request: &Request<'_>,
 ) -> Result<Vec<Option<Usage>>, Refusal> {
     let concerned: Vec<bool> =
-        quotas.iter().map(|quota| concerns(quota, request, &request.new)).collect();
+        quotas.iter().map(|quota| applies_to(quota, request, &request.new)).collect();
     for (quota, _) in quotas.iter().zip(&concerned).filter(|(_, concerned)| **concerned) {
         check(quota, request)?;
     }
-    let usage = request.new.usage(request.tracked, request.classes, request.now);
+    let usage = request.new.usage(request.evaluator, request.classes, request.now);
     let negative = usage.iter().filter(|(_, amount)| amount.sign() < 0);
     let negative: Vec<&str> = negative.map(|(name, _)| name).collect();
     if !negative.is_empty() {
         return Err(Refusal::Negative { names: negative.join(",") });
     }
-    let before = request.old.map(|old| old.usage(request.tracked, request.classes, request.now));
+    let before = request.old.map(|old| old.usage(request.evaluator, request.classes, request.now));
     let more = before.map(|before| usage.beyond(&before));
     let of_quota = |(quota, concerned): (&ResourceQuota, bool)| {
         if !concerned {
             return Ok(None);
         }
-        // What came into the quota's scope only now counts whole.
-        let counted = request.old.is_some_and(|old| concerns(quota, request, &old));
-        charged(quota, more.as_ref().filter(|_| counted).unwrap_or(&usage), request.told)
+        // An object that newly matches the quota's scope is charged in full.
+        let counted = request.old.is_some_and(|old| applies_to(quota, request, &old));
+        charged(quota, more.as_ref().filter(|_| counted).unwrap_or(&usage), request.status_update)
     };
     quotas.iter().zip(concerned).map(of_quota).collect()
 }
 
-fn concerns(quota: &ResourceQuota, request: &Request<'_>, item: &Item<'_>) -> bool {
+fn applies_to(quota: &ResourceQuota, request: &Request<'_>, item: &Item<'_>) -> bool {
     limited(quota, request).next().is_some() && item.is_within(&quota.spec)
 }
 
@@ -103,26 +103,35 @@ fn limited<'q>(
     quota: &'q ResourceQuota,
     request: &Request<'q>,
 ) -> impl Iterator<Item = &'q str> + use<'q> {
-    let (tracked, classes) = (request.tracked, request.classes);
-    quota.status.hard.iter().map(|(name, _)| name).filter(|name| tracked.tracks(name, classes))
+    let (evaluator, classes) = (request.evaluator, request.classes);
+    quota
+        .status
+        .hard
+        .iter()
+        .map(|(name, _)| name)
+        .filter(|name| evaluator.matches_resource(name, classes))
 }
 
-/// Whether the quota can tell at all.
+/// Checks that containers state the limited resources, and that the quota's status has their usage.
 fn check(quota: &ResourceQuota, request: &Request<'_>) -> Result<(), Refusal> {
     let name = || quota.meta.name.clone();
     if let Item::Pod(pod) = request.new
-        && let Some(unsaid) = pods::unsaid(pod, limited(quota, request))
+        && let Some(missing) = pods::missing(pod, limited(quota, request))
     {
-        return Err(Refusal::Unsaid { quota: name(), unsaid });
+        return Err(Refusal::MissingResources { quota: name(), missing });
     }
     if limited(quota, request).any(|name| !quota.status.used.contains(name)) {
         let names = limited(quota, request).collect::<Vec<_>>().join(",");
-        return Err(Refusal::Uncounted { quota: name(), names });
+        return Err(Refusal::StatusUnknown { quota: name(), names });
     }
     Ok(())
 }
 
-fn charged(quota: &ResourceQuota, more: &Usage, told: bool) -> Result<Option<Usage>, Refusal> {
+fn charged(
+    quota: &ResourceQuota,
+    more: &Usage,
+    status_update: bool,
+) -> Result<Option<Usage>, Refusal> {
     let hard = &quota.status.hard;
     let mut requested = more.only(|name| hard.contains(name));
     requested.retain(|_, amount| !amount.is_zero());
@@ -137,7 +146,7 @@ fn charged(quota: &ResourceQuota, more: &Usage, told: bool) -> Result<Option<Usa
             && after.get(name).zip(hard.get(name)).is_some_and(|(after, hard)| after > *hard)
     };
     let exceeded = requested.only(too_much);
-    if !told && !exceeded.is_empty() {
+    if !status_update && !exceeded.is_empty() {
         return Err(Refusal::Exceeded {
             quota: quota.meta.name.clone(),
             used: before.only(too_much),

@@ -10,11 +10,11 @@ use crate::{
 use std::collections::BTreeMap;
 
 const DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
-/// Most devices of one claim, which a claim for all devices counts.
-const MOST: i64 = 32;
-const FOR_EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
+/// Maximum number of devices of a claim, which `allocationMode: All` is charged.
+const MAX_DEVICES: i64 = 32;
+const EXTENDED_RESOURCE_CLAIM_ANNOTATION: &str = "resource.kubernetes.io/extended-resource-claim";
 
-/// The classes of devices there are, each with the extended resource that it stands for (empty for none).
+/// Device classes, each with the extended resource that it provides (empty for none).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Classes(BTreeMap<Text, Text>);
 
@@ -27,7 +27,7 @@ impl<'a> FromIterator<&'a DeviceClass> for Classes {
     }
 }
 
-pub(super) fn tracks(name: &str, classes: &Classes) -> bool {
+pub(super) fn matches_resource(name: &str, classes: &Classes) -> bool {
     if name.ends_with(DEVICES) {
         return true;
     }
@@ -38,30 +38,30 @@ pub(super) fn tracks(name: &str, classes: &Classes) -> bool {
     })
 }
 
-/// Whether the claim was made for the extended resources of `pod`, so that what the pod counts is not counted twice.
-/// `claims` are those of its namespace, among which only the oldest for a pod counts as its own.
+/// Whether the claim was generated for the extended resources of `pod`, which the pod is charged for already.
+/// `claims` are those of the namespace; only the oldest one for a pod counts as its own.
 pub fn is_claim_of<'c>(
     claim: &ResourceClaim,
     pod: &Pod,
     mut claims: impl Iterator<Item = &'c ResourceClaim>,
 ) -> bool {
-    if !stands_for(claim, pod) {
+    if !is_generated_for(claim, pod) {
         return false;
     }
     match &pod.status.extended_resource_claim_status {
         Some(status) => status.resource_claim_name == claim.meta.name,
         None => {
             let age = |claim: &ResourceClaim| (claim.meta.creation, claim.meta.name.clone());
-            !claims.any(|other| stands_for(other, pod) && age(other) < age(claim))
+            !claims.any(|other| is_generated_for(other, pod) && age(other) < age(claim))
         }
     }
 }
 
-fn stands_for(claim: &ResourceClaim, pod: &Pod) -> bool {
+fn is_generated_for(claim: &ResourceClaim, pod: &Pod) -> bool {
     let of_pod = claim.meta.controller().is_some_and(|owner| {
         &*owner.kind == "Pod" && &*owner.api_version == "v1" && owner.uid == pod.meta.uid
     });
-    of_pod && claim.meta.annotations.get(FOR_EXTENDED) == Some("true")
+    of_pod && claim.meta.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == Some("true")
 }
 
 pub(super) fn usage(
@@ -91,11 +91,11 @@ pub(super) fn usage(
     }
 }
 
-/// How many devices of each class the claim may get, at worst.
+/// Maximum number of devices of each class that the claim may allocate.
 fn devices(claim: &ResourceClaim) -> BTreeMap<&str, i64> {
     let count = |mode: &str, count: i64| match mode {
         "ExactCount" => count,
-        "All" => MOST,
+        "All" => MAX_DEVICES,
         _ => 0,
     };
     let mut total: BTreeMap<&str, i64> = BTreeMap::new();

@@ -13,7 +13,7 @@ mod usage;
 
 pub use devices::{Classes, is_claim_of};
 pub use objects::{service_type, volume_classes};
-pub use pods::{grace_ends, is_charged, is_terminating, limits};
+pub use pods::{grace_period_end, is_charged, is_terminating, limits};
 pub use usage::Usage;
 
 use crate::text::Text;
@@ -23,8 +23,8 @@ use crate::{
     views::{PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuotaSpec, Service},
 };
 
-/// Kinds of which quotas take no notice: they are not stored, or expire by themselves.
-const IGNORED: [(&str, &str); 10] = [
+/// Kinds that quotas ignore: they are not stored, or expire by themselves.
+const IGNORED_RESOURCES: [(&str, &str); 10] = [
     ("", "bindings"),
     ("", "componentstatuses"),
     ("", "events"),
@@ -37,45 +37,45 @@ const IGNORED: [(&str, &str); 10] = [
     ("events.k8s.io", "events"),
 ];
 
-/// Kinds that were counted by their plain names before there was `count/`.
+/// Kinds that quotas also count under their plain names, which are older than `count/`.
 const ALIASES: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
 
 /// Evaluator of one kind of object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tracked {
-    sort: Sort,
+pub struct Evaluator {
+    kind: EvaluatorKind,
     /// `count/pods`, `count/deployments.apps`.
     count: Text,
     alias: Option<&'static str>,
 }
 
-/// How a kind is measured.
+/// The evaluator of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    /// By what pods may use.
+pub enum EvaluatorKind {
+    /// Resource requests and limits of pods.
     Pods,
-    /// By ports and load balancers.
+    /// Node ports and load balancers of Services.
     Services,
-    /// By storage.
+    /// Requested storage of claims.
     VolumeClaims,
-    /// By devices.
+    /// Requested devices of ResourceClaims.
     DeviceClaims,
-    /// By number alone.
+    /// Only the number of objects.
     Plain,
 }
 
-impl Tracked {
-    /// The kind with this group and plural name; `None` for one that quotas take no notice of.
+impl Evaluator {
+    /// Returns the evaluator of a resource; `None` for one that quotas ignore.
     pub fn new(group: &str, resource: &str) -> Option<Self> {
-        if IGNORED.contains(&(group, resource)) {
+        if IGNORED_RESOURCES.contains(&(group, resource)) {
             return None;
         }
-        let sort = match (group, resource) {
-            ("", "pods") => Sort::Pods,
-            ("", "services") => Sort::Services,
-            ("", "persistentvolumeclaims") => Sort::VolumeClaims,
-            ("resource.k8s.io", "resourceclaims") => Sort::DeviceClaims,
-            _ => Sort::Plain,
+        let kind = match (group, resource) {
+            ("", "pods") => EvaluatorKind::Pods,
+            ("", "services") => EvaluatorKind::Services,
+            ("", "persistentvolumeclaims") => EvaluatorKind::VolumeClaims,
+            ("resource.k8s.io", "resourceclaims") => EvaluatorKind::DeviceClaims,
+            _ => EvaluatorKind::Plain,
         };
         let count = if group.is_empty() {
             format!("count/{resource}")
@@ -83,40 +83,40 @@ impl Tracked {
             format!("count/{resource}.{group}")
         };
         let alias = ALIASES.into_iter().find(|alias| group.is_empty() && *alias == resource);
-        Some(Self { sort, count: count.into(), alias })
+        Some(Self { kind, count: count.into(), alias })
     }
 
-    /// How it is measured.
-    pub fn sort(&self) -> Sort {
-        self.sort
+    /// Returns how objects of the kind are measured.
+    pub fn kind(&self) -> EvaluatorKind {
+        self.kind
     }
 
-    /// The name under which its objects are counted.
+    /// Returns the quota resource that counts the objects.
     pub fn count(&self) -> &str {
         &self.count
     }
 
     /// Whether objects of this kind count towards the quota resource `name`.
-    pub fn tracks(&self, name: &str, classes: &Classes) -> bool {
+    pub fn matches_resource(&self, name: &str, classes: &Classes) -> bool {
         name == &*self.count
             || self.alias == Some(name)
-            || match self.sort {
-                Sort::Pods => pods::tracks(name),
-                Sort::Services => objects::services_track(name),
-                Sort::VolumeClaims => objects::volume_claims_track(name),
-                Sort::DeviceClaims => devices::tracks(name, classes),
-                Sort::Plain => false,
+            || match self.kind {
+                EvaluatorKind::Pods => pods::matches_resource(name),
+                EvaluatorKind::Services => objects::services_track(name),
+                EvaluatorKind::VolumeClaims => objects::volume_claims_track(name),
+                EvaluatorKind::DeviceClaims => devices::matches_resource(name, classes),
+                EvaluatorKind::Plain => false,
             }
     }
 
-    /// Usage of one object that is only counted.
+    /// Usage of one object without other resources.
     fn one(&self) -> Usage {
         let one = Quantity::from_units(1);
         [&*self.count].into_iter().chain(self.alias).map(|name| (name, one)).collect()
     }
 }
 
-/// An object, as far as quotas look into it.
+/// An object with the fields that quotas evaluate.
 #[derive(Debug, Clone, Copy)]
 pub enum Item<'a> {
     /// A pod.
@@ -125,7 +125,7 @@ pub enum Item<'a> {
     Service(&'a Service),
     /// A PersistentVolumeClaim.
     VolumeClaim(&'a PersistentVolumeClaim),
-    /// A ResourceClaim, with the pod whose extended resources it stands for, where that [is so](is_claim_of).
+    /// A ResourceClaim, with the pod for whose extended resources it was generated (see [`is_claim_of`]).
     DeviceClaim(&'a ResourceClaim, Option<&'a Pod>),
     /// Anything else.
     Plain,
@@ -133,8 +133,8 @@ pub enum Item<'a> {
 
 impl Item<'_> {
     /// Usage of the object, by quota resource.
-    pub fn usage(&self, tracked: &Tracked, classes: &Classes, now: Timestamp) -> Usage {
-        let mut usage = tracked.one();
+    pub fn usage(&self, evaluator: &Evaluator, classes: &Classes, now: Timestamp) -> Usage {
+        let mut usage = evaluator.one();
         match self {
             Item::Pod(pod) => pods::usage(pod, now, &mut usage),
             Item::Service(service) => objects::service(service, &mut usage),

@@ -55,10 +55,10 @@ pub(super) fn volume_claim(claim: &PersistentVolumeClaim, usage: &mut Usage) {
         usage.set(what, amount);
     };
     charge(CLAIMS, Quantity::from_units(1));
-    let Some(asked) = claim.spec.resources.requests.get("storage") else { return };
+    let Some(desired) = claim.spec.resources.requests.get("storage") else { return };
     // While it grows, or when it cannot shrink back, what is set aside counts (KEP-1790).
     let set_aside = claim.status.allocated_resources.get("storage").copied();
-    let most = set_aside.filter(|set_aside| set_aside > asked).unwrap_or(*asked);
+    let most = set_aside.filter(|set_aside| set_aside > desired).unwrap_or(*desired);
     charge(STORAGE, most.rounded_up());
 }
 

@@ -3,13 +3,15 @@
 use super::Usage;
 use crate::{
     quantity::Quantity,
-    requests::{Amounts, add, aggregate, amounts, pod_level, raise, replace_pod_level},
+    requests::{
+        Amounts, add, aggregate, amounts, is_pod_level_resource, raise_to, replace_pod_level,
+    },
     time::{SignedDuration, Timestamp},
     views::{Container, Pod, PodAffinityTerm, ResourceRequirements},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names under which quotas limit pods, besides `count/pods` and those of huge pages and extended resources.
+/// Quota resources of pods, besides `count/pods`, huge pages and extended resources.
 const NAMES: [&str; 10] = [
     "cpu",
     "memory",
@@ -23,21 +25,23 @@ const NAMES: [&str; 10] = [
     "pods",
 ];
 
-/// Names that every container must have a figure for once a quota limits them.
-const DEMANDED: [&str; 6] =
+/// Quota resources that every container must request or limit once a quota limits them.
+const REQUIRED_RESOURCES: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// Prefix of the extended resources that stand for classes of devices (KEP-5004).
+/// Prefix of the implicit extended resources of device classes (KEP-5004).
 pub(super) const DEVICE_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 
-pub(super) fn tracks(name: &str) -> bool {
+pub(super) fn matches_resource(name: &str) -> bool {
     NAMES.contains(&name)
         || name.starts_with("hugepages-")
         || name.starts_with("requests.hugepages-")
         || is_extended(name)
 }
 
-/// Whether a quota's name is that of an extended resource: `requests.` and a name outside of kubernetes.io.
+/// Whether a quota resource is an extended one: `requests.` and a name outside of kubernetes.io.
+///
+/// Upstream: `isExtendedResourceNameForQuota`.
 pub(super) fn is_extended(name: &str) -> bool {
     name.strip_prefix("requests.")
         .is_some_and(|resource| !is_native(name) || resource.starts_with(DEVICE_CLASS))
@@ -47,31 +51,35 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether the pod has a deadline.
+/// Whether the pod has a deadline, as the scope `Terminating` selects.
 pub fn is_terminating(pod: &Pod) -> bool {
     pod.spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0)
 }
 
-/// When a pod that is being deleted should be gone; nobody is charged for it from then on.
-pub fn grace_ends(pod: &Pod) -> Option<Timestamp> {
+/// Returns the end of a deleted pod's grace period, after which the pod is no longer charged.
+pub fn grace_period_end(pod: &Pod) -> Option<Timestamp> {
     let seconds = pod.meta.deletion_grace_seconds?;
     pod.meta.deletion?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Whether the pod counts for more than its presence: it has not ended, and is not overdue.
+/// Whether the pod's resources are charged: it has not finished, and its grace period has not ended.
+///
+/// Upstream: `QuotaV1Pod`.
 pub fn is_charged(pod: &Pod, now: Timestamp) -> bool {
     !matches!(&*pod.status.phase, "Failed" | "Succeeded")
-        && grace_ends(pod).is_none_or(|end| now <= end)
+        && grace_period_end(pod).is_none_or(|end| now <= end)
 }
 
 pub(super) fn usage(pod: &Pod, now: Timestamp, usage: &mut Usage) {
     if is_charged(pod, now) {
-        compute(&requests(pod), &limits(pod), usage);
+        set_compute_usage(&requests(pod), &limits(pod), usage);
     }
 }
 
-/// The names that quotas have for these amounts.
-fn compute(requests: &Amounts<'_>, limits: &Amounts<'_>, usage: &mut Usage) {
+/// Sets the usage of each quota resource from requests and limits.
+///
+/// Upstream: `podComputeUsageHelper`.
+fn set_compute_usage(requests: &Amounts<'_>, limits: &Amounts<'_>, usage: &mut Usage) {
     usage.set("pods", Quantity::from_units(1));
     for (name, amount) in requests {
         match *name {
@@ -98,36 +106,38 @@ fn compute(requests: &Amounts<'_>, limits: &Amounts<'_>, usage: &mut Usage) {
     }
 }
 
-/// Whether the node has said that it cannot resize the pod as asked (KEP-1287).
+/// Whether the kubelet has reported the pod's resize as infeasible (KEP-1287).
 fn is_infeasible(pod: &Pod) -> bool {
     let pending = pod.status.conditions.iter().find(|c| &*c.type_ == "PodResizePending");
     pending.is_some_and(|condition| &*condition.reason == "Infeasible")
 }
 
-/// Requests: of what is asked for, set aside and in force the most, where the pod is being resized.
+/// Returns the pod's requests. During a resize that is the maximum of desired, allocated and actual ones.
+///
+/// Upstream: `PodRequests`.
 fn requests(pod: &Pod) -> Amounts<'_> {
     let infeasible = is_infeasible(pod);
-    let asked = |container| if infeasible { Amounts::new() } else { spec_requests(container) };
+    let desired = |container| if infeasible { Amounts::new() } else { spec_requests(container) };
     let mut total = aggregate(pod, |container, status| match status {
         Some(status) if !status.allocated_resources.is_empty() => {
             amounts(&status.allocated_resources)
         }
-        _ => asked(container),
+        _ => desired(container),
     });
-    let in_force = aggregate(pod, |container, status| {
-        let Some(status) = status else { return asked(container) };
+    let actual = aggregate(pod, |container, status| {
+        let Some(status) = status else { return desired(container) };
         match &status.resources {
             Some(resources) if !resources.requests.is_empty() => amounts(&resources.requests),
             _ if !status.allocated_resources.is_empty() => amounts(&status.allocated_resources),
-            _ => asked(container),
+            _ => desired(container),
         }
     });
-    raise(&mut total, &in_force);
+    raise_to(&mut total, &actual);
     if !infeasible {
-        raise(&mut total, &aggregate(pod, |container, _| spec_requests(container)));
+        raise_to(&mut total, &aggregate(pod, |container, _| spec_requests(container)));
     }
-    if let Some(whole) = &pod.spec.resources {
-        replace_pod_level(&mut total, amounts(&whole.requests));
+    if let Some(pod_resources) = &pod.spec.resources {
+        replace_pod_level(&mut total, amounts(&pod_resources.requests));
     }
     add(&mut total, &amounts(&pod.spec.overhead));
     total
@@ -137,7 +147,9 @@ fn spec_requests(container: &Container) -> Amounts<'_> {
     amounts(&container.resources.requests)
 }
 
-/// The most that a whole pod may use, of the resources that have a limit.
+/// Returns the pod's limits, for resources that have one.
+///
+/// Upstream: `PodLimits`.
 pub fn limits(pod: &Pod) -> Amounts<'_> {
     let infeasible = is_infeasible(pod);
     let mut total = aggregate(pod, |container, status| {
@@ -148,10 +160,10 @@ pub fn limits(pod: &Pod) -> Amounts<'_> {
         }
     });
     if !infeasible {
-        raise(&mut total, &aggregate(pod, |container, _| amounts(&container.resources.limits)));
+        raise_to(&mut total, &aggregate(pod, |container, _| amounts(&container.resources.limits)));
     }
-    if let Some(whole) = &pod.spec.resources {
-        replace_pod_level(&mut total, amounts(&whole.limits));
+    if let Some(pod_resources) = &pod.spec.resources {
+        replace_pod_level(&mut total, amounts(&pod_resources.limits));
     }
     for (name, amount) in pod.spec.overhead.iter() {
         if total.iter().any(|(own, limit)| *own == name && !limit.is_zero()) {
@@ -173,8 +185,8 @@ pub(super) fn is_best_effort(pod: &Pod) -> bool {
         };
         zero("cpu") && zero("memory")
     };
-    match pod.spec.resources.as_deref().filter(|whole| is_pod_level(whole)) {
-        Some(whole) => none(whole),
+    match pod.spec.resources.as_deref().filter(|pod_resources| is_pod_level(pod_resources)) {
+        Some(pod_resources) => none(pod_resources),
         None => containers(pod).all(|container| none(&container.resources)),
     }
 }
@@ -183,13 +195,15 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &Container> {
     pod.spec.containers.iter().chain(&*pod.spec.init_containers)
 }
 
-fn is_pod_level(whole: &ResourceRequirements) -> bool {
-    let mut names = whole.requests.iter().chain(whole.limits.iter());
-    names.any(|(name, _)| pod_level(name))
+fn is_pod_level(pod_resources: &ResourceRequirements) -> bool {
+    let mut names = pod_resources.requests.iter().chain(pod_resources.limits.iter());
+    names.any(|(name, _)| is_pod_level_resource(name))
 }
 
-/// Whether a term of its affinity reaches beyond its own namespace.
-pub(super) fn looks_into_other_namespaces(pod: &Pod) -> bool {
+/// Whether the pod has a cross-namespace affinity term.
+///
+/// Upstream: `usesCrossNamespacePodAffinity`.
+pub(super) fn uses_cross_namespace_affinity(pod: &Pod) -> bool {
     let Some(affinity) = &pod.spec.affinity else { return false };
     let reaches = |term: &PodAffinityTerm| {
         !term.namespaces.is_empty() || term.namespace_selector != Default::default()
@@ -210,18 +224,22 @@ pub(super) fn looks_into_other_namespaces(pod: &Pod) -> bool {
     })
 }
 
-/// What of the limited names the pod's containers do not say, as upstream words it: `limits.cpu for: a,b; memory for: a`.
-pub(super) fn unsaid<'n>(pod: &Pod, limited: impl Iterator<Item = &'n str>) -> Option<String> {
+/// Returns the limited resources that containers neither request nor limit, as upstream words it: `limits.cpu for:
+/// a,b; memory for: a`.
+///
+/// Upstream: `Constraints` of `podEvaluator`.
+pub(super) fn missing<'n>(pod: &Pod, limited: impl Iterator<Item = &'n str>) -> Option<String> {
     if pod.spec.resources.as_deref().is_some_and(is_pod_level) {
         return None;
     }
-    let demanded: BTreeSet<&str> = limited.filter(|name| DEMANDED.contains(name)).collect();
+    let required: BTreeSet<&str> =
+        limited.filter(|name| REQUIRED_RESOURCES.contains(name)).collect();
     let mut missing: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for container in containers(pod) {
-        let mut said = Usage::default();
+        let mut usage = Usage::default();
         let resources = &container.resources;
-        compute(&amounts(&resources.requests), &amounts(&resources.limits), &mut said);
-        for name in demanded.iter().filter(|name| said.get(name).is_none()) {
+        set_compute_usage(&amounts(&resources.requests), &amounts(&resources.limits), &mut usage);
+        for name in required.iter().filter(|name| usage.get(name).is_none()) {
             missing.entry(name).or_default().insert(&container.name);
         }
     }

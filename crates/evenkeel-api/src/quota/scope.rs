@@ -26,7 +26,7 @@ pub(super) fn holds(requirement: &ScopedResourceSelectorRequirement, item: &Item
         (Item::Pod(pod), "NotTerminating") => !pods::is_terminating(pod),
         (Item::Pod(pod), "BestEffort") => pods::is_best_effort(pod),
         (Item::Pod(pod), "NotBestEffort") => !pods::is_best_effort(pod),
-        (Item::Pod(pod), "CrossNamespacePodAffinity") => pods::looks_into_other_namespaces(pod),
+        (Item::Pod(pod), "CrossNamespacePodAffinity") => pods::uses_cross_namespace_affinity(pod),
         (Item::Pod(pod), "PriorityClass") => {
             let class = &*pod.spec.priority_class_name;
             selects(requirement, Some(class).filter(|class| !class.is_empty()))

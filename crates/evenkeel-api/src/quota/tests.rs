@@ -13,8 +13,8 @@ fn object<V: View>(value: &Value) -> V {
     V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
 }
 
-fn pods() -> Tracked {
-    Tracked::new("", "pods").unwrap()
+fn pods() -> Evaluator {
+    Evaluator::new("", "pods").unwrap()
 }
 
 fn usage_of(pod: &Value) -> String {
@@ -42,20 +42,20 @@ fn kinds_and_their_names() {
         (("resource.k8s.io", "resourceclaims"), vec!["gpu.deviceclass.resource.k8s.io/devices"]),
     ];
     for ((group, plural), names) in &table {
-        let tracked = Tracked::new(group, plural).unwrap();
+        let evaluator = Evaluator::new(group, plural).unwrap();
         for name in names {
-            assert!(tracked.tracks(name, &none), "{plural} {name}");
+            assert!(evaluator.matches_resource(name, &none), "{plural} {name}");
         }
         for (_, others) in table.iter().filter(|((_, other), _)| other != plural) {
             for name in others {
-                assert!(!tracked.tracks(name, &none), "{plural} {name}");
+                assert!(!evaluator.matches_resource(name, &none), "{plural} {name}");
             }
         }
     }
-    assert!(!pods().tracks("requests.kubernetes.io/x", &none));
-    assert!(!pods().tracks("requests.storage", &none));
-    assert!(!Tracked::new("example.com", "secrets").unwrap().tracks("secrets", &none));
-    assert_eq!(Tracked::new("events.k8s.io", "events"), None);
+    assert!(!pods().matches_resource("requests.kubernetes.io/x", &none));
+    assert!(!pods().matches_resource("requests.storage", &none));
+    assert!(!Evaluator::new("example.com", "secrets").unwrap().matches_resource("secrets", &none));
+    assert_eq!(Evaluator::new("events.k8s.io", "events"), None);
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn a_pod_is_charged_until_its_grace_is_over() {
 fn what_services_and_claims_count() {
     let service = |spec: Value| {
         let service: Service = object(&json!({"spec": spec}));
-        let tracked = Tracked::new("", "services").unwrap();
-        Item::Service(&service).usage(&tracked, &Classes::default(), T0).to_string()
+        let evaluator = Evaluator::new("", "services").unwrap();
+        Item::Service(&service).usage(&evaluator, &Classes::default(), T0).to_string()
     };
     let ports = json!([{"port": 80}, {"port": 81, "nodePort": 30001}]);
     assert_eq!(
@@ -147,8 +147,8 @@ fn what_services_and_claims_count() {
     );
     let claim = |claim: Value| {
         let claim: PersistentVolumeClaim = object(&claim);
-        let tracked = Tracked::new("", "persistentvolumeclaims").unwrap();
-        Item::VolumeClaim(&claim).usage(&tracked, &Classes::default(), T0).to_string()
+        let evaluator = Evaluator::new("", "persistentvolumeclaims").unwrap();
+        Item::VolumeClaim(&claim).usage(&evaluator, &Classes::default(), T0).to_string()
     };
     assert_eq!(
         claim(
@@ -170,10 +170,12 @@ fn what_claims_to_devices_count() {
         &json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}),
     );
     let classes: Classes = [&class].into_iter().collect();
-    let tracked = Tracked::new("resource.k8s.io", "resourceclaims").unwrap();
-    assert!(tracked.tracks("requests.example.com/gpu", &classes));
-    assert!(tracked.tracks("requests.deviceclass.resource.kubernetes.io/gpu", &classes));
-    assert!(!tracked.tracks("requests.example.com/other", &classes));
+    let evaluator = Evaluator::new("resource.k8s.io", "resourceclaims").unwrap();
+    assert!(evaluator.matches_resource("requests.example.com/gpu", &classes));
+    assert!(
+        evaluator.matches_resource("requests.deviceclass.resource.kubernetes.io/gpu", &classes)
+    );
+    assert!(!evaluator.matches_resource("requests.example.com/other", &classes));
     let claim: ResourceClaim = object(&json!({
         "metadata": {"name": "c", "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]},
@@ -187,7 +189,7 @@ fn what_claims_to_devices_count() {
         ]}},
     }));
     let count = |pod: Option<&Pod>| {
-        let usage = Item::DeviceClaim(&claim, pod).usage(&tracked, &classes, T0);
+        let usage = Item::DeviceClaim(&claim, pod).usage(&evaluator, &classes, T0);
         usage.to_string()
     };
     assert_eq!(
@@ -269,12 +271,12 @@ fn charged(
     old: Option<&Value>,
 ) -> Result<Option<String>, Refusal> {
     let (new, old): (Pod, Option<Pod>) = (object(new), old.map(object));
-    let (tracked, classes) = (pods(), Classes::default());
+    let (evaluator, classes) = (pods(), Classes::default());
     let request = Request {
-        tracked: &tracked,
+        evaluator: &evaluator,
         new: Item::Pod(&new),
         old: old.as_ref().map(Item::Pod),
-        told: false,
+        status_update: false,
         classes: &classes,
         now: T0,
     };
@@ -296,8 +298,8 @@ fn what_is_charged_and_refused() {
         charged(&limits, &silent, None).unwrap_err().to_string(),
         "failed quota: q: must specify cpu for: a,b"
     );
-    let whole = json!({"spec": {"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "250m"}}}});
-    assert_eq!(charged(&limits, &whole, None).unwrap().as_deref(), Some("cpu=750m,pods=2"));
+    let pod_resources = json!({"spec": {"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "250m"}}}});
+    assert_eq!(charged(&limits, &pod_resources, None).unwrap().as_deref(), Some("cpu=750m,pods=2"));
     let uncounted = quota(&json!({"pods": "2", "cpu": "1", "secrets": "1"}), &json!({"pods": "1"}));
     assert_eq!(
         charged(&uncounted, &pod("1m"), None).unwrap_err().to_string(),

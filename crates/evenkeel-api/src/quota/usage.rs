@@ -24,7 +24,7 @@ impl Usage {
         self.0.iter().map(|(name, amount)| (&**name, *amount))
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -39,7 +39,7 @@ impl Usage {
         }
     }
 
-    /// So many times these amounts.
+    /// Returns a multiple of the usage.
     #[must_use]
     pub fn times(&self, number: usize) -> Self {
         self.0.iter().map(|(name, amount)| (name.clone(), amount.times(number))).collect()
@@ -55,7 +55,7 @@ impl Usage {
         self.0.iter().map(|(name, amount)| (name.clone(), rest(name, *amount))).collect()
     }
 
-    /// Keeps those entries for which `keep` says so.
+    /// Keeps the entries that pass a filter.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, Quantity) -> bool) {
         self.0.retain(|name, amount| keep(name, *amount));
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::SelectorError;
 
-/// A parsed field selector. Which fields a kind has is for the server to know.
+/// A parsed field selector. It does not know the fields of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector(Box<[FieldTerm]>);
 
@@ -14,7 +14,7 @@ pub struct FieldSelector(Box<[FieldTerm]>);
 pub struct FieldTerm {
     /// Path of the field.
     pub field: Text,
-    /// Whether it must be the value, or must not.
+    /// Whether the field must equal the value, or must differ.
     pub equal: bool,
     /// Value that the field is compared with.
     pub value: Text,
@@ -34,12 +34,12 @@ impl FieldSelector {
             .map(Self)
     }
 
-    /// Requirements; an empty list selects everything.
+    /// Returns the requirements; an empty list matches everything.
     pub fn terms(&self) -> &[FieldTerm] {
         &self.0
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector matches everything.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
@@ -49,7 +49,9 @@ impl FieldSelector {
         self.0.iter().all(|term| (get(&term.field) == &*term.value) == term.equal)
     }
 
-    /// The one value that `field` must have, if it must have one.
+    /// Returns the only value that `field` may have, if there is only one.
+    ///
+    /// Upstream: `RequiresExactMatch`.
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.0.iter().find(|term| term.equal && *term.field == *field).map(|term| &*term.value)
     }

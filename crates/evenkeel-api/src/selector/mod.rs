@@ -22,16 +22,16 @@ pub struct Selector(State);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 enum State {
-    /// There is no selector, which selects nothing.
+    /// An absent selector, which matches nothing.
     #[default]
     Nothing,
-    /// Requirements; an empty list selects everything. Those of `matchLabels` come first, by key.
+    /// Requirements; an empty list matches everything. Those of `matchLabels` come first, by key.
     All(Box<[Requirement]>),
-    /// The object's selector makes no sense, which selects nothing.
+    /// An invalid selector, which matches nothing.
     Invalid(Box<str>),
 }
 
-/// A selector that makes no sense.
+/// An invalid selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub(crate) Box<str>);
@@ -44,22 +44,24 @@ impl SelectorError {
 }
 
 impl Selector {
-    /// Selects nothing, as an absent selector.
+    /// Returns a selector that matches nothing, as an absent one.
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// Selects everything, as an empty selector.
+    /// Returns a selector that matches everything, as an empty one.
     pub fn everything() -> Self {
         Self(State::All(Box::default()))
     }
 
-    /// Selects by all of the requirements.
+    /// Returns a selector with these requirements.
     pub fn all(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         Self(State::All(requirements.into_iter().collect()))
     }
 
-    /// Selects what has all of these labels; everything when there are none. The labels are taken as they are.
+    /// Returns a selector of all these labels, which are not validated. Without labels it matches everything.
+    ///
+    /// Upstream: `SelectorFromSet`.
     pub fn from_map(labels: &StrMap) -> Self {
         Self::all(labels.iter().map(|(key, value)| Requirement::equals(key, value)))
     }
@@ -72,22 +74,22 @@ impl Selector {
         query::parse(text)
     }
 
-    /// Whether it selects everything.
+    /// Whether the selector matches everything.
     pub fn is_everything(&self) -> bool {
         matches!(&self.0, State::All(requirements) if requirements.is_empty())
     }
 
-    /// Whether it selects nothing, because it is absent or makes no sense.
+    /// Whether the selector matches nothing, because it is absent or invalid.
     pub fn is_nothing(&self) -> bool {
         !matches!(self.0, State::All(_))
     }
 
-    /// Whether it has no requirements, and so would select everything or nothing.
+    /// Whether the selector has no requirements: it matches everything or nothing.
     pub fn is_empty(&self) -> bool {
         self.requirements().is_empty()
     }
 
-    /// What is wrong with it, if it makes no sense.
+    /// Returns why the selector is invalid, if it is.
     pub fn error(&self) -> Option<&str> {
         match &self.0 {
             State::Invalid(why) => Some(why),
@@ -95,7 +97,7 @@ impl Selector {
         }
     }
 
-    /// Requirements; empty when it selects everything or nothing.
+    /// Returns the requirements; empty when the selector matches everything or nothing.
     pub fn requirements(&self) -> &[Requirement] {
         match &self.0 {
             State::All(requirements) => requirements,
@@ -103,12 +105,12 @@ impl Selector {
         }
     }
 
-    /// Whether an object with these labels is selected.
+    /// Whether the selector matches an object with these labels.
     pub fn matches(&self, labels: &StrMap) -> bool {
         self.matches_by(|key| labels.get(key))
     }
 
-    /// Whether an object is selected whose labels are found by `get`.
+    /// Whether the selector matches an object whose labels `get` returns.
     pub fn matches_by<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         match &self.0 {
             State::All(requirements) => {
@@ -118,7 +120,9 @@ impl Selector {
         }
     }
 
-    /// The one value that `key` must have, if there is only one; good for looking up an index.
+    /// Returns the only value that `key` may have, if there is only one; for index lookups.
+    ///
+    /// Upstream: `RequiresExactMatch`.
     pub fn exact(&self, key: &str) -> Option<&str> {
         self.requirements().iter().find_map(|requirement| {
             match (requirement.operator, &*requirement.values) {
@@ -132,13 +136,13 @@ impl Selector {
         })
     }
 
-    /// What `matchLabels` asked for.
+    /// Returns the labels of `matchLabels`.
     pub fn match_labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let equal = self.requirements().iter().filter(|r| r.operator == Operator::Equals);
         equal.filter_map(|r| Some((&*r.key, &**r.values.first()?)))
     }
 
-    /// This selector, which also requires that `key` is `value`, in place of what `matchLabels` said of `key`.
+    /// Returns this selector with a required label, which replaces the one of `matchLabels` with the same key.
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
         let mut requirements = self.requirements().to_vec();

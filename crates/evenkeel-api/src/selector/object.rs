@@ -10,19 +10,19 @@ use crate::decode::{Field, Message, Reader, Shape, Wire, WireError, message};
 use crate::text::Text;
 
 message! {
-    /// The object as it comes.
+    /// The decoded object.
     pub struct LabelSelector("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector") {
-        /// Labels that must be so.
+        /// Required labels.
         match_labels: StrMap = 1 "matchLabels",
-        /// Requirements that must hold.
+        /// Further requirements.
         match_expressions: Box<[Expression]> = 2 "matchExpressions",
     }
 }
 
 message! {
-    /// One requirement as it comes.
+    /// The decoded requirement.
     pub struct Expression("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement") {
-        /// Which label.
+        /// Key of the label.
         key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         operator: Text = 2 "operator",

@@ -6,7 +6,7 @@ use super::SelectorError;
 use crate::name;
 use crate::text::Text;
 
-/// How a label is compared.
+/// Operator of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operator {
     /// `=`, and what `matchLabels` means.
@@ -38,7 +38,7 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// A checked requirement.
+    /// Returns a validated requirement.
     ///
     /// # Errors
     /// When the key or a value is not allowed, or their number does not go with the operator.
@@ -84,7 +84,7 @@ impl Requirement {
         &self.key
     }
 
-    /// How it is compared.
+    /// Returns the operator.
     pub fn operator(&self) -> Operator {
         self.operator
     }
@@ -94,7 +94,7 @@ impl Requirement {
         &self.values
     }
 
-    /// Whether it holds for a label of this value.
+    /// Whether the requirement matches a label with this value; `None` for an absent label.
     pub fn holds(&self, value: Option<&str>) -> bool {
         let listed = |value: &str| self.values.iter().any(|x| **x == *value);
         let number = |text: &str| text.parse::<i64>().ok();

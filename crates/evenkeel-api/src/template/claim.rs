@@ -1,4 +1,4 @@
-//! What claims are made from, kept as text: a StatefulSet's for each of its pods, and a pod's for a volume of its own.
+//! Claim templates as text: those of StatefulSets, and those of pods' ephemeral volumes.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{OwnerReference, StrMap};
 
 const MESSAGE: &str = "k8s.io.api.core.v1.PersistentVolumeClaim";
 
-/// A PersistentVolumeClaim of which nobody reads more than its name before it is written again.
+/// A claim template of a StatefulSet: only its name is read, the rest is passed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimTemplate {
     /// `metadata.name`: also the name of the pod's volume.
@@ -51,7 +51,7 @@ kept_as_json!(ClaimTemplate, MESSAGE, ClaimTemplate::of);
 
 const TEMPLATE: &str = "k8s.io.api.core.v1.PersistentVolumeClaimTemplate";
 
-/// What the claim of a pod's ephemeral volume is made from, of which nobody reads anything.
+/// The claim template of a pod's ephemeral volume, which is passed on unread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EphemeralClaimTemplate {
     /// Metadata and spec, JSON.

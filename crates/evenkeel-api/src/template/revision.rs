@@ -1,4 +1,4 @@
-//! Templates as ControllerRevisions hold them: a patch that puts a workload's template back.
+//! ControllerRevision data: a patch that restores a workload's pod template.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The template that a ControllerRevision restores; `None` where it is of some other use.
+/// The template in a ControllerRevision; `None` where it holds other data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restored(pub Option<Arc<Template>>);
 

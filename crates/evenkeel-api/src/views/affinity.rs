@@ -1,4 +1,4 @@
-//! Affinities, tolerations and spreading: what a pod asks of its place.
+//! Affinity, tolerations and topology spread constraints of pods.
 
 use crate::decode::message;
 use crate::selector::Selector;
@@ -7,9 +7,9 @@ use crate::text::Text;
 message! {
     /// Scheduling constraints of a pod: node affinity, pod affinity and anti-affinity.
     pub struct Affinity("k8s.io.api.core.v1.Affinity") {
-        /// By node.
+        /// Affinity to nodes.
         node_affinity: Option<Box<NodeAffinity>> = 1 "nodeAffinity",
-        /// Near these pods.
+        /// Affinity to pods.
         pod_affinity: Option<Box<PodAffinity>> = 2 "podAffinity",
         /// Away from these pods.
         pod_anti_affinity: Option<Box<PodAntiAffinity>> = 3 "podAntiAffinity",
@@ -19,9 +19,9 @@ message! {
 message! {
     /// Required and preferred node affinity of a pod.
     pub struct NodeAffinity("k8s.io.api.core.v1.NodeAffinity") {
-        /// Must.
+        /// Required terms.
         required_during_scheduling_ignored_during_execution: Option<Box<NodeSelector>> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Would rather.
+        /// Preferred terms, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[PreferredSchedulingTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
@@ -37,9 +37,9 @@ message! {
 message! {
     /// Requirements on labels and fields of a node, which must all hold; an empty term matches no node.
     pub struct NodeSelectorTerm("k8s.io.api.core.v1.NodeSelectorTerm") {
-        /// On labels.
+        /// Requirements on node labels.
         match_expressions: Box<[NodeSelectorRequirement]> = 1 "matchExpressions",
-        /// On fields.
+        /// Requirements on node fields.
         match_fields: Box<[NodeSelectorRequirement]> = 2 "matchFields",
     }
 }
@@ -47,11 +47,11 @@ message! {
 message! {
     /// Requirement on one label or field of a node: key, operator, values.
     pub struct NodeSelectorRequirement("k8s.io.api.core.v1.NodeSelectorRequirement") {
-        /// Label or field.
+        /// Label key, or field name.
         key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
         operator: Text = 2 "operator",
-        /// What it is compared with.
+        /// Values that the label is compared with.
         values: Box<[Text]> = 3 "values",
     }
 }
@@ -59,9 +59,9 @@ message! {
 message! {
     /// Node selector term with its weight (1 to 100) in scoring.
     pub struct PreferredSchedulingTerm("k8s.io.api.core.v1.PreferredSchedulingTerm") {
-        /// 1 to 100.
+        /// Weight, 1 to 100.
         weight: i32 = 1 "weight",
-        /// The term.
+        /// Term to prefer.
         preference: NodeSelectorTerm = 2 "preference",
     }
 }
@@ -69,9 +69,9 @@ message! {
 message! {
     /// Required and preferred topologies that run certain pods.
     pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
-        /// Must.
+        /// Required terms.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Would rather.
+        /// Preferred terms, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
@@ -79,9 +79,9 @@ message! {
 message! {
     /// Required and preferred topologies that do not run certain pods.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
-        /// Must.
+        /// Required terms.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Would rather.
+        /// Preferred terms, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
@@ -89,9 +89,9 @@ message! {
 message! {
     /// Pod affinity term with its weight (1 to 100) in scoring.
     pub struct WeightedPodAffinityTerm("k8s.io.api.core.v1.WeightedPodAffinityTerm") {
-        /// 1 to 100.
+        /// Weight, 1 to 100.
         weight: i32 = 1 "weight",
-        /// The term.
+        /// Term to prefer.
         pod_affinity_term: PodAffinityTerm = 2 "podAffinityTerm",
     }
 }
@@ -99,17 +99,17 @@ message! {
 message! {
     /// Pods by labels and namespaces, and the topology key that they share.
     pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
-        /// Which pods.
+        /// Selector of the pods.
         label_selector: Selector = 1 "labelSelector",
         /// In these namespaces; the pod's own when this and the selector are absent.
         namespaces: Box<[Text]> = 2 "namespaces",
-        /// Node label whose value is the topology.
+        /// Node label whose value identifies the topology domain.
         topology_key: Text = 3 "topologyKey",
         /// In namespaces with these labels.
         namespace_selector: Selector = 4 "namespaceSelector",
-        /// Labels whose values must be as the pod's.
+        /// `matchLabelKeys`: labels whose values must equal the pod's.
         match_label_keys: Box<[Text]> = 5 "matchLabelKeys",
-        /// Labels whose values must differ from the pod's.
+        /// `mismatchLabelKeys`: labels whose values must differ from the pod's.
         mismatch_label_keys: Box<[Text]> = 6 "mismatchLabelKeys",
     }
 }
@@ -121,7 +121,7 @@ message! {
         key: Text = 1 "key",
         /// `Equal` (also when empty), `Exists`, `Lt` or `Gt`.
         operator: Text = 2 "operator",
-        /// Value.
+        /// Value of the taint.
         value: Text = 3 "value",
         /// Effect; all when empty.
         effect: Text = 4 "effect",
@@ -133,21 +133,21 @@ message! {
 message! {
     /// Limit of the skew with which a pod's group spreads over a topology.
     pub struct TopologySpreadConstraint("k8s.io.api.core.v1.TopologySpreadConstraint") {
-        /// Difference allowed.
+        /// Maximum difference in pods between topology domains.
         max_skew: i32 = 1 "maxSkew",
-        /// Node label whose value is the topology.
+        /// Node label whose value identifies the topology domain.
         topology_key: Text = 2 "topologyKey",
         /// `DoNotSchedule` or `ScheduleAnyway`.
         when_unsatisfiable: Text = 3 "whenUnsatisfiable",
-        /// Which pods.
+        /// Selector of the pods.
         label_selector: Selector = 4 "labelSelector",
-        /// At least so many topologies.
+        /// Minimum number of topology domains.
         min_domains: Option<i32> = 5 "minDomains",
         /// `Honor` (also when empty) or `Ignore`.
         node_affinity_policy: Text = 6 "nodeAffinityPolicy",
         /// `Honor` or `Ignore` (also when empty).
         node_taints_policy: Text = 7 "nodeTaintsPolicy",
-        /// Labels whose values must be as the pod's.
+        /// `matchLabelKeys`: labels whose values must equal the pod's.
         match_label_keys: Box<[Text]> = 8 "matchLabelKeys",
     }
 }

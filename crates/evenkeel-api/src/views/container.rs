@@ -15,7 +15,7 @@ message! {
         name: Text = 1 "name",
         /// Image.
         image: Text = 2 "image",
-        /// What is executed in place of the image's entry point; how many words, no more.
+        /// Length of the command that replaces the image's entry point.
         command: Box<[Unread]> = 3 "command",
         /// Its arguments; how many, no more.
         args: Box<[Unread]> = 4 "args",
@@ -25,9 +25,9 @@ message! {
         resources: ResourceRequirements = 8 "resources",
         /// `Always` makes an init container a sidecar.
         restart_policy: Text = 24 "restartPolicy",
-        /// What its exits lead to beside that.
+        /// Restart rules for its exit codes.
         restart_policy_rules: Box<[ContainerRestartRule]> = 25 "restartPolicyRules",
-        /// Whether it wants some volume mounted with options of its own.
+        /// Whether a volume mount has options of its own.
         bind_mount_options: BindMountOptions = 9 "volumeMounts",
         /// When it is restarted.
         liveness_probe: Option<Box<Probe>> = 10 "livenessProbe",
@@ -54,7 +54,7 @@ message! {
     }
 }
 
-/// Whether one of a container's mounts has options of its own. Of the mounts nothing else is kept.
+/// Whether one of a container's mounts has options of its own. The mounts themselves are not decoded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BindMountOptions(pub bool);
 
@@ -95,15 +95,15 @@ impl Field for BindMountOptions {
 message! {
     /// Resource requests and limits of a container or pod, and its claims.
     pub struct ResourceRequirements("k8s.io.api.core.v1.ResourceRequirements") {
-        /// At most.
+        /// Limits per resource.
         limits: Map<Quantity> = 1 "limits",
-        /// At least.
+        /// Requests per resource.
         requests: Map<Quantity> = 2 "requests",
     }
 }
 
 message! {
-    /// Port of a container, and the host port that it takes on the node.
+    /// Port of a container, and its host port on the node.
     pub struct ContainerPort("k8s.io.api.core.v1.ContainerPort") {
         /// Name.
         name: Text = 1 "name",
@@ -125,7 +125,7 @@ message! {
         initial_delay_seconds: i32 = 2 "initialDelaySeconds",
         /// Seconds one may take.
         timeout_seconds: i32 = 3 "timeoutSeconds",
-        /// Seconds between two.
+        /// Seconds between two probes.
         period_seconds: i32 = 4 "periodSeconds",
         /// Successes in a row that count.
         success_threshold: i32 = 5 "successThreshold",
@@ -139,21 +139,21 @@ message! {
     pub struct ContainerStatus("k8s.io.api.core.v1.ContainerStatus") {
         /// Name.
         name: Text = 1 "name",
-        /// Now.
+        /// Current state of the container.
         state: ContainerState = 2 "state",
         /// Before its last restart.
         last_state: ContainerState = 3 "lastState",
         /// Whether it is ready.
         ready: bool = 4 "ready",
-        /// Restarts so far.
+        /// Number of restarts.
         restart_count: i32 = 5 "restartCount",
-        /// Image that runs.
+        /// Image of the running container.
         image: Text = 6 "image",
         /// Whether it has started.
         started: Option<bool> = 9 "started",
         /// Requests set aside for it.
         allocated_resources: Map<Quantity> = 10 "allocatedResources",
-        /// Resources in force.
+        /// Actual resources.
         resources: Option<Box<ResourceRequirements>> = 11 "resources",
     }
 }
@@ -161,11 +161,11 @@ message! {
 message! {
     /// State of a container: waiting, running or terminated.
     pub struct ContainerState("k8s.io.api.core.v1.ContainerState") {
-        /// Not yet running.
+        /// State of a waiting container.
         waiting: Option<Box<ContainerStateWaiting>> = 1 "waiting",
-        /// Running.
+        /// State of a running container.
         running: Option<Box<ContainerStateRunning>> = 2 "running",
-        /// Ended.
+        /// State of a terminated container.
         terminated: Option<Box<ContainerStateTerminated>> = 3 "terminated",
     }
 }
@@ -173,9 +173,9 @@ message! {
 message! {
     /// Why a container is not running yet, such as `CrashLoopBackOff`.
     pub struct ContainerStateWaiting("k8s.io.api.core.v1.ContainerStateWaiting") {
-        /// Why, in one word.
+        /// Reason in CamelCase.
         reason: Text = 1 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 2 "message",
     }
 }
@@ -183,7 +183,7 @@ message! {
 message! {
     /// Since when a container runs.
     pub struct ContainerStateRunning("k8s.io.api.core.v1.ContainerStateRunning") {
-        /// Since when.
+        /// Start time of the container.
         started_at: Option<Timestamp> = 1 "startedAt",
     }
 }
@@ -195,13 +195,13 @@ message! {
         exit_code: i32 = 1 "exitCode",
         /// Signal that ended it, 0 for none.
         signal: i32 = 2 "signal",
-        /// Why, in one word.
+        /// Reason in CamelCase.
         reason: Text = 3 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 4 "message",
-        /// When it began.
+        /// Start time of the container.
         started_at: Option<Timestamp> = 5 "startedAt",
-        /// When it ended.
+        /// Time at which the container terminated.
         finished_at: Option<Timestamp> = 6 "finishedAt",
     }
 }

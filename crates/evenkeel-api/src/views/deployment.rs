@@ -29,7 +29,7 @@ message! {
         replicas: Option<i32> = 1 "replicas",
         /// Which pods are its.
         selector: Selector = 2 "selector",
-        /// What pods are made from.
+        /// Template of the pods.
         template: Template = 3 "template",
         /// How old pods give way to new ones.
         strategy: DeploymentStrategy = 4 "strategy",
@@ -91,7 +91,7 @@ message! {
 message! {
     /// Condition such as `Progressing` or `Available`.
     pub struct DeploymentCondition("k8s.io.api.apps.v1.DeploymentCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -101,7 +101,7 @@ message! {
         last_transition_time: Option<Timestamp> = 7 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 5 "message",
     }
 }

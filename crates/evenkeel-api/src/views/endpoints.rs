@@ -48,7 +48,7 @@ message! {
         /// The node it is on.
         #[serde(skip_serializing_if = "str::is_empty")]
         node_name: Text = 4 "nodeName",
-        /// What has it.
+        /// Object that has the address.
         #[serde(skip_serializing_if = "Option::is_none")]
         target_ref: Option<Box<ObjectReference>> = 2 "targetRef",
     }
@@ -67,7 +67,7 @@ message! {
         /// `TCP`, `UDP` or `SCTP`.
         #[serde(skip_serializing_if = "str::is_empty")]
         protocol: Text = 3 "protocol",
-        /// What is spoken over it.
+        /// Application protocol of the port.
         #[serde(skip_serializing_if = "str::is_empty")]
         app_protocol: Text = 4 "appProtocol",
     }

@@ -30,7 +30,7 @@ message! {
         completions: Option<i32> = 2 "completions",
         /// Seconds that it may be active for.
         active_deadline_seconds: Option<i64> = 3 "activeDeadlineSeconds",
-        /// What a failed pod means.
+        /// `podFailurePolicy`.
         pod_failure_policy: Option<Box<PodFailurePolicy>> = 11 "podFailurePolicy",
         /// When it is complete before all of its indexes are.
         success_policy: Option<Box<SuccessPolicy>> = 16 "successPolicy",
@@ -42,7 +42,7 @@ message! {
         max_failed_indexes: Option<i32> = 13 "maxFailedIndexes",
         /// Which pods are its.
         selector: Selector = 4 "selector",
-        /// What pods are made from.
+        /// Template of the pods.
         template: Template = 6 "template",
         /// Seconds after its end when it is deleted.
         ttl_seconds_after_finished: Option<i32> = 8 "ttlSecondsAfterFinished",
@@ -52,13 +52,13 @@ message! {
         suspend: bool = 10 "suspend",
         /// `TerminatingOrFailed` (also when empty) or `Failed`: which pods are replaced.
         pod_replacement_policy: Text = 14 "podReplacementPolicy",
-        /// The controller that looks after it, empty for the Job controller.
+        /// Controller that manages the Job; empty for the Job controller.
         managed_by: Text = 15 "managedBy",
     }
 }
 
 message! {
-    /// What a failed pod means: the first rule that matches says.
+    /// Policy for failed pods: the first matching rule applies.
     pub struct PodFailurePolicy("k8s.io.api.batch.v1.PodFailurePolicy") {
         /// In order.
         rules: Box<[PodFailurePolicyRule]> = 1 "rules",
@@ -158,7 +158,7 @@ message! {
 message! {
     /// Condition such as `Complete`, `Failed` or `SuccessCriteriaMet`.
     pub struct JobCondition("k8s.io.api.batch.v1.JobCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -168,7 +168,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 6 "message",
     }
 }

@@ -10,7 +10,7 @@ message! {
     pub struct Lease("k8s.io.api.coordination.v1.Lease") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// Who holds it, and until when.
+        /// Holder and duration of the lease.
         spec: LeaseSpec = 2 "spec",
     }
 }
@@ -18,9 +18,9 @@ message! {
 view!(Lease, "coordination.k8s.io", "v1", "Lease", "leases", true);
 
 message! {
-    /// Who holds it, and until when.
+    /// Holder and duration of the lease.
     pub struct LeaseSpec("k8s.io.api.coordination.v1.LeaseSpec") {
-        /// Who; nobody when empty.
+        /// Identity of the holder; empty when the lease is free.
         holder_identity: Text = 1 "holderIdentity",
         /// How long after a renewal others wait.
         lease_duration_seconds: Option<i32> = 2 "leaseDurationSeconds",
@@ -32,7 +32,7 @@ message! {
         lease_transitions: Option<i32> = 5 "leaseTransitions",
         /// How its holder is chosen.
         strategy: Text = 6 "strategy",
-        /// Who should hold it.
+        /// Preferred holder.
         preferred_holder: Text = 7 "preferredHolder",
     }
 }

@@ -6,7 +6,7 @@ use crate::text::Text;
 use crate::{DecodeError, Encoding};
 
 message! {
-    /// An object of any kind, with only its metadata. Which kind it is of is known to whoever asked for it.
+    /// An object of any kind, with only its metadata. The reader knows the kind.
     pub struct Metadata("k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata") {
         /// Metadata.
         meta: Meta = 1 "metadata",
@@ -16,7 +16,7 @@ message! {
 view!(Metadata, "meta.k8s.io", "v1", "PartialObjectMetadata", "", true);
 
 message! {
-    /// Which object it is, and in which version: what is read of one that is known otherwise.
+    /// Identity and version of an object whose content is known already.
     pub struct Identity("k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata") {
         /// Metadata.
         meta: IdentityMeta = 1 "metadata",

@@ -4,34 +4,34 @@
 //! view cannot be written back: changes go out as patches.
 
 mod affinity;
-mod autoscaler;
-mod cluster_role;
+mod clusterrole;
 mod config;
 mod container;
-mod controller_revision;
-mod cron_job;
-mod daemon_set;
+mod controllerrevision;
+mod cronjob;
+mod daemonset;
 mod deployment;
-mod disruption;
-mod endpoint_slice;
 mod endpoints;
+mod endpointslice;
+mod horizontalpodautoscaler;
 mod job;
 mod lease;
 mod metadata;
 mod namespace;
 mod node;
-mod persistent_volume;
-mod persistent_volume_claim;
+mod persistentvolume;
+mod persistentvolumeclaim;
 mod pod;
 mod pod_command;
-mod replica_set;
-mod replication_controller;
-mod resource_claim;
-mod resource_quota;
-mod resource_slice;
+mod poddisruptionbudget;
+mod replicaset;
+mod replicationcontroller;
+mod resourceclaim;
+mod resourcequota;
+mod resourceslice;
 mod service;
-mod service_cidr;
-mod stateful_set;
+mod servicecidr;
+mod statefulset;
 mod storage;
 mod volume;
 
@@ -43,24 +43,16 @@ pub use affinity::{
     PodAffinityTerm, PodAntiAffinity, PreferredSchedulingTerm, Toleration,
     TopologySpreadConstraint, WeightedPodAffinityTerm,
 };
-pub use autoscaler::{
-    ContainerResourceMetricSource, ContainerResourceMetricStatus, CrossVersionObjectReference,
-    ExternalMetricSource, ExternalMetricStatus, HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
-    HorizontalPodAutoscalerStatus, HpaScalingPolicy, HpaScalingRules, MetricIdentifier, MetricSpec,
-    MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
-    PodsMetricSource, PodsMetricStatus, ResourceMetricSource, ResourceMetricStatus,
-};
-pub use cluster_role::{AggregationRule, ClusterRole, PolicyRule};
+pub use clusterrole::{AggregationRule, ClusterRole, PolicyRule};
 pub use config::{ConfigMap, ObjectReference, Secret, ServiceAccount};
 pub use container::{
     BindMountOptions, Container, ContainerPort, ContainerRestartRule, ContainerState,
     ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Probe,
     ResourceRequirements, VolumeMountOptions,
 };
-pub use controller_revision::ControllerRevision;
-pub use cron_job::{CronJob, CronJobSpec, CronJobStatus};
-pub use daemon_set::{
+pub use controllerrevision::ControllerRevision;
+pub use cronjob::{CronJob, CronJobSpec, CronJobStatus};
+pub use daemonset::{
     DaemonSet, DaemonSetCondition, DaemonSetSpec, DaemonSetStatus, DaemonSetUpdateStrategy,
     RollingUpdateDaemonSet,
 };
@@ -68,13 +60,18 @@ pub use deployment::{
     Deployment, DeploymentCondition, DeploymentSpec, DeploymentStatus, DeploymentStrategy,
     RollingUpdateDeployment,
 };
-pub use disruption::{
-    MetaCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
-};
-pub use endpoint_slice::{
+pub use endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
+pub use endpointslice::{
     Endpoint, EndpointConditions, EndpointHints, EndpointSlice, ForNode, ForZone, SlicePort,
 };
-pub use endpoints::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints};
+pub use horizontalpodautoscaler::{
+    ContainerResourceMetricSource, ContainerResourceMetricStatus, CrossVersionObjectReference,
+    ExternalMetricSource, ExternalMetricStatus, HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerSpec,
+    HorizontalPodAutoscalerStatus, HpaScalingPolicy, HpaScalingRules, MetricIdentifier, MetricSpec,
+    MetricStatus, MetricTarget, MetricValueStatus, ObjectMetricSource, ObjectMetricStatus,
+    PodsMetricSource, PodsMetricStatus, ResourceMetricSource, ResourceMetricStatus,
+};
 pub use job::{
     Job, JobCondition, JobSpec, JobStatus, OnExitCodes, OnPodCondition, PodFailurePolicy,
     PodFailurePolicyRule, SuccessPolicy, SuccessPolicyRule, UncountedTerminatedPods,
@@ -86,12 +83,12 @@ pub use node::{
     AttachedVolume, ContainerImage, Node, NodeAddress, NodeCondition, NodeSpec, NodeStatus,
     NodeSystemInfo, Taint,
 };
-pub use persistent_volume::{
+pub use persistentvolume::{
     CinderPersistentVolumeSource, CsiPersistentVolumeSource, IscsiPersistentVolumeSource,
     NfsVolumeSource, PersistentVolume, PersistentVolumeSource, PersistentVolumeSpec,
     PersistentVolumeStatus, VolumeNodeAffinity,
 };
-pub use persistent_volume_claim::{
+pub use persistentvolumeclaim::{
     ModifyVolumeStatus, PersistentVolumeClaim, PersistentVolumeClaimCondition,
     PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, VolumeResourceRequirements,
 };
@@ -104,12 +101,15 @@ pub use pod_command::{
     ContainerCommand, EnvVar, EnvVarSource, ExecAction, ExecHandler, ObjectFieldSelector,
     PodCommand, PodCommandSpec, ProbeHandler, VolumeMount,
 };
-pub use replica_set::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
-pub use replication_controller::{
+pub use poddisruptionbudget::{
+    MetaCondition, PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus,
+};
+pub use replicaset::{ReplicaSet, ReplicaSetCondition, ReplicaSetSpec, ReplicaSetStatus};
+pub use replicationcontroller::{
     ReplicationController, ReplicationControllerCondition, ReplicationControllerSpec,
     ReplicationControllerStatus,
 };
-pub use resource_claim::{
+pub use resourceclaim::{
     AllocatedDeviceStatus, AllocationResult, CapacityRequirements, CelDeviceSelector,
     DeviceAllocationResult, DeviceClaim, DeviceClaimConfiguration, DeviceClass,
     DeviceClassConfiguration, DeviceClassSpec, DeviceConfiguration, DeviceConstraint,
@@ -117,11 +117,11 @@ pub use resource_claim::{
     DeviceToleration, ExactDeviceRequest, OpaqueDeviceConfiguration, ResourceClaim,
     ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus,
 };
-pub use resource_quota::{
+pub use resourcequota::{
     LimitRange, LimitRangeItem, LimitRangeSpec, ResourceQuota, ResourceQuotaSpec,
     ResourceQuotaStatus, ScopeSelector, ScopedResourceSelectorRequirement,
 };
-pub use resource_slice::{
+pub use resourceslice::{
     CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, CounterSet, Device,
     DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, DeviceTaintRule,
     DeviceTaintRuleSpec, DeviceTaintSelector, ResourcePool, ResourceSlice, ResourceSliceSpec,
@@ -130,8 +130,8 @@ pub use service::{
     ClientIpConfig, LoadBalancerIngress, LoadBalancerStatus, PortStatus, Service, ServicePort,
     ServiceSpec, ServiceStatus, SessionAffinityConfig,
 };
-pub use service_cidr::{ServiceCidr, ServiceCidrSpec, ServiceCidrStatus};
-pub use stateful_set::{
+pub use servicecidr::{ServiceCidr, ServiceCidrSpec, ServiceCidrStatus};
+pub use statefulset::{
     RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetCondition, StatefulSetOrdinals,
     StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec, StatefulSetStatus,
     StatefulSetUpdateStrategy,

@@ -22,7 +22,7 @@ view!(Namespace, "", "v1", "Namespace", "namespaces", false);
 message! {
     /// Desired state of a Namespace.
     pub struct NamespaceSpec("k8s.io.api.core.v1.NamespaceSpec") {
-        /// Who must let go of it before it is gone.
+        /// Finalizers that delay the namespace's deletion.
         finalizers: Box<[Text]> = 1 "finalizers",
     }
 }
@@ -40,7 +40,7 @@ message! {
 message! {
     /// Condition of a namespace's deletion, such as `NamespaceContentRemaining`.
     pub struct NamespaceCondition("k8s.io.api.core.v1.NamespaceCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -48,7 +48,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 6 "message",
     }
 }

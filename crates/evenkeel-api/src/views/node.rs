@@ -15,7 +15,7 @@ message! {
         meta: Meta = 1 "metadata",
         /// How it should be used.
         spec: NodeSpec = 2 "spec",
-        /// How it is.
+        /// Observed state of the object.
         status: NodeStatus = 3 "status",
     }
 }
@@ -29,11 +29,11 @@ message! {
         pod_cidr: Text = 1 "podCIDR",
         /// Ranges of its pods' addresses, one for each family.
         pod_cidrs: Box<[Text]> = 7 "podCIDRs",
-        /// What the cloud calls it.
+        /// The cloud provider's id of the node.
         provider_id: Text = 3 "providerID",
-        /// Whether it takes no new pods.
+        /// Whether the node is cordoned.
         unschedulable: bool = 4 "unschedulable",
-        /// What pods must bear to run on it.
+        /// Taints of the node.
         taints: Box<[Taint]> = 5 "taints",
     }
 }
@@ -41,15 +41,15 @@ message! {
 message! {
     /// Observed state of a node: capacity, conditions, addresses, images, volumes.
     pub struct NodeStatus("k8s.io.api.core.v1.NodeStatus") {
-        /// What it has.
+        /// Capacity of the node.
         capacity: Map<Quantity> = 1 "capacity",
-        /// What pods may have of it.
+        /// Allocatable resources.
         allocatable: Map<Quantity> = 2 "allocatable",
         /// Conditions.
         conditions: Box<[NodeCondition]> = 4 "conditions",
         /// Addresses.
         addresses: Box<[NodeAddress]> = 5 "addresses",
-        /// What its kubelet says of the machine.
+        /// Facts about the machine, from the kubelet.
         node_info: NodeSystemInfo = 7 "nodeInfo",
         /// Images on it.
         images: Box<[ContainerImage]> = 8 "images",
@@ -57,7 +57,7 @@ message! {
         volumes_in_use: Box<[Text]> = 9 "volumesInUse",
         /// Attached volumes.
         volumes_attached: Box<[AttachedVolume]> = 10 "volumesAttached",
-        /// What it says it can do.
+        /// Features that the node declares.
         declared_features: Box<[Text]> = 14 "declaredFeatures",
     }
 }
@@ -65,7 +65,7 @@ message! {
 message! {
     /// Condition of a node, such as `Ready` or `MemoryPressure`.
     pub struct NodeCondition("k8s.io.api.core.v1.NodeCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -75,7 +75,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 6 "message",
     }
 }
@@ -95,7 +95,7 @@ message! {
     pub struct NodeSystemInfo("k8s.io.api.core.v1.NodeSystemInfo") {
         /// Of the operating system.
         machine_id: Text = 1 "machineID",
-        /// Of the hardware, or of whoever pretends to be it.
+        /// UUID of the machine, or of its hypervisor.
         system_uuid: Text = 2 "systemUUID",
     }
 }
@@ -115,7 +115,7 @@ message! {
     pub struct AttachedVolume("k8s.io.api.core.v1.AttachedVolume") {
         /// Its name.
         name: Text = 1 "name",
-        /// Where it is.
+        /// Device path of the volume.
         device_path: Text = 2 "devicePath",
     }
 }
@@ -125,7 +125,7 @@ message! {
     pub struct Taint("k8s.io.api.core.v1.Taint") {
         /// Key.
         key: Text = 1 "key",
-        /// Value.
+        /// Value of the taint.
         value: Text = 2 "value",
         /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
         effect: Text = 3 "effect",

@@ -25,21 +25,22 @@ message! {
     pub struct Pod("k8s.io.api.core.v1.Pod") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should run.
+        /// Desired state of the object.
         spec: PodSpec = 2 "spec",
-        /// What runs.
+        /// Observed state of the object.
         status: PodStatus = 3 "status",
     }
 }
 
 view!(Pod, "", "v1", "Pod", "pods", true);
 
-/// What should run. All but what each pod has of its own is held once for pods that are alike, and read as if it were here.
+/// Desired state of a pod. Equal pods share one [`Arc`] of all fields except those that are particular to each pod; it
+/// derefs to the shared part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodSpec {
     /// Its node, empty while unscheduled.
     pub node_name: Text,
-    /// Host name, where it is not the pod's name.
+    /// Host name; empty when it is the pod's name.
     pub hostname: Text,
     common: Arc<CommonPodSpec>,
 }
@@ -70,7 +71,7 @@ impl DerefMut for PodSpec {
 impl From<CommonPodSpec> for PodSpec {
     fn from(mut spec: CommonPodSpec) -> Self {
         let [node_name, hostname] = [&mut spec.node_name, &mut spec.hostname].map(std::mem::take);
-        // The volume of a pod's token has a name of its own in each pod, and is of a kind that nobody reads.
+        // The token volume has a different name in each pod, and no reader needs it.
         if spec.volumes.iter().any(|volume| volume.source == VolumeSource::default()) {
             let mut volumes = std::mem::take(&mut spec.volumes).into_vec();
             volumes.retain(|volume| volume.source != VolumeSource::default());
@@ -144,41 +145,41 @@ message! {
         active_deadline_seconds: Option<i64> = 5 "activeDeadlineSeconds",
         /// Labels that its node must have.
         node_selector: StrMap = 7 "nodeSelector",
-        /// Who it runs as.
+        /// Service account of the pod.
         service_account_name: Text = 8 "serviceAccountName",
         /// Read [`PodSpec::node_name`]; empty here.
         node_name: Text = 10 "nodeName",
         /// Whether it shares the node's network.
         host_network: bool = 11 "hostNetwork",
-        /// `false` for a user namespace of its own.
+        /// `false` when the pod has its own user namespace.
         host_users: Option<bool> = 37 "hostUsers",
         /// Read [`PodSpec::hostname`]; empty here.
         hostname: Text = 16 "hostname",
         /// Domain under which the host name is found.
         subdomain: Text = 17 "subdomain",
-        /// Where it would rather or must run.
+        /// Affinity of the pod.
         affinity: Option<Box<Affinity>> = 18 "affinity",
         /// Which scheduler places it.
         scheduler_name: Text = 19 "schedulerName",
-        /// Taints it bears.
+        /// Tolerations of node taints.
         tolerations: Box<[Toleration]> = 22 "tolerations",
         /// Name its priority came from.
         priority_class_name: Text = 24 "priorityClassName",
         /// Importance among pods.
         priority: Option<i32> = 25 "priority",
-        /// Further conditions that readiness takes.
+        /// Readiness gates.
         readiness_gates: Box<[PodReadinessGate]> = 28 "readinessGates",
         /// `Never`, or `PreemptLowerPriority` (also when empty).
         preemption_policy: Text = 31 "preemptionPolicy",
-        /// Resources it takes beside its containers'.
+        /// Overhead of the pod sandbox.
         overhead: Map<Quantity> = 32 "overhead",
         /// How evenly its group must spread.
         topology_spread_constraints: Box<[TopologySpreadConstraint]> = 33 "topologySpreadConstraints",
-        /// What still holds back its scheduling.
+        /// Scheduling gates.
         scheduling_gates: Box<[PodSchedulingGate]> = 38 "schedulingGates",
         /// Claims to devices.
         resource_claims: Box<[PodResourceClaim]> = 39 "resourceClaims",
-        /// Resources of the pod as a whole.
+        /// Pod-level resources.
         resources: Option<Box<ResourceRequirements>> = 40 "resources",
         /// The group it is scheduled with.
         scheduling_group: Option<Box<PodSchedulingGroup>> = 43 "schedulingGroup",
@@ -194,11 +195,11 @@ message! {
         phase: Text = 1 "phase",
         /// Conditions.
         conditions: Box<[PodCondition]> = 2 "conditions",
-        /// Why it is in this phase, for people.
+        /// Human-readable reason of the phase.
         message: Text = 3 "message",
         /// Why it is in this phase, in one word.
         reason: Text = 4 "reason",
-        /// Node on which room is being made for it.
+        /// Node on which preemption makes room for the pod.
         nominated_node_name: Text = 11 "nominatedNodeName",
         /// Address of its node.
         host_ip: Text = 5 "hostIP",
@@ -210,7 +211,7 @@ message! {
         start_time: Option<Timestamp> = 7 "startTime",
         /// Of its init containers.
         init_container_statuses: Box<[ContainerStatus]> = 10 "initContainerStatuses",
-        /// Of its containers.
+        /// Statuses of the containers.
         container_statuses: Box<[ContainerStatus]> = 8 "containerStatuses",
         /// Of those that were put into it to look around.
         ephemeral_container_statuses: Box<[ContainerStatus]> = 13 "ephemeralContainerStatuses",
@@ -218,13 +219,13 @@ message! {
         qos_class: Text = 9 "qosClass",
         /// State of an in-place resize.
         resize: Text = 14 "resize",
-        /// Claims made from templates, by their names within the pod.
+        /// ResourceClaims generated for the pod, by their names in the pod spec.
         resource_claim_statuses: Box<[PodResourceClaimStatus]> = 15 "resourceClaimStatuses",
-        /// The claim made for extended resources that are devices.
+        /// ResourceClaim generated for extended resources that a device class provides.
         extended_resource_claim_status: Option<Box<PodExtendedResourceClaimStatus>> = 18 "extendedResourceClaimStatus",
-        /// Resources in force for the pod as a whole.
+        /// Actual pod-level resources.
         resources: Option<Box<ResourceRequirements>> = 20 "resources",
-        /// Resources set aside for the pod as a whole.
+        /// Allocated pod-level resources.
         allocated_resources: Map<Quantity> = 19 "allocatedResources",
     }
 }
@@ -232,7 +233,7 @@ message! {
 message! {
     /// Condition of a pod, such as `Ready` or `PodScheduled`.
     pub struct PodCondition("k8s.io.api.core.v1.PodCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// Generation of the spec that it is of; 0 where unknown.
         observed_generation: i64 = 7 "observedGeneration",
@@ -242,7 +243,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 6 "message",
     }
 }
@@ -278,7 +279,7 @@ message! {
         name: Text = 1 "name",
         /// An existing claim.
         resource_claim_name: Text = 3 "resourceClaimName",
-        /// What a claim is made from.
+        /// ResourceClaimTemplate of the claim.
         resource_claim_template_name: Text = 4 "resourceClaimTemplateName",
     }
 }

@@ -11,7 +11,7 @@ message! {
     pub struct PodCommand("k8s.io.api.core.v1.Pod") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What should run.
+        /// Desired state of the object.
         spec: PodCommandSpec = 2 "spec",
     }
 }
@@ -35,13 +35,13 @@ message! {
     pub struct ContainerCommand("k8s.io.api.core.v1.Container") {
         /// Name.
         name: Text = 1 "name",
-        /// Takes the place of the image's entry point.
+        /// Command that replaces the image's entry point.
         command: Box<[Text]> = 3 "command",
         /// Its arguments.
         args: Box<[Text]> = 4 "args",
-        /// Where it starts; the image's word where empty.
+        /// Working directory; the image's where empty.
         working_dir: Text = 5 "workingDir",
-        /// Variables.
+        /// Environment variables.
         env: Box<[EnvVar]> = 7 "env",
         /// Where volumes are found.
         volume_mounts: Box<[VolumeMount]> = 9 "volumeMounts",
@@ -49,7 +49,7 @@ message! {
         readiness_probe: Option<Box<ProbeHandler>> = 11 "readinessProbe",
         /// Whether somebody may type into it.
         stdin: bool = 16 "stdin",
-        /// Objects whose every entry is a variable.
+        /// ConfigMaps and Secrets whose entries become variables.
         env_from: Box<[Unread]> = 19 "envFrom",
     }
 }
@@ -59,15 +59,15 @@ message! {
     pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
         /// Name.
         name: Text = 1 "name",
-        /// Value.
+        /// Value of the taint.
         value: Text = 2 "value",
-        /// Where its value comes from instead.
+        /// Source of the value.
         value_from: Option<Box<EnvVarSource>> = 3 "valueFrom",
     }
 }
 
 message! {
-    /// Where a variable's value comes from; a source that is not listed leaves all empty.
+    /// Source of a variable's value; all are empty for a source that is not listed.
     pub struct EnvVarSource("k8s.io.api.core.v1.EnvVarSource") {
         /// A field of the pod.
         field_ref: Option<Box<ObjectFieldSelector>> = 1 "fieldRef",
@@ -87,7 +87,7 @@ message! {
     pub struct VolumeMount("k8s.io.api.core.v1.VolumeMount") {
         /// The volume's name.
         name: Text = 1 "name",
-        /// Where.
+        /// Path in the container.
         mount_path: Text = 3 "mountPath",
         /// Which part of the volume.
         sub_path: Text = 4 "subPath",
@@ -97,17 +97,17 @@ message! {
 }
 
 message! {
-    /// What a probe does.
+    /// Handler of a probe.
     pub struct ProbeHandler("k8s.io.api.core.v1.Probe") {
-        => /// What it does.
+        => /// Handler of the probe.
         handler: ExecHandler = 1
     }
 }
 
 message! {
-    /// What a probe does, where it executes something.
+    /// Handler of a probe; only `exec` is decoded.
     pub struct ExecHandler("k8s.io.api.core.v1.ProbeHandler") {
-        /// What it executes.
+        /// Command that the probe executes.
         exec: Option<Box<ExecAction>> = 1 "exec",
     }
 }

@@ -43,9 +43,9 @@ message! {
         load_balancer_ip: Text = 8 "loadBalancerIP",
         /// Ranges of callers that its load balancer lets through; empty for all.
         load_balancer_source_ranges: Box<[Text]> = 9 "loadBalancerSourceRanges",
-        /// Who makes its load balancer; empty for the cluster's own cloud.
+        /// Class of the load balancer's implementation; empty for that of the cluster's cloud.
         load_balancer_class: Text = 21 "loadBalancerClass",
-        /// Whether a service of type `LoadBalancer` has ports on the nodes; so unless said otherwise.
+        /// Whether node ports are allocated for a Service of type `LoadBalancer`; true where absent.
         allocate_load_balancer_node_ports: Option<bool> = 20 "allocateLoadBalancerNodePorts",
         /// `Cluster` or `Local`.
         external_traffic_policy: Text = 11 "externalTrafficPolicy",
@@ -73,7 +73,7 @@ message! {
         name: Text = 1 "name",
         /// `TCP` (also when empty), `UDP` or `SCTP`.
         protocol: Text = 2 "protocol",
-        /// What is spoken over it.
+        /// Application protocol of the port.
         app_protocol: Text = 6 "appProtocol",
         /// Port of the service.
         port: i32 = 3 "port",
@@ -137,7 +137,7 @@ message! {
         port: i32 = 1 "port",
         /// `TCP`, `UDP` or `SCTP`.
         protocol: Text = 2 "protocol",
-        /// What is wrong with it, in one CamelCase word; empty when nothing is.
+        /// CamelCase reason of the problem; empty where there is none.
         error: Text = 3 "error",
     }
 }

@@ -1,4 +1,4 @@
-//! What the storage group has: classes, drivers, attachments.
+//! The storage group: classes, drivers, attachments.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -12,9 +12,9 @@ message! {
     pub struct StorageClass("k8s.io.api.storage.v1.StorageClass") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// Who makes them.
+        /// Provisioner of the volumes.
         provisioner: Text = 2 "provisioner",
-        /// What becomes of them, `Delete` where it says nothing.
+        /// Reclaim policy of the volumes; `Delete` where absent.
         reclaim_policy: Text = 4 "reclaimPolicy",
         /// Whether they may grow.
         allow_volume_expansion: Option<bool> = 6 "allowVolumeExpansion",
@@ -38,7 +38,7 @@ message! {
 message! {
     /// Allowed values of one topology label.
     pub struct TopologySelectorLabelRequirement("k8s.io.api.core.v1.TopologySelectorLabelRequirement") {
-        /// Which label.
+        /// Key of the label.
         key: Text = 1 "key",
         /// Any of these.
         values: Box<[Text]> = 2 "values",
@@ -50,7 +50,7 @@ message! {
     pub struct CsiDriver("k8s.io.api.storage.v1.CSIDriver") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What it wants.
+        /// Capabilities of the driver.
         spec: CsiDriverSpec = 2 "spec",
     }
 }
@@ -60,11 +60,11 @@ view!(CsiDriver, "storage.k8s.io", "v1", "CSIDriver", "csidrivers", false);
 message! {
     /// Capabilities of a CSI driver: attachment, storage capacity tracking.
     pub struct CsiDriverSpec("k8s.io.api.storage.v1.CSIDriverSpec") {
-        /// Whether its volumes are attached to nodes before they are mounted; yes where it says nothing.
+        /// Whether volumes are attached to nodes before they are mounted; true where absent.
         attach_required: Option<bool> = 1 "attachRequired",
-        /// Whether pods are placed by what its CSIStorageCapacities say; no where it says nothing.
+        /// Whether scheduling considers the driver's CSIStorageCapacities; false where absent.
         storage_capacity: Option<bool> = 4 "storageCapacity",
-        /// Whether pods with its volumes keep off nodes that lack it; no where it says nothing.
+        /// Whether pods with its volumes are only scheduled to nodes that have the driver; false where absent.
         prevent_pod_scheduling_if_missing: Option<bool> = 11 "preventPodSchedulingIfMissing",
     }
 }
@@ -74,7 +74,7 @@ message! {
     pub struct CsiNode("k8s.io.api.storage.v1.CSINode") {
         /// Metadata; the name is the node's.
         meta: Meta = 1 "metadata",
-        /// Which.
+        /// Drivers on the node.
         spec: CsiNodeSpec = 2 "spec",
     }
 }
@@ -102,7 +102,7 @@ message! {
 message! {
     /// Limit of a driver's volumes on a node.
     pub struct VolumeNodeResources("k8s.io.api.storage.v1.VolumeNodeResources") {
-        /// So many; any number where it says nothing.
+        /// Maximum number of volumes on the node; unlimited where absent.
         count: Option<i32> = 1 "count",
     }
 }
@@ -137,9 +137,9 @@ message! {
     pub struct VolumeAttachment("k8s.io.api.storage.v1.VolumeAttachment") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What to what.
+        /// The volume and the node.
         spec: VolumeAttachmentSpec = 2 "spec",
-        /// Whether it is.
+        /// Progress of attaching.
         status: VolumeAttachmentStatus = 3 "status",
     }
 }

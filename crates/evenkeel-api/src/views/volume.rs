@@ -1,4 +1,4 @@
-//! Volumes of a pod, as far as placing and simulating it goes.
+//! Volumes of a pod, with the fields that scheduling and simulated nodes read.
 
 use crate::decode::message;
 use crate::map::Unread;
@@ -11,7 +11,7 @@ message! {
     pub struct Volume("k8s.io.api.core.v1.Volume") {
         /// Name within the pod.
         name: Text = 1 "name",
-        => /// What it is made from.
+        => /// Source of the volume.
         source: VolumeSource = 2
     }
 }
@@ -167,7 +167,7 @@ message! {
 message! {
     /// Data disk of Azure.
     pub struct AzureDiskVolumeSource("k8s.io.api.core.v1.AzureDiskVolumeSource") {
-        /// Where it is.
+        /// URI of the disk.
         disk_uri: Text = 2 "diskURI",
     }
 }
@@ -175,7 +175,7 @@ message! {
 message! {
     /// Virtual disk of vSphere.
     pub struct VsphereVirtualDiskVolumeSource("k8s.io.api.core.v1.VsphereVirtualDiskVolumeSource") {
-        /// Where it is.
+        /// Path of the disk in the datastore.
         volume_path: Text = 1 "volumePath",
     }
 }
@@ -217,7 +217,7 @@ message! {
 message! {
     /// Claim that is created for the pod and deleted with it.
     pub struct EphemeralVolumeSource("k8s.io.api.core.v1.EphemeralVolumeSource") {
-        /// What the claim is made from.
+        /// Template of the claim.
         volume_claim_template: EphemeralClaimTemplate = 1 "volumeClaimTemplate",
     }
 }

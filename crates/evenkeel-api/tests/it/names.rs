@@ -61,8 +61,8 @@ fn hashes_are_the_standard_ones() {
     assert_eq!(hash::fnv32(b"foobar"), 0x31f0_b262);
     // Upstream's names of controller revisions.
     let data = br#"{"spec":{"template":{"$patch":"replace"}}}"#;
-    assert_eq!(hash::safe(&hash::fnv32(data).to_string()), "5c7586484");
-    assert_eq!(hash::safe("0123456789"), "456789bcdf");
+    assert_eq!(hash::safe_encode_string(&hash::fnv32(data).to_string()), "5c7586484");
+    assert_eq!(hash::safe_encode_string("0123456789"), "456789bcdf");
 }
 
 proptest! {

@@ -11,7 +11,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 
 /// Prints a duration as Go does: `12h0m0s`, `1m40s`, `1.5s`, `500ms`, `0s`.
 pub fn print(duration: Duration) -> String {
-    duration::write(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    duration::format(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -131,7 +131,8 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
         ..ConnectOptions::default()
     };
     let kube = client::transport(&client::config(&connect).await?)?;
-    let (chosen, controllers) = (controllers::chosen(&options), controllers::options(&options)?);
+    let (chosen, controllers) =
+        (controllers::enabled_descriptors(&options), controllers::options(&options)?);
     let asked = Asked {
         chosen: &chosen,
         options: controllers,

@@ -6,7 +6,7 @@ use crate::{
 };
 use evenkeel_api::{
     Meta, StrMap, View,
-    hash::{fnv32, safe},
+    hash::{fnv32, safe_encode_string},
     template::Template,
     views::{ControllerRevision, Pod},
 };
@@ -58,7 +58,7 @@ impl Draft {
         }
         loop {
             let sum = fnv32(format!("{data}{collisions}").as_bytes());
-            let hash = safe(&sum.to_string());
+            let hash = safe_encode_string(&sum.to_string());
             let name = format!("{}-{hash}", &owner[..end]);
             let present = named(&name);
             if present.as_ref().is_none_or(|present| present.data.is(template)) {

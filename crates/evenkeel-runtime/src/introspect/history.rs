@@ -243,7 +243,7 @@ pub(crate) fn format_duration(time: Duration) -> String {
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX / 1_000_000);
     let nanos =
         if time.as_secs() >= 10 { millis / 1000 * 1_000_000_000 } else { millis * 1_000_000 };
-    duration::write(nanos)
+    duration::format(nanos)
 }
 
 fn cut(text: &str) -> String {

@@ -123,6 +123,6 @@ impl TryFrom<String> for GoDuration {
 
 impl From<GoDuration> for String {
     fn from(span: GoDuration) -> Self {
-        evenkeel_api::duration::write(span.0)
+        evenkeel_api::duration::format(span.0)
     }
 }

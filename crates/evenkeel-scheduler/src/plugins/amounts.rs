@@ -75,9 +75,9 @@ impl Counted {
 
     /// Requests of the pod's containers, with defaults. As upstream, ignores pod-level requests here.
     pub(super) fn asked_with_floor(&self, pod: &PodInfo) -> Asked {
-        if requests::sets_pod_level(&pod.pod) {
+        if requests::has_pod_level_requests(&pod.pod) {
             let floor: [(&'static str, Quantity); 2] = crate::pod::floor();
-            return self.of(&Resources::from_amounts(&requests::of_specs(&pod.pod, &floor)));
+            return self.of(&Resources::from_amounts(&requests::spec_requests(&pod.pod, &floor)));
         }
         let (cpu, memory) = pod.asks.scored;
         let asks = &pod.asks.requests;

@@ -10,7 +10,7 @@
 //! | effect `PreferNoSchedule` lowers the score | `IntolerableCounts`, `pre_score`, `score` |
 
 use evenkeel_api::{
-    placement::{forbidding, tolerates},
+    placement::{find_untolerated_taint, tolerates},
     views::{Node, Taint, Toleration},
 };
 use std::sync::Arc;
@@ -49,8 +49,9 @@ impl Plugin for TaintToleration {
     }
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
-        let tolerates =
-            |node: &Node| forbidding(&pod.pod.spec.tolerations, &node.spec.taints).is_none();
+        let tolerates = |node: &Node| {
+            find_untolerated_taint(&pod.pod.spec.tolerations, &node.spec.taints).is_none()
+        };
         match change {
             Change::Node(Edit::Added(node)) => QueueingHint::when(tolerates(node)),
             Change::Node(Edit::Updated { old, new }) => {
@@ -82,7 +83,7 @@ impl PreFilter for TaintToleration {
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
         let tolerations = &pod.pod.spec.tolerations;
-        let allowed = |taints: &Arc<[Taint]>| forbidding(tolerations, taints).is_none();
+        let allowed = |taints: &Arc<[Taint]>| find_untolerated_taint(tolerations, taints).is_none();
         let allowed: Vec<bool> = nodes.taint_sets().iter().map(allowed).collect();
         if allowed.iter().all(|allowed| *allowed) {
             return Ok(PreFilterResult::Skip);
@@ -96,7 +97,7 @@ impl Filter for TaintToleration {
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
         let allowed = match state.get::<ToleratedTaintSets>() {
             Some(ToleratedTaintSets(allowed)) => allowed[node.taint_set()],
-            None => forbidding(&pod.pod.spec.tolerations, node.taints()).is_none(),
+            None => find_untolerated_taint(&pod.pod.spec.tolerations, node.taints()).is_none(),
         };
         if allowed { Ok(()) } else { Err(Status::unresolvable("node(s) had untolerated taint(s)")) }
     }

@@ -273,7 +273,8 @@ impl<'a> Owner<'a> {
         for node in listed(objects, NODES).iter().filter_map(read::<Node>) {
             let name = &*node.meta.name;
             let runs = placement::required(&spec, &node)
-                && placement::forbidding(&spec.tolerations, &node.spec.taints).is_none();
+                && placement::find_untolerated_taint(&spec.tolerations, &node.spec.taints)
+                    .is_none();
             if there.contains(name) || !runs {
                 continue;
             }

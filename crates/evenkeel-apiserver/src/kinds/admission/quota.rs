@@ -8,7 +8,9 @@ use crate::api::{Api, Context};
 use crate::resource::ResourcePrefix;
 use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction};
 use evenkeel_api::quota::charge::{Request, charge};
-use evenkeel_api::quota::{Classes, Item, Sort, Tracked, Usage, is_claim_of, is_terminating};
+use evenkeel_api::quota::{
+    Classes, Evaluator, EvaluatorKind, Item, Usage, is_claim_of, is_terminating,
+};
 use evenkeel_api::views::{
     DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
@@ -55,10 +57,10 @@ pub(crate) fn evaluate(
     if !cx.resource.namespaced || cx.namespace.is_empty() {
         return Ok(QuotaUpdates::default());
     }
-    let Some(tracked) = Tracked::new(cx.resource.group(), cx.resource.plural()) else {
+    let Some(evaluator) = Evaluator::new(cx.resource.group(), cx.resource.plural()) else {
         return Ok(QuotaUpdates::default());
     };
-    if !concerns(cx, tracked.sort(), old) {
+    if !concerns(cx, evaluator.kind(), old) {
         return Ok(QuotaUpdates::default());
     }
     let quotas: Vec<(Arc<Entry>, ResourceQuota)> = namespaced(cx, RESOURCE_PREFIX)?;
@@ -66,7 +68,7 @@ pub(crate) fn evaluate(
         return Ok(QuotaUpdates::default());
     }
     let (entries, quotas): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
-    let Some(used) = after(cx, &tracked, new, old, &quotas)? else {
+    let Some(used) = after(cx, &evaluator, new, old, &quotas)? else {
         return Ok(QuotaUpdates::default());
     };
     let mut updates = QuotaUpdates::default();
@@ -81,12 +83,13 @@ pub(crate) fn evaluate(
 }
 
 /// Whether a write can change what such an object counts.
-fn concerns(cx: &Context<'_>, sort: Sort, old: Option<&Value>) -> bool {
+fn concerns(cx: &Context<'_>, sort: EvaluatorKind, old: Option<&Value>) -> bool {
     match (sort, cx.subresource) {
         // Of a pod that is there, only its deadline can change (and what it may use, by `resize`).
-        (Sort::Pods, "" | "resize") | (Sort::Services | Sort::DeviceClaims, "") => true,
-        (Sort::VolumeClaims, "" | "status") => true,
-        (Sort::Plain, "") => old.is_none(),
+        (EvaluatorKind::Pods, "" | "resize")
+        | (EvaluatorKind::Services | EvaluatorKind::DeviceClaims, "") => true,
+        (EvaluatorKind::VolumeClaims, "" | "status") => true,
+        (EvaluatorKind::Plain, "") => old.is_none(),
         _ => false,
     }
 }
@@ -94,21 +97,21 @@ fn concerns(cx: &Context<'_>, sort: Sort, old: Option<&Value>) -> bool {
 /// What the quotas have used after the write; `None` where it does not concern them after all.
 fn after(
     cx: &Context<'_>,
-    tracked: &Tracked,
+    evaluator: &Evaluator,
     new: &Value,
     old: Option<&Value>,
     quotas: &[ResourceQuota],
 ) -> Result<Option<Vec<Option<Usage>>>, StatusError> {
     let none = Classes::default();
     let decide = |new: Item<'_>, old: Option<Item<'_>>, classes: &Classes| {
-        let told = cx.subresource == "status";
-        let request = Request { tracked, new, old, told, classes, now: cx.now };
+        let status_update = cx.subresource == "status";
+        let request = Request { evaluator, new, old, status_update, classes, now: cx.now };
         charge(quotas, &request)
             .map(Some)
             .map_err(|refusal| StatusError::forbidden(&cx.resource.name, cx.name, refusal))
     };
-    match tracked.sort() {
-        Sort::Pods => {
+    match evaluator.kind() {
+        EvaluatorKind::Pods => {
             let (new, old): (Pod, Option<Pod>) = both(new, old)?;
             let same_deadline =
                 old.as_ref().is_some_and(|old| is_terminating(old) == is_terminating(&new));
@@ -117,22 +120,22 @@ fn after(
             }
             decide(Item::Pod(&new), old.as_ref().map(Item::Pod), &none)
         }
-        Sort::Services => {
+        EvaluatorKind::Services => {
             let (new, old): (Service, Option<Service>) = both(new, old)?;
             decide(Item::Service(&new), old.as_ref().map(Item::Service), &none)
         }
-        Sort::VolumeClaims => {
+        EvaluatorKind::VolumeClaims => {
             let (new, old): (PersistentVolumeClaim, Option<PersistentVolumeClaim>) =
                 both(new, old)?;
             decide(Item::VolumeClaim(&new), old.as_ref().map(Item::VolumeClaim), &none)
         }
-        Sort::DeviceClaims => {
+        EvaluatorKind::DeviceClaims => {
             let (new, old): (ResourceClaim, Option<ResourceClaim>) = both(new, old)?;
             let pod = pod_of(cx, &new)?;
             let item = |claim| Item::DeviceClaim(claim, pod.as_ref());
             decide(item(&new), old.as_ref().map(item), &classes(cx)?)
         }
-        Sort::Plain => decide(Item::Plain, old.map(|_| Item::Plain), &none),
+        EvaluatorKind::Plain => decide(Item::Plain, old.map(|_| Item::Plain), &none),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::plan::{Content, Observed, Part};
 use evenkeel_api::{
     Text, View,
-    quota::{Classes, Sort, Tracked},
+    quota::{Classes, Evaluator, EvaluatorKind},
     views::{DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
 };
 use evenkeel_runtime::cache::{Cache, Caches};
@@ -22,33 +22,33 @@ pub(super) struct Contents {
 
 /// A counted kind.
 struct Counted {
-    tracked: Arc<Tracked>,
+    evaluator: Arc<Evaluator>,
     cache: Box<dyn Held>,
 }
 
 /// A cache of any view.
 trait Held: Send + Sync {
-    fn content(&self, sort: Sort, namespace: &str) -> Content;
+    fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content;
     fn has_synced(&self) -> bool;
 }
 
 impl<V: View> Held for Cache<V> {
-    fn content(&self, sort: Sort, namespace: &str) -> Content {
+    fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content {
         let any: &dyn Any = self;
         let looked_into = match sort {
-            Sort::Pods => any
+            EvaluatorKind::Pods => any
                 .downcast_ref::<Cache<Pod>>()
                 .map(|cache| Content::Pods(cache.namespace(namespace))),
-            Sort::Services => any
+            EvaluatorKind::Services => any
                 .downcast_ref::<Cache<Service>>()
                 .map(|cache| Content::Services(cache.namespace(namespace))),
-            Sort::VolumeClaims => any
+            EvaluatorKind::VolumeClaims => any
                 .downcast_ref::<Cache<PersistentVolumeClaim>>()
                 .map(|cache| Content::VolumeClaims(cache.namespace(namespace))),
-            Sort::DeviceClaims => any
+            EvaluatorKind::DeviceClaims => any
                 .downcast_ref::<Cache<ResourceClaim>>()
                 .map(|cache| Content::DeviceClaims(cache.namespace(namespace), Vec::new())),
-            Sort::Plain => None,
+            EvaluatorKind::Plain => None,
         };
         looked_into.unwrap_or_else(|| Content::Number(self.count(namespace)))
     }
@@ -64,17 +64,17 @@ impl Contents {
     }
 
     /// Adds a kind.
-    pub(super) fn add<V: View>(&mut self, tracked: &Arc<Tracked>, cache: Cache<V>) {
-        if tracked.sort() == Sort::DeviceClaims {
+    pub(super) fn add<V: View>(&mut self, evaluator: &Arc<Evaluator>, cache: Cache<V>) {
+        if evaluator.kind() == EvaluatorKind::DeviceClaims {
             self.classes.get_or_insert_with(|| self.caches.of());
         }
-        let counted = Counted { tracked: tracked.clone(), cache: Box::new(cache) };
-        self.kinds.insert(tracked.count().into(), Arc::new(counted));
+        let counted = Counted { evaluator: evaluator.clone(), cache: Box::new(cache) };
+        self.kinds.insert(evaluator.count().into(), Arc::new(counted));
     }
 
     /// Removes a kind.
-    pub(super) fn remove(&mut self, tracked: &Tracked) {
-        self.kinds.remove(tracked.count());
+    pub(super) fn remove(&mut self, evaluator: &Evaluator) {
+        self.kinds.remove(evaluator.count());
     }
 
     /// Declares the initial kinds complete. Returns whether they were before.
@@ -85,7 +85,7 @@ impl Contents {
     /// Whether a kind counts towards the resource `name`.
     pub(super) fn counts(&self, name: &str) -> bool {
         let classes = self.classes();
-        self.kinds.values().any(|counted| counted.tracked.tracks(name, &classes))
+        self.kinds.values().any(|counted| counted.evaluator.matches_resource(name, &classes))
     }
 
     /// Returns the observed state of a quota, of synced kinds; `None` before the initial kinds are complete.
@@ -96,14 +96,15 @@ impl Contents {
         let (classes, namespace) = (self.classes(), quota.meta.namespace.clone());
         let mut parts = Vec::new();
         for counted in self.kinds.values() {
-            let tracked = counted.tracked.clone();
-            let limits = quota.spec.hard.iter().any(|(name, _)| tracked.tracks(name, &classes));
+            let evaluator = counted.evaluator.clone();
+            let limits =
+                quota.spec.hard.iter().any(|(name, _)| evaluator.matches_resource(name, &classes));
             if limits && counted.cache.has_synced() {
-                let mut content = counted.cache.content(tracked.sort(), &namespace);
+                let mut content = counted.cache.content(evaluator.kind(), &namespace);
                 if let Content::DeviceClaims(_, pods) = &mut content {
                     *pods = self.caches.of::<Pod>().namespace(&namespace);
                 }
-                parts.push(Part { tracked, content });
+                parts.push(Part { evaluator, content });
             }
         }
         Some(Observed { quota, classes, parts })

@@ -12,7 +12,7 @@
 use crate::wire;
 use evenkeel_api::{
     quantity::Quantity,
-    quota::{Classes, Item, Tracked, Usage, grace_ends, is_claim_of},
+    quota::{Classes, Evaluator, Item, Usage, grace_period_end, is_claim_of},
     time::Timestamp,
     views::{PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
 };
@@ -35,7 +35,7 @@ pub(super) struct Observed {
 
 /// The objects of one kind.
 pub(super) struct Part {
-    pub(super) tracked: Arc<Tracked>,
+    pub(super) evaluator: Arc<Evaluator>,
     pub(super) content: Content,
 }
 
@@ -91,7 +91,11 @@ pub(super) fn describe(observed: &Observed) -> Description {
     for (name, most) in observed.quota.spec.hard.iter() {
         let used = status.used.get(name).map_or_else(|| "?".to_owned(), ToString::to_string);
         description.fact(name, format!("{used} of {most}"));
-        if !observed.parts.iter().any(|part| part.tracked.tracks(name, &observed.classes)) {
+        if !observed
+            .parts
+            .iter()
+            .any(|part| part.evaluator.matches_resource(name, &observed.classes))
+        {
             description.fact("not counted", name);
         }
     }
@@ -103,17 +107,17 @@ fn counted(observed: &Observed, now: Timestamp) -> Usage {
     let spec = &observed.quota.spec;
     let mut total = Usage::default();
     for part in &observed.parts {
-        let tracked = &*part.tracked;
+        let evaluator = &*part.evaluator;
         let limited: BTreeSet<&str> = spec
             .hard
             .iter()
             .map(|(name, _)| name)
-            .filter(|name| tracked.tracks(name, &observed.classes))
+            .filter(|name| evaluator.matches_resource(name, &observed.classes))
             .collect();
         let mut used: Usage = limited.iter().map(|name| (*name, Quantity::ZERO)).collect();
         let mut count = |item: Item<'_>, times: usize| {
             if item.is_within(spec) {
-                let mut usage = item.usage(tracked, &observed.classes, now);
+                let mut usage = item.usage(evaluator, &observed.classes, now);
                 usage.retain(|name, _| limited.contains(name));
                 used.add(&usage.times(times));
             }
@@ -155,7 +159,7 @@ fn overdue(observed: &Observed, now: Timestamp) -> Option<Duration> {
         Content::Pods(pods) => Some(pods),
         _ => None,
     });
-    let ends = pods.flatten().filter_map(|pod| grace_ends(pod)).filter(|end| *end >= now);
+    let ends = pods.flatten().filter_map(|pod| grace_period_end(pod)).filter(|end| *end >= now);
     let left = Duration::try_from(ends.min()?.duration_since(now)).ok()?;
     Some(left + Duration::from_secs(1))
 }

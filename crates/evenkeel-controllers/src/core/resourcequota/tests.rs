@@ -5,7 +5,7 @@ use super::{
 use crate::fixtures::{T0, at, object};
 use evenkeel_api::{
     View,
-    quota::{Classes, Tracked},
+    quota::{Classes, Evaluator},
     views::{PersistentVolumeClaim, ResourceQuota},
 };
 use evenkeel_runtime::plan::Action;
@@ -21,7 +21,7 @@ fn quota(hard: &Value, status: &Value) -> Arc<ResourceQuota> {
 }
 
 fn part(group: &str, plural: &str, content: Content) -> Part {
-    Part { tracked: Arc::new(Tracked::new(group, plural).unwrap()), content }
+    Part { evaluator: Arc::new(Evaluator::new(group, plural).unwrap()), content }
 }
 
 fn all<V: View>(objects: &[Value]) -> Vec<Arc<V>> {

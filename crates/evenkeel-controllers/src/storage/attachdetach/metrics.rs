@@ -1,4 +1,4 @@
-//! What is counted and measured of volumes and their nodes, under upstream's names.
+//! Metrics of attach and detach operations, under upstream's names.
 
 use super::{iscsi_fc, plan, state_of_world::StateOfWorld};
 use evenkeel_api::{
@@ -27,7 +27,7 @@ const DETACH: &str = "volume_detach";
 const WELL: &str = "success";
 const BADLY: &str = "fail-unknown";
 
-/// What was taken from nodes that may still have used it, by why.
+/// Forced detaches, by reason.
 pub(super) fn forced(registry: &Registry) -> IntCounterVec {
     metrics::counters(
         registry,
@@ -37,10 +37,10 @@ pub(super) fn forced(registry: &Registry) -> IntCounterVec {
     )
 }
 
-/// How long drivers took to attach and to detach, and how it went.
+/// Durations and results of drivers' attach and detach operations.
 pub(super) struct Operations {
     took: HistogramVec,
-    /// What drivers are at, by the attachment, each since when.
+    /// Operations in progress by attachment, with their start time.
     begun: Mutex<HashMap<Text, Timestamp>>,
 }
 
@@ -56,7 +56,7 @@ impl Operations {
         Self { took, begun: Mutex::default() }
     }
 
-    /// Hears of an attachment's change.
+    /// Observes the change of an attachment.
     pub(super) fn on_attachment_event(
         &self,
         event: &CacheEvent<VolumeAttachment>,
@@ -91,7 +91,7 @@ impl Operations {
 
 type Ended = (&'static str, &'static str);
 
-/// What has ended by an attachment's change, and how, and whether something begins.
+/// Returns the operation that an attachment's change ends, its result, and the operation that it starts.
 fn judge(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
     let (old, new) = match event {
         CacheEvent::Added { object, .. } => {
@@ -117,7 +117,7 @@ fn judge(event: &CacheEvent<VolumeAttachment>) -> (Option<Ended>, bool) {
 
 const CSI: &str = "kubernetes.io/csi";
 
-/// The plug-in of what a node calls so.
+/// Returns the plugin of a unique volume name on a node.
 fn plugin_of_name(name: &str) -> String {
     match storage::split_attached_name(name) {
         Some((driver, _)) => format!("{CSI}:{driver}"),
@@ -125,7 +125,7 @@ fn plugin_of_name(name: &str) -> String {
     }
 }
 
-/// The plug-in of a volume, of those that can attach.
+/// Returns the attachable plugin of a PersistentVolume.
 fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
     match migrated::driver_and_handle(volume) {
         Some((driver, _)) => Some(format!("{CSI}:{driver}")),
@@ -133,7 +133,7 @@ fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
     }
 }
 
-/// The same of a volume that a pod names itself.
+/// Returns the attachable plugin of a pod's inline volume.
 fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
     match &source.csi {
         Some(csi) => Some(format!("{CSI}:{}", csi.driver)),
@@ -147,19 +147,19 @@ fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
     }
 }
 
-/// Shows how many volumes are attached, or should be.
+/// Gauges of attached volumes, in the actual and the desired state of world.
 pub(super) fn count(registry: &Registry, state_of_world: &Arc<StateOfWorld>) {
     if let Err(error) = registry.register(Box::new(Counts::new(state_of_world))) {
         tracing::debug!(%error, "attached volumes are counted already");
     }
 }
 
-/// How many volumes are attached, or should be, counted when somebody asks.
+/// Counts attached volumes in both states of world when the metrics are scraped.
 struct Counts {
     state_of_world: Weak<StateOfWorld>,
     total: IntGaugeVec,
     in_use: IntGaugeVec,
-    /// Gauges are filled by one at a time.
+    /// One scrape at a time fills the gauges.
     filling: Mutex<()>,
 }
 

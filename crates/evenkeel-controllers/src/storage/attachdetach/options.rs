@@ -1,4 +1,4 @@
-//! What the controller can be told.
+//! Options of the attach-detach controller.
 
 use crate::options::Flags;
 use std::time::Duration;
@@ -6,10 +6,11 @@ use std::time::Duration;
 /// Options of the attach-detach controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// How often nodes with volumes are looked at anew, if at all; `--attach-detach-reconcile-sync-period`,
+    /// Period at which nodes with volumes are reconciled again; `None` disables it;
+    /// `--attach-detach-reconcile-sync-period`,
     /// `--disable-attach-detach-reconcile-sync`.
     pub sync_period: Option<Duration>,
-    /// Whether volumes are taken from a node that is not ready when it holds them for too long;
+    /// Whether volumes are detached by force from a node that is not ready, after a timeout;
     /// `--disable-force-detach-on-timeout`.
     pub force: bool,
 }
@@ -21,7 +22,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         let off = flags.bool("disable-attach-detach-reconcile-sync");
         let period = flags.duration("attach-detach-reconcile-sync-period");

@@ -1,4 +1,4 @@
-//! Nodes and their volumes, by table.
+//! Tables of nodes, volumes and the expected plans.
 
 use super::{
     Options,
@@ -319,7 +319,7 @@ fn attachments_that_others_made_stay() {
     let foreign = ["a", "csi-", &attachment_name("other", "d", "n")];
     assert_eq!(foreign.map(|id| nobodys(id, true).len()), [0, 0, 0]);
     assert_eq!(["a", "csi-0"].map(|id| nobodys(id, false).len()), [0, 0]);
-    // Of a volume that is gone, but asked for under this controller's name for it.
+    // The volume is deleted, but the attachment has the name that this controller gave it.
     assert_eq!(nobodys(&attachment_name("h", "d", "n"), false), ["delete"]);
 }
 

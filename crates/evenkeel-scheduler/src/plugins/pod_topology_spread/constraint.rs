@@ -2,7 +2,7 @@
 
 use evenkeel_api::{
     Text,
-    placement::forbidding,
+    placement::find_untolerated_taint,
     selector::{Operator, Requirement, Selector},
     views::{Pod, TopologySpreadConstraint},
 };
@@ -88,7 +88,8 @@ impl Eligible {
             .then(|| Required::of(&pod.spec, nodes))
             .filter(|r| !r.is_nothing());
         let tolerated = wanted.honors_taints.then(|| {
-            let tolerated = |taints| forbidding(&pod.spec.tolerations, taints).is_none();
+            let tolerated =
+                |taints| find_untolerated_taint(&pod.spec.tolerations, taints).is_none();
             nodes.taint_sets().iter().map(|taints| tolerated(taints)).collect::<Vec<bool>>()
         });
         let tolerated = tolerated.filter(|tolerated| tolerated.contains(&false));

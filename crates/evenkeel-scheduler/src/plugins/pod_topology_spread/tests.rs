@@ -1,7 +1,7 @@
 //! Against what upstream's rules say when every pod is looked at.
 
 use evenkeel_api::{
-    placement::{forbidding, required},
+    placement::{find_untolerated_taint, required},
     views::{Node, Pod, TopologySpreadConstraint},
 };
 use proptest::prelude::*;
@@ -94,7 +94,7 @@ fn count_on(world: &World, constraint: &TopologySpreadConstraint, pod: &Pod, on:
 fn included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
     (&*constraint.node_affinity_policy == "Ignore" || required(&pod.spec, node))
         && (&*constraint.node_taints_policy != "Honor"
-            || forbidding(&pod.spec.tolerations, &node.spec.taints).is_none())
+            || find_untolerated_taint(&pod.spec.tolerations, &node.spec.taints).is_none())
 }
 
 fn has_all(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {

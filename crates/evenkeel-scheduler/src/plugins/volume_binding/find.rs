@@ -209,7 +209,7 @@ fn check_volume_provision(
         return Err(Status::error(format!("failed to find storage class \"{name}\"")));
     };
     let nobody = matches!(&*class.provisioner, "" | storage::NO_PROVISIONER);
-    if nobody || !storage::can_be_made_at(class, node) {
+    if nobody || !storage::allows_topology_of(class, node) {
         return Ok(Err(NO_VOLUME));
     }
     let capacity = has_enough_capacity(seen, &one.claim, class, node);

@@ -70,7 +70,7 @@ impl Books {
         if pod.spec.node_name.is_empty() {
             return;
         }
-        let requests = requests::of_pod(pod, &[]);
+        let requests = requests::pod_requests(pod, &[]);
         let cpu = requests.iter().find(|(resource, _)| *resource == "cpu");
         let cpu = cpu.map_or(0, |(_, amount)| amount.value());
         let node = pod.spec.node_name.to_string();

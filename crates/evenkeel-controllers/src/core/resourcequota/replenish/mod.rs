@@ -6,7 +6,7 @@ pub(super) use update_filter::matters;
 
 use super::{SharedContents, contents::Contents};
 use crate::wiring::monitors::{Follower, WithCache, with_cache};
-use evenkeel_api::{Kind, View, quota::Tracked, views::ResourceQuota};
+use evenkeel_api::{Kind, View, quota::Evaluator, views::ResourceQuota};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches},
     clock::Clock,
@@ -30,7 +30,7 @@ pub(super) struct Replenish {
 
 impl Replenish {
     /// Enqueues the quotas that limit this kind, in one namespace or, if empty, in all. Upstream: `replenishQuota`.
-    fn enqueue(&self, tracked: &Tracked, namespace: &str, priority: Priority) {
+    fn enqueue(&self, evaluator: &Evaluator, namespace: &str, priority: Priority) {
         let quotas = if namespace.is_empty() {
             self.quotas.list()
         } else {
@@ -41,7 +41,7 @@ impl Replenish {
         }
         let classes = self.contents.read().classes();
         for quota in quotas {
-            if quota.spec.hard.iter().any(|(name, _)| tracked.tracks(name, &classes)) {
+            if quota.spec.hard.iter().any(|(name, _)| evaluator.matches_resource(name, &classes)) {
                 self.queue.add(Key::of(&quota.meta), priority);
             }
         }
@@ -54,15 +54,15 @@ impl Follower for Replenish {
     }
 
     fn take_up(&self, kind: &Kind) -> BoxFuture<'static, ()> {
-        match Tracked::new(&kind.group, &kind.plural) {
-            Some(tracked) => with_cache(&self.caches, kind, Attach(self.clone(), tracked)),
+        match Evaluator::new(&kind.group, &kind.plural) {
+            Some(evaluator) => with_cache(&self.caches, kind, Attach(self.clone(), evaluator)),
             None => Box::pin(async {}),
         }
     }
 
     fn put_down(&self, kind: &Kind) {
-        if let Some(tracked) = Tracked::new(&kind.group, &kind.plural) {
-            self.contents.change(|contents| contents.remove(&tracked));
+        if let Some(evaluator) = Evaluator::new(&kind.group, &kind.plural) {
+            self.contents.change(|contents| contents.remove(&evaluator));
         }
     }
 
@@ -76,16 +76,16 @@ impl Follower for Replenish {
 }
 
 /// Adds a kind, and subscribes to its events.
-struct Attach(Replenish, Tracked);
+struct Attach(Replenish, Evaluator);
 
 impl WithCache for Attach {
     type Out = BoxFuture<'static, ()>;
 
     fn with<V: View>(self, cache: Cache<V>) -> BoxFuture<'static, ()> {
-        let Self(this, tracked) = self;
-        let tracked = Arc::new(tracked);
-        this.contents.change(|contents| contents.add(&tracked, cache.clone()));
-        let (heard, of_event) = (this.clone(), tracked.clone());
+        let Self(this, evaluator) = self;
+        let evaluator = Arc::new(evaluator);
+        this.contents.change(|contents| contents.add(&evaluator, cache.clone()));
+        let (heard, of_event) = (this.clone(), evaluator.clone());
         cache.subscribe(move |event| {
             let less = match event {
                 CacheEvent::Added { .. } => false,
@@ -99,7 +99,7 @@ impl WithCache for Attach {
         });
         Box::pin(async move {
             cache.synced().await;
-            this.enqueue(&tracked, "", Priority::LOW);
+            this.enqueue(&evaluator, "", Priority::LOW);
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Events after which quotas are recounted. Upstream: `DefaultUpdateFilter`.
 
 use evenkeel_api::{
-    quota::{Tracked, is_charged, is_terminating, service_type, volume_classes},
+    quota::{Evaluator, is_charged, is_terminating, service_type, volume_classes},
     time::Timestamp,
     views::{ContainerStatus, PersistentVolumeClaim, Pod, Service},
 };
@@ -13,7 +13,7 @@ use std::any::Any;
 pub(super) fn is_countable(resource: &Resource) -> bool {
     resource.kind.namespaced
         && ["create", "delete", "list", "watch"].iter().all(|verb| resource.supports_verb(verb))
-        && Tracked::new(&resource.kind.group, &resource.kind.plural).is_some()
+        && Evaluator::new(&resource.kind.group, &resource.kind.plural).is_some()
 }
 
 /// Whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.

@@ -1,4 +1,4 @@
-//! ResourceQuotas and LimitRanges: what a namespace may use.
+//! ResourceQuotas and LimitRanges: limits of a namespace.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -11,9 +11,9 @@ message! {
     pub struct ResourceQuota("k8s.io.api.core.v1.ResourceQuota") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What is allowed.
+        /// Hard limits.
         spec: ResourceQuotaSpec = 2 "spec",
-        /// What is used.
+        /// Current usage.
         status: ResourceQuotaStatus = 3 "status",
     }
 }
@@ -25,9 +25,9 @@ message! {
     pub struct ResourceQuotaSpec("k8s.io.api.core.v1.ResourceQuotaSpec") {
         /// At most, by name.
         hard: Map<Quantity> = 1 "hard",
-        /// Only what is in all of these scopes counts.
+        /// Scopes; only objects that match all of them count.
         scopes: Box<[Text]> = 2 "scopes",
-        /// Only what is in all of these scopes counts, either.
+        /// Scope selector; only objects that match it count.
         scope_selector: Option<Box<ScopeSelector>> = 3 "scopeSelector",
     }
 }
@@ -35,9 +35,9 @@ message! {
 message! {
     /// Enforced limits of a quota, and the usage charged to it.
     pub struct ResourceQuotaStatus("k8s.io.api.core.v1.ResourceQuotaStatus") {
-        /// What is enforced.
+        /// Enforced hard limits.
         hard: Map<Quantity> = 1 "hard",
-        /// What is used of it.
+        /// Current usage of the limited resources.
         used: Map<Quantity> = 2 "used",
     }
 }
@@ -57,7 +57,7 @@ message! {
         scope_name: Text = 1 "scopeName",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         operator: Text = 2 "operator",
-        /// With what.
+        /// Values that the scope is compared with.
         values: Box<[Text]> = 3 "values",
     }
 }
@@ -77,7 +77,7 @@ view!(LimitRange, "", "v1", "LimitRange", "limitranges", true);
 message! {
     /// Limits of a LimitRange, one item for each type.
     pub struct LimitRangeSpec("k8s.io.api.core.v1.LimitRangeSpec") {
-        /// By what they limit.
+        /// Limits, by type of object.
         limits: Box<[LimitRangeItem]> = 1 "limits",
     }
 }
@@ -87,9 +87,9 @@ message! {
     pub struct LimitRangeItem("k8s.io.api.core.v1.LimitRangeItem") {
         /// `Pod`, `Container` or `PersistentVolumeClaim`.
         type_: Text = 1 "type",
-        /// At most.
+        /// Maximum per resource.
         max: Map<Quantity> = 2 "max",
-        /// At least.
+        /// Minimum per resource.
         min: Map<Quantity> = 3 "min",
         /// Limits of those that name none.
         default: Map<Quantity> = 4 "default",

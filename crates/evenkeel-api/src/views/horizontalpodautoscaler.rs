@@ -31,15 +31,15 @@ view!(
 message! {
     /// Desired state of a HorizontalPodAutoscaler: target, bounds, metrics, behavior.
     pub struct HorizontalPodAutoscalerSpec("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerSpec") {
-        /// What is scaled.
+        /// The scaled object.
         scale_target_ref: CrossVersionObjectReference = 1 "scaleTargetRef",
-        /// At least so many; 1 where it does not say.
+        /// Minimum number of replicas; 1 where absent.
         min_replicas: Option<i32> = 2 "minReplicas",
-        /// At most so many.
+        /// Maximum number of replicas.
         max_replicas: i32 = 3 "maxReplicas",
-        /// By what; the one that asks for most counts.
+        /// Metrics; the one that yields the most replicas wins.
         metrics: Box<[MetricSpec]> = 4 "metrics",
-        /// How fast.
+        /// Scaling policies and stabilization.
         behavior: Option<Box<HorizontalPodAutoscalerBehavior>> = 5 "behavior",
     }
 }
@@ -47,7 +47,7 @@ message! {
 message! {
     /// Reference to an object of the same namespace by apiVersion, kind and name.
     pub struct CrossVersionObjectReference("k8s.io.api.autoscaling.v2.CrossVersionObjectReference") {
-        /// Kind.
+        /// Kind of the object.
         kind: Text = 1 "kind",
         /// Name.
         name: Text = 2 "name",
@@ -61,15 +61,15 @@ message! {
     pub struct MetricSpec("k8s.io.api.autoscaling.v2.MetricSpec") {
         /// Which: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
         type_: Text = 1 "type",
-        /// Something told of one object.
+        /// Metric of one object.
         object: Option<Box<ObjectMetricSource>> = 2 "object",
-        /// Something told of each pod.
+        /// Metric of each pod, averaged.
         pods: Option<Box<PodsMetricSource>> = 3 "pods",
-        /// What the pods use.
+        /// Resource usage of the pods.
         resource: Option<Box<ResourceMetricSource>> = 4 "resource",
-        /// What one container of each pod uses.
+        /// Resource usage of one container in each pod.
         container_resource: Option<Box<ContainerResourceMetricSource>> = 7 "containerResource",
-        /// Something that is told of no object.
+        /// Metric from outside the cluster.
         external: Option<Box<ExternalMetricSource>> = 5 "external",
     }
 }
@@ -77,11 +77,11 @@ message! {
 message! {
     /// Metric of one object, such as requests of an Ingress.
     pub struct ObjectMetricSource("k8s.io.api.autoscaling.v2.ObjectMetricSource") {
-        /// The object.
+        /// Object that the metric describes.
         described_object: CrossVersionObjectReference = 1 "describedObject",
-        /// What it should be.
+        /// Target value.
         target: MetricTarget = 2 "target",
-        /// Which metric.
+        /// Name and selector of the metric.
         metric: MetricIdentifier = 3 "metric",
     }
 }
@@ -89,9 +89,9 @@ message! {
 message! {
     /// Metric of each pod, averaged over the target.
     pub struct PodsMetricSource("k8s.io.api.autoscaling.v2.PodsMetricSource") {
-        /// Which metric.
+        /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// What it should be.
+        /// Target value.
         target: MetricTarget = 2 "target",
     }
 }
@@ -99,9 +99,9 @@ message! {
 message! {
     /// Resource usage of the target's pods, such as CPU.
     pub struct ResourceMetricSource("k8s.io.api.autoscaling.v2.ResourceMetricSource") {
-        /// Of which resource.
+        /// Name of the resource.
         name: Text = 1 "name",
-        /// What it should be.
+        /// Target value.
         target: MetricTarget = 2 "target",
     }
 }
@@ -109,11 +109,11 @@ message! {
 message! {
     /// Resource usage of one container in each of the target's pods.
     pub struct ContainerResourceMetricSource("k8s.io.api.autoscaling.v2.ContainerResourceMetricSource") {
-        /// Of which resource.
+        /// Name of the resource.
         name: Text = 1 "name",
-        /// What it should be.
+        /// Target value.
         target: MetricTarget = 2 "target",
-        /// Which container.
+        /// Name of the container.
         container: Text = 3 "container",
     }
 }
@@ -121,9 +121,9 @@ message! {
 message! {
     /// Metric without a Kubernetes object, such as the length of a cloud queue.
     pub struct ExternalMetricSource("k8s.io.api.autoscaling.v2.ExternalMetricSource") {
-        /// Which metric.
+        /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// What it should be.
+        /// Target value.
         target: MetricTarget = 2 "target",
     }
 }
@@ -147,7 +147,7 @@ message! {
         value: Option<Quantity> = 2 "value",
         /// On average over the pods.
         average_value: Option<Quantity> = 3 "averageValue",
-        /// On average over the pods, in percent of what they request.
+        /// Average utilization in percent of the pods' requests.
         average_utilization: Option<i32> = 4 "averageUtilization",
     }
 }
@@ -155,9 +155,9 @@ message! {
 message! {
     /// Scaling rules for each direction.
     pub struct HorizontalPodAutoscalerBehavior("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerBehavior") {
-        /// To more.
+        /// Rules for scaling up.
         scale_up: Option<Box<HpaScalingRules>> = 1 "scaleUp",
-        /// To fewer.
+        /// Rules for scaling down.
         scale_down: Option<Box<HpaScalingRules>> = 2 "scaleDown",
     }
 }
@@ -181,9 +181,9 @@ message! {
     pub struct HpaScalingPolicy("k8s.io.api.autoscaling.v2.HPAScalingPolicy") {
         /// `Pods` or `Percent`.
         type_: Text = 1 "type",
-        /// How many.
+        /// Maximum change, in pods or percent.
         value: i32 = 2 "value",
-        /// Seconds.
+        /// Window of the policy, in seconds.
         period_seconds: i32 = 3 "periodSeconds",
     }
 }
@@ -195,11 +195,11 @@ message! {
         observed_generation: Option<i64> = 1 "observedGeneration",
         /// When it scaled last.
         last_scale_time: Option<Timestamp> = 2 "lastScaleTime",
-        /// Pods that were asked for before.
+        /// Desired replicas of the last pass.
         current_replicas: i32 = 3 "currentReplicas",
         /// Pods that it asks for.
         desired_replicas: i32 = 4 "desiredReplicas",
-        /// What the metrics were.
+        /// Metrics of the last pass.
         current_metrics: Box<[MetricStatus]> = 5 "currentMetrics",
         /// Conditions.
         conditions: Box<[HorizontalPodAutoscalerCondition]> = 6 "conditions",
@@ -209,17 +209,17 @@ message! {
 message! {
     /// Last value of one metric; only the source that `type` names is set.
     pub struct MetricStatus("k8s.io.api.autoscaling.v2.MetricStatus") {
-        /// Which; empty where it could not be read.
+        /// Source type of the metric; empty where it could not be read.
         type_: Text = 1 "type",
-        /// Something told of one object.
+        /// Metric of one object.
         object: Option<Box<ObjectMetricStatus>> = 2 "object",
-        /// Something told of each pod.
+        /// Metric of each pod, averaged.
         pods: Option<Box<PodsMetricStatus>> = 3 "pods",
-        /// What the pods use.
+        /// Resource usage of the pods.
         resource: Option<Box<ResourceMetricStatus>> = 4 "resource",
-        /// What one container of each pod uses.
+        /// Resource usage of one container in each pod.
         container_resource: Option<Box<ContainerResourceMetricStatus>> = 7 "containerResource",
-        /// Something that is told of no object.
+        /// Metric from outside the cluster.
         external: Option<Box<ExternalMetricStatus>> = 5 "external",
     }
 }
@@ -227,11 +227,11 @@ message! {
 message! {
     /// Last value of a metric of one object.
     pub struct ObjectMetricStatus("k8s.io.api.autoscaling.v2.ObjectMetricStatus") {
-        /// Which metric.
+        /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// What it was.
+        /// Current value.
         current: MetricValueStatus = 2 "current",
-        /// The object.
+        /// Object that the metric describes.
         described_object: CrossVersionObjectReference = 3 "describedObject",
     }
 }
@@ -239,9 +239,9 @@ message! {
 message! {
     /// Last average of a metric of the pods.
     pub struct PodsMetricStatus("k8s.io.api.autoscaling.v2.PodsMetricStatus") {
-        /// Which metric.
+        /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// What it was.
+        /// Current value.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -249,9 +249,9 @@ message! {
 message! {
     /// Last resource usage of the pods.
     pub struct ResourceMetricStatus("k8s.io.api.autoscaling.v2.ResourceMetricStatus") {
-        /// Of which resource.
+        /// Name of the resource.
         name: Text = 1 "name",
-        /// What it was.
+        /// Current value.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -259,11 +259,11 @@ message! {
 message! {
     /// Last resource usage of one container in each pod.
     pub struct ContainerResourceMetricStatus("k8s.io.api.autoscaling.v2.ContainerResourceMetricStatus") {
-        /// Of which resource.
+        /// Name of the resource.
         name: Text = 1 "name",
-        /// What it was.
+        /// Current value.
         current: MetricValueStatus = 2 "current",
-        /// Which container.
+        /// Name of the container.
         container: Text = 3 "container",
     }
 }
@@ -271,9 +271,9 @@ message! {
 message! {
     /// Last value of a metric without a Kubernetes object.
     pub struct ExternalMetricStatus("k8s.io.api.autoscaling.v2.ExternalMetricStatus") {
-        /// Which metric.
+        /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// What it was.
+        /// Current value.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -285,7 +285,7 @@ message! {
         value: Option<Quantity> = 1 "value",
         /// On average over the pods.
         average_value: Option<Quantity> = 2 "averageValue",
-        /// On average over the pods, in percent of what they request.
+        /// Average utilization in percent of the pods' requests.
         average_utilization: Option<i32> = 3 "averageUtilization",
     }
 }
@@ -293,7 +293,7 @@ message! {
 message! {
     /// Condition such as `AbleToScale` or `ScalingLimited`.
     pub struct HorizontalPodAutoscalerCondition("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -301,7 +301,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 5 "message",
         /// Generation of the spec that it is of; 0 where unknown.
         observed_generation: i64 = 6 "observedGeneration",

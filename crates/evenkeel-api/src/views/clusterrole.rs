@@ -1,4 +1,4 @@
-//! ClusterRoles, as far as one is put together from others.
+//! ClusterRoles and their aggregation.
 
 use crate::Meta;
 use crate::decode::{message, view};
@@ -6,11 +6,11 @@ use crate::selector::Selector;
 use crate::text::Text;
 
 message! {
-    /// What may be done, cluster-wide.
+    /// Permissions, granted cluster-wide or by a RoleBinding.
     pub struct ClusterRole("k8s.io.api.rbac.v1.ClusterRole") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What may be done.
+        /// Rules that grant permissions.
         rules: Box<[PolicyRule]> = 2 "rules",
         /// Which other roles' rules these are, if they are others'.
         aggregation_rule: Option<Box<AggregationRule>> = 3 "aggregationRule",
@@ -20,7 +20,7 @@ message! {
 view!(ClusterRole, "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", false);
 
 message! {
-    /// What may be done with some resources, or some paths.
+    /// Permissions on resources, or on non-resource URLs.
     pub struct PolicyRule("k8s.io.api.rbac.v1.PolicyRule") {
         /// Verbs.
         verbs: Box<[Text]> = 1 "verbs",

@@ -27,7 +27,7 @@ message! {
     pub struct DaemonSetSpec("k8s.io.api.apps.v1.DaemonSetSpec") {
         /// Which pods are its.
         selector: Selector = 1 "selector",
-        /// What pods are made from.
+        /// Template of the pods.
         template: Template = 2 "template",
         /// How old pods give way to new ones.
         update_strategy: DaemonSetUpdateStrategy = 3 "updateStrategy",
@@ -79,7 +79,7 @@ message! {
         number_unavailable: i32 = 8 "numberUnavailable",
         /// How often a revision's name was taken by another.
         collision_count: Option<i32> = 9 "collisionCount",
-        /// Conditions; nobody sets any yet, but they are kept.
+        /// Conditions; upstream sets none so far, but existing ones are kept.
         conditions: Box<[DaemonSetCondition]> = 10 "conditions",
     }
 }
@@ -87,7 +87,7 @@ message! {
 message! {
     /// Condition in the status of a DaemonSet.
     pub struct DaemonSetCondition("k8s.io.api.apps.v1.DaemonSetCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -95,7 +95,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 5 "message",
     }
 }

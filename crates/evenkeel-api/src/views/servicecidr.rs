@@ -1,6 +1,6 @@
 //! ServiceCIDRs: the ranges that cluster IPs are given out of.
 
-use super::disruption::MetaCondition;
+use super::poddisruptionbudget::MetaCondition;
 use crate::Meta;
 use crate::decode::{message, view};
 use crate::text::Text;

@@ -25,11 +25,11 @@ view!(PodDisruptionBudget, "policy", "v1", "PodDisruptionBudget", "poddisruption
 message! {
     /// Desired state of a PodDisruptionBudget.
     pub struct PodDisruptionBudgetSpec("k8s.io.api.policy.v1.PodDisruptionBudgetSpec") {
-        /// So many must stay.
+        /// Number or percentage of pods that must stay available.
         min_available: Option<IntOrString> = 1 "minAvailable",
         /// Of which pods.
         selector: Selector = 2 "selector",
-        /// So many may be missing.
+        /// Number or percentage of pods that may be unavailable.
         max_unavailable: Option<IntOrString> = 3 "maxUnavailable",
         /// `IfHealthyBudget` (also when empty) or `AlwaysAllow`.
         unhealthy_pod_eviction_policy: Text = 4 "unhealthyPodEvictionPolicy",
@@ -41,7 +41,7 @@ message! {
     pub struct PodDisruptionBudgetStatus("k8s.io.api.policy.v1.PodDisruptionBudgetStatus") {
         /// Generation of the spec that this status is of.
         observed_generation: i64 = 1 "observedGeneration",
-        /// Evicted pods that are not gone yet, and since when.
+        /// Evicted pods that still exist, with the time of their eviction.
         disrupted_pods: Map<Timestamp> = 2 "disruptedPods",
         /// How many more may be disrupted now.
         disruptions_allowed: i32 = 3 "disruptionsAllowed",
@@ -59,7 +59,7 @@ message! {
 message! {
     /// A condition in the form that newer kinds share (`metav1.Condition`).
     pub struct MetaCondition("k8s.io.apimachinery.pkg.apis.meta.v1.Condition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -69,7 +69,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 6 "message",
     }
 }

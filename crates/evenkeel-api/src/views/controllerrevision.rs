@@ -9,7 +9,7 @@ message! {
     pub struct ControllerRevision("k8s.io.api.apps.v1.ControllerRevision") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What it restores.
+        /// The pod template that it restores.
         data: Restored = 2 "data",
         /// Its place in the history.
         revision: i64 = 3 "revision",

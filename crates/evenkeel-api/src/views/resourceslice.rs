@@ -22,9 +22,9 @@ view!(ResourceSlice, "resource.k8s.io", "v1", "ResourceSlice", "resourceslices",
 message! {
     /// Devices of a slice, and the nodes that can use them.
     pub struct ResourceSliceSpec("k8s.io.api.resource.v1.ResourceSliceSpec") {
-        /// Whose.
+        /// Driver that publishes the slice.
         driver: Text = 1 "driver",
-        /// Of which pool.
+        /// Pool of the devices.
         pool: ResourcePool = 2 "pool",
         /// From this node only.
         node_name: Text = 3 "nodeName",
@@ -34,9 +34,9 @@ message! {
         all_nodes: bool = 5 "allNodes",
         /// The devices.
         devices: Box<[Device]> = 6 "devices",
-        /// Each device says from where it can be used.
+        /// Whether each device has its own node selection.
         per_device_node_selection: bool = 7 "perDeviceNodeSelection",
-        /// What devices of the pool share; then there are no devices here.
+        /// Counters that devices of the pool share; a slice with counters has no devices.
         shared_counters: Box<[CounterSet]> = 8 "sharedCounters",
     }
 }
@@ -58,11 +58,11 @@ message! {
     pub struct Device("k8s.io.api.resource.v1.Device") {
         /// Name within the pool.
         name: Text = 1 "name",
-        /// What it is like, by name with or without the driver's domain.
+        /// Attributes, by name with or without the driver's domain.
         attributes: Map<DeviceAttribute> = 2 "attributes",
-        /// What it has.
+        /// Capacities of the device.
         capacity: Map<DeviceCapacity> = 3 "capacity",
-        /// What it takes up of what is shared.
+        /// Shared counters that the device consumes.
         consumes_counters: Box<[DeviceCounterConsumption]> = 4 "consumesCounters",
         /// From this node only.
         node_name: Text = 5 "nodeName",
@@ -70,13 +70,13 @@ message! {
         node_selector: Option<Box<NodeSelector>> = 6 "nodeSelector",
         /// From all nodes.
         all_nodes: bool = 7 "allNodes",
-        /// What must be borne.
+        /// Taints that a request must tolerate.
         taints: Box<[DeviceTaint]> = 8 "taints",
         /// Once given it can be used from that node only.
         binds_to_node: bool = 9 "bindsToNode",
-        /// What must be true of it before a pod is bound.
+        /// Binding conditions: they must be true before a pod is bound.
         binding_conditions: Box<[Text]> = 10 "bindingConditions",
-        /// What must not become true of it.
+        /// Binding failure conditions: none may become true.
         binding_failure_conditions: Box<[Text]> = 11 "bindingFailureConditions",
         /// Whether several may have a share of it.
         allow_multiple_allocations: bool = 12 "allowMultipleAllocations",
@@ -110,7 +110,7 @@ message! {
 message! {
     /// Default and valid amounts of a request for part of a capacity.
     pub struct CapacityRequestPolicy("k8s.io.api.resource.v1.CapacityRequestPolicy") {
-        /// So much to who does not say.
+        /// Default capacity of a request without one.
         default: Option<Quantity> = 1 "default",
         /// One of these, which grow.
         valid_values: Box<[Quantity]> = 3 "validValues",
@@ -122,9 +122,9 @@ message! {
 message! {
     /// Minimum, maximum and step of a requested amount.
     pub struct CapacityRequestPolicyRange("k8s.io.api.resource.v1.CapacityRequestPolicyRange") {
-        /// At least.
+        /// Minimum per resource.
         min: Option<Quantity> = 1 "min",
-        /// At most.
+        /// Maximum per resource.
         max: Option<Quantity> = 2 "max",
         /// The least and a multiple of this.
         step: Option<Quantity> = 3 "step",
@@ -166,7 +166,7 @@ message! {
     pub struct DeviceTaint("k8s.io.api.resource.v1.DeviceTaint") {
         /// Key.
         key: Text = 1 "key",
-        /// Value.
+        /// Value of the taint.
         value: Text = 2 "value",
         /// `None`, `NoSchedule` or `NoExecute`.
         effect: Text = 3 "effect",

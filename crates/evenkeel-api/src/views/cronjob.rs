@@ -24,33 +24,33 @@ view!(CronJob, "batch", "v1", "CronJob", "cronjobs", true);
 message! {
     /// Desired state of a CronJob.
     pub struct CronJobSpec("k8s.io.api.batch.v1.CronJobSpec") {
-        /// When Jobs are made; see [`crate::cron`].
+        /// Cron schedule of the Jobs; see [`crate::cron`].
         schedule: Text = 1 "schedule",
-        /// The zone that the schedule is of; UTC where absent.
+        /// Time zone of the schedule; UTC where absent.
         time_zone: Option<Text> = 8 "timeZone",
-        /// How many seconds late a Job may be made.
+        /// Deadline in seconds for starting a Job that missed its scheduled time.
         starting_deadline_seconds: Option<i64> = 2 "startingDeadlineSeconds",
         /// `Allow` (also when empty), `Forbid` or `Replace`.
         concurrency_policy: Text = 3 "concurrencyPolicy",
-        /// Whether no Jobs are made for now.
+        /// Whether new Jobs are suspended.
         suspend: bool = 4 "suspend",
-        /// What Jobs are made from.
+        /// Template of the Jobs.
         job_template: JobTemplate = 5 "jobTemplate",
-        /// How many Jobs are kept that succeeded; all where absent.
+        /// Number of successful Jobs to keep; all where absent.
         successful_jobs_history_limit: Option<i32> = 6 "successfulJobsHistoryLimit",
-        /// How many Jobs are kept that failed; all where absent.
+        /// Number of failed Jobs to keep; all where absent.
         failed_jobs_history_limit: Option<i32> = 7 "failedJobsHistoryLimit",
     }
 }
 
 message! {
-    /// Observed state of a CronJob: active Jobs, last times.
+    /// Observed state of a CronJob.
     pub struct CronJobStatus("k8s.io.api.batch.v1.CronJobStatus") {
-        /// Jobs that have not ended.
+        /// Jobs that have not finished.
         active: Box<[ObjectReference]> = 1 "active",
-        /// The time for which a Job was last made.
+        /// Scheduled time of the last Job.
         last_schedule_time: Option<Timestamp> = 4 "lastScheduleTime",
-        /// When a Job last succeeded.
+        /// Time at which a Job last completed successfully.
         last_successful_time: Option<Timestamp> = 5 "lastSuccessfulTime",
     }
 }

@@ -34,7 +34,7 @@ message! {
         /// Its name within the service's domain.
         #[serde(skip_serializing_if = "str::is_empty")]
         hostname: Text = 3 "hostname",
-        /// What it is.
+        /// Object behind the endpoint, such as a pod.
         #[serde(skip_serializing_if = "Option::is_none")]
         target_ref: Option<Box<ObjectReference>> = 4 "targetRef",
         /// The node it is on.
@@ -43,14 +43,14 @@ message! {
         /// The zone it is in.
         #[serde(skip_serializing_if = "str::is_empty")]
         zone: Text = 7 "zone",
-        /// Who should use it.
+        /// Topology hints: clients that should use the endpoint.
         #[serde(skip_serializing_if = "Option::is_none")]
         hints: Option<EndpointHints> = 8 "hints",
     }
 }
 
 message! {
-    /// How an endpoint is; what is not said is unknown.
+    /// Conditions of an endpoint; an absent one is unknown.
     #[derive(Serialize, Hash, Copy)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointConditions("k8s.io.api.discovery.v1.EndpointConditions") {
@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Who should use an endpoint.
+    /// Topology hints of an endpoint.
     #[derive(Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointHints("k8s.io.api.discovery.v1.EndpointHints") {
@@ -110,7 +110,7 @@ message! {
         /// Its number; none for all.
         #[serde(skip_serializing_if = "Option::is_none")]
         port: Option<i32> = 3 "port",
-        /// What is spoken over it.
+        /// Application protocol of the port.
         #[serde(skip_serializing_if = "str::is_empty")]
         app_protocol: Text = 4 "appProtocol",
     }

@@ -29,9 +29,9 @@ message! {
         replicas: Option<i32> = 1 "replicas",
         /// Which pods are its.
         selector: Selector = 2 "selector",
-        /// What pods are made from.
+        /// Template of the pods.
         template: Template = 3 "template",
-        /// What each pod's claims are made from.
+        /// Claim templates, for each pod.
         volume_claim_templates: Box<[ClaimTemplate]> = 4 "volumeClaimTemplates",
         /// The Service under which its pods are found by name.
         service_name: Text = 5 "serviceName",
@@ -39,11 +39,11 @@ message! {
         pod_management_policy: Text = 6 "podManagementPolicy",
         /// How old pods give way to new ones.
         update_strategy: StatefulSetUpdateStrategy = 7 "updateStrategy",
-        /// How many revisions are kept that nobody uses.
+        /// Number of unused revisions to keep.
         revision_history_limit: Option<i32> = 8 "revisionHistoryLimit",
         /// How long a pod is ready before it counts as available.
         min_ready_seconds: i32 = 9 "minReadySeconds",
-        /// What becomes of claims.
+        /// Retention policy of the claims.
         persistent_volume_claim_retention_policy: Option<Box<StatefulSetPersistentVolumeClaimRetentionPolicy>> = 10 "persistentVolumeClaimRetentionPolicy",
         /// Where pods are counted from.
         ordinals: Option<Box<StatefulSetOrdinals>> = 11 "ordinals",
@@ -71,7 +71,7 @@ message! {
 }
 
 message! {
-    /// What becomes of claims.
+    /// Retention policy of a StatefulSet's claims.
     pub struct StatefulSetPersistentVolumeClaimRetentionPolicy("k8s.io.api.apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy") {
         /// When the set is deleted: `Retain` or `Delete`.
         when_deleted: Text = 1 "whenDeleted",
@@ -117,7 +117,7 @@ message! {
 message! {
     /// Condition in the status of a StatefulSet.
     pub struct StatefulSetCondition("k8s.io.api.apps.v1.StatefulSetCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -125,7 +125,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 5 "message",
     }
 }

@@ -27,7 +27,7 @@ message! {
     pub struct PersistentVolumeClaimSpec("k8s.io.api.core.v1.PersistentVolumeClaimSpec") {
         /// How it is mounted.
         access_modes: Box<[Text]> = 1 "accessModes",
-        /// Which volumes; any where it is absent.
+        /// Label selector of volumes; absent, it matches all.
         selector: Option<Selector> = 4 "selector",
         /// How big.
         resources: VolumeResourceRequirements = 2 "resources",
@@ -37,7 +37,7 @@ message! {
         storage_class_name: Option<Text> = 5 "storageClassName",
         /// `Filesystem` or `Block`.
         volume_mode: Text = 6 "volumeMode",
-        /// Class of what may change of its volume, empty for none.
+        /// VolumeAttributesClass of the volume; empty for none.
         volume_attributes_class_name: Text = 9 "volumeAttributesClassName",
     }
 }
@@ -45,9 +45,9 @@ message! {
 message! {
     /// Requested and maximal size of a claim.
     pub struct VolumeResourceRequirements("k8s.io.api.core.v1.VolumeResourceRequirements") {
-        /// At most.
+        /// Limits per resource.
         limits: Map<Quantity> = 1 "limits",
-        /// At least.
+        /// Requests per resource.
         requests: Map<Quantity> = 2 "requests",
     }
 }
@@ -61,9 +61,9 @@ message! {
         access_modes: Box<[Text]> = 2 "accessModes",
         /// How big it is.
         capacity: Map<Quantity> = 3 "capacity",
-        /// What else there is to say.
+        /// Conditions of the claim.
         conditions: Box<[PersistentVolumeClaimCondition]> = 4 "conditions",
-        /// How big it is being made.
+        /// Size that an expansion in progress has allocated.
         allocated_resources: Map<Quantity> = 5 "allocatedResources",
         /// The class of attributes in force, empty for none.
         current_volume_attributes_class_name: Text = 8 "currentVolumeAttributesClassName",
@@ -83,7 +83,7 @@ message! {
 message! {
     /// Condition of a claim, such as `Resizing`.
     pub struct PersistentVolumeClaimCondition("k8s.io.api.core.v1.PersistentVolumeClaimCondition") {
-        /// What it is about.
+        /// Type of the condition.
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
@@ -93,7 +93,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 6 "message",
     }
 }

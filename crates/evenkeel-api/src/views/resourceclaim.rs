@@ -1,7 +1,7 @@
 //! ResourceClaims and DeviceClasses: which devices are asked for, and which were given.
 
 use super::affinity::NodeSelector;
-use super::disruption::MetaCondition;
+use super::poddisruptionbudget::MetaCondition;
 use crate::Meta;
 use crate::decode::{message, view};
 use crate::map::{Map, RawJson, Unread};
@@ -14,9 +14,9 @@ message! {
     pub struct ResourceClaim("k8s.io.api.resource.v1.ResourceClaim") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What is asked for.
+        /// Requested devices.
         spec: ResourceClaimSpec = 2 "spec",
-        /// What was given, and to whom.
+        /// Allocation and reservations.
         status: ResourceClaimStatus = 3 "status",
     }
 }
@@ -36,9 +36,9 @@ message! {
     pub struct DeviceClaim("k8s.io.api.resource.v1.DeviceClaim") {
         /// All of which are wanted.
         requests: Box<[DeviceRequest]> = 1 "requests",
-        /// What must hold between them.
+        /// Constraints between the requested devices.
         constraints: Box<[DeviceConstraint]> = 2 "constraints",
-        /// What their drivers are told.
+        /// Configuration for the drivers.
         config: Box<[DeviceClaimConfiguration]> = 3 "config",
     }
 }
@@ -48,7 +48,7 @@ message! {
     pub struct DeviceRequest("k8s.io.api.resource.v1.DeviceRequest") {
         /// Its name within the claim.
         name: Text = 1 "name",
-        /// Just these.
+        /// A request for one device class.
         exactly: Option<Box<ExactDeviceRequest>> = 2 "exactly",
         /// The first of these that can be had.
         first_available: Box<[DeviceSubRequest]> = 3 "firstAvailable",
@@ -58,15 +58,15 @@ message! {
 message! {
     /// Devices of a class.
     pub struct ExactDeviceRequest("k8s.io.api.resource.v1.ExactDeviceRequest") {
-        /// The class.
+        /// Name of the DeviceClass.
         device_class_name: Text = 1 "deviceClassName",
-        /// What the devices must be like beside that.
+        /// Selectors that the devices must match in addition to their class.
         selectors: Box<[DeviceSelector]> = 2 "selectors",
         /// `ExactCount` or `All`.
         allocation_mode: Text = 3 "allocationMode",
-        /// How many.
+        /// Number of devices.
         count: i64 = 4 "count",
-        /// Whether they are for looking after them, beside those who use them.
+        /// `adminAccess`: access for administration, beside the devices' users.
         admin_access: Option<bool> = 5 "adminAccess",
         /// Taints that are borne.
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
@@ -82,13 +82,13 @@ message! {
     pub struct DeviceSubRequest("k8s.io.api.resource.v1.DeviceSubRequest") {
         /// Its name within the request.
         name: Text = 1 "name",
-        /// The class.
+        /// Name of the DeviceClass.
         device_class_name: Text = 2 "deviceClassName",
-        /// What the devices must be like beside that.
+        /// Selectors that the devices must match in addition to their class.
         selectors: Box<[DeviceSelector]> = 3 "selectors",
         /// `ExactCount` or `All`.
         allocation_mode: Text = 4 "allocationMode",
-        /// How many.
+        /// Number of devices.
         count: i64 = 5 "count",
         /// Taints that are borne.
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
@@ -100,9 +100,9 @@ message! {
 }
 
 message! {
-    /// What a device must be like.
+    /// A condition on devices.
     pub struct DeviceSelector("k8s.io.api.resource.v1.DeviceSelector") {
-        /// What this comes to for it.
+        /// CEL expression over a device.
         cel: Option<Box<CelDeviceSelector>> = 1 "cel",
     }
 }
@@ -110,7 +110,7 @@ message! {
 message! {
     /// An expression about a device.
     pub struct CelDeviceSelector("k8s.io.api.resource.v1.CELDeviceSelector") {
-        /// In CEL.
+        /// CEL expression.
         expression: Text = 1 "expression",
     }
 }
@@ -118,29 +118,29 @@ message! {
 message! {
     /// How much of a device.
     pub struct CapacityRequirements("k8s.io.api.resource.v1.CapacityRequirements") {
-        /// By name.
+        /// Requested capacities, by name.
         requests: Map<Quantity> = 1 "requests",
     }
 }
 
 message! {
-    /// What is borne of a device.
+    /// A toleration of device taints.
     pub struct DeviceToleration("k8s.io.api.resource.v1.DeviceToleration") {
         /// Key; any when empty.
         key: Text = 1 "key",
         /// `Exists`, or `Equal` (also when empty).
         operator: Text = 2 "operator",
-        /// Value.
+        /// Value of the taint.
         value: Text = 3 "value",
         /// Effect; any when empty.
         effect: Text = 4 "effect",
-        /// How long.
+        /// Seconds until eviction; absent, the taint is tolerated forever.
         toleration_seconds: Option<i64> = 5 "tolerationSeconds",
     }
 }
 
 message! {
-    /// What must hold between devices.
+    /// A constraint between devices.
     pub struct DeviceConstraint("k8s.io.api.resource.v1.DeviceConstraint") {
         /// Those of these requests; of all where it names none.
         requests: Box<[Text]> = 1 "requests",
@@ -152,25 +152,25 @@ message! {
 }
 
 message! {
-    /// What the driver of some requests' devices is told.
+    /// Configuration for the driver of some requests' devices.
     pub struct DeviceClaimConfiguration("k8s.io.api.resource.v1.DeviceClaimConfiguration") {
         /// Which requests; all where it names none.
         requests: Box<[Text]> = 1 "requests",
-        => /// What.
+        => /// Driver configuration.
         what: DeviceConfiguration = 2
     }
 }
 
 message! {
-    /// What the driver of a class's devices is told.
+    /// Configuration for the driver of a class' devices.
     pub struct DeviceClassConfiguration("k8s.io.api.resource.v1.DeviceClassConfiguration") {
-        => /// What.
+        => /// Driver configuration.
         what: DeviceConfiguration = 1
     }
 }
 
 message! {
-    /// What a driver is told.
+    /// Configuration for a driver.
     pub struct DeviceConfiguration("k8s.io.api.resource.v1.DeviceConfiguration") {
         /// In words of its own.
         opaque: Option<Box<OpaqueDeviceConfiguration>> = 1 "opaque",
@@ -178,23 +178,23 @@ message! {
 }
 
 message! {
-    /// What only a driver understands.
+    /// Opaque configuration, which only the driver interprets.
     pub struct OpaqueDeviceConfiguration("k8s.io.api.resource.v1.OpaqueDeviceConfiguration") {
-        /// Which driver.
+        /// Name of the driver.
         driver: Text = 1 "driver",
-        /// What.
+        /// Parameters, interpreted by the driver.
         parameters: RawJson = 2 "parameters",
     }
 }
 
 message! {
-    /// What was given, and to whom.
+    /// Observed state of a claim: allocation and reservations.
     pub struct ResourceClaimStatus("k8s.io.api.resource.v1.ResourceClaimStatus") {
-        /// The devices.
+        /// Allocation of devices; absent until the claim is allocated.
         allocation: Option<Box<AllocationResult>> = 1 "allocation",
-        /// Who may use them.
+        /// Consumers for which the claim is reserved.
         reserved_for: Box<[ResourceClaimConsumerReference]> = 2 "reservedFor",
-        /// How they are.
+        /// Status of the allocated devices.
         devices: Box<[AllocatedDeviceStatus]> = 4 "devices",
     }
 }
@@ -202,11 +202,11 @@ message! {
 message! {
     /// Devices that were given.
     pub struct AllocationResult("k8s.io.api.resource.v1.AllocationResult") {
-        /// Which.
+        /// Allocated devices.
         devices: DeviceAllocationResult = 1 "devices",
-        /// From where they can be used; from anywhere where it says nothing.
+        /// Nodes from which the devices are accessible; all where absent.
         node_selector: Option<Box<NodeSelector>> = 3 "nodeSelector",
-        /// When.
+        /// Time of the allocation.
         allocation_timestamp: Option<Timestamp> = 5 "allocationTimestamp",
     }
 }
@@ -214,7 +214,7 @@ message! {
 message! {
     /// Which devices were given.
     pub struct DeviceAllocationResult("k8s.io.api.resource.v1.DeviceAllocationResult") {
-        /// The devices.
+        /// Allocated devices, one entry per device.
         results: Box<[DeviceRequestAllocationResult]> = 1 "results",
     }
 }
@@ -224,17 +224,17 @@ message! {
     pub struct DeviceRequestAllocationResult("k8s.io.api.resource.v1.DeviceRequestAllocationResult") {
         /// For which request; for one of several choices, `request/choice`.
         request: Text = 1 "request",
-        /// Its driver.
+        /// Name of the driver.
         driver: Text = 2 "driver",
-        /// Its pool.
+        /// Name of the pool.
         pool: Text = 3 "pool",
-        /// Its name.
+        /// Name of the device.
         device: Text = 4 "device",
         /// Whether it was given for looking after it.
         admin_access: Option<bool> = 5 "adminAccess",
-        /// What must be true of it before the pod is bound.
+        /// Binding conditions: they must be true before the pod is bound.
         binding_conditions: Box<[Text]> = 7 "bindingConditions",
-        /// What must not become true of it.
+        /// Binding failure conditions: none may become true.
         binding_failure_conditions: Box<[Text]> = 8 "bindingFailureConditions",
         /// Tells this share of it from others.
         share_id: Option<Text> = 9 "shareID",
@@ -244,7 +244,7 @@ message! {
 }
 
 message! {
-    /// Who may use the devices of a claim.
+    /// A consumer for which a claim is reserved.
     pub struct ResourceClaimConsumerReference("k8s.io.api.resource.v1.ResourceClaimConsumerReference") {
         /// Its API group.
         api_group: Text = 1 "apiGroup",
@@ -260,13 +260,13 @@ message! {
 message! {
     /// How a device is that was given.
     pub struct AllocatedDeviceStatus("k8s.io.api.resource.v1.AllocatedDeviceStatus") {
-        /// Its driver.
+        /// Name of the driver.
         driver: Text = 1 "driver",
-        /// Its pool.
+        /// Name of the pool.
         pool: Text = 2 "pool",
-        /// Its name.
+        /// Name of the device.
         device: Text = 3 "device",
-        /// What its driver says of it.
+        /// Status of the device, from its driver.
         conditions: Box<[MetaCondition]> = 4 "conditions",
     }
 }
@@ -276,7 +276,7 @@ message! {
     pub struct DeviceClass("k8s.io.api.resource.v1.DeviceClass") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What it is.
+        /// Specification of the class.
         spec: DeviceClassSpec = 2 "spec",
     }
 }
@@ -284,11 +284,11 @@ message! {
 view!(DeviceClass, "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", false);
 
 message! {
-    /// What a class is.
+    /// Specification of a device class.
     pub struct DeviceClassSpec("k8s.io.api.resource.v1.DeviceClassSpec") {
-        /// What its devices are like.
+        /// Selectors that the devices match.
         selectors: Box<[DeviceSelector]> = 1 "selectors",
-        /// What their drivers are told.
+        /// Configuration for the drivers.
         config: Box<[DeviceClassConfiguration]> = 2 "config",
         /// Extended resource by which containers may ask for its devices; empty for none.
         extended_resource_name: Text = 4 "extendedResourceName",

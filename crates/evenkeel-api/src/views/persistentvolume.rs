@@ -18,9 +18,9 @@ message! {
     pub struct PersistentVolume("k8s.io.api.core.v1.PersistentVolume") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// What it is.
+        /// Desired state of the object.
         spec: PersistentVolumeSpec = 2 "spec",
-        /// How it is.
+        /// Observed state of the object.
         status: PersistentVolumeStatus = 3 "status",
     }
 }
@@ -28,13 +28,13 @@ message! {
 view!(PersistentVolume, "", "v1", "PersistentVolume", "persistentvolumes", false);
 
 message! {
-    /// What a volume is.
+    /// Specification of a volume.
     pub struct PersistentVolumeSpec("k8s.io.api.core.v1.PersistentVolumeSpec") {
         /// How big.
         capacity: Map<Quantity> = 1 "capacity",
         /// How it can be mounted.
         access_modes: Box<[Text]> = 3 "accessModes",
-        /// The claim that it is for.
+        /// The bound claim.
         claim_ref: Option<Box<ObjectReference>> = 4 "claimRef",
         /// `Retain`, `Delete` or `Recycle`.
         persistent_volume_reclaim_policy: Text = 5 "persistentVolumeReclaimPolicy",
@@ -42,17 +42,17 @@ message! {
         storage_class_name: Text = 6 "storageClassName",
         /// `Filesystem` (also when empty) or `Block`.
         volume_mode: Text = 8 "volumeMode",
-        /// From where it can be reached.
+        /// Nodes from which the volume is accessible.
         node_affinity: Option<Box<VolumeNodeAffinity>> = 9 "nodeAffinity",
-        /// Class of what may change of it, empty for none.
+        /// VolumeAttributesClass; empty for none.
         volume_attributes_class_name: Text = 10 "volumeAttributesClassName",
-        => /// What is behind it.
+        => /// Source of the volume.
         source: PersistentVolumeSource = 2
     }
 }
 
 message! {
-    /// What is behind a volume; exactly one.
+    /// Source of a volume; exactly one is set.
     pub struct PersistentVolumeSource("k8s.io.api.core.v1.PersistentVolumeSource") {
         /// A disk at Google.
         gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 1 "gcePersistentDisk",
@@ -106,9 +106,9 @@ message! {
 message! {
     /// An export over NFS.
     pub struct NfsVolumeSource("k8s.io.api.core.v1.NFSVolumeSource") {
-        /// Whose.
+        /// Host name or address of the server.
         server: Text = 1 "server",
-        /// Which.
+        /// Exported path.
         path: Text = 2 "path",
         /// Whether it is only read.
         read_only: bool = 3 "readOnly",
@@ -120,7 +120,7 @@ message! {
     pub struct CsiPersistentVolumeSource("k8s.io.api.core.v1.CSIPersistentVolumeSource") {
         /// The driver.
         driver: Text = 1 "driver",
-        /// What the driver calls it.
+        /// The driver's handle of the volume.
         volume_handle: Text = 2 "volumeHandle",
     }
 }
@@ -138,7 +138,7 @@ message! {
     pub struct PersistentVolumeStatus("k8s.io.api.core.v1.PersistentVolumeStatus") {
         /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
         phase: Text = 1 "phase",
-        /// Why, for people.
+        /// Human-readable message.
         message: Text = 2 "message",
     }
 }
