@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 
 use crate::kinds::KindHooks;
 use crate::output::{ListMeta, Purpose};
-use crate::pipeline::{RequestContext, answer};
+use crate::request::RequestContext;
 use crate::resource::ResourceType;
 use crate::resource::key;
+use crate::response::Body;
+use crate::response::answer;
 use crate::selector::Selectors;
-use crate::serve::Body;
 use crate::store::{Change, Encoded, Entry, SelectionAttributes};
 use crate::verbs::answer_value;
 use evenkeel_apimachinery::status::StatusError;

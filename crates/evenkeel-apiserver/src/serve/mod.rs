@@ -1,6 +1,5 @@
 //! The server as its users see it: built, called in process, served over TLS.
 
-mod body;
 mod pki;
 mod service;
 mod tls;
@@ -13,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-pub use body::Body;
 pub use service::Service;
 pub use tls::ServeError;
 pub use unchecked::UncheckedError;

@@ -6,14 +6,15 @@ use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use super::write::Write;
-use super::{answer_value, meta, reviews, token, update};
+use super::{answer_value, meta, reviews, token};
 use crate::api::{Answer, Call};
 use crate::decode;
 use crate::kinds::admission::noderestriction;
-use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{RequestContext, answer, warn};
 use crate::policy::Operation;
-use crate::serve::Body;
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
+use crate::response::Body;
+use crate::response::{answer, warn};
 use evenkeel_apimachinery::status::StatusError;
 
 /// Whether requests of a method have a body that is read.
@@ -41,7 +42,7 @@ pub(super) async fn serve(
     let (body, warnings) = if !posted || passed_on {
         (Value::Null, Vec::new())
     } else {
-        let kind = update::part_kind(request);
+        let kind = request.kind();
         let decoded = decode::object(
             resource,
             &kind,

@@ -8,9 +8,9 @@ use serde_json::Value;
 use super::meta;
 use super::write::{Creates, Write};
 use crate::decode;
-use crate::pipeline::RequestContext;
-use crate::pipeline::query::WriteOptions;
-use crate::serve::Body;
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
+use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Makes an object.

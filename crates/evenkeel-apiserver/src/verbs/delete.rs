@@ -24,11 +24,11 @@ use super::{answer_status, answer_value, current, list, meta, namespace};
 use crate::api::Api;
 use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
-use crate::pipeline::RequestContext;
 use crate::policy::{self, Operation, Request};
+use crate::request::RequestContext;
 use crate::resource::ResourceType;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
 use crate::store::{Encoded, Entry, Expect, Transaction, WriteError};
 use crate::webhook;
 use evenkeel_apimachinery::status::StatusError;
@@ -60,7 +60,7 @@ pub(super) async fn serve(
     let deleted = delete(request.api, &stored, &key, request.user, &options).await?;
     let mut response = answer_deleted(request, &stored, deleted, orphans_refused).await?;
     if warns_of_orphans(&stored, &options) {
-        crate::pipeline::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
+        crate::response::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
     }
     Ok(response)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::meta;
 use crate::kinds::Propagation;
-use crate::pipeline::query::{Query, dry_run_errors, refuse};
+use crate::request::query::{Query, dry_run_errors, refuse};
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 

@@ -4,9 +4,10 @@ use http::{Response, StatusCode};
 
 use super::{answer_value, current};
 use crate::output::Purpose;
-use crate::pipeline::{RequestContext, answer};
+use crate::request::RequestContext;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
+use crate::response::answer;
 use crate::store::Entry;
 use evenkeel_apimachinery::status::StatusError;
 

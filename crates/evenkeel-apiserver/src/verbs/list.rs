@@ -28,11 +28,12 @@ use serde::{Deserialize, Serialize};
 
 use super::current;
 use crate::output::{Format, ListMeta, Purpose};
-use crate::pipeline::query::{Query, refuse};
-use crate::pipeline::{RequestContext, answer, compress};
+use crate::request::RequestContext;
+use crate::request::query::{Query, refuse};
 use crate::resource::ResourceType;
+use crate::response::Body;
+use crate::response::{answer, compress};
 use crate::selector::Selectors;
-use crate::serve::Body;
 use crate::store::{Entry, Range, Snapshot};
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 

@@ -14,7 +14,7 @@
 //! | subresource `scale` | `get::part`, `scale::settle` |
 //! | subresources `binding`, `eviction`, `token` | `connect::serve`, `token::serve` |
 //! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `reviews::serve` |
-//! | `dryRun`, `fieldManager`, `fieldValidation` | `../pipeline/query.rs` |
+//! | `dryRun`, `fieldManager`, `fieldValidation` | `../request/query.rs` |
 
 mod connect;
 mod create;
@@ -41,9 +41,10 @@ use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use crate::output::{Format, Purpose};
-use crate::pipeline::{RequestContext, answer};
+use crate::request::RequestContext;
 use crate::resource::Verb;
-use crate::serve::Body;
+use crate::response::Body;
+use crate::response::answer;
 use crate::store::Encoded;
 use crate::{components, computed};
 use evenkeel_apimachinery::status::StatusError;
@@ -97,7 +98,7 @@ where
         Verb::Watch => watch::serve(&request).await,
         _ => {
             let reads = connect::takes_body(request.method);
-            let body = if reads { crate::pipeline::body::read(body).await? } else { Bytes::new() };
+            let body = if reads { crate::request::body::read(body).await? } else { Bytes::new() };
             if let Some(response) = connect::serve(&request, &body).await? {
                 return Ok(response);
             }

@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{create, current, meta, scale, update};
-use crate::pipeline::RequestContext;
-use crate::pipeline::query::WriteOptions;
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
 use crate::store::Entry;
 use evenkeel_apimachinery::patch::{self, PatchType, Patched, Writer};
 use evenkeel_apimachinery::status::StatusError;
@@ -102,7 +102,7 @@ fn patched(
     current: &Value,
 ) -> Result<Patched, StatusError> {
     let request = write.request;
-    let kind = update::part_kind(request);
+    let kind = request.kind();
     let schema = request.resource().schema(&kind);
     if form == PatchType::Apply {
         let writer = writer(write);
@@ -141,7 +141,7 @@ async fn patch_part(
     let mut before = part;
     let managed = scale::is_managed(request);
     if managed {
-        scale::show(&update::part_kind(request), old, &mut before);
+        scale::show(&request.kind(), old, &mut before);
     }
     let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
     write.warnings = warnings;
@@ -156,10 +156,10 @@ async fn patch_part(
     let version = meta::text(&part, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
     if managed && form != PatchType::Apply {
-        scale::track(&update::part_kind(request), &before, &mut part, &writer(write));
+        scale::track(&request.kind(), &before, &mut part, &writer(write));
     }
-    let tracked = !managed
-        || scale::settle(&update::part_kind(request), &write.stored.gvk, old, &part, &mut new);
+    let tracked =
+        !managed || scale::settle(&request.kind(), &write.stored.gvk, old, &part, &mut new);
     write.convert_out(&mut new);
     write.replace(entry, old, new, tracked).await
 }

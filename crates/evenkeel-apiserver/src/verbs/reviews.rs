@@ -9,7 +9,7 @@ use super::meta;
 use super::write::Write;
 use crate::api::Answer;
 use crate::auth::{Attributes, escalation};
-use crate::pipeline::RequestContext;
+use crate::request::RequestContext;
 use crate::resource::GroupKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;

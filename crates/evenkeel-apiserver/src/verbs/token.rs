@@ -7,7 +7,7 @@ use super::meta;
 use super::write::Write;
 use crate::api::Answer;
 use crate::auth::{Grant, ISSUER};
-use crate::pipeline::RequestContext;
+use crate::request::RequestContext;
 use crate::resource::GroupKind;
 use crate::resource::key;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};

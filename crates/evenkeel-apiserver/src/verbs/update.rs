@@ -8,11 +8,12 @@ use serde_json::Value;
 use super::write::{Creates, Lost, TRIES, Write, Written};
 use super::{answer_value, create, current, meta, scale};
 use crate::decode;
-use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{RequestContext, warn};
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
 use crate::resource::GroupVersionKind;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
+use crate::response::warn;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Replaces an object.
@@ -23,7 +24,7 @@ pub(super) async fn serve(
     let options = WriteOptions::parse(request.query, request.user_agent(), "UpdateOptions", false)?;
     request.format(crate::output::Purpose::Object)?;
     let resource = request.resource();
-    let kind: GroupVersionKind = part_kind(request);
+    let kind: GroupVersionKind = request.kind();
     let decoded =
         decode::object(resource, &kind, request.header(CONTENT_TYPE), body, options.validation)?;
     let mut object = decoded.object;
@@ -39,14 +40,6 @@ pub(super) async fn serve(
         }
     }
     Err(StatusError::modified(&resource.name, request.target.name))
-}
-
-/// The kind that the path takes: the resource's, or that of a part which is a view.
-pub(super) fn part_kind(request: &RequestContext<'_>) -> GroupVersionKind {
-    let resource = request.resource();
-    resource
-        .subresource(request.target.subresource)
-        .map_or_else(|| resource.gvk.clone(), |part| part.kind.clone())
 }
 
 /// Answers the object, or the part that was written.
@@ -108,7 +101,7 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
             result?;
             let version = meta::text(object, "resourceVersion").to_owned();
             meta::set(&mut new, "resourceVersion", &version);
-            let kind = part_kind(request);
+            let kind = request.kind();
             let managed = scale::is_managed(request);
             let before = managed
                 .then(|| write.stored.hooks.read_part(request.target.subresource, &old).transpose())

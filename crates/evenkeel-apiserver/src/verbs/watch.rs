@@ -21,11 +21,12 @@ use super::current;
 use super::list::parse_version;
 use crate::api::Api;
 use crate::output::{Format, Purpose};
-use crate::pipeline::query::{Query, refuse};
-use crate::pipeline::{RequestContext, answer};
+use crate::request::RequestContext;
+use crate::request::query::{Query, refuse};
 use crate::resource::ResourceType;
+use crate::response::Body;
+use crate::response::answer;
 use crate::selector::Selectors;
-use crate::serve::Body;
 use crate::store::{Change, Cursor, Entry, Event, Range};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 

@@ -9,14 +9,16 @@ use super::stages::{self, Attempt};
 use super::{encode_value, get, meta};
 use crate::api::{Api, Context};
 use crate::auth::Attributes;
+use crate::auth::permit;
 use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
-use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{RequestContext, answer, permit, warn};
 use crate::policy::Operation;
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
 use crate::resource::ResourceType;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
+use crate::response::{answer, warn};
 use crate::store::{Entry, SelectionAttributes, WriteError};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::reset::keep_field;
@@ -140,7 +142,7 @@ impl<'a> Write<'a> {
 
     /// Gives an object that is answered and never stored its managers.
     pub(super) fn track_new(&self, object: &mut Value) {
-        let schema = self.request.resource().schema(&super::update::part_kind(self.request));
+        let schema = self.request.resource().schema(&self.request.kind());
         patch::track(schema.as_ref(), None, object, &self.writer());
     }
 
@@ -176,7 +178,7 @@ impl<'a> Write<'a> {
             name: target.name,
             ..Attributes::default()
         };
-        permit(self.request.api, self.request.user, &attributes)
+        permit(&self.request.api.rules, &self.request.api.store, self.request.user, &attributes)
     }
 
     /// Makes an object.

@@ -8,7 +8,7 @@ use super::query::Query;
 
 /// A request taken apart, with upstream's rules (`requestinfo.go`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Info<'a> {
+pub(crate) struct RequestInfo<'a> {
     /// Whether it is for a resource.
     pub(crate) is_resource: bool,
     /// `get`, `list`, `watch`, …, or the method in lower case.
@@ -29,7 +29,7 @@ pub(crate) struct Info<'a> {
     pub(crate) field_selector: &'a str,
 }
 
-impl<'a> Info<'a> {
+impl<'a> RequestInfo<'a> {
     /// Takes method, path and query apart.
     pub(crate) fn new(method: &Method, path: &'a str, query: &'a Query) -> Self {
         let parts: Vec<&str> =
@@ -146,7 +146,7 @@ mod tests {
             ("HEAD", "/healthz", "", "head      "),
         ] {
             let query = Query::parse(Some(query));
-            let info = Info::new(&method.parse().expect("a method"), path, &query);
+            let info = RequestInfo::new(&method.parse().expect("a method"), path, &query);
             let shown = format!(
                 "{} {} {} {} {} {}",
                 info.verb, info.namespace, info.resource, info.subresource, info.name, info.group

@@ -9,7 +9,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 
-use crate::serve::Body;
+use super::body::Body;
 use evenkeel_apimachinery::headers::text;
 
 /// Answers smaller than this go as they are.
@@ -23,7 +23,7 @@ pub(crate) fn accepted(headers: &HeaderMap) -> bool {
 }
 
 /// Compresses a whole body where that is due; bodies in pieces see to it themselves.
-pub(super) fn apply(headers: &HeaderMap, response: &mut Response<Body>) {
+pub(crate) fn apply(headers: &HeaderMap, response: &mut Response<Body>) {
     let due = response.status().is_success()
         && response.body().size_hint().exact().is_some_and(|size| size > THRESHOLD as u64)
         && !response.headers().contains_key(CONTENT_ENCODING)

@@ -55,7 +55,7 @@ where
 /// Reads and forgets the rest of a body beside the answer, which does not wait for it: a client that still writes can
 /// read why it is refused, and its connection can be used again. The connection closes when there is too much, or
 /// when it does not come in time.
-pub(super) fn discard<B>(tasks: &Tasks, mut body: Pin<Box<B>>)
+pub(crate) fn discard<B>(tasks: &Tasks, mut body: Pin<Box<B>>)
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
 {
