@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::auth::{Authenticator, Rules};
 use crate::clock::Clock;
 use crate::components::Components;
-use crate::custom::crd_controller::Served;
+use crate::custom::served::Served;
 use crate::flow::Flows;
 use crate::metrics::Metrics;
 use crate::policy;
@@ -57,7 +57,7 @@ impl Context<'_> {
     }
 }
 
-/// A call of what is no plain verb: see [`crate::kinds::KindHooks::connect`].
+/// A call of what is no plain verb on a stored object.
 pub(crate) struct Call<'a> {
     /// As for a write.
     pub(crate) cx: Context<'a>,

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::definition::{Definition, Version};
 use crate::api::Api;
+use crate::resource::custom::{ConversionWebhook, Definition, Version};
 use crate::webhook::call;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::text;
 
 /// What a conversion may take, as upstream has it.
 const SECONDS: i64 = 30;
@@ -21,28 +21,7 @@ const SECONDS: i64 = 30;
 const AT_ONCE: usize = 100;
 const GROUP: &str = "apiextensions.k8s.io";
 
-/// A definition's webhook for conversions.
-pub(crate) struct Webhook {
-    config: Value,
-    /// Version of the reviews: the first of its list that is known here.
-    review: Box<str>,
-}
-
-impl Webhook {
-    /// The webhook of a definition that has one.
-    pub(super) fn of(crd: &Value) -> Option<Self> {
-        let conversion = at(crd, "spec.conversion")?;
-        if text(conversion, "strategy") != "Webhook" {
-            return None;
-        }
-        let versions = list(conversion, "webhook.conversionReviewVersions");
-        let mut versions = versions.iter().filter_map(Value::as_str);
-        Some(Self {
-            config: at(conversion, "webhook.clientConfig")?.clone(),
-            review: versions.find(|version| matches!(*version, "v1" | "v1beta1"))?.into(),
-        })
-    }
-
+impl ConversionWebhook {
     /// Has objects, none of them in version `to`, converted.
     async fn ask(&self, api: &Api, objects: &[Value], to: &str) -> Result<Vec<Value>, String> {
         let Some(what) = objects.first().map(kind_of) else { return Ok(Vec::new()) };
@@ -295,7 +274,7 @@ async fn convert(
 }
 
 /// Says another version of an object.
-pub(super) fn set_version(object: &mut Value, api_version: &str) {
+fn set_version(object: &mut Value, api_version: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("apiVersion".to_owned(), Value::from(api_version));
     }
@@ -377,7 +356,8 @@ mod tests {
 
     #[test]
     fn answers_are_those_to_the_request() {
-        let webhook = |review: &str| Webhook { config: Value::Null, review: review.into() };
+        let webhook =
+            |review: &str| ConversionWebhook { config: Value::Null, review: review.into() };
         let answer = |version: &str, response: &Value| json!({"apiVersion": format!("{GROUP}/{version}"), "kind": "ConversionReview", "response": response});
         let good =
             json!({"uid": "u", "convertedObjects": [{}, {}], "result": {"status": "Success"}});

@@ -1,6 +1,6 @@
 //! Documents of custom resources, from the schemas of their definitions (upstream: `controller/openapi/builder`).
 
-use crate::custom::Version;
+use crate::resource::custom::Version;
 use crate::resource::{ResourceType, Rows};
 use evenkeel_apimachinery::value::{flag, list};
 use serde_json::{Map, Value, json};

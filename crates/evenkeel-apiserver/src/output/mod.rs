@@ -333,7 +333,7 @@ impl Format {
             Shape::Whole => {
                 let own = object.get("kind").and_then(Value::as_str) == Some(resource.kind());
                 if !resource.stored && own {
-                    resource.hooks.convert_out(resource, &mut object);
+                    resource.strategy.convert_out(&resource.gvk, &mut object);
                 }
                 Ok(object)
             }

@@ -97,7 +97,7 @@ pub(super) fn row(
         Include::Metadata => partial_value(version, &object),
         Include::Object => {
             if !resource.stored {
-                resource.hooks.convert_out(resource, &mut object);
+                resource.strategy.convert_out(&resource.gvk, &mut object);
             }
             object
         }

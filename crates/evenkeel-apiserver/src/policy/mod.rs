@@ -317,5 +317,5 @@ pub(crate) fn settle(cx: &Context<'_>, object: &mut Value) {
     if let Some(schema) = resource.schema(&resource.gvk) {
         *object = evenkeel_apimachinery::patch::reread(&schema, &resource.gvk, object);
     }
-    resource.hooks.default(object);
+    resource.strategy.default(object);
 }

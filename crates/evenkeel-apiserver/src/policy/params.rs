@@ -41,7 +41,7 @@ fn find(request: &Request<'_>, row: &Arc<ResourceType>, reference: &Value) -> Ve
         "" => cx.namespace,
         named => named,
     };
-    let read = |entry: &crate::store::Entry| crate::verbs::current::decode_alone(row, entry);
+    let read = |entry: &crate::store::Entry| crate::custom::codec::decode_alone(row, entry);
     let name = text(reference, "name");
     if !name.is_empty() {
         let entry =

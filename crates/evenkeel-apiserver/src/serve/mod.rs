@@ -22,13 +22,13 @@ use crate::bootstrap;
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::computed::{self, ComputedApi};
-use crate::custom;
-use crate::custom::crd_controller::{self, Served};
+use crate::custom::crd_controller;
+use crate::custom::served::Served;
 use crate::files;
 use crate::flow::Flows;
-use crate::kinds;
 use crate::metrics::Metrics;
 use crate::policy;
+use crate::registry;
 use crate::resource::Table;
 use crate::store::{OpenError, Store};
 use crate::tasks::Tasks;
@@ -123,7 +123,7 @@ impl Builder {
     /// Builds it: opens the store and installs what a new server has.
     pub async fn build(self) -> Result<Server, BuildError> {
         let store = match &self.data_dir {
-            None => Store::in_memory(kinds::INDEXED_RESOURCES),
+            None => Store::in_memory(registry::INDEXED_RESOURCES),
             Some(folder) => {
                 files::make_folder(folder, is_of_data_folder).map_err(|source| OpenError::Io {
                     path: folder.display().to_string(),
@@ -131,7 +131,7 @@ impl Builder {
                 })?;
                 let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
-                Store::open(&folder.join(DATABASE), threaded, kinds::INDEXED_RESOURCES)?
+                Store::open(&folder.join(DATABASE), threaded, registry::INDEXED_RESOURCES)?
             }
         };
         let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)
@@ -158,7 +158,7 @@ impl Builder {
         });
         crd_controller::load(&api);
         bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
-        let changes = api.store.changes(&custom::RESOURCE_PREFIX.into());
+        let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
         api.tasks.spawn("definitions", crd_controller::run(Arc::downgrade(&api), changes));
         let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
         api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::meta;
-use crate::kinds::Propagation;
 use crate::request::query::{Query, dry_run_errors, refuse};
 use crate::resource::ResourceType;
+use crate::strategy::GarbageCollectionPolicy;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 const ORPHAN: &str = "orphan";
@@ -102,9 +102,9 @@ impl DeleteOptions {
                 (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
                 (None, None) if now.contains(&ORPHAN) => (true, false),
                 (None, None) if now.contains(&FOREGROUND) => (false, true),
-                (None, None) => match resource.hooks.default_propagation() {
-                    Propagation::Orphan => (true, false),
-                    Propagation::Background => (false, false),
+                (None, None) => match resource.strategy.default_garbage_collection_policy() {
+                    GarbageCollectionPolicy::OrphanDependents => (true, false),
+                    GarbageCollectionPolicy::DeleteDependents => (false, false),
                 },
             };
         let mut finalizers: Vec<&str> =

@@ -2,7 +2,8 @@
 
 use http::{Response, StatusCode};
 
-use super::{answer_value, current};
+use super::answer_value;
+use crate::custom::codec;
 use crate::output::Purpose;
 use crate::request::RequestContext;
 use crate::resource::key;
@@ -20,7 +21,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     let Some(entry) = request.api.store.get(&resource.resource_prefix, &key).await? else {
         return Err(StatusError::not_found(&resource.name, request.target.name));
     };
-    let entry = current::entry(request.api, resource, entry).await?;
+    let entry = codec::entry(request.api, resource, entry).await?;
     respond(request, &format, &entry, StatusCode::OK)
 }
 
@@ -47,9 +48,9 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
     let Some(entry) = request.api.store.get(&resource.resource_prefix, &key).await? else {
         return Err(StatusError::not_found(&resource.name, request.target.name));
     };
-    let entry = current::entry(request.api, resource, entry).await?;
-    let object = current::decode_read(resource, &entry)?;
-    match resource.hooks.read_part(request.target.subresource, &object) {
+    let entry = codec::entry(request.api, resource, entry).await?;
+    let object = codec::decode_read(resource, &entry)?;
+    match resource.strategy.read_part(request.target.subresource, &object) {
         Some(part) => answer_value(request, StatusCode::OK, &part?),
         None => respond(request, &request.format(Purpose::Object)?, &entry, StatusCode::OK),
     }

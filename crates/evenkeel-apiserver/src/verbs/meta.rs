@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::strategy::Strategy;
 use evenkeel_apimachinery::status::FieldError;
 
 /// Alphabet of generated names: no vowels, nothing that looks like another.
@@ -102,12 +103,14 @@ pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
 }
 
 /// What is wrong with a name: the kind's own rule, or that of DNS subdomains.
-pub(super) fn name_errors(hooks: &dyn crate::kinds::KindHooks, object: &Value) -> Vec<FieldError> {
+pub(super) fn name_errors(strategy: &dyn Strategy, object: &Value) -> Vec<FieldError> {
     let name = text(object, "name");
     let prefix = text(object, "generateName");
     let mut errors = Vec::new();
     let check = |value: &str, is_prefix: bool| {
-        hooks.validate_name(value, is_prefix).unwrap_or_else(|| subdomain_errors(value, is_prefix))
+        strategy
+            .validate_name(value, is_prefix)
+            .unwrap_or_else(|| subdomain_errors(value, is_prefix))
     };
     if !prefix.is_empty() {
         errors.extend(

@@ -12,13 +12,13 @@
 //! | `delete`: grace period, finalizers, propagation | `delete::serve` |
 //! | `deletecollection` | `delete::collection` |
 //! | subresource `scale` | `get::part`, `scale::settle` |
-//! | subresources `binding`, `eviction`, `token` | `connect::serve`, `token::serve` |
-//! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `reviews::serve` |
+//! | subresources `binding`, `eviction`, `token` | `connect/mod.rs`, `connect/token.rs` |
+//! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `connect/reviews.rs` |
 //! | `dryRun`, `fieldManager`, `fieldValidation` | `../request/query.rs` |
 
+mod computed;
 mod connect;
 mod create;
-pub(crate) mod current;
 pub(crate) mod delete;
 pub(crate) mod delete_options;
 mod get;
@@ -26,10 +26,8 @@ mod list;
 mod meta;
 mod namespace;
 mod patch;
-mod reviews;
 mod scale;
 mod stages;
-mod token;
 mod update;
 mod watch;
 mod write;
@@ -40,13 +38,13 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
+use crate::components;
 use crate::output::{Format, Purpose};
 use crate::request::RequestContext;
-use crate::resource::Verb;
+use crate::resource::{Source, Verb};
 use crate::response::Body;
 use crate::response::answer;
 use crate::store::Encoded;
-use crate::{components, computed};
 use evenkeel_apimachinery::status::StatusError;
 
 /// Serves a request for a resource.
@@ -82,9 +80,9 @@ where
         return Err(StatusError::method_not_allowed());
     }
     let source = if components::are(&target.resource) {
-        Some(&request.api.components as &dyn computed::Source)
+        Some(&request.api.components as &dyn Source)
     } else {
-        target.resource.hooks.computed()
+        target.resource.source.as_deref()
     };
     if let Some(source) = source {
         return match verb {

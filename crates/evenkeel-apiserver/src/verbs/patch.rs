@@ -8,7 +8,8 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::write::{Creates, Lost, TRIES, Write, Written};
-use super::{create, current, meta, scale, update};
+use super::{create, meta, scale, update};
+use crate::custom::codec;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::resource::key;
@@ -80,9 +81,10 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
         }
         return Err(StatusError::not_found(&stored.name, request.target.name).into());
     };
-    let old = current::decode(request.api, &stored, &entry).await?;
-    let part = stored.hooks.part_to_patch(request.target.subresource, &old).map(Ok);
-    if let Some(part) = part.or_else(|| stored.hooks.read_part(request.target.subresource, &old)) {
+    let old = codec::decode(request.api, &stored, &entry).await?;
+    let part = stored.strategy.part_to_patch(request.target.subresource, &old).map(Ok);
+    if let Some(part) = part.or_else(|| stored.strategy.read_part(request.target.subresource, &old))
+    {
         return patch_part(write, form, body, &entry, &old, part?).await;
     }
     let mut current = Cow::Borrowed(&old);
@@ -147,9 +149,8 @@ async fn patch_part(
     write.warnings = warnings;
     checked(request, &part)?;
     let mut new = old.clone();
-    let cx = write.context(request.target.name);
     if let Some(result) =
-        write.stored.hooks.write_part(&cx, request.target.subresource, &mut new, &part)
+        write.stored.strategy.write_part(request.target.subresource, &mut new, &part)
     {
         result?;
     }

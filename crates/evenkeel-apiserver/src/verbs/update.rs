@@ -6,7 +6,8 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::write::{Creates, Lost, TRIES, Write, Written};
-use super::{answer_value, create, current, meta, scale};
+use super::{answer_value, create, meta, scale};
+use crate::custom::codec;
 use crate::decode;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
@@ -45,7 +46,7 @@ pub(super) async fn serve(
 /// Answers the object, or the part that was written.
 pub(super) fn respond(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
     let request = write.request;
-    match write.stored.hooks.read_part(request.target.subresource, &with_version(written)) {
+    match write.stored.strategy.read_part(request.target.subresource, &with_version(written)) {
         Some(part) => {
             let mut response = answer_value(request, http::StatusCode::OK, &part?)?;
             warn(&mut response, &write.warnings);
@@ -82,19 +83,14 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
     let request = write.request;
     let key = key(&write.stored, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.peek(&write.stored.resource_prefix, &key) else {
-        if request.target.subresource.is_empty() && write.stored.hooks.allow_create_on_update() {
+        if request.target.subresource.is_empty() && write.stored.strategy.allow_create_on_update() {
             return Ok(write.create(object.clone(), Creates::Put).await?);
         }
         return Err(StatusError::not_found(&write.stored.name, request.target.name).into());
     };
-    let old = current::decode(request.api, &write.stored, &entry).await?;
+    let old = codec::decode(request.api, &write.stored, &entry).await?;
     let mut new = old.clone();
-    let part = write.stored.hooks.write_part(
-        &write.context(request.target.name),
-        request.target.subresource,
-        &mut new,
-        object,
-    );
+    let part = write.stored.strategy.write_part(request.target.subresource, &mut new, object);
     match part {
         None => write.replace(&entry, &old, object.clone(), false).await,
         Some(result) => {
@@ -104,7 +100,9 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
             let kind = request.kind();
             let managed = scale::is_managed(request);
             let before = managed
-                .then(|| write.stored.hooks.read_part(request.target.subresource, &old).transpose())
+                .then(|| {
+                    write.stored.strategy.read_part(request.target.subresource, &old).transpose()
+                })
                 .transpose()?
                 .flatten();
             let mut part = object.clone();

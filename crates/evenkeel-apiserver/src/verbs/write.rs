@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::stages::{self, Attempt};
 use super::{encode_value, get, meta};
-use crate::api::{Api, Context};
+use crate::admission::noderestriction;
+use crate::api::Context;
 use crate::auth::Attributes;
 use crate::auth::permit;
-use crate::kinds::admission::noderestriction;
 use crate::output::Purpose;
 use crate::policy::Operation;
 use crate::request::RequestContext;
@@ -19,7 +19,7 @@ use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::response::Body;
 use crate::response::{answer, warn};
-use crate::store::{Entry, SelectionAttributes, WriteError};
+use crate::store::{Entry, WriteError};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::reset::keep_field;
 use evenkeel_apimachinery::schema;
@@ -94,7 +94,7 @@ impl<'a> Write<'a> {
         Self {
             request,
             options,
-            stored: stored_type(request.api, request.resource()),
+            stored: request.api.table.stored_version(request.resource()),
             warnings: Vec::new(),
         }
     }
@@ -150,15 +150,15 @@ impl<'a> Write<'a> {
     /// kinds are code (`evenkeel_kinds::defaults`), those of custom resources stand in the definition's schema.
     fn convert_in(&self, object: &mut Value) {
         if self.request.resource().converts() {
-            self.stored.hooks.convert_in(&self.stored, object);
+            self.stored.strategy.convert_in(&self.stored.gvk, object);
         }
-        self.stored.hooks.default(object);
+        self.stored.strategy.default(object);
     }
 
     /// From the stored version into the request's.
     pub(super) fn convert_out(&self, object: &mut Value) {
         if self.request.resource().converts() {
-            self.stored.hooks.convert_out(self.request.resource(), object);
+            self.stored.strategy.convert_out(&self.request.resource().gvk, object);
         }
     }
 
@@ -210,7 +210,7 @@ impl<'a> Write<'a> {
         metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
         metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.request.now)));
         metadata.remove("generation");
-        if self.stored.hooks.has_generation(self.has_status()) {
+        if self.stored.strategy.has_generation(self.has_status()) {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
         let prefix = meta::text(&object, "generateName").to_owned();
@@ -358,7 +358,7 @@ impl<'a> Write<'a> {
         let name = self.request.target.name;
         let version = object_version(new).map_err(StatusError::plain_internal)?;
         if version == 0 {
-            if !self.stored.hooks.allow_unconditional_update() {
+            if !self.stored.strategy.allow_unconditional_update() {
                 let error = FieldError::invalid(
                     "metadata.resourceVersion",
                     0,
@@ -412,19 +412,4 @@ pub(super) fn object_version(object: &Value) -> Result<u64, String> {
         _ => "invalid syntax",
     };
     Err(format!("strconv.ParseUint: parsing {}: {why}", evenkeel_apimachinery::status::quote(text)))
-}
-
-/// The same resource in the version in which it is stored.
-pub(super) fn stored_type(api: &Api, resource: &Arc<ResourceType>) -> Arc<ResourceType> {
-    if !resource.converts() {
-        return resource.clone();
-    }
-    let rows = api.table.rows();
-    let same = rows.all.iter().find(|r| r.stored && r.resource_prefix == resource.resource_prefix);
-    same.unwrap_or(resource).clone()
-}
-
-/// What selectors look at.
-pub(super) fn selection_attributes(resource: &ResourceType, object: &Value) -> SelectionAttributes {
-    SelectionAttributes::new(object, |put| resource.hooks.field_values(object, put))
 }

@@ -1,8 +1,7 @@
 //! Cluster IPs: given out of the ServiceCIDRs that are there, each shown as an IPAddress (KEP-1880).
 
-use super::writes;
 use crate::api::Api;
-use crate::bootstrap;
+use crate::loopback;
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::store::{Expect, Transaction};
@@ -43,7 +42,7 @@ impl Range {
 
 /// The ranges of all ServiceCIDRs, older ones first.
 fn ranges(api: &Api) -> Vec<Range> {
-    let mut all = writes::all(api, NETWORKING, "servicecidrs", "");
+    let mut all = loopback::all(api, NETWORKING, "servicecidrs", "");
     all.sort_by_key(|cidr| {
         (
             text(cidr, "metadata.creationTimestamp").to_owned(),
@@ -126,7 +125,7 @@ pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
     let Some(resource) = addresses(api) else { return };
     if !is_taken(api, ip) {
         let now = seconds(api.clock.now());
-        bootstrap::create(api, &resource, ip_address(ip, service), &now, transaction);
+        loopback::create(api, &resource, ip_address(ip, service), &now, transaction);
     }
 }
 
@@ -150,10 +149,10 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 /// Shows the addresses of all Services that have one, as a server of old left them.
 pub(crate) fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(resource) = addresses(api) else { return Ok(()) };
-    for service in writes::all(api, "v1", "services", "") {
+    for service in loopback::all(api, "v1", "services", "") {
         let ips = list(&service, "spec.clusterIPs").iter();
         for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
-            bootstrap::put(api, &resource, ip_address(ip, &service), &seconds(api.clock.now()))?;
+            loopback::put(api, &resource, ip_address(ip, &service), &seconds(api.clock.now()))?;
         }
     }
     Ok(())

@@ -1,18 +1,18 @@
 //! PodTopologyLabels: a pod that has a node is labelled with the node's zone and region.
 
 use crate::api::Api;
-use crate::kinds::writes;
+use crate::loopback;
 use evenkeel_apimachinery::value::{object, object_mut};
 use serde_json::Value;
 
 const COPIED: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// Labels `pod` as the node is that it goes to; nothing happens where no such node is.
-pub(in crate::kinds) fn label(api: &Api, node: &str, pod: &mut Value) {
+pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) {
     if node.is_empty() {
         return;
     }
-    if let Ok(Some(node)) = writes::one(api, "v1", "nodes", "", node) {
+    if let Ok(Some(node)) = loopback::one(api, "v1", "nodes", "", node) {
         copy(&node, pod);
     }
 }

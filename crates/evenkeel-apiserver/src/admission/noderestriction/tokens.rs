@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Refusal, Write};
 use crate::api::Api;
 use crate::auth::Attributes;
-use crate::kinds::writes;
+use crate::loopback;
 use crate::policy::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, list, text};
@@ -70,7 +70,7 @@ fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
         }
         let driver = driver(api, pod, volume);
         let driver = driver.and_then(|name| {
-            writes::one(api, "storage.k8s.io/v1", "csidrivers", "", &name).ok().flatten()
+            loopback::one(api, "storage.k8s.io/v1", "csidrivers", "", &name).ok().flatten()
         });
         driver.is_some_and(|driver| {
             let mut requests = list(&driver, "spec.tokenRequests").iter();
@@ -89,8 +89,8 @@ fn driver(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
         return Some(text(volume, "csi.driver").to_owned()).filter(|name| !name.is_empty());
     };
     let namespace = text(pod, "metadata.namespace");
-    let claim = writes::one(api, "v1", "persistentvolumeclaims", namespace, &claim).ok()??;
+    let claim = loopback::one(api, "v1", "persistentvolumeclaims", namespace, &claim).ok()??;
     let volume = text(&claim, "spec.volumeName");
-    let volume = writes::one(api, "v1", "persistentvolumes", "", volume).ok()??;
+    let volume = loopback::one(api, "v1", "persistentvolumes", "", volume).ok()??;
     Some(text(&volume, "spec.csi.driver").to_owned()).filter(|name| !name.is_empty())
 }

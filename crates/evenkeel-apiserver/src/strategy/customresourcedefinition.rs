@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use evenkeel_apiextensions::conditions;
+use evenkeel_apiextensions::conditions::{self, CLEANUP_FINALIZER};
 use evenkeel_apiextensions::definition::{check, warnings};
 
-use super::FINALIZER;
-use crate::api::Context;
-use crate::kinds::{KindHooks, keep_field, spec_differs};
+use super::rest::Strategy;
+use evenkeel_apimachinery::reset::{keep_field, spec_differs};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
+use evenkeel_kinds::strategy::Context;
 
-/// Their hooks.
-pub(crate) struct Definitions;
+/// Their strategy.
+pub(super) struct DefinitionStrategy;
 
-impl KindHooks for Definitions {
+impl Strategy for DefinitionStrategy {
     fn default(&self, crd: &mut Value) {
         let kind = text(crd, "spec.names.kind").to_owned();
         if is_empty(crd, "spec.names.singular") {
@@ -32,7 +32,7 @@ impl KindHooks for Definitions {
         }
     }
 
-    fn prepare_create(&self, _cx: &Context<'_>, crd: &mut Value) -> Result<(), StatusError> {
+    fn prepare_for_create(&self, _cx: &Context<'_>, crd: &mut Value) -> Result<(), StatusError> {
         let stored: Vec<Value> = storage_version(crd).into_iter().map(Value::from).collect();
         let stored = if stored.is_empty() { Value::Null } else { Value::from(stored) };
         let status = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored});
@@ -40,16 +40,11 @@ impl KindHooks for Definitions {
         Ok(())
     }
 
-    fn prepare_update(
-        &self,
-        cx: &Context<'_>,
-        new: &mut Value,
-        old: &Value,
-    ) -> Result<(), StatusError> {
+    fn prepare_for_update(&self, cx: &Context<'_>, new: &mut Value, old: &Value) {
         if cx.subresource == "status" {
             // The spec stays; metadata may change. `Write::reset_fields` has restored all other fields.
             keep_field(new, old, "spec");
-            return Ok(());
+            return;
         }
         keep_field(new, old, "status");
         let stored = list(new, "status.storedVersions").to_vec();
@@ -59,10 +54,9 @@ impl KindHooks for Definitions {
             let all: Vec<Value> = stored.into_iter().chain([Value::from(version)]).collect();
             set(new, "status.storedVersions", all);
         }
-        Ok(())
     }
 
-    fn validate_create(&self, _cx: &Context<'_>, crd: &Value) -> Vec<FieldError> {
+    fn validate(&self, _cx: &Context<'_>, crd: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let wanted = format!("{}.{}", text(crd, "spec.names.plural"), text(crd, "spec.group"));
         let name = text(crd, "metadata.name");
@@ -102,11 +96,11 @@ impl KindHooks for Definitions {
         false
     }
 
-    fn detain(&self, crd: &mut Value, now: &str) -> bool {
+    fn mark_terminating(&self, crd: &mut Value, now: &str) -> bool {
         set(crd, "metadata.deletionTimestamp", now);
         let mut finalizers = list(crd, "metadata.finalizers").to_vec();
-        if !finalizers.iter().any(|f| f == FINALIZER) {
-            finalizers.push(Value::from(FINALIZER));
+        if !finalizers.iter().any(|f| f == CLEANUP_FINALIZER) {
+            finalizers.push(Value::from(CLEANUP_FINALIZER));
             set(crd, "metadata.finalizers", finalizers);
         }
         let message =

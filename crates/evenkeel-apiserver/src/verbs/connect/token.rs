@@ -3,13 +3,13 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::meta;
-use super::write::Write;
 use crate::api::Answer;
 use crate::auth::{Grant, ISSUER};
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
 use crate::resource::key;
+use crate::verbs::meta;
+use crate::verbs::write::Write;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 use evenkeel_apimachinery::time::seconds;
 

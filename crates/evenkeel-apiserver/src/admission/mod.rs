@@ -3,17 +3,16 @@
 mod certificates;
 mod limit_range;
 pub(crate) mod noderestriction;
-pub(in crate::kinds) mod pod_security;
+mod pod_security;
 mod pods;
 mod quota;
 mod resize;
 mod runtime_class;
 mod service_accounts;
-pub(super) mod topology;
+pub(crate) mod topology;
 
-use super::rows::Row;
-use super::writes;
 use crate::api::Context;
+use crate::loopback;
 use crate::store::Entry;
 use evenkeel_api::{Encoding, View};
 use evenkeel_apimachinery::status::StatusError;
@@ -24,13 +23,15 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Runs the plug-ins that look at this kind, in upstream's order.
-pub(super) fn admit(
-    row: &Row,
+pub(crate) fn admit(
     cx: &Context<'_>,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), StatusError> {
-    match (row.group, row.kind, cx.subresource) {
+    if cx.resource.custom.is_some() {
+        return Ok(());
+    }
+    match (cx.resource.group(), cx.resource.kind(), cx.subresource) {
         ("", "Pod", "") => {
             if old.is_none() {
                 limit_range::complete(cx, object)?;
@@ -97,6 +98,14 @@ pub(crate) fn accept(
     evaluate_quotas(cx, object, old)
 }
 
+/// Returns what plug-ins warn of in an object that is admitted.
+pub(crate) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+    if cx.resource.custom.is_some() {
+        return Vec::new();
+    }
+    pod_security::warnings(cx, object, old)
+}
+
 /// The objects of a collection in the request's namespace.
 fn namespaced<V: View>(
     cx: &Context<'_>,
@@ -143,7 +152,7 @@ fn default_storage_class(cx: &Context<'_>, claim: &mut Value) {
     if value::at(claim, "spec.storageClassName").is_some() {
         return;
     }
-    let classes = writes::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
+    let classes = loopback::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
     if let Some(class) = default_of(&classes, "storageclass.kubernetes.io/is-default-class") {
         set(claim, "spec.storageClassName", class);
     }
@@ -156,7 +165,7 @@ fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) {
     if annotated || value::at(ingress, "spec.ingressClassName").is_some() {
         return;
     }
-    let classes = writes::all(cx.api, "networking.k8s.io/v1", "ingressclasses", "");
+    let classes = loopback::all(cx.api, "networking.k8s.io/v1", "ingressclasses", "");
     if let Some(class) = default_of(&classes, "ingressclass.kubernetes.io/is-default-class") {
         set(ingress, "spec.ingressClassName", class);
     }

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::pods::is_mirror;
 use super::{Refusal, Write};
+use crate::admission::certificates::common_names;
 use crate::auth::Attributes;
-use crate::kinds::admission::certificates::common_names;
 use crate::policy::Operation;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{list, text};

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::api::Context;
 use crate::auth::node_of;
-use crate::kinds::writes;
+use crate::loopback;
 use crate::policy::Operation;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
@@ -109,7 +109,7 @@ impl Write<'_> {
         namespace: &str,
         name: &str,
     ) -> Result<Value, Refusal> {
-        let found = writes::one(self.cx.api, "v1", plural, namespace, name);
+        let found = loopback::one(self.cx.api, "v1", plural, namespace, name);
         found.map_err(Refusal::Other)?.ok_or_else(|| {
             let kind = GroupResource { group: "".into(), resource: kind.into() };
             Refusal::Other(StatusError::not_found(&kind, name))

@@ -34,11 +34,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
 }
 
 /// What a pod, or the template of a workload, would violate of the standard that its namespace warns of.
-pub(in crate::kinds) fn warnings(
-    cx: &Context<'_>,
-    object: &Value,
-    old: Option<&Value>,
-) -> Vec<String> {
+pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
     if !cx.subresource.is_empty() || !cx.resource.namespaced {
         return Vec::new();
     }

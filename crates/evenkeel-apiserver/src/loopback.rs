@@ -1,9 +1,13 @@
-//! Reads and writes of stored objects from within hooks.
+//! Reads and writes of stored objects in the server's own name.
+//!
+//! Upstream: `LoopbackClientConfig`
 
 use crate::api::Api;
 use crate::resource::ResourceType;
 use crate::resource::key;
-use crate::store::{Encoded, Expect, SelectionAttributes, WriteError};
+use crate::selector::selection_attributes;
+use crate::store::{Encoded, Expect, Transaction, WriteError};
+use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
 use std::sync::Arc;
@@ -12,7 +16,7 @@ use std::sync::Arc;
 const TRIES: usize = 16;
 
 /// All stored objects of a resource in a namespace (in all, where that is empty).
-pub(super) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
+pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
     let Some(resource) = api.table.get(api_version, resource) else { return Vec::new() };
     api.store
         .all(&resource.resource_prefix)
@@ -26,7 +30,7 @@ pub(super) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str)
 }
 
 /// A stored object by its name.
-pub(super) fn one(
+pub(crate) fn one(
     api: &Api,
     api_version: &str,
     resource: &str,
@@ -41,7 +45,7 @@ pub(super) fn one(
 
 /// Changes a stored object in the name of the server, again on its newest state when someone else wrote meanwhile.
 /// Gives the changed object, in its new version.
-pub(super) async fn change(
+pub(crate) async fn change(
     api: &Arc<Api>,
     resource: &ResourceType,
     namespace: &str,
@@ -59,8 +63,7 @@ pub(super) async fn change(
         if dry_run {
             return Ok(object);
         }
-        let selection =
-            SelectionAttributes::new(&object, |put| resource.hooks.field_values(&object, put));
+        let selection = selection_attributes(resource, &object);
         let encoded = Encoded::new(&object, selection);
         match api
             .store
@@ -77,4 +80,49 @@ pub(super) async fn change(
         }
     }
     Err(StatusError::modified(&resource.name, name))
+}
+
+/// Makes an object in the server's own name, if there is none of its name.
+pub(crate) fn put(
+    api: &Arc<Api>,
+    resource: &Arc<ResourceType>,
+    object: Value,
+    now: &str,
+) -> Result<(), StatusError> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let key = key(resource, &text("namespace"), &text("name"));
+    if api.store.peek(&resource.resource_prefix, &key).is_some() {
+        return Ok(());
+    }
+    let mut transaction = Transaction::default();
+    create(api, resource, object, now, &mut transaction);
+    match api.store.commit_lazily(transaction) {
+        Ok(()) | Err(WriteError::Mismatch { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Adds the creation of an object in the server's own name to a transaction.
+pub(crate) fn create(
+    api: &Api,
+    resource: &ResourceType,
+    mut object: Value,
+    now: &str,
+    transaction: &mut Transaction,
+) {
+    object["apiVersion"] = Value::from(&*resource.api_version);
+    object["kind"] = Value::from(resource.kind());
+    let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
+    patch::track(resource.schema(&resource.gvk).as_ref(), None, &mut object, &writer);
+    object["metadata"]["uid"] = Value::from(api.uid());
+    object["metadata"]["creationTimestamp"] = Value::from(now);
+    let selection = selection_attributes(resource, &object);
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let key = key(resource, text("namespace"), text("name"));
+    transaction.put(
+        &resource.resource_prefix,
+        &key,
+        Expect::Absent,
+        Encoded::new(&object, selection),
+    );
 }

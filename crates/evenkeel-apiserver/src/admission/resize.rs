@@ -1,7 +1,7 @@
 //! PersistentVolumeClaimResize: a claim may ask for more where its class says that volumes can grow.
 
 use crate::api::Context;
-use crate::kinds::writes;
+use crate::loopback;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{at, text};
@@ -25,7 +25,7 @@ pub(super) fn check(
     let class = text(claim, "spec.storageClassName");
     let class = match class {
         "" => None,
-        name => writes::one(cx.api, "storage.k8s.io/v1", "storageclasses", "", name)?,
+        name => loopback::one(cx.api, "storage.k8s.io/v1", "storageclasses", "", name)?,
     };
     let grows = class.is_some_and(|class| {
         at(&class, "allowVolumeExpansion").and_then(Value::as_bool).unwrap_or(false)

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::write::selection_attributes;
+use super::conversion;
 use crate::api::Api;
-use crate::custom::conversion;
 use crate::resource::ResourceType;
+use crate::selector::selection_attributes;
 use crate::store::{Encoded, Entry, Event};
 use evenkeel_apimachinery::status::StatusError;
 
 /// Whether a webhook converts the objects of `resource`, so that reading them takes its time.
-pub(super) fn is_asked_for(resource: &ResourceType) -> bool {
+pub(crate) fn is_asked_for(resource: &ResourceType) -> bool {
     resource.custom.as_ref().is_some_and(|custom| custom.definition.webhook.is_some())
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Val
     let mut object = entry.decode().ok()?;
     let Some(custom) = &resource.custom else { return Some(object) };
     if !is_asked_for(resource) {
-        resource.hooks.convert_out(resource, &mut object);
+        resource.strategy.convert_out(&resource.gvk, &mut object);
         return Some(object);
     }
     if object["apiVersion"] != *resource.api_version {
@@ -42,16 +42,16 @@ pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Val
 }
 
 /// Decodes what [`entries`] gave.
-pub(super) fn decode_read(resource: &ResourceType, entry: &Entry) -> Result<Value, StatusError> {
+pub(crate) fn decode_read(resource: &ResourceType, entry: &Entry) -> Result<Value, StatusError> {
     let mut object = entry.decode().map_err(StatusError::internal)?;
     if resource.custom.is_some() {
-        resource.hooks.convert_out(resource, &mut object);
+        resource.strategy.convert_out(&resource.gvk, &mut object);
     }
     Ok(object)
 }
 
 /// An object in its stored form, for an answer: as [`entries`] does it.
-pub(super) async fn for_answer(
+pub(crate) async fn for_answer(
     api: &Api,
     resource: &ResourceType,
     object: Value,
@@ -67,7 +67,7 @@ async fn as_read(api: &Api, resource: &ResourceType, object: Value) -> Result<Va
 }
 
 /// Stored objects for an answer in `resource`'s version: what a webhook has to convert is converted, all at once.
-pub(super) async fn entries(
+pub(crate) async fn entries(
     api: &Api,
     resource: &ResourceType,
     entries: Vec<Arc<Entry>>,
@@ -97,7 +97,7 @@ fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -
 }
 
 /// One stored object in the same way.
-pub(super) async fn entry(
+pub(crate) async fn entry(
     api: &Api,
     resource: &ResourceType,
     entry: Arc<Entry>,
@@ -107,7 +107,7 @@ pub(super) async fn entry(
 }
 
 /// Changes of objects in the same way. `before`: the states before them matter, too.
-pub(super) async fn events(
+pub(crate) async fn events(
     api: &Api,
     resource: &ResourceType,
     events: Vec<Arc<Event>>,

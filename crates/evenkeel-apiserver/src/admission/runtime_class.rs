@@ -1,7 +1,7 @@
 //! RuntimeClass: a new pod gets the overhead, node selector and tolerations of the class that it names.
 
 use crate::api::Context;
-use crate::kinds::writes;
+use crate::loopback;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{Object, at, int, list, object, set, text};
@@ -12,7 +12,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
     let forbidden = |why: String| StatusError::forbidden(&cx.resource.name, cx.name, why);
     let class = match at(pod, "spec.runtimeClassName").and_then(Value::as_str) {
         None => Value::Null,
-        Some(name) => writes::one(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?
+        Some(name) => loopback::one(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?
             .ok_or_else(|| forbidden(format!("pod rejected: RuntimeClass {name:?} not found")))?,
     };
     complete(pod, &class).map_err(forbidden)

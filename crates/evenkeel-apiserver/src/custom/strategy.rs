@@ -4,23 +4,25 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::conversion::set_version;
-use super::definition::Version;
-use crate::api::Context;
-use crate::kinds::{KindHooks, value};
-use crate::resource::ResourceType;
+use crate::resource::custom::Version;
+use crate::strategy::Strategy;
 use evenkeel_apiextensions::{defaulting, embedded, lists, rules, validate};
+use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, GroupVersionKind};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, StatusError};
+use evenkeel_apimachinery::value;
 use evenkeel_cel::BUDGET;
+use evenkeel_kinds::strategy::Context;
 
-/// Hooks of one version.
-pub(super) struct Hooks {
+/// The strategy of a custom resource in one version.
+pub(super) struct CustomResourceStrategy {
     version: Arc<Version>,
+    resource: GroupResource,
+    kind: GroupKind,
 }
 
-impl Hooks {
-    pub(super) fn new(version: Arc<Version>) -> Self {
-        Self { version }
+impl CustomResourceStrategy {
+    pub(super) fn new(version: Arc<Version>, resource: GroupResource, kind: GroupKind) -> Self {
+        Self { version, resource, kind }
     }
 
     /// What is wrong by schema, scale, embedded objects and lists; `old` on update.
@@ -102,17 +104,21 @@ fn blocked(errors: &[FieldError]) -> Option<FieldError> {
     })
 }
 
-impl KindHooks for Hooks {
+impl Strategy for CustomResourceStrategy {
     /// Applies the schema's defaults to an object that a request brings. Decoding has pruned it.
     fn default(&self, object: &mut Value) {
         defaulting::prune_non_nullable_nulls(object, &self.version.node);
         defaulting::default(object, &self.version.node);
     }
 
-    fn prepare_create(&self, cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
+    fn prepare_for_create(&self, _cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
         if self.version.definition.is_terminating() {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+            return Err(StatusError::forbidden(
+                &self.resource,
+                value::text(object, "metadata.name"),
+                why,
+            ));
         }
         if self.version.status {
             evenkeel_apimachinery::reset::drop_field(object, "status");
@@ -120,7 +126,7 @@ impl KindHooks for Hooks {
         Ok(())
     }
 
-    fn validate_create(&self, _cx: &Context<'_>, object: &Value) -> Vec<FieldError> {
+    fn validate(&self, _cx: &Context<'_>, object: &Value) -> Vec<FieldError> {
         self.check(object, None)
     }
 
@@ -170,19 +176,19 @@ impl KindHooks for Hooks {
 
     /// Converts an object from whatever version it is stored in to this one. Nothing is left to do where a webhook converts:
     /// `conversion::read` has done so before.
-    fn convert_out(&self, resource: &ResourceType, object: &mut Value) {
+    fn convert_out(&self, _to: &GroupVersionKind, object: &mut Value) {
         let definition = &self.version.definition;
         if definition.webhook.is_some() {
             return;
         }
         definition.prune_and_default(object);
-        if value::text(object, "apiVersion") != &*resource.api_version {
-            set_version(object, &resource.api_version);
+        if value::text(object, "apiVersion") != &*self.version.api_version {
+            value::set(object, "apiVersion", &*self.version.api_version);
             definition.prune(object);
         }
     }
 
-    fn convert_in(&self, _stored: &ResourceType, _object: &mut Value) {}
+    fn convert_in(&self, _stored: &GroupVersionKind, _object: &mut Value) {}
 
     fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
@@ -196,13 +202,12 @@ impl KindHooks for Hooks {
 
     fn write_part(
         &self,
-        cx: &Context<'_>,
         subresource: &str,
         object: &mut Value,
         part: &Value,
     ) -> Option<Result<(), StatusError>> {
         let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
-        Some(scale.write(&cx.resource.group_kind(), object, part))
+        Some(scale.write(&self.kind, object, part))
     }
 }
 

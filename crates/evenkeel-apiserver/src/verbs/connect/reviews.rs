@@ -5,12 +5,12 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::meta;
-use super::write::Write;
 use crate::api::Answer;
 use crate::auth::{Attributes, escalation};
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
+use crate::verbs::meta;
+use crate::verbs::write::Write;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;

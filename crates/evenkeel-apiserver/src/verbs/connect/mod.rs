@@ -5,14 +5,22 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
+mod binding;
+mod conditions;
+mod eviction;
+mod proxy;
+mod reviews;
+mod token;
+
 use super::write::Write;
-use super::{answer_value, meta, reviews, token};
+use super::{answer_value, meta};
+use crate::admission::noderestriction;
 use crate::api::{Answer, Call};
 use crate::decode;
-use crate::kinds::admission::noderestriction;
 use crate::policy::Operation;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
+use crate::resource::ResourceType;
 use crate::response::Body;
 use crate::response::{answer, warn};
 use evenkeel_apimachinery::status::StatusError;
@@ -20,6 +28,32 @@ use evenkeel_apimachinery::status::StatusError;
 /// Whether requests of a method have a body that is read.
 pub(super) fn takes_body(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Returns whether a sub-resource is served by [`connect`].
+fn connects(resource: &ResourceType, subresource: &str) -> bool {
+    match &*resource.resource_prefix {
+        "/pods" => matches!(
+            subresource,
+            "binding" | "eviction" | "log" | "exec" | "attach" | "portforward" | "proxy"
+        ),
+        "/nodes" | "/services" => subresource == "proxy",
+        _ => false,
+    }
+}
+
+/// Serves a sub-resource that is no view of a stored object; `None` where there is none of that name.
+///
+/// Upstream: `Connecter` of `registry/rest`
+async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
+    Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
+        ("/pods", "binding") => binding::bind(call).await,
+        ("/pods", "eviction") => eviction::evict(call).await,
+        ("/pods", _) => proxy::pod(call),
+        ("/nodes", "proxy") => proxy::node(call),
+        ("/services", "proxy") => proxy::service(call),
+        _ => return None,
+    })
 }
 
 /// Serves it, unless it is a plain verb after all.
@@ -33,7 +67,7 @@ pub(super) async fn serve(
     let review = part.is_empty() && reviews::is_review(plural);
     let binding = plural == "bindings" && resource.group().is_empty();
     let token = posted && part == "token" && plural == "serviceaccounts";
-    if !review && !binding && !token && !resource.hooks.connects(part) {
+    if !review && !binding && !token && !connects(resource, part) {
         return Ok(None);
     }
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
@@ -68,10 +102,9 @@ pub(super) async fn serve(
         if let Some(pods) = &pods {
             (cx.resource, cx.subresource) = (pods, "binding");
         }
-        let hooks = pods.as_ref().map_or(&write.stored.hooks, |pods| &pods.hooks);
         let call = Call { cx, query: &request.query.0, body };
-        match hooks.connect(&call) {
-            Some(answered) => answered.await?,
+        match connect(&call).await {
+            Some(answered) => answered?,
             None => return Ok(None),
         }
     };

@@ -1,8 +1,8 @@
 //! Sub-resources that lead to a kubelet or a process: nodes here are simulated, so there is nothing behind them but
 //! the refusals of upstream, and logs without lines.
 
-use super::writes;
 use crate::api::{Answer, Call};
+use crate::loopback;
 use crate::resource::GroupResource;
 use bytes::Bytes;
 use evenkeel_apimachinery::status::StatusError;
@@ -34,7 +34,7 @@ pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
             cx.name
         )));
     }
-    if writes::one(cx.api, "v1", "nodes", "", node)?.is_none() {
+    if loopback::one(cx.api, "v1", "nodes", "", node)?.is_none() {
         return Err(StatusError::not_found(&pods(), node));
     }
     if cx.subresource == "log" {

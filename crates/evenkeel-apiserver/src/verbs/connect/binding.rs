@@ -1,8 +1,9 @@
 //! The `binding` sub-resource: gives a pod its node, once.
 
-use super::admission::topology;
-use super::{conditions, writes};
+use super::conditions;
+use crate::admission::topology;
 use crate::api::{Answer, Call};
+use crate::loopback;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
@@ -32,7 +33,7 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
         topology::label(call.cx.api, text(binding, "target.name"), pod);
         Ok(())
     };
-    writes::change(
+    loopback::change(
         call.cx.api,
         call.cx.resource,
         call.cx.namespace,

@@ -6,7 +6,8 @@
 use super::{decoded, namespaced};
 use crate::api::{Api, Context};
 use crate::resource::ResourcePrefix;
-use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction};
+use crate::selector::selection_attributes;
+use crate::store::{Encoded, Entry, Expect, Transaction};
 use evenkeel_api::quota::charge::{Request, charge};
 use evenkeel_api::quota::{Classes, Item, Sort, Tracked, Usage, is_claim_of, is_terminating};
 use evenkeel_api::views::{
@@ -180,6 +181,6 @@ fn with_used(
     }
     let writer = Writer { manager: "kube-apiserver", subresource: "status", now };
     patch::track(resource.schema(&resource.gvk).as_ref(), Some(&old), &mut new, &writer);
-    let selection = SelectionAttributes::new(&new, |put| resource.hooks.field_values(&new, put));
+    let selection = selection_attributes(&resource, &new);
     Ok(Some(QuotaUpdate { object: Encoded::new(&new, selection), read }))
 }

@@ -1,7 +1,8 @@
 //! The `eviction` sub-resource: deletes a pod when its disruption budget allows it (KEP-85, KEP-3017).
 
-use super::{binding, conditions, writes};
+use super::{binding, conditions};
 use crate::api::{Answer, Call};
+use crate::loopback;
 use crate::resource::{GroupKind, GroupResource, ResourceType};
 use crate::verbs::delete::delete;
 use crate::verbs::delete_options::{DeleteOptions, Preconditions};
@@ -148,7 +149,7 @@ impl<'a> Eviction<'a> {
             conditions::pod(pod, "DisruptionTarget", "True", reason, message, &now);
             Ok(())
         };
-        let pod = writes::change(cx.api, cx.resource, cx.namespace, cx.name, false, mark).await?;
+        let pod = loopback::change(cx.api, cx.resource, cx.namespace, cx.name, false, mark).await?;
         Ok(text(&pod, "metadata.resourceVersion").to_owned())
     }
 
@@ -156,7 +157,7 @@ impl<'a> Eviction<'a> {
     async fn charge(&self, pod: &Value) -> Result<Charged, StatusError> {
         let cx = &self.call.cx;
         let labels = object(pod, "metadata.labels");
-        let mut budgets = writes::all(cx.api, "policy/v1", "poddisruptionbudgets", cx.namespace);
+        let mut budgets = loopback::all(cx.api, "policy/v1", "poddisruptionbudgets", cx.namespace);
         budgets.retain(|budget| selects(at(budget, "spec.selector"), labels));
         let budget = match budgets.as_slice() {
             [] => return Ok(Charged::Counted),
@@ -189,7 +190,7 @@ impl<'a> Eviction<'a> {
             Ok(())
         };
         let dry_run = self.is_dry_run();
-        let taken = writes::change(cx.api, resource, cx.namespace, budget, dry_run, take).await;
+        let taken = loopback::change(cx.api, resource, cx.namespace, budget, dry_run, take).await;
         taken.map(drop).map_err(|error| {
             if error.code() != StatusCode::CONFLICT {
                 return error;

@@ -1,129 +1,27 @@
-//! What the server makes of one CustomResourceDefinition: rows of the resource table, one a served version.
+//! The rows of the resource table that a CustomResourceDefinition becomes, one a served version.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::conversion::Webhook;
-use super::hooks::Hooks;
+use super::strategy::CustomResourceStrategy;
+use crate::resource::custom::{Definition, Version};
 use crate::resource::{
-    Column, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs,
+    Column, GroupKind, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs,
 };
 use evenkeel_apiextensions::jsonpath::JsonPath;
-use evenkeel_apiextensions::node::Node;
 use evenkeel_apiextensions::scale::Paths;
-use evenkeel_apiextensions::{defaulting, pruning};
 use evenkeel_apimachinery::schema::Schema;
 use evenkeel_apimachinery::value::{at, flag, int, list, text};
 
-/// What all versions of a definition share.
-pub(crate) struct Definition {
-    /// apiVersion of the stored form.
-    pub(crate) stored_as: Box<str>,
-    /// Version of the stored form.
-    pub(crate) storage: Box<str>,
-    /// Who converts between versions, where they differ in more than their schemas.
-    pub(crate) webhook: Option<Webhook>,
-    /// The schemas of all versions, served or not, by apiVersion.
-    nodes: Vec<(Box<str>, Arc<Node>)>,
-    /// Deletion was asked for: nothing new is made.
-    terminating: AtomicBool,
-    /// Told when the rows are replaced: watches end then.
-    over: watch::Receiver<bool>,
-}
-
-impl Definition {
-    /// Whether deletion was asked for.
-    pub(crate) fn is_terminating(&self) -> bool {
-        self.terminating.load(Ordering::Relaxed)
-    }
-
-    /// Deletion was asked for, or not.
-    pub(super) fn set_terminating(&self, terminating: bool) {
-        self.terminating.store(terminating, Ordering::Relaxed);
-    }
-
-    fn node(&self, api_version: &str) -> Option<&Arc<Node>> {
-        self.nodes.iter().find(|(version, _)| **version == *api_version).map(|(_, node)| node)
-    }
-
-    /// Whether there is such a version.
-    pub(super) fn knows(&self, api_version: &str) -> bool {
-        self.node(api_version).is_some()
-    }
-
-    /// Removes the fields that the schema of the object's own version does not specify, and nulls that it does not allow.
-    pub(super) fn prune(&self, object: &mut Value) {
-        if let Some(node) = self.node(text(object, "apiVersion")) {
-            pruning::prune(object, node, true);
-            defaulting::prune_non_nullable_nulls(object, node);
-        }
-    }
-
-    /// Prunes an object by the schema of its own version, then fills in that schema's defaults. The head of `defaulting` in
-    /// `evenkeel-apiextensions` lists when this is done.
-    ///
-    /// Upstream: `structuraldefaulting.Default`.
-    pub(crate) fn prune_and_default(&self, object: &mut Value) {
-        self.prune(object);
-        if let Some(node) = self.node(text(object, "apiVersion")) {
-            defaulting::default(object, node);
-        }
-    }
-
-    /// Ready when these rows are served no more.
-    pub(crate) fn over(&self) -> watch::Receiver<bool> {
-        self.over.clone()
-    }
-}
-
-/// What a row of a custom resource has beyond other rows.
-pub(crate) struct Version {
-    /// The definition that it is of.
-    pub(crate) definition: Arc<Definition>,
-    /// The apiVersion.
-    pub(crate) api_version: Box<str>,
-    /// The schema, as decoding and managers of fields need it.
-    pub(crate) schema: Schema,
-    /// The schema, as validation needs it.
-    pub(crate) node: Arc<Node>,
-    /// The schema as it was written.
-    pub(crate) document: Value,
-    /// Whether `status` is a sub-resource.
-    pub(crate) status: bool,
-    /// Where replicas are, when there is a `scale` sub-resource.
-    pub(crate) scale: Option<Paths>,
-    /// Paths of the columns after the name.
-    pub(crate) columns: Vec<JsonPath>,
-    /// Fields for field selectors.
-    pub(crate) selectable: Vec<(Box<str>, JsonPath)>,
-    /// What clients of a deprecated version are told.
-    pub(crate) deprecation: Option<Box<str>>,
-}
-
 /// The rows of a definition, in order of preference. `over` is told when they are replaced.
 pub(super) fn rows(crd: &Value, over: watch::Receiver<bool>) -> Vec<Arc<ResourceType>> {
-    let group: Arc<str> = text(crd, "spec.group").into();
     let versions = list(crd, "spec.versions");
-    let storage = versions.iter().find(|v| flag(v, "storage")).map_or("", |v| text(v, "name"));
-    let definition = Arc::new(Definition {
-        stored_as: format!("{group}/{storage}").into(),
-        storage: storage.into(),
-        webhook: Webhook::of(crd),
-        nodes: versions.iter().map(|version| node_of(&group, version)).collect(),
-        terminating: AtomicBool::new(!text(crd, "metadata.deletionTimestamp").is_empty()),
-        over,
-    });
+    let definition = Arc::new(Definition::new(crd, over));
     let mut served: Vec<&Value> = versions.iter().filter(|v| flag(v, "served")).collect();
     served.sort_by(|a, b| preference(text(b, "name")).cmp(&preference(text(a, "name"))));
     served.into_iter().map(|version| Arc::new(row(crd, version, &definition))).collect()
-}
-
-fn node_of(group: &str, version: &Value) -> (Box<str>, Arc<Node>) {
-    let node = Node::new(&version["schema"]["openAPIV3Schema"]);
-    (format!("{group}/{}", text(version, "name")).into(), Arc::new(node))
 }
 
 fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceType {
@@ -160,6 +58,8 @@ fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceTy
         scale: scale.clone(),
     });
     let plural: Arc<str> = text(names, "plural").into();
+    let name = GroupResource { group: gvk.group.clone(), resource: plural.clone() };
+    let kind = GroupKind { group: gvk.group.clone(), kind: gvk.kind.clone() };
     ResourceType {
         api_version,
         list_kind: text(names, "listKind").into(),
@@ -172,8 +72,9 @@ fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceTy
         columns,
         resource_prefix: format!("{}/{plural}", gvk.group).into(),
         stored: false,
-        hooks: Arc::new(Hooks::new(custom.clone())),
-        name: GroupResource { group: gvk.group.clone(), resource: plural },
+        strategy: Arc::new(CustomResourceStrategy::new(custom.clone(), name.clone(), kind)),
+        source: None,
+        name,
         custom: Some(custom),
         gvk,
     }
