@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::answer_value;
+use super::respond;
 use crate::output::{ListMeta, Purpose};
 use crate::request::RequestContext;
 use crate::resource::{ResourceType, Source, key};
@@ -30,7 +30,7 @@ pub(super) fn get(
     let (resource, target) = (request.resource(), &request.target);
     let found = source.get(resource.plural(), target.namespace, target.name);
     let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
-    answer_value(request, StatusCode::OK, &whole(resource, object))
+    respond::value(request, StatusCode::OK, &whole(resource, object))
 }
 
 /// Serves GET of a collection, all of it at once.

@@ -18,9 +18,9 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use super::attempt::TRIES;
 use super::delete_options::DeleteOptions;
-use super::write::TRIES;
-use super::{answer_status, answer_value, list, meta, namespace};
+use super::{list, meta, namespace, respond};
 use crate::admission::noderestriction;
 use crate::api::Api;
 use crate::custom::codec;
@@ -89,13 +89,13 @@ async fn answer_deleted(
                 stored.strategy.convert_out(&request.resource().gvk, &mut object);
             }
             let code = if orphans_refused { StatusCode::ACCEPTED } else { StatusCode::OK };
-            answer_value(request, code, &object)
+            respond::value(request, code, &object)
         }
         Deleted::Gone(mut object) if stored.strategy.returns_deleted_object() => {
             if request.resource().converts() {
                 stored.strategy.convert_out(&request.resource().gvk, &mut object);
             }
-            answer_value(request, StatusCode::OK, &object)
+            respond::value(request, StatusCode::OK, &object)
         }
         Deleted::Gone(object) => {
             let mut details = json!({"name": request.target.name, "kind": stored.plural(), "uid": meta::text(&object, "uid")});
@@ -105,7 +105,7 @@ async fn answer_deleted(
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
             });
-            Ok(answer_status(request, StatusCode::OK, &status))
+            Ok(respond::status(request, StatusCode::OK, &status))
         }
     }
 }

@@ -16,6 +16,7 @@
 //! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `connect/reviews.rs` |
 //! | `dryRun`, `fieldManager`, `fieldValidation` | `../request/query.rs` |
 
+mod attempt;
 mod computed;
 mod connect;
 mod create;
@@ -26,6 +27,7 @@ mod list;
 mod meta;
 mod namespace;
 mod patch;
+mod respond;
 mod scale;
 mod stages;
 mod update;
@@ -35,16 +37,12 @@ mod write;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use http::{Method, Response, StatusCode};
-use serde_json::Value;
+use http::{Method, Response};
 
 use crate::components;
-use crate::output::{Format, Purpose};
 use crate::request::RequestContext;
 use crate::resource::{Source, Verb};
 use crate::response::Body;
-use crate::response::answer;
-use crate::store::Encoded;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Serves a request for a resource.
@@ -111,35 +109,4 @@ where
             }
         }
     }
-}
-
-/// Answers an object that is not stored as such: of another kind, another version, or never written.
-pub(crate) fn answer_value(
-    request: &RequestContext<'_>,
-    code: StatusCode,
-    object: &Value,
-) -> Result<Response<Body>, StatusError> {
-    let format = request.format(Purpose::Object)?;
-    let bytes = encode_value(request, &format, object)?;
-    Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
-}
-
-fn encode_value(
-    request: &RequestContext<'_>,
-    format: &Format,
-    object: &Value,
-) -> Result<Bytes, StatusError> {
-    let bytes: Bytes = Encoded::plain(object).into();
-    if format.is_stored_form(request.resource()) {
-        Ok(bytes)
-    } else {
-        format.object(request.resource(), &bytes, request.now)
-    }
-}
-
-/// Answers a Status of success, as deletions and bindings do.
-fn answer_status(request: &RequestContext<'_>, code: StatusCode, status: &Value) -> Response<Body> {
-    let bytes = serde_json::to_vec(status).unwrap_or_default();
-    let (content_type, bytes) = Format::status(request.headers, &bytes);
-    answer(code, content_type, Body::whole(bytes))
 }

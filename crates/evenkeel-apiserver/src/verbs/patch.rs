@@ -7,15 +7,15 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::write::{Creates, Lost, TRIES, Write, Written};
-use super::{create, meta, scale, update};
+use super::attempt::{Creates, Lost, TRIES, Write, Written};
+use super::{create, meta, respond, scale};
 use crate::custom::codec;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::resource::key;
 use crate::response::Body;
 use crate::store::Entry;
-use evenkeel_apimachinery::patch::{self, PatchType, Patched, Writer};
+use evenkeel_apimachinery::patch::{self, PatchType, Patched};
 use evenkeel_apimachinery::status::StatusError;
 
 /// Patches an object.
@@ -34,7 +34,7 @@ pub(super) async fn serve(
     let mut write = Write::new(request, options);
     for _ in 0..TRIES {
         match once(&mut write, form, body).await {
-            Ok(written) => return update::respond(&write, &written),
+            Ok(written) => return respond::written(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }
@@ -107,7 +107,7 @@ fn patched(
     let kind = request.kind();
     let schema = request.resource().schema(&kind);
     if form == PatchType::Apply {
-        let writer = writer(write);
+        let writer = write.writer();
         let force = write.options.force.unwrap_or(false);
         return patch::apply(
             &kind,
@@ -120,14 +120,6 @@ fn patched(
         );
     }
     patch::patch(&kind, schema.as_ref(), form, current, body, write.options.validation)
-}
-
-pub(super) fn writer<'a>(write: &'a Write<'_>) -> Writer<'a> {
-    Writer {
-        manager: &write.options.manager,
-        subresource: write.request.target.subresource,
-        now: write.request.now,
-    }
 }
 
 /// A view of the object is patched, and written back into it.
@@ -157,7 +149,7 @@ async fn patch_part(
     let version = meta::text(&part, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
     if managed && form != PatchType::Apply {
-        scale::track(&request.kind(), &before, &mut part, &writer(write));
+        scale::track(&request.kind(), &before, &mut part, &write.writer());
     }
     let tracked =
         !managed || scale::settle(&request.kind(), &write.stored.gvk, old, &part, &mut new);
@@ -192,7 +184,7 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
         request.resource().schema(&request.resource().gvk).as_ref(),
         None,
         body,
-        &writer(write),
+        &write.writer(),
         force,
         write.options.validation,
     )?;

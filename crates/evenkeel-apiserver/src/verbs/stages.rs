@@ -4,7 +4,7 @@
 //! | documented | where |
 //! |---|---|
 //! | Decode the body, with field validation | `create::serve`, `update::serve`, `patch::patched` |
-//! | Convert to the storage version and apply defaults | `write::convert_in` |
+//! | Convert to the storage version and apply defaults | `attempt::convert_in` |
 //! | `Preconditions`: uid and resourceVersion | `write::preconditions`, `write::absent_preconditions` |
 //! | `rest.FillObjectMetaSystemFields`, names for `generateName` | `write::create`, `write::create_named_by_chance` |
 //! | `rest.BeforeCreate`, `rest.BeforeUpdate`: fields that the strategy sets; cluster IPs and node ports | `prepare` |
@@ -12,7 +12,7 @@
 //! | Validation by the strategy, the schema and CEL rules; escalation checks | `validate` |
 //! | Validating admission: policies, webhooks, plug-ins; quotas last | `admit` |
 //! | `Storage.Create`, `GuaranteedUpdate`, with `BeginCreate`, `BeginUpdate` and their `FinishFunc` | `persist`, `transaction` |
-//! | Convert to the request's version and encode | `write::respond` |
+//! | Convert to the request's version and encode | `respond::object`, `respond::written` |
 //!
 //! Upstream: `Store.Create` and `Store.Update` of `registry/generic/registry`.
 
@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
 use super::meta;
-use super::write::{Creates, Lost, TRIES, Write, Written, object_version};
 use crate::admission::{self, QuotaUpdates, noderestriction};
 use crate::custom::codec;
 use crate::policy::{self, Operation, Request};
@@ -33,24 +33,6 @@ use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
 use crate::webhook;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
-
-/// One attempt to write an object. It is made again when another write came first.
-pub(super) struct Attempt<'a> {
-    /// The object's name.
-    pub(super) name: &'a str,
-    /// The stored object that the new one replaces; none on a create.
-    pub(super) old: Option<(&'a Arc<Entry>, &'a Value)>,
-    /// The new object, in the stored version.
-    pub(super) new: Value,
-    /// Which request creates the object; none on an update.
-    pub(super) how: Option<Creates>,
-}
-
-impl<'a> Attempt<'a> {
-    fn old(&self) -> Option<&'a Value> {
-        self.old.map(|(_, old)| old)
-    }
-}
 
 /// Takes an attempt through all stages.
 pub(super) async fn run(write: &mut Write<'_>, mut attempt: Attempt<'_>) -> Result<Written, Lost> {

@@ -5,8 +5,8 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::write::{Creates, Lost, TRIES, Write, Written};
-use super::{answer_value, create, meta, scale};
+use super::attempt::{Creates, Lost, TRIES, Write, Written};
+use super::{create, meta, respond, scale};
 use crate::custom::codec;
 use crate::decode;
 use crate::request::RequestContext;
@@ -14,7 +14,6 @@ use crate::request::WriteOptions;
 use crate::resource::GroupVersionKind;
 use crate::resource::key;
 use crate::response::Body;
-use crate::response::warn;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Replaces an object.
@@ -35,33 +34,12 @@ pub(super) async fn serve(
     write.warnings = decoded.warnings;
     for _ in 0..TRIES {
         match once(&mut write, &object).await {
-            Ok(written) => return respond(&write, &written),
+            Ok(written) => return respond::written(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }
     }
     Err(StatusError::modified(&resource.name, request.target.name))
-}
-
-/// Answers the object, or the part that was written.
-pub(super) fn respond(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
-    let request = write.request;
-    match write.stored.strategy.read_part(request.target.subresource, &with_version(written)) {
-        Some(part) => {
-            let mut response = answer_value(request, http::StatusCode::OK, &part?)?;
-            warn(&mut response, &write.warnings);
-            Ok(response)
-        }
-        None => write.respond(written),
-    }
-}
-
-fn with_version(written: &Written) -> Value {
-    let mut object = written.object.clone();
-    if let Some(entry) = &written.entry {
-        meta::set(&mut object, "resourceVersion", itoa::Buffer::new().format(entry.revision));
-    }
-    object
 }
 
 fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
@@ -108,7 +86,7 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
             let mut part = object.clone();
             if let Some(mut before) = before {
                 scale::show(&kind, &old, &mut before);
-                scale::track(&kind, &before, &mut part, &super::patch::writer(write));
+                scale::track(&kind, &before, &mut part, &write.writer());
             }
             let tracked =
                 !managed || scale::settle(&kind, &write.stored.gvk, &old, &part, &mut new);

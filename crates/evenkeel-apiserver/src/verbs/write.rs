@@ -2,166 +2,27 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::stages::{self, Attempt};
-use super::{encode_value, get, meta};
+use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
+use super::{meta, stages};
 use crate::admission::noderestriction;
-use crate::api::Context;
 use crate::auth::Attributes;
 use crate::auth::permit;
-use crate::output::Purpose;
 use crate::policy::Operation;
-use crate::request::RequestContext;
-use crate::request::WriteOptions;
-use crate::resource::ResourceType;
 use crate::resource::key;
-use crate::response::Body;
-use crate::response::{answer, warn};
-use crate::store::{Entry, WriteError};
-use evenkeel_apimachinery::patch::{self, Writer};
+use crate::store::Entry;
+use evenkeel_apimachinery::patch::{self};
 use evenkeel_apimachinery::reset::keep_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
-/// How often a write that lost a race is tried again.
-pub(super) const TRIES: usize = 32;
-
 /// How many names are tried for an object that has a prefix of one.
 const NAMES: usize = 8;
 
-/// A write under way.
-pub(super) struct Write<'a> {
-    pub(super) request: &'a RequestContext<'a>,
-    pub(super) options: WriteOptions,
-    /// The resource in the version in which it is stored.
-    pub(super) stored: Arc<ResourceType>,
-    pub(super) warnings: Vec<String>,
-}
-
-/// What came of it.
-pub(super) struct Written {
-    /// The object, in the stored version.
-    pub(super) object: Value,
-    /// As it is stored; none of a dry run, and of an object that went with the write.
-    pub(super) entry: Option<Arc<Entry>>,
-    /// Whether it is new.
-    pub(super) created: bool,
-}
-
-/// Which request creates an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Creates {
-    /// A POST on the collection.
-    Post,
-    /// A PUT of an object that does not exist.
-    Put,
-    /// A server-side apply of an object that does not exist; its managedFields are right already.
-    Apply,
-}
-
-/// Why a write did not happen.
-pub(super) enum Lost {
-    /// Another was quicker; it may be tried again on the new state.
-    Race,
-    /// Another object got a value meanwhile that only one may have; other values may be free.
-    Taken,
-    /// It is refused.
-    Refused(StatusError),
-}
-
-impl From<StatusError> for Lost {
-    fn from(error: StatusError) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<WriteError> for Lost {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::Mismatch { .. } => Self::Race,
-            WriteError::Taken { .. } => Self::Taken,
-            WriteError::TooDeep | WriteError::Disk(_) => Self::Refused(error.into()),
-        }
-    }
-}
-
-impl<'a> Write<'a> {
-    pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
-        Self {
-            request,
-            options,
-            stored: request.api.table.stored_version(request.resource()),
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Adds warnings that the response does not have yet.
-    pub(super) fn add_warnings(&mut self, more: Vec<String>) {
-        for warning in more {
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
-    }
-
-    /// What hooks are told.
-    pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
-        Context {
-            api: self.request.api,
-            resource: &self.stored,
-            now: self.request.now,
-            user: self.request.user,
-            namespace: self.request.target.namespace,
-            name,
-            subresource: self.request.target.subresource,
-            dry_run: self.options.dry_run,
-            has_status: self.has_status(),
-        }
-    }
-
-    pub(super) fn has_status(&self) -> bool {
-        self.stored.subresource("status").is_some()
-    }
-
-    /// The schema of the stored version.
-    fn schema(&self) -> Option<schema::Schema> {
-        self.stored.schema(&self.stored.gvk)
-    }
-
-    fn writer(&self) -> Writer<'_> {
-        Writer {
-            manager: &self.options.manager,
-            subresource: self.request.target.subresource,
-            now: self.request.now,
-        }
-    }
-
-    /// Gives an object that is answered and never stored its managers.
-    pub(super) fn track_new(&self, object: &mut Value) {
-        let schema = self.request.resource().schema(&self.request.kind());
-        patch::track(schema.as_ref(), None, object, &self.writer());
-    }
-
-    /// Converts an object from the request's version to the stored one, and fills in the kind's defaults: those of built-in
-    /// kinds are code (`evenkeel_kinds::defaults`), those of custom resources stand in the definition's schema.
-    fn convert_in(&self, object: &mut Value) {
-        if self.request.resource().converts() {
-            self.stored.strategy.convert_in(&self.stored.gvk, object);
-        }
-        self.stored.strategy.default(object);
-    }
-
-    /// From the stored version into the request's.
-    pub(super) fn convert_out(&self, object: &mut Value) {
-        if self.request.resource().converts() {
-            self.stored.strategy.convert_out(&self.request.resource().gvk, object);
-        }
-    }
-
+impl Write<'_> {
     /// An update, a patch and an apply that make an object need the right to create it, too.
     ///
     /// Upstream: `withAuthorization`
@@ -382,34 +243,4 @@ impl<'a> Write<'a> {
         }
         Ok(())
     }
-
-    /// Answers what was written.
-    pub(super) fn respond(&self, written: &Written) -> Result<Response<Body>, StatusError> {
-        let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        let format = self.request.format(Purpose::Object)?;
-        let mut response = match &written.entry {
-            Some(entry) => get::respond(self.request, &format, entry, code)?,
-            None => {
-                let bytes = encode_value(self.request, &format, &written.object)?;
-                answer(code, format.content_type(Purpose::Object), Body::whole(bytes))
-            }
-        };
-        warn(&mut response, &self.warnings);
-        Ok(response)
-    }
-}
-
-/// The version that an object says it has; 0 when it says none. Otherwise Go's error.
-///
-/// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
-pub(super) fn object_version(object: &Value) -> Result<u64, String> {
-    let text = meta::text(object, "resourceVersion");
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let why = match text.parse() {
-        Ok(version) if is_number => return Ok(version),
-        Err(_) if text.is_empty() => return Ok(0),
-        Err(_) if is_number => "value out of range",
-        _ => "invalid syntax",
-    };
-    Err(format!("strconv.ParseUint: parsing {}: {why}", evenkeel_apimachinery::status::quote(text)))
 }

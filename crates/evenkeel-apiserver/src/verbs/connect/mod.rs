@@ -12,8 +12,8 @@ mod proxy;
 mod reviews;
 mod token;
 
-use super::write::Write;
-use super::{answer_value, meta};
+use super::attempt::Write;
+use super::{meta, respond};
 use crate::admission::noderestriction;
 use crate::api::{Answer, Call};
 use crate::decode;
@@ -109,7 +109,7 @@ pub(super) async fn serve(
         }
     };
     let mut response = match answered {
-        Answer::Object(code, object) => answer_value(request, code, &object)?,
+        Answer::Object(code, object) => respond::value(request, code, &object)?,
         Answer::Nothing => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;

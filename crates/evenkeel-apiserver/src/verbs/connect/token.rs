@@ -8,8 +8,8 @@ use crate::auth::{Grant, ISSUER};
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
 use crate::resource::key;
+use crate::verbs::attempt::Write;
 use crate::verbs::meta;
-use crate::verbs::write::Write;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 use evenkeel_apimachinery::time::seconds;
 
