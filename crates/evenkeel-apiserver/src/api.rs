@@ -10,13 +10,13 @@ use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
 
+use crate::admission::policy::compiled::Compiled;
 use crate::auth::{Authenticator, Rules};
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
 use crate::flow::Flows;
 use crate::metrics::Metrics;
-use crate::policy;
 use crate::resource::{ResourceType, Table, key};
 use crate::store::{Store, WriteError};
 use crate::tasks::Tasks;
@@ -94,7 +94,7 @@ pub(crate) struct Api {
     /// The custom resources that are served.
     pub(crate) served: Served,
     /// Admission policies, compiled.
-    pub(crate) policies: policy::Compiled,
+    pub(crate) policies: Compiled,
     /// What requests belong to.
     pub(crate) flows: Flows,
     /// The parts of the control plane in this process.

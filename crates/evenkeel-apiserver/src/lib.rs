@@ -17,7 +17,6 @@ mod metrics;
 mod openapi;
 mod output;
 mod pipeline;
-mod policy;
 mod registry;
 mod request;
 mod resource;

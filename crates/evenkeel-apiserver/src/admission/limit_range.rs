@@ -1,6 +1,6 @@
 //! LimitRanger: what each pod and claim of a namespace may use, and what those get that say nothing.
 
-use super::{decoded, namespaced};
+use super::objects::{decoded, namespaced};
 use crate::api::Context;
 use evenkeel_api::map::Map;
 use evenkeel_api::quantity::Quantity;

@@ -1,26 +1,27 @@
 //! Admission: what upstream's default plug-ins change in new objects, or refuse.
 
+pub(crate) mod attributes;
 mod certificates;
 mod limit_range;
+mod mutated;
 pub(crate) mod noderestriction;
+mod objects;
 mod pod_security;
 mod pods;
-mod quota;
+pub(crate) mod policy;
+pub(crate) mod quota;
 mod resize;
 mod runtime_class;
 mod service_accounts;
 pub(crate) mod topology;
+pub(crate) mod webhook;
 
 use crate::api::Context;
 use crate::loopback;
-use crate::store::Entry;
-use evenkeel_api::{Encoding, View};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, list, set, text};
-pub(crate) use quota::{QuotaUpdates, evaluate as evaluate_quotas};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 /// Runs the plug-ins that look at this kind, in upstream's order.
 pub(crate) fn admit(
@@ -87,7 +88,7 @@ pub(crate) fn accept(
     cx: &Context<'_>,
     object: &Value,
     old: Option<&Value>,
-) -> Result<QuotaUpdates, StatusError> {
+) -> Result<quota::QuotaUpdates, StatusError> {
     if cx.resource.group().is_empty() {
         limit_range::check(cx, object, old)?;
         if cx.resource.plural() == "pods" {
@@ -95,7 +96,7 @@ pub(crate) fn accept(
         }
         resize::check(cx, object, old)?;
     }
-    evaluate_quotas(cx, object, old)
+    quota::evaluate(cx, object, old)
 }
 
 /// Returns what plug-ins warn of in an object that is admitted.
@@ -104,26 +105,6 @@ pub(crate) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
         return Vec::new();
     }
     pod_security::warnings(cx, object, old)
-}
-
-/// The objects of a collection in the request's namespace.
-fn namespaced<V: View>(
-    cx: &Context<'_>,
-    resource_prefix: &str,
-) -> Result<Vec<(Arc<Entry>, V)>, StatusError> {
-    let entries = cx.api.store.within(resource_prefix, cx.namespace);
-    entries.into_iter().map(|entry| Ok((entry.clone(), viewed(&entry)?))).collect()
-}
-
-/// What a plug-in reads of a stored object.
-fn viewed<V: View>(entry: &Entry) -> Result<V, StatusError> {
-    V::decode(entry.json(), Encoding::Json).map_err(StatusError::internal)
-}
-
-/// What a plug-in reads of an object that is being written.
-fn decoded<V: View>(object: &Value) -> Result<V, StatusError> {
-    let bytes = serde_json::to_vec(object).map_err(StatusError::internal)?;
-    V::decode(&bytes, Encoding::Json).map_err(StatusError::internal)
 }
 
 /// TaintNodesByCondition: a new node takes no pods until it says that it is ready.

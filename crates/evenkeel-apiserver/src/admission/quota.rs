@@ -3,7 +3,7 @@
 //! What is used stands in each quota's status, which is committed together with the object, at the revision that was read:
 //! of two writes that would each take the last that is left, one is computed again and sees what the other took.
 
-use super::{decoded, namespaced};
+use super::objects::{decoded, namespaced, viewed};
 use crate::api::{Api, Context};
 use crate::resource::ResourcePrefix;
 use crate::selector::selection_attributes;
@@ -147,7 +147,7 @@ fn both<V: evenkeel_api::View>(
 fn classes(cx: &Context<'_>) -> Result<Classes, StatusError> {
     let all = cx.api.store.all("resource.k8s.io/deviceclasses");
     let classes: Vec<DeviceClass> =
-        all.iter().map(|entry| super::viewed(entry)).collect::<Result<_, _>>()?;
+        all.iter().map(|entry| viewed(entry)).collect::<Result<_, _>>()?;
     Ok(classes.iter().collect())
 }
 
@@ -158,7 +158,7 @@ fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, Status
     };
     let key = format!("{}/{}", cx.namespace, owner.name);
     let Some(entry) = cx.api.store.peek("/pods", &key) else { return Ok(None) };
-    let pod: Pod = super::viewed(&entry)?;
+    let pod: Pod = viewed(&entry)?;
     let claims: Vec<(Arc<Entry>, ResourceClaim)> =
         namespaced(cx, "resource.k8s.io/resourceclaims")?;
     Ok(is_claim_of(claim, &pod, claims.iter().map(|(_, claim)| claim)).then_some(pod))

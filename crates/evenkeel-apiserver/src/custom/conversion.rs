@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::resource::custom::{ConversionWebhook, Definition, Version};
-use crate::webhook::call;
+use crate::webhook;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
 use evenkeel_apimachinery::value::text;
@@ -29,7 +29,7 @@ impl ConversionWebhook {
         let sent: Vec<Value> = objects.iter().map(without_version).collect();
         let review = json!({"kind": "ConversionReview", "apiVersion": format!("{GROUP}/{}", self.review),
             "request": {"uid": uid, "desiredAPIVersion": to, "objects": sent}});
-        let answer = call::post(api, &self.config, &review, SECONDS).await;
+        let answer = webhook::post(api, &self.config, &review, SECONDS).await;
         let converted = answer.and_then(|answer| self.converted(&uid, answer));
         let converted =
             converted.map_err(|why| format!("conversion webhook for {what} failed: {why}"))?;

@@ -16,6 +16,7 @@ pub use service::Service;
 pub use tls::ServeError;
 pub use unchecked::UncheckedError;
 
+use crate::admission::policy::compiled::Compiled;
 use crate::api::Api;
 use crate::auth::{Accounts, Authenticator, Rules};
 use crate::bootstrap;
@@ -27,7 +28,6 @@ use crate::custom::served::Served;
 use crate::files;
 use crate::flow::Flows;
 use crate::metrics::Metrics;
-use crate::policy;
 use crate::registry;
 use crate::resource::Table;
 use crate::store::{OpenError, Store};
@@ -150,7 +150,7 @@ impl Builder {
             rules: Rules::default(),
             metrics: Metrics::default(),
             served: Served::default(),
-            policies: policy::Compiled::default(),
+            policies: Compiled::default(),
             flows: Flows::default(),
             components: Components::default(),
             tasks: Tasks::default(),

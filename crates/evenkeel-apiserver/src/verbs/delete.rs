@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use super::attempt::TRIES;
 use super::delete_options::DeleteOptions;
 use super::{list, meta, namespace, respond};
-use crate::admission::noderestriction;
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::{noderestriction, policy, webhook};
 use crate::api::Api;
 use crate::custom::codec;
 use crate::output::Purpose;
-use crate::policy::{self, Operation, Request};
 use crate::registry;
 use crate::request::RequestContext;
 use crate::resource::ResourceType;
@@ -33,7 +33,6 @@ use crate::resource::key;
 use crate::response::Body;
 use crate::selector::selection_attributes;
 use crate::store::{Encoded, Entry, Expect, Transaction, WriteError};
-use crate::webhook;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
@@ -242,7 +241,7 @@ async fn admitted(
         dry_run: options.is_dry_run(),
         has_status: stored.subresource("status").is_some(),
     };
-    let request = Request { cx: &cx, operation: Operation::Delete, object: &Value::Null, old };
+    let request = Attributes { cx: &cx, operation: Operation::Delete, object: &Value::Null, old };
     noderestriction::admit(&cx, Operation::Delete, &Value::Null, old)?;
     // Warnings of deletions are nobody's: a collection has many.
     policy::validate(&request, &mut Vec::new())?;

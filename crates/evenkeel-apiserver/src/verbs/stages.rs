@@ -22,15 +22,15 @@ use serde_json::Value;
 
 use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
 use super::meta;
-use crate::admission::{self, QuotaUpdates, noderestriction};
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::quota::{self, QuotaUpdates};
+use crate::admission::{self, noderestriction, policy, webhook};
 use crate::custom::codec;
-use crate::policy::{self, Operation, Request};
 use crate::registry::{self, policybased};
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::selector::selection_attributes;
 use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
-use crate::webhook;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
@@ -111,7 +111,7 @@ async fn admit(write: &mut Write<'_>, attempt: &Attempt<'_>) -> Result<QuotaUpda
     let cx = write.context(attempt.name);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let request =
-        Request { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
+        Attributes { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
     policy::validate(&request, &mut told)?;
     webhook::validate(&request, &mut told).await?;
     let quotas = admission::accept(&cx, &attempt.new, old)?;
@@ -215,7 +215,7 @@ async fn commit(
             Err(error) => return Err(error.into()),
         }
         let cx = write.context(attempt.name);
-        quotas = admission::evaluate_quotas(&cx, &attempt.new, attempt.old())?;
+        quotas = quota::evaluate(&cx, &attempt.new, attempt.old())?;
     }
     let why = "its quotas are being written to by too many others";
     Err(StatusError::conflict(&write.stored.name, attempt.name, why).into())

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
 use super::{meta, stages};
+use crate::admission::attributes::Operation;
 use crate::admission::noderestriction;
 use crate::auth::Attributes;
 use crate::auth::permit;
-use crate::policy::Operation;
 use crate::resource::key;
 use crate::store::Entry;
 use evenkeel_apimachinery::patch::{self};

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::pods::is_mirror;
-use super::{Refusal, Write};
+use super::write::{Refusal, Write};
+use crate::admission::attributes::Operation;
 use crate::admission::certificates::common_names;
 use crate::auth::Attributes;
-use crate::policy::Operation;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{list, text};
 

@@ -15,43 +15,19 @@ mod certificates;
 mod nodes;
 mod pods;
 mod tokens;
+mod write;
 
 use serde_json::Value;
 
+use crate::admission::attributes::Operation;
 use crate::api::Context;
 use crate::auth::node_of;
-use crate::loopback;
-use crate::policy::Operation;
-use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{same_meaning, set, text};
 
+use write::{Refusal, Write};
+
 const LEASES: &str = "kube-node-lease";
-
-/// Why the plugin refuses.
-enum Refusal {
-    /// 403 with this reason.
-    Forbidden(String),
-    /// An answer of its own.
-    Other(StatusError),
-}
-
-impl<T: Into<String>> From<T> for Refusal {
-    fn from(why: T) -> Self {
-        Self::Forbidden(why.into())
-    }
-}
-
-/// A write by a node.
-struct Write<'a> {
-    cx: &'a Context<'a>,
-    node: &'a str,
-    operation: Operation,
-    /// The object as it is to be; null when it goes.
-    object: &'a Value,
-    /// As it was; null when it is new.
-    old: &'a Value,
-}
 
 /// Refuses what a node may not write. Users who are no nodes pass.
 ///
@@ -64,61 +40,30 @@ pub(crate) fn admit(
 ) -> Result<(), StatusError> {
     let Some(node) = node_of(cx.user) else { return Ok(()) };
     let write = Write { cx, node, operation, object, old };
-    write.admit().map_err(|refusal| match refusal {
+    decide(&write).map_err(|refusal| match refusal {
         Refusal::Forbidden(why) => StatusError::forbidden(&cx.resource.name, cx.name, why),
         Refusal::Other(error) => error,
     })
 }
 
-impl Write<'_> {
-    fn admit(&self) -> Result<(), Refusal> {
-        let part = self.cx.subresource;
-        if self.node.is_empty() {
-            let user = quote(&self.cx.user.name);
-            return Err(format!("could not determine node from user {user}").into());
-        }
-        match (self.cx.resource.group(), self.cx.resource.plural()) {
-            ("", "pods") => pods::admit(self),
-            ("", "nodes") => nodes::admit(self),
-            ("", "persistentvolumeclaims") => claim(self),
-            ("", "serviceaccounts") if part == "token" => tokens::admit(self),
-            ("coordination.k8s.io", "leases") => lease(self),
-            ("storage.k8s.io", "csinodes") => csi_node(self),
-            ("resource.k8s.io", "resourceslices") => slice(self),
-            ("certificates.k8s.io", "certificatesigningrequests") => certificates::signing(self),
-            ("certificates.k8s.io", "podcertificaterequests") => certificates::pod(self),
-            _ => Ok(()),
-        }
+/// Decides by the resource that is written.
+fn decide(write: &Write<'_>) -> Result<(), Refusal> {
+    let part = write.cx.subresource;
+    if write.node.is_empty() {
+        let user = quote(&write.cx.user.name);
+        return Err(format!("could not determine node from user {user}").into());
     }
-
-    /// The node's name in quotes.
-    fn quoted(&self) -> String {
-        quote(self.node)
-    }
-
-    /// `unexpected operation "UPDATE"`.
-    fn unexpected(&self) -> String {
-        format!("unexpected operation {}", quote(self.operation.as_str()))
-    }
-
-    /// A stored object of the core group; refused as upstream's listers word it where it is not there.
-    fn stored(
-        &self,
-        plural: &str,
-        kind: &str,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Value, Refusal> {
-        let found = loopback::one(self.cx.api, "v1", plural, namespace, name);
-        found.map_err(Refusal::Other)?.ok_or_else(|| {
-            let kind = GroupResource { group: "".into(), resource: kind.into() };
-            Refusal::Other(StatusError::not_found(&kind, name))
-        })
-    }
-
-    /// A stored pod of the request's namespace.
-    fn pod(&self, name: &str) -> Result<Value, Refusal> {
-        self.stored("pods", "pod", self.cx.namespace, name)
+    match (write.cx.resource.group(), write.cx.resource.plural()) {
+        ("", "pods") => pods::admit(write),
+        ("", "nodes") => nodes::admit(write),
+        ("", "persistentvolumeclaims") => claim(write),
+        ("", "serviceaccounts") if part == "token" => tokens::admit(write),
+        ("coordination.k8s.io", "leases") => lease(write),
+        ("storage.k8s.io", "csinodes") => csi_node(write),
+        ("resource.k8s.io", "resourceslices") => slice(write),
+        ("certificates.k8s.io", "certificatesigningrequests") => certificates::signing(write),
+        ("certificates.k8s.io", "podcertificaterequests") => certificates::pod(write),
+        _ => Ok(()),
     }
 }
 

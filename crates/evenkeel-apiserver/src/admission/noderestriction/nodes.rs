@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Refusal, Write};
-use crate::policy::Operation;
+use super::write::{Refusal, Write};
+use crate::admission::attributes::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, object, same_meaning};
 

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Refusal, Write};
+use super::write::{Refusal, Write};
+use crate::admission::attributes::Operation;
 use crate::auth::{MIRRORS, refers_to_any};
-use crate::policy::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, flag, list, object, same, same_meaning, text};
 

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::{Refusal, Write};
+use super::write::{Refusal, Write};
+use crate::admission::attributes::Operation;
 use crate::api::Api;
 use crate::auth::Attributes;
 use crate::loopback;
-use crate::policy::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, list, text};
 

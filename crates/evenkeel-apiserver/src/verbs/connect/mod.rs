@@ -14,10 +14,10 @@ mod token;
 
 use super::attempt::Write;
 use super::{meta, respond};
+use crate::admission::attributes::Operation;
 use crate::admission::noderestriction;
 use crate::api::{Answer, Call};
 use crate::decode;
-use crate::policy::Operation;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::resource::ResourceType;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::GROUP;
+use crate::admission::attributes::GROUP;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{list, text};

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{Operation, Request};
+use crate::admission::attributes::{Attributes, Operation};
 use evenkeel_apimachinery::validation::labels::selects;
 use evenkeel_apimachinery::value::{at, list, object, text};
 
 /// Whether a request is within `constraints`: rules, exclusions and selectors.
-pub(super) fn matches(request: &Request<'_>, constraints: &Value) -> bool {
+pub(super) fn matches(request: &Attributes<'_>, constraints: &Value) -> bool {
     let rules = list(constraints, "resourceRules");
     let equivalent = text(constraints, "matchPolicy") != "Exact";
     (rules.is_empty() || rules.iter().any(|rule| by_rule(request, rule, equivalent)))
@@ -19,7 +19,7 @@ pub(super) fn matches(request: &Request<'_>, constraints: &Value) -> bool {
 }
 
 /// Whether a binding is for a request.
-pub(super) fn is_bound(request: &Request<'_>, binding: &Value) -> bool {
+pub(super) fn is_bound(request: &Attributes<'_>, binding: &Value) -> bool {
     at(binding, "spec.matchResources").is_none_or(|resources| matches(request, resources))
 }
 
@@ -27,7 +27,7 @@ fn among(all: &[Value], value: &str) -> bool {
     all.iter().any(|one| one == "*" || one == value)
 }
 
-fn by_rule(request: &Request<'_>, rule: &Value, equivalent: bool) -> bool {
+fn by_rule(request: &Attributes<'_>, rule: &Value, equivalent: bool) -> bool {
     let cx = request.cx;
     let rows = cx.api.table.rows();
     let versions = list(rule, "apiVersions");
@@ -52,13 +52,13 @@ fn by_rule(request: &Request<'_>, rule: &Value, equivalent: bool) -> bool {
 }
 
 /// `pods`, `pods/status`, `pods/*`, `*/scale`, `*`, `*/*`.
-fn by_resource(request: &Request<'_>, wanted: &str) -> bool {
+fn by_resource(request: &Attributes<'_>, wanted: &str) -> bool {
     let (plural, part) = wanted.split_once('/').unwrap_or((wanted, ""));
     let (own, own_part) = (request.cx.resource.plural(), request.cx.subresource);
     (plural == "*" || plural == own) && (part == own_part || part == "*")
 }
 
-fn by_namespace(request: &Request<'_>, constraints: &Value) -> bool {
+fn by_namespace(request: &Attributes<'_>, constraints: &Value) -> bool {
     let Some(selector) = at(constraints, "namespaceSelector") else { return true };
     if object(selector, "matchLabels").is_none_or(serde_json::Map::is_empty)
         && list(selector, "matchExpressions").is_empty()
@@ -78,7 +78,7 @@ fn by_namespace(request: &Request<'_>, constraints: &Value) -> bool {
 }
 
 /// The namespace that the request is in; null outside of namespaces.
-pub(super) fn namespace_of(request: &Request<'_>) -> Value {
+pub(super) fn namespace_of(request: &Attributes<'_>) -> Value {
     let cx = request.cx;
     if !cx.resource.namespaced {
         return Value::Null;
@@ -87,7 +87,7 @@ pub(super) fn namespace_of(request: &Request<'_>) -> Value {
     entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
 }
 
-fn by_object(request: &Request<'_>, constraints: &Value) -> bool {
+fn by_object(request: &Attributes<'_>, constraints: &Value) -> bool {
     let Some(selector) = at(constraints, "objectSelector") else { return true };
     let one = |value: &Value| {
         value.is_object() && selects(Some(selector), object(value, "metadata.labels"))

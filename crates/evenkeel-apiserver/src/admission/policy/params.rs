@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Policy, Request};
+use super::compiled::Policy;
+use crate::admission::attributes::Attributes;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::validation::labels::selects;
 use evenkeel_apimachinery::value::{at, object, text};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 /// The parameters of a policy by a binding: `[null]` where it takes none; an error where it needs some that are not there.
 pub(super) fn of(
-    request: &Request<'_>,
+    request: &Attributes<'_>,
     policy: &Policy,
     binding: &Value,
 ) -> Result<Vec<Value>, String> {
@@ -34,7 +35,7 @@ pub(super) fn of(
     Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned())
 }
 
-fn find(request: &Request<'_>, row: &Arc<ResourceType>, reference: &Value) -> Vec<Value> {
+fn find(request: &Attributes<'_>, row: &Arc<ResourceType>, reference: &Value) -> Vec<Value> {
     let cx = request.cx;
     let namespace = match text(reference, "namespace") {
         _ if !row.namespaced => "",

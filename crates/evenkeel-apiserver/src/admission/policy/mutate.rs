@@ -2,8 +2,11 @@
 
 use serde_json::Value;
 
+use super::compiled::{Mutation, Policy};
 use super::evaluate::{Facts, applies, run, with_variables};
-use super::{Mutation, Operation, Policy, Request, matching, params};
+use super::{matching, params};
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::mutated;
 use crate::api::Context;
 use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::status::StatusError;
@@ -22,7 +25,7 @@ pub(super) fn apply(
     let before = old.unwrap_or(&null);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let start = object.clone();
-    let request = Request { cx, operation, object: &start, old: before };
+    let request = Attributes { cx, operation, object: &start, old: before };
     if !matching::matches(&request, &policy.document["spec"]["matchConstraints"])
         || !matching::is_bound(&request, binding)
     {
@@ -32,7 +35,7 @@ pub(super) fn apply(
         Ok(None) => Ok(()),
         Ok(Some(new)) => {
             *object = new;
-            super::settle(cx, object);
+            mutated::settle(cx, object);
             Ok(())
         }
         Err(_) if !policy.closed => Ok(()),
@@ -49,7 +52,7 @@ pub(super) fn apply(
 
 /// The object after all mutations; `None` where nothing is changed.
 fn changed(
-    request: &Request<'_>,
+    request: &Attributes<'_>,
     policy: &Policy,
     binding: &Value,
 ) -> Result<Option<Value>, String> {
@@ -70,7 +73,7 @@ fn changed(
 }
 
 fn one(
-    request: &Request<'_>,
+    request: &Attributes<'_>,
     policy: &Policy,
     mutation: &Mutation,
     facts: &Facts,

@@ -1,13 +1,13 @@
 //! Webhooks: whom the server asks about what it is about to store (upstream: `admission/plugin/webhook`).
 
-pub(crate) mod call;
-
 use base64::Engine as _;
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::attributes::{Attributes, Operation, described, is_exempt};
+use super::{mutated, policy};
 use crate::api::Context;
-use crate::policy::{self, Operation, Request};
+use crate::webhook::post;
 use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{at, flag, int, list, text};
@@ -33,7 +33,7 @@ enum No {
 
 /// The webhooks of all configurations, in upstream's order.
 fn all(cx: &Context<'_>, resource_prefix: &str) -> Vec<Value> {
-    if cx.api.store.count(resource_prefix) == 0 || policy::is_exempt(cx) {
+    if cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
         return Vec::new();
     }
     let configurations =
@@ -52,7 +52,7 @@ pub(crate) async fn mutate(
     let null = Value::Null;
     for webhook in all(cx, MUTATING) {
         let before = object.clone();
-        let request = Request { cx, operation, object: &before, old: old.unwrap_or(&null) };
+        let request = Attributes { cx, operation, object: &before, old: old.unwrap_or(&null) };
         let Some(answer) = ask(&request, &webhook, warnings).await? else { continue };
         let Some(operations) = answer.patch else { continue };
         let patched = patch::by_operations(&before, &operations).map_err(StatusError::internal)?;
@@ -60,14 +60,14 @@ pub(crate) async fn mutate(
             let name = text(&webhook, "name");
             StatusError::internal(format!("the patch of webhook \"{name}\" cannot be applied"))
         })?;
-        policy::settle(cx, object);
+        mutated::settle(cx, object);
     }
     Ok(())
 }
 
 /// Asks the validating webhooks.
 pub(crate) async fn validate(
-    request: &Request<'_>,
+    request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
     for webhook in all(request.cx, VALIDATING) {
@@ -78,7 +78,7 @@ pub(crate) async fn validate(
 
 /// Asks one webhook, if it is for this request.
 async fn ask(
-    request: &Request<'_>,
+    request: &Attributes<'_>,
     webhook: &Value,
     warnings: &mut Vec<String>,
 ) -> Result<Option<Answer>, StatusError> {
@@ -101,14 +101,14 @@ async fn ask(
         )));
     }
     let uid = cx.api.uid();
-    let mut asked = policy::described(request);
+    let mut asked = described(request);
     asked["uid"] = Value::from(uid.as_str());
     asked["object"] = request.object.clone();
     asked["oldObject"] = request.old.clone();
     let review =
         json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked});
     let seconds = int(webhook, "timeoutSeconds").unwrap_or(SECONDS);
-    let answered = call::post(cx.api, &webhook["clientConfig"], &review, seconds).await;
+    let answered = post(cx.api, &webhook["clientConfig"], &review, seconds).await;
     let answered = answered.map_err(|why| No::Failed(format!("failed to call webhook: {why}")));
     match answered.and_then(|answer| read(name, &uid, &answer)) {
         Ok(answer) => {

@@ -4,8 +4,16 @@ use std::rc::Rc;
 
 use serde_json::Value;
 
-use super::{Denied, Expression, Policy, Request, described, matching, params};
+use super::compiled::{Expression, Policy, Validation};
+use super::{matching, params};
+use crate::admission::attributes::{Attributes, described};
 use evenkeel_cel::{BUDGET, Failure, PER_CALL, Scope, Val};
+
+/// A refusal by a policy.
+pub(super) struct Denied {
+    pub(super) message: String,
+    pub(super) reason: String,
+}
 
 /// What expressions look at.
 pub(super) struct Facts {
@@ -15,7 +23,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn new(request: &Request<'_>, params: Value) -> Self {
+    pub(super) fn new(request: &Attributes<'_>, params: Value) -> Self {
         Self { request: described(request), namespace: matching::namespace_of(request), params }
     }
 
@@ -53,7 +61,10 @@ pub(super) fn applies<'a>(
 }
 
 /// The same of conditions that are not a policy's.
-pub(super) fn all_hold(request: &Request<'_>, conditions: &[Expression]) -> Result<bool, String> {
+pub(super) fn all_hold(
+    request: &Attributes<'_>,
+    conditions: &[Expression],
+) -> Result<bool, String> {
     if conditions.is_empty() {
         return Ok(true);
     }
@@ -104,7 +115,7 @@ pub(super) fn with_variables<'a>(
 }
 
 /// What of a validating policy does not hold.
-pub(super) fn validate(request: &Request<'_>, policy: &Policy, binding: &Value) -> Vec<Denied> {
+pub(super) fn validate(request: &Attributes<'_>, policy: &Policy, binding: &Value) -> Vec<Denied> {
     let failed = |message: String| {
         if policy.closed { vec![Denied { message, reason: String::new() }] } else { Vec::new() }
     };
@@ -150,7 +161,7 @@ pub(super) fn validate(request: &Request<'_>, policy: &Policy, binding: &Value) 
 }
 
 /// What a validation says when it does not hold.
-fn words<'a>(validation: &'a super::Validation, scope: &Scope<'a>, budget: &mut u64) -> String {
+fn words<'a>(validation: &'a Validation, scope: &Scope<'a>, budget: &mut u64) -> String {
     if let Some(expression) = &validation.message_expression
         && let Ok(Val::Str(words)) = run(expression, scope, budget)
     {
