@@ -1,4 +1,4 @@
-//! The server's inside: what verbs and hooks share, and what they are told about the request they serve.
+//! The server's state, which everything above the store shares, and what admission is told of the request that it serves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,7 +23,7 @@ use crate::tasks::Tasks;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// What a hook is told about the write that it prepares.
+/// What admission plug-ins and allocation are told of a write.
 pub(crate) struct Context<'a> {
     /// The server.
     pub(crate) api: &'a Arc<Api>,

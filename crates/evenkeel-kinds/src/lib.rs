@@ -1,6 +1,6 @@
 //! What is particular about each built-in kind: defaults, validation, strategy, warnings and printed columns.
 //!
-//! Pure functions of objects. Hooks that read the store or allocate (addresses, quotas) live in `evenkeel-apiserver`; what
+//! Pure functions of objects. Rules that read the store or allocate (addresses, quotas) live in `evenkeel-apiserver`; what
 //! holds for every kind lives in `evenkeel-apimachinery`.
 
 pub mod autoscaling;

@@ -1,7 +1,8 @@
 //! The authorizers' decision as an answer.
 
 use super::User;
-use super::rbac::{Attributes, Rules};
+use super::rbac::Rules;
+use super::rule::Attributes;
 use crate::store::Store;
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::StatusError;

@@ -1,6 +1,6 @@
 //! The old documents: one list of groups, and one document a group and a version.
 
-use super::{groups, storage_version_hash, verbs};
+use super::groups::{groups, storage_version_hash, verbs};
 use crate::resource::{ResourceType, Rows, Subresource};
 use evenkeel_apimachinery::headers::text;
 use http::HeaderMap;

@@ -1,6 +1,7 @@
 //! Which resources the server has: a table made from data, to which custom resources are added at run time.
 
 pub(crate) mod custom;
+pub(crate) mod document;
 mod path;
 mod source;
 mod table;

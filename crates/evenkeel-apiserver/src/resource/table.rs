@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use serde::Deserialize;
 
+use super::document::Document;
 use super::source::Source;
 use super::types::{Column, ResourceType, Subresource, Verb, Verbs};
-use crate::discovery::document::Document;
 use crate::strategy;
 use evenkeel_apimachinery::group_version::{GroupResource, GroupVersionKind};
 

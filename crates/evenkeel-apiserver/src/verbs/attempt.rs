@@ -91,7 +91,7 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// What hooks are told.
+    /// What admission plug-ins and allocation are told of the write.
     pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
         Context {
             api: self.request.api,

@@ -1,4 +1,4 @@
-//! What is no plain verb on a stored object: bindings, evictions, tokens, reviews; and what a kind's hooks serve by themselves.
+//! What is no plain verb on a stored object: bindings, evictions, tokens, reviews, and sub-resources that are no views.
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};

@@ -13,14 +13,15 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    pub(super) fn new(body: Bytes, content_type: &'static str) -> Self {
+    /// A document, with the tag of its bytes.
+    pub(crate) fn new(body: Bytes, content_type: &'static str) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA512, &body);
         let tag: String = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
         Self { body, content_type, tag: HeaderValue::try_from(format!("\"{tag}\"")).ok() }
     }
 
     /// The whole of it, or that it is what the client knows.
-    pub(super) fn response(&self, headers: &HeaderMap) -> Response<Bytes> {
+    pub(crate) fn response(&self, headers: &HeaderMap) -> Response<Bytes> {
         let unchanged = self.tag.is_some() && headers.get(IF_NONE_MATCH) == self.tag.as_ref();
         let mut response = Response::new(if unchanged { Bytes::new() } else { self.body.clone() });
         if unchanged {
