@@ -6,6 +6,7 @@
 
 pub mod columns;
 pub mod conditions;
+pub mod conversion;
 pub mod defaulting;
 pub mod definition;
 pub mod embedded;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use evenkeel_apiextensions::conversion::ConversionWebhook;
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apiextensions::node::Node;
 use evenkeel_apiextensions::scale::Paths;
 use evenkeel_apiextensions::{defaulting, pruning};
 use evenkeel_apimachinery::schema::Schema;
-use evenkeel_apimachinery::value::{at, flag, list, text};
+use evenkeel_apimachinery::value::{flag, list, text};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -93,7 +94,7 @@ impl Definition {
 pub(crate) struct Version {
     /// The definition that it is of.
     pub(crate) definition: Arc<Definition>,
-    /// The apiVersion.
+    /// Group and version: `example.com/v1`.
     pub(crate) api_version: Box<str>,
     /// The schema, as decoding and managers of fields need it.
     pub(crate) schema: Schema,
@@ -111,29 +112,6 @@ pub(crate) struct Version {
     pub(crate) selectable: Vec<(Box<str>, JsonPath)>,
     /// What clients of a deprecated version are told.
     pub(crate) deprecation: Option<Box<str>>,
-}
-
-/// A definition's webhook for conversions.
-pub(crate) struct ConversionWebhook {
-    pub(crate) config: Value,
-    /// Version of the reviews: the first of its list that is known here.
-    pub(crate) review: Box<str>,
-}
-
-impl ConversionWebhook {
-    /// The webhook of a definition that has one.
-    fn of(crd: &Value) -> Option<Self> {
-        let conversion = at(crd, "spec.conversion")?;
-        if text(conversion, "strategy") != "Webhook" {
-            return None;
-        }
-        let versions = list(conversion, "webhook.conversionReviewVersions");
-        let mut versions = versions.iter().filter_map(Value::as_str);
-        Some(Self {
-            config: at(conversion, "webhook.clientConfig")?.clone(),
-            review: versions.find(|version| matches!(*version, "v1" | "v1beta1"))?.into(),
-        })
-    }
 }
 
 fn node_of(group: &str, version: &Value) -> (Box<str>, Arc<Node>) {
