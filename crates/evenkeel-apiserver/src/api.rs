@@ -25,13 +25,13 @@ use evenkeel_apimachinery::user::User;
 
 /// What admission plug-ins and allocation are told of a write.
 pub(crate) struct Context<'a> {
-    /// The server.
+    /// The state of the server.
     pub(crate) api: &'a Arc<Api>,
     /// The resource, in its stored version.
     pub(crate) resource: &'a ResourceType,
     /// When the request came.
     pub(crate) now: Timestamp,
-    /// Who asks.
+    /// The user who sends the request.
     pub(crate) user: &'a User,
     /// Namespace, empty for cluster-scoped objects.
     pub(crate) namespace: &'a str,
@@ -79,17 +79,17 @@ pub(crate) enum Answer {
 
 /// The server's shared state.
 pub(crate) struct Api {
-    /// The resources.
+    /// The resources that are served.
     pub(crate) table: Table,
-    /// The objects.
+    /// The objects of all resources.
     pub(crate) store: Store,
-    /// The time.
+    /// Tells the time; tests move it.
     pub(crate) clock: Clock,
     /// Who is who.
     pub(crate) authenticator: Authenticator,
     /// Who may what.
     pub(crate) rules: Rules,
-    /// Counters.
+    /// Counters of requests, watches and health checks.
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.
     pub(crate) served: Served,

@@ -9,11 +9,11 @@ use crate::resource::{ResourceType, Source};
 
 /// An API to be served beside the server's own.
 pub struct ComputedApi {
-    /// Its group.
+    /// Name of the API group.
     pub group: &'static str,
-    /// Its version.
+    /// Version within the group, such as `v1beta1`.
     pub version: &'static str,
-    /// Its resources.
+    /// Resources of this version.
     pub resources: &'static [ComputedResource],
     /// Who makes its objects.
     pub source: Arc<dyn Source>,
@@ -22,9 +22,9 @@ pub struct ComputedApi {
 /// A resource that can be read, one by one and in lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ComputedResource {
-    /// Plural name.
+    /// Plural name, as paths have it.
     pub plural: &'static str,
-    /// Kind.
+    /// Kind of its objects.
     pub kind: &'static str,
     /// Whether objects live in namespaces.
     pub namespaced: bool,

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 pub(crate) struct Tasks(Mutex<Vec<(&'static str, AbortHandle)>>);
 
 impl Tasks {
-    /// Starts one.
+    /// Starts a task of this name.
     pub(crate) fn spawn(
         &self,
         name: &'static str,

@@ -29,12 +29,12 @@ pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
         .collect()
 }
 
-/// `/apis`.
+/// The APIGroupList of `/apis`.
 pub(super) fn groups_document(rows: &Rows) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_list(rows)})
 }
 
-/// `/apis/GROUP`.
+/// The APIGroup of `/apis/GROUP`.
 pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
     let mut group = groups_list(rows).into_iter().find(|group| group["name"] == name)?;
     if let Some(fields) = group.as_object_mut() {

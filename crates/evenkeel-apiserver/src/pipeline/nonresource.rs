@@ -13,7 +13,7 @@ use crate::response::answer;
 use crate::{discovery, openapi};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Serves them.
+/// Serves a path that names no resource.
 pub(super) fn serve(
     api: &Arc<Api>,
     method: &Method,

@@ -19,24 +19,24 @@ use evenkeel_apimachinery::user::User;
 ///
 /// Upstream: `RequestScope` and `RequestInfo`.
 pub(crate) struct RequestContext<'a> {
-    /// The server.
+    /// The state of the server.
     pub(crate) api: &'a Arc<Api>,
     /// What it is about.
     pub(crate) target: Target<'a>,
-    /// HTTP method.
+    /// HTTP method of the request.
     pub(crate) method: &'a Method,
-    /// Headers.
+    /// Headers of the request.
     pub(crate) headers: &'a HeaderMap,
-    /// Parameters.
+    /// Parameters of the URL.
     pub(crate) query: &'a Query,
-    /// Who asks.
+    /// The user, after impersonation.
     pub(crate) user: &'a User,
     /// When it came.
     pub(crate) now: Timestamp,
 }
 
 impl RequestContext<'_> {
-    /// The resource.
+    /// Returns the resource that the path names.
     pub(crate) fn resource(&self) -> &Arc<ResourceType> {
         &self.target.resource
     }

@@ -13,17 +13,17 @@ pub(crate) struct RequestInfo<'a> {
     pub(crate) is_resource: bool,
     /// `get`, `list`, `watch`, …, or the method in lower case.
     pub(crate) verb: &'a str,
-    /// API group.
+    /// API group; empty for the core group.
     pub(crate) group: &'a str,
-    /// Version.
+    /// Version of the API group.
     pub(crate) version: &'a str,
-    /// Namespace.
+    /// Namespace; empty for cluster-scoped resources and for all namespaces.
     pub(crate) namespace: &'a str,
-    /// Resource.
+    /// Plural name of the resource.
     pub(crate) resource: &'a str,
-    /// Sub-resource.
+    /// Sub-resource; empty for the resource itself.
     pub(crate) subresource: &'a str,
-    /// Name.
+    /// Name of the object; empty for a collection.
     pub(crate) name: &'a str,
     /// The field selector of a list, watch or deletecollection, as the query has it.
     pub(crate) field_selector: &'a str,

@@ -19,7 +19,7 @@ pub(crate) enum Path<'a> {
 /// The object or the collection that a path names.
 #[derive(Debug, Clone)]
 pub(crate) struct Target<'a> {
-    /// The resource.
+    /// The resource that the path names.
     pub(crate) resource: Arc<ResourceType>,
     /// Namespace; empty for cluster-scoped resources and for all namespaces.
     pub(crate) namespace: &'a str,

@@ -85,7 +85,7 @@ pub(crate) struct Subresource {
 /// A column of a Table.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
-    /// Title.
+    /// Title of the column.
     pub(crate) name: Arc<str>,
     /// `string`, `integer`, `date`, …
     pub(crate) kind: Arc<str>,
@@ -103,11 +103,11 @@ pub(crate) struct ResourceType {
     pub(crate) gvk: GroupVersionKind,
     /// Plural name with its group, for messages.
     pub(crate) name: GroupResource,
-    /// `apps/v1`.
+    /// Group and version: `apps/v1`.
     pub(crate) api_version: Box<str>,
     /// Kind of a list: `PodList`.
     pub(crate) list_kind: Box<str>,
-    /// Singular name.
+    /// Singular name, as kubectl takes it.
     pub(crate) singular: Box<str>,
     /// Short names for kubectl.
     pub(crate) short_names: Box<[Box<str>]>,
@@ -139,17 +139,17 @@ pub(crate) struct ResourceType {
 pub(crate) type ResourcePrefix = Arc<str>;
 
 impl ResourceType {
-    /// The group.
+    /// Returns the group; empty for the core group.
     pub(crate) fn group(&self) -> &str {
         &self.gvk.group
     }
 
-    /// The version.
+    /// Returns the version within the group.
     pub(crate) fn version(&self) -> &str {
         &self.gvk.version
     }
 
-    /// The kind.
+    /// Returns the kind of its objects.
     pub(crate) fn kind(&self) -> &str {
         &self.gvk.kind
     }

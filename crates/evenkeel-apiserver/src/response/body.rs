@@ -18,7 +18,7 @@ enum Inner {
 }
 
 impl Body {
-    /// Nothing.
+    /// A body without bytes.
     pub fn empty() -> Self {
         Self(Inner::Whole(None))
     }

@@ -12,9 +12,9 @@ use super::transaction::WriteError;
 /// Objects of a collection at one revision, in order of key.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// The revision.
+    /// The revision of this state.
     pub(crate) revision: u64,
-    /// The objects.
+    /// The objects of the range.
     pub(crate) entries: Vec<Arc<Entry>>,
     /// How many more there are after these (0 when all were taken).
     pub(crate) more: usize,

@@ -11,7 +11,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
 use evenkeel_kinds::strategy::Context;
 
-/// Their strategy.
+/// The strategy of CustomResourceDefinitions.
 pub(super) struct DefinitionStrategy;
 
 impl Strategy for DefinitionStrategy {

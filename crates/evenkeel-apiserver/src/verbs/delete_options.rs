@@ -12,7 +12,9 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// `metav1.DeleteOptions`.
+/// The options of a deletion.
+///
+/// Upstream: `DeleteOptions`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DeleteOptions {

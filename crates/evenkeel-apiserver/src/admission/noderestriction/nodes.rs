@@ -9,6 +9,8 @@ use crate::admission::attributes::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, object, same_meaning};
 
+/// Refuses what a node may not change of nodes.
+///
 /// Upstream: `admitNode`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, new) = (write.quoted(), write.object);

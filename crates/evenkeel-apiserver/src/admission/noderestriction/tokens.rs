@@ -10,6 +10,8 @@ use crate::loopback;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, list, text};
 
+/// Refuses tokens that no pod of the node needs.
+///
 /// Upstream: `admitServiceAccount`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     if write.operation != Operation::Create {
