@@ -48,9 +48,10 @@ const WIRING: [&str; 3] = ["mod.rs", "act.rs", "metrics.rs"];
 /// The folder of what all controllers share to start and to watch. It decides for none of them.
 const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
-/// Folders whose files decide, each with the names of its files that do not: the scheduling queue has none, and an attempt
-/// only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 4] = [
+/// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
+/// and an attempt only that which asks extenders.
+const DECIDING: [(&str, &[&str]); 5] = [
+    ("crates/evenkeel-apiserver/src/strategy", &[]),
     ("crates/evenkeel-controllers/src", &WIRING),
     ("crates/evenkeel-scheduler/src/plugins", &WIRING),
     ("crates/evenkeel-scheduler/src/queue", &[]),
