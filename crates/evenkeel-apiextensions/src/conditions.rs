@@ -8,6 +8,11 @@ use serde_json::{Value, json};
 
 use evenkeel_apimachinery::value::{at, list, set, text};
 
+/// Keeps a definition that is being deleted until its custom resources are gone.
+///
+/// Upstream: `CustomResourceCleanupFinalizer`
+pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
 /// Annotation with the approval of a definition in a protected group.
 const APPROVAL_ANNOTATION: &str = "api-approved.kubernetes.io";
 

@@ -2,13 +2,13 @@
 //!
 //! | when | function that the server calls |
 //! |---|---|
-//! | a create, an update or a patch is decoded | `default` of the hooks in `custom/hooks.rs` |
-//! | an object is read from the store: get, list, watch, the old object of an update | `Definition::prune_and_default`, from `custom::conversion::read`, `Hooks::convert_out` and `current::decode_alone` |
+//! | a create, an update or a patch is decoded | `Strategy::default` in `custom/strategy.rs` |
+//! | an object is read from the store: get, list, watch, the old object of an update | `Definition::prune_and_default`, from `custom::conversion::read`, `CustomResourceStrategy::convert_out` and `codec::decode_alone` |
 //! | an object is converted to another version | before it: `Definition::prune_and_default`; after it: `Definition::prune`, without defaults |
-//! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `policy::settle` |
+//! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `admission::mutated::settle` |
 //! | a definition is validated: each default must fit its schema | `definition::schema::validate_schema` |
 //!
-//! The paths are those of `evenkeel-apiserver`; `Definition` is in its `custom/definition.rs`. Defaults are in the stored
+//! The paths are those of `evenkeel-apiserver`; `Definition` is in its `resource/custom.rs`. Defaults are in the stored
 //! object too, and are applied on each read because the schema may have got new ones since the write.
 //! Functions without a crate are in `evenkeel-apiserver`; `Definition` is in its `custom/definition.rs`. Defaults are
 //! stored with the object. They are also applied on each read, because the schema may have got new ones since the

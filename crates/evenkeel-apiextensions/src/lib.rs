@@ -7,6 +7,7 @@
 
 pub mod cel;
 pub mod conditions;
+pub mod conversion;
 pub mod defaulting;
 pub mod definition;
 pub mod jsonpath;

@@ -1,4 +1,4 @@
-//! The server's inside: what verbs and hooks share, and what they are told about the request they serve.
+//! The server's state, which everything above the store shares, and what admission is told of the request that it serves.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,28 +10,28 @@ use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
 
+use crate::admission::policy::compiled::Compiled;
 use crate::auth::{Authenticator, Rules};
 use crate::clock::Clock;
 use crate::components::Components;
-use crate::custom::crd_controller::Served;
+use crate::custom::served::Served;
 use crate::flow::Flows;
 use crate::metrics::Metrics;
-use crate::policy;
 use crate::resource::{ResourceType, Table, key};
 use crate::store::{Store, WriteError};
 use crate::tasks::Tasks;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// What a hook is told about the write that it prepares.
+/// What admission plug-ins and allocation are told of a write.
 pub(crate) struct Context<'a> {
-    /// The server's shared state.
+    /// The state of the server.
     pub(crate) api: &'a Arc<Api>,
     /// The resource, in its stored version.
     pub(crate) resource: &'a ResourceType,
     /// When the request came.
     pub(crate) now: Timestamp,
-    /// User that sent the request.
+    /// The user who sends the request.
     pub(crate) user: &'a User,
     /// Namespace, empty for cluster-scoped objects.
     pub(crate) namespace: &'a str,
@@ -57,7 +57,7 @@ impl Context<'_> {
     }
 }
 
-/// A call of what is no plain verb: see [`crate::kinds::KindHooks::connect`].
+/// A call of what is no plain verb on a stored object.
 pub(crate) struct Call<'a> {
     /// As for a write.
     pub(crate) cx: Context<'a>,
@@ -79,22 +79,22 @@ pub(crate) enum Answer {
 
 /// The server's shared state.
 pub(crate) struct Api {
-    /// All resources that are served, built-in and custom.
+    /// The resources that are served.
     pub(crate) table: Table,
-    /// All objects, with their revisions and events.
+    /// The objects of all resources.
     pub(crate) store: Store,
-    /// Source of the time; tests pass their own.
+    /// Tells the time; tests move it.
     pub(crate) clock: Clock,
     /// Who is who.
     pub(crate) authenticator: Authenticator,
     /// Who may what.
     pub(crate) rules: Rules,
-    /// Counters and histograms of requests.
+    /// Counters of requests, watches and health checks.
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.
     pub(crate) served: Served,
     /// Admission policies, compiled.
-    pub(crate) policies: policy::Compiled,
+    pub(crate) policies: Compiled,
     /// What requests belong to.
     pub(crate) flows: Flows,
     /// The parts of the control plane in this process.

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::kinds::cluster_ips;
-use crate::resource::key;
-use crate::resource::{Path, ResourceType, parse_path};
-use crate::store::{Encoded, Expect, SelectionAttributes, Transaction, WriteError};
+use crate::loopback::put;
+use crate::registry;
+use crate::resource::{Path, parse_path};
 use crate::tracking;
-use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 
@@ -55,7 +53,7 @@ fn put_all(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> 
         put(api, slices, slice_of(at), &now)?;
     }
     tracking::install(api)?;
-    cluster_ips::show_all(api)
+    registry::show_all(api)
 }
 
 /// Makes the APIService of an API that another part of the process serves.
@@ -65,57 +63,6 @@ pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), Statu
         put(api, &services, service, &now)?;
     }
     Ok(api.store.settle().await?)
-}
-
-/// Makes an object in the server's own name, if there is none of its name.
-pub(crate) fn put(
-    api: &Arc<Api>,
-    resource: &Arc<ResourceType>,
-    object: Value,
-    now: &str,
-) -> Result<(), StatusError> {
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
-    let key = key(resource, &text("namespace"), &text("name"));
-    if api.store.peek(&resource.resource_prefix, &key).is_some() {
-        return Ok(());
-    }
-    let mut transaction = Transaction::default();
-    create(api, resource, object, now, &mut transaction);
-    match api.store.commit_lazily(transaction) {
-        Ok(()) | Err(WriteError::Mismatch { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Adds the creation of an object in the server's own name to a transaction.
-pub(crate) fn create(
-    api: &Api,
-    resource: &ResourceType,
-    mut object: Value,
-    now: &str,
-    transaction: &mut Transaction,
-) {
-    object["apiVersion"] = Value::from(&*resource.api_version);
-    object["kind"] = Value::from(resource.kind());
-    let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
-    patch::update_managed_fields(
-        resource.schema(&resource.gvk).as_ref(),
-        None,
-        &mut object,
-        &writer,
-    );
-    object["metadata"]["uid"] = Value::from(api.uid());
-    object["metadata"]["creationTimestamp"] = Value::from(now);
-    let selection =
-        SelectionAttributes::new(&object, |put| resource.hooks.field_values(&object, put));
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-    let key = key(resource, text("namespace"), text("name"));
-    transaction.put(
-        &resource.resource_prefix,
-        &key,
-        Expect::Absent,
-        Encoded::new(&object, selection),
-    );
 }
 
 /// What extension API servers read to know whom to trust.

@@ -20,7 +20,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// The time as this clock gives it.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::computed::Source;
-use crate::resource::ResourceType;
+use crate::resource::{ResourceType, Source};
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 

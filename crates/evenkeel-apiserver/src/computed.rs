@@ -3,40 +3,17 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::kinds::KindHooks;
-use crate::output::{ListMeta, Purpose};
-use crate::pipeline::{RequestContext, answer};
-use crate::resource::ResourceType;
-use crate::resource::key;
-use crate::selector::Selectors;
-use crate::serve::Body;
-use crate::store::{Change, Encoded, Entry, SelectionAttributes};
-use crate::verbs::answer_value;
-use evenkeel_apimachinery::status::StatusError;
-
-/// Makes the objects of an API.
-pub trait Source: Send + Sync + 'static {
-    /// All objects of a resource in a namespace (in all, where that is empty), with their metadata.
-    fn list(&self, resource: &str, namespace: &str) -> Vec<Value>;
-
-    /// One of them.
-    fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
-        let named = |object: &Value| object["metadata"]["name"] == name;
-        self.list(resource, namespace).into_iter().find(named)
-    }
-}
+use crate::resource::{ResourceType, Source};
 
 /// An API to be served beside the server's own.
 pub struct ComputedApi {
-    /// API group, such as `metrics.k8s.io`.
+    /// Name of the API group.
     pub group: &'static str,
-    /// Version in the group, such as `v1beta1`.
+    /// Version within the group, such as `v1beta1`.
     pub version: &'static str,
-    /// The resources of this group and version.
+    /// Resources of this version.
     pub resources: &'static [ComputedResource],
     /// Who makes its objects.
     pub source: Arc<dyn Source>,
@@ -45,23 +22,14 @@ pub struct ComputedApi {
 /// A resource that can be read, one by one and in lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ComputedResource {
-    /// Plural name, as in paths.
+    /// Plural name, as paths have it.
     pub plural: &'static str,
-    /// Kind of one object.
+    /// Kind of its objects.
     pub kind: &'static str,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// Titles of the columns that kubectl shows.
     pub columns: &'static [&'static str],
-}
-
-/// The rules of such a resource: none but where its objects come from.
-struct Hooks(Arc<dyn Source>);
-
-impl KindHooks for Hooks {
-    fn computed(&self) -> Option<&dyn Source> {
-        Some(&*self.0)
-    }
 }
 
 /// The rows of the resource table for an API.
@@ -78,7 +46,7 @@ pub(crate) fn rows(api: &ComputedApi) -> Vec<Arc<ResourceType>> {
             "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
             "verbs": ["get", "list"], "subresources": [], "columns": columns,
         });
-        ResourceType::described(row, Arc::new(Hooks(api.source.clone())))
+        ResourceType::computed(row, api.source.clone())
     };
     api.resources.iter().filter_map(row).map(Arc::new).collect()
 }
@@ -99,54 +67,4 @@ pub(crate) fn service(api: &ComputedApi, now: &str) -> Value {
             "message": "Local APIServices are always available", "lastTransitionTime": now,
         }]},
     })
-}
-
-/// The object as an answer has it.
-fn whole(resource: &ResourceType, mut object: Value) -> Value {
-    object["apiVersion"] = Value::from(&*resource.api_version);
-    object["kind"] = Value::from(resource.kind());
-    object
-}
-
-/// Serves GET of one object.
-pub(crate) fn get(
-    request: &RequestContext<'_>,
-    source: &dyn Source,
-) -> Result<Response<Body>, StatusError> {
-    let (resource, target) = (request.resource(), &request.target);
-    let found = source.get(resource.plural(), target.namespace, target.name);
-    let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
-    answer_value(request, StatusCode::OK, &whole(resource, object))
-}
-
-/// Serves GET of a collection, all of it at once.
-pub(crate) fn list(
-    request: &RequestContext<'_>,
-    source: &dyn Source,
-) -> Result<Response<Body>, StatusError> {
-    let resource = request.resource();
-    let format = request.format(Purpose::List)?;
-    let (labels, fields) = (request.query.get("labelSelector"), request.query.get("fieldSelector"));
-    let selectors = Selectors::parse(resource, labels, fields)?;
-    let mut items: Vec<(Arc<str>, Bytes)> = source
-        .list(resource.plural(), request.target.namespace)
-        .into_iter()
-        .map(|object| (entry(resource, object.clone()), object))
-        .filter(|(entry, _)| selectors.matches(entry))
-        .map(|(entry, object)| (entry.key, object.to_string().into()))
-        .collect();
-    items.sort();
-    // What was made just now has no version, and neither has the list.
-    let mut items = items.into_iter().map(|(_, item)| item);
-    let bytes = format.list(resource, &mut items, &ListMeta::default(), request.now)?;
-    Ok(answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
-}
-
-/// The object as if it were stored, so that it is selected as such.
-fn entry(resource: &ResourceType, object: Value) -> Entry {
-    let object = whole(resource, object);
-    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-    let key = key(resource, text("namespace"), text("name"));
-    let encoded = Encoded::new(&object, SelectionAttributes::new(&object, |_| {}));
-    encoded.into_entry(key.into(), 0, Change::Added)
 }

@@ -16,7 +16,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::pipeline::info::Info;
+use crate::request::RequestInfo;
 use crate::store::Store;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{int, text};
@@ -134,7 +134,7 @@ impl Flows {
         &self,
         store: &Store,
         user: &User,
-        info: &Info<'_>,
+        info: &RequestInfo<'_>,
         path: &str,
     ) -> Option<Class> {
         if info.verb != "watch" && is_long_running(info, path) {
@@ -200,7 +200,7 @@ fn compile(mut schemas: Vec<Value>, levels: &[Value]) -> Vec<Schema> {
 /// Returns whether upstream exempts a request from the request timeout: exec, attach, port-forward, logs, proxied requests.
 ///
 /// Upstream: `BasicLongRunningRequestCheck`
-fn is_long_running(info: &Info<'_>, path: &str) -> bool {
+fn is_long_running(info: &RequestInfo<'_>, path: &str) -> bool {
     let parts = ["attach", "exec", "proxy", "log", "portforward"];
     info.verb == "proxy"
         || info.is_resource && parts.contains(&info.subresource)
@@ -209,7 +209,7 @@ fn is_long_running(info: &Info<'_>, path: &str) -> bool {
 
 impl Rule {
     /// Upstream: `matchesPolicyRule`
-    fn matches_policy_rule(&self, user: &User, info: &Info<'_>, path: &str) -> bool {
+    fn matches_policy_rule(&self, user: &User, info: &RequestInfo<'_>, path: &str) -> bool {
         if !self.subjects.iter().any(|subject| subject.matches_subject(user)) {
             return false;
         }
@@ -245,7 +245,7 @@ impl Subject {
 
 impl ResourceRule {
     /// Upstream: `matchesResourcePolicyRule`
-    fn matches_resource_policy_rule(&self, info: &Info<'_>) -> bool {
+    fn matches_resource_policy_rule(&self, info: &RequestInfo<'_>) -> bool {
         let joined;
         let resource = if info.subresource.is_empty() {
             info.resource
@@ -288,7 +288,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pipeline::query::Query;
+    use crate::request::Query;
 
     fn schema(name: &str, precedence: i64, level: &str, rule: &Value) -> Value {
         json!({"metadata": {"name": name, "uid": format!("of-{name}")}, "spec": {"matchingPrecedence": precedence,
@@ -330,7 +330,7 @@ mod tests {
         let schemas = compile(schemas, &[level("low"), level("high")]);
         let query = Query::parse(None);
         let method: Method = method.parse().expect("a method");
-        let info = Info::new(&method, path, &query);
+        let info = RequestInfo::new(&method, path, &query);
         let covers =
             |s: &&Schema| s.rules.iter().any(|rule| rule.matches_policy_rule(user, &info, path));
         schemas.iter().find(covers).map_or("", |schema| &schema.name).to_owned()

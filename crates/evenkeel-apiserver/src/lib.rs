@@ -1,5 +1,6 @@
 //! The embedded API server: a tower service, a store, the resource table.
 
+mod admission;
 mod api;
 mod auth;
 mod bootstrap;
@@ -11,16 +12,19 @@ mod decode;
 mod discovery;
 mod files;
 mod flow;
-mod kinds;
+mod loopback;
 mod metrics;
 mod openapi;
 mod output;
 mod pipeline;
-mod policy;
+mod registry;
+mod request;
 mod resource;
+mod response;
 mod selector;
 mod serve;
 mod store;
+mod strategy;
 mod tasks;
 mod tracking;
 mod verbs;
@@ -28,7 +32,9 @@ mod webhook;
 
 pub use auth::User;
 pub use clock::Clock;
-pub use computed::{ComputedApi, ComputedResource, Source};
+pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
-pub use serve::{Body, BuildError, Builder, ServeError, Server, Service, UncheckedError};
+pub use resource::Source;
+pub use response::Body;
+pub use serve::{BuildError, Builder, ServeError, Server, Service, UncheckedError};
 pub use store::OpenError;

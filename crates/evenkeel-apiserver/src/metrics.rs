@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::api::Api;
+use crate::resource::Table;
+use crate::store::Store;
 
 /// Counters of requests by verb, group, version, resource, sub-resource and code.
 #[derive(Default)]
@@ -116,7 +117,7 @@ impl Metrics {
     }
 
     /// Everything as text.
-    pub(crate) fn render(&self, api: &Api) -> String {
+    pub(crate) fn render(&self, table: &Table, store: &Store) -> String {
         let mut out = String::from(
             "# HELP apiserver_request_total [STABLE] Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.\n# TYPE apiserver_request_total counter\n",
         );
@@ -140,8 +141,8 @@ impl Metrics {
             "apiserver_longrunning_requests{{component=\"apiserver\",verb=\"WATCH\"}} {watches}"
         );
         out.push_str("# HELP apiserver_resource_objects [STABLE] Number of stored objects at the time of last check split by kind.\n# TYPE apiserver_resource_objects gauge\n");
-        for resource in api.table.rows().all.iter().filter(|r| r.stored) {
-            let count = api.store.count(&resource.resource_prefix);
+        for resource in table.rows().all.iter().filter(|r| r.stored) {
+            let count = store.count(&resource.resource_prefix);
             if count > 0 {
                 let _ = writeln!(
                     out,

@@ -6,7 +6,7 @@ use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
 use serde_json::Value;
 
 use crate::resource::ResourceType;
-use crate::store::Entry;
+use crate::store::{Entry, SelectionAttributes};
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
@@ -91,7 +91,7 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
     if let Some((_, path)) = custom.iter().find(|(name, _)| **name == *path) {
         return Ok(Field::In(path.clone()));
     }
-    let selectable = resource.hooks.selectable_fields(resource);
+    let selectable = resource.strategy.selectable_fields(resource.group());
     match path {
         "metadata.name" => Ok(Field::Name),
         "metadata.namespace" => Ok(Field::Namespace),
@@ -108,6 +108,13 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
             None => Err(StatusError::bad_request(format!("field label not supported: {path}"))),
         },
     }
+}
+
+/// Returns what selectors look at in an object of `resource`, in its stored version.
+///
+/// Upstream: `GetAttrs`
+pub(crate) fn selection_attributes(resource: &ResourceType, object: &Value) -> SelectionAttributes {
+    SelectionAttributes::new(object, |put| resource.strategy.field_values(object, put))
 }
 
 #[cfg(test)]

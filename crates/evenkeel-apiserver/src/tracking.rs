@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api::Api;
-use crate::bootstrap;
+use crate::loopback;
 use crate::store::{Encoded, Expect, SelectionAttributes, WriteError, changed};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
@@ -29,7 +29,7 @@ pub(crate) fn install(api: &Arc<Api>) -> Result<(), StatusError> {
     let now = api.clock.now();
     let map =
         json!({"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": {"since": date(now)}});
-    bootstrap::put(api, &configmaps, map, &seconds(now))
+    loopback::put(api, &configmaps, map, &seconds(now))
 }
 
 /// Keeps it there and readable until the server goes; `changes` tells of writes to ConfigMaps.

@@ -1,7 +1,7 @@
 //! Built-in kinds: defaults, validation, strategies, warnings and table columns of each.
 //!
-//! Pure functions of objects. Hooks that read the store or allocate (addresses, quotas) are in `evenkeel-apiserver`;
-//! rules that all kinds share are in `evenkeel-apimachinery`.
+//! Pure functions of objects. Rules that read the store or allocate (addresses, quotas) live in `evenkeel-apiserver`; what
+//! holds for every kind lives in `evenkeel-apimachinery`.
 
 pub mod autoscaling;
 mod certificatesigningrequest;

@@ -66,9 +66,10 @@ const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controll
 /// The folder of what all controllers share to start and to watch. It decides for none of them.
 const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
-/// Folders whose files decide, each with the names of its files that do not: the scheduling queue has none, and an attempt
-/// only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 7] = [
+/// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
+/// and an attempt only that which asks extenders.
+const DECIDING: [(&str, &[&str]); 8] = [
+    ("crates/evenkeel-apiserver/src/strategy", &[]),
     ("crates/evenkeel-cloud/src", &CLOUD_WIRING),
     ("crates/evenkeel-controller-manager/src/plan", &["mod.rs"]),
     ("crates/evenkeel-controllers/src", &WIRING),

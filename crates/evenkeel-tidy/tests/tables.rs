@@ -28,7 +28,7 @@ const WITH_TABLE: [&str; 20] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
     "evenkeel-apiserver/src/auth/rbac.rs",
     "evenkeel-apiserver/src/flow.rs",
-    "evenkeel-apiserver/src/kinds/policybased.rs",
+    "evenkeel-apiserver/src/registry/policybased.rs",
     "evenkeel-apiserver/src/pipeline/mod.rs",
     "evenkeel-apiserver/src/verbs/delete.rs",
     "evenkeel-apiserver/src/verbs/list.rs",

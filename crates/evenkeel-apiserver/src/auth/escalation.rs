@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::User;
-use super::rbac::{Resolved, Rule, non_resource_url_matches};
+use super::rbac::Resolved;
+use super::rule::{Rule, non_resource_url_matches};
 use evenkeel_apimachinery::status::quote;
 
 /// Refuses `rules` unless the user holds them all; the error is upstream's sentence.

@@ -7,7 +7,7 @@ use evenkeel_api::selector::FieldSelector;
 use serde_json::Value;
 
 use super::User;
-use super::rbac::{Attributes, Rule};
+use super::rule::{Attributes, Rule};
 use crate::store::{Entry, Store};
 use evenkeel_apimachinery::value::{list, object, text};
 

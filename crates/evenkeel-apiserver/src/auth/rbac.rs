@@ -9,9 +9,9 @@
 //! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `compile` |
 //! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `compile` |
 //! | A binding to a role that does not exist grants nothing | `role_not_found` |
-//! | A rule allows a request that matches its verbs, API groups, resources and resource names; `*` matches all | `rule_allows` |
-//! | `pods/log` names a subresource, `*/scale` the subresource of all resources; `pods` does not include `pods/log` | `resource_matches` |
-//! | A non-resource URL may end in `*`, which matches any suffix | `non_resource_url_matches` |
+//! | A rule allows a request that matches its verbs, API groups, resources and resource names; `*` matches all | `rule::rule_allows` |
+//! | `pods/log` names a subresource, `*/scale` the subresource of all resources; `pods` does not include `pods/log` | `rule::resource_matches` |
+//! | A non-resource URL may end in `*`, which matches any suffix | `rule::non_resource_url_matches` |
 //! | SelfSubjectRulesReview lists the rules of a user in a namespace | `rules_for` |
 //! | A kubelet may only read objects that pods on its node refer to | `nodes::authorize` |
 //! | Nobody grants permissions that it does not hold | `escalation::confirm` |
@@ -21,6 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::Deserialize;
 
+use super::rule::{Attributes, Rule};
 use super::{User, nodes};
 use crate::store::Store;
 
@@ -31,29 +32,6 @@ const RBAC_RESOURCES: [&str; 4] = [
     "rbac.authorization.k8s.io/clusterrolebindings",
     "rbac.authorization.k8s.io/rolebindings",
 ];
-
-/// Attributes of a request that authorization depends on: verb and resource, or verb and path.
-///
-/// Upstream: `AttributesRecord`
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Attributes<'a> {
-    /// `get`, `list`, …; for a non-resource request the HTTP method in lower case.
-    pub(crate) verb: &'a str,
-    /// API group of the resource; empty for the core group.
-    pub(crate) group: &'a str,
-    /// Plural name of the resource, such as `pods`.
-    pub(crate) resource: &'a str,
-    /// Subresource, such as `log`; empty for the resource itself.
-    pub(crate) subresource: &'a str,
-    /// Namespace of the request; empty for cluster-scoped resources and for all namespaces.
-    pub(crate) namespace: &'a str,
-    /// Name of the object; empty for lists and creations.
-    pub(crate) name: &'a str,
-    /// URL path of a non-resource request; `None` for a resource request.
-    pub(crate) path: Option<&'a str>,
-    /// The field selector of a list, watch or deletecollection, in the syntax of the query.
-    pub(crate) field_selector: &'a str,
-}
 
 /// Authorizes requests by the stored roles and bindings.
 ///
@@ -97,20 +75,6 @@ pub(crate) struct Resolved {
     pub(crate) rules: Vec<Rule>,
     /// NotFound messages of roles that the user's bindings refer to; the list of rules lacks theirs.
     pub(crate) errors: Vec<Arc<str>>,
-}
-
-/// Rule of a Role or a ClusterRole.
-///
-/// Upstream: `PolicyRule`
-#[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct Rule {
-    pub(crate) verbs: Vec<Box<str>>,
-    pub(crate) api_groups: Vec<Box<str>>,
-    pub(crate) resources: Vec<Box<str>>,
-    pub(crate) resource_names: Vec<Box<str>>,
-    #[serde(rename = "nonResourceURLs")]
-    pub(crate) non_resource_urls: Vec<Box<str>>,
 }
 
 /// Rules of a Role or a ClusterRole, without its metadata and aggregation rule.
@@ -342,101 +306,4 @@ fn describe_binding(key: &str, cluster: bool, role: &RoleRef) -> String {
         _ => format!("ClusterRoleBinding \"{key}\""),
     };
     format!("{binding} of {} \"{}\"", role.kind, role.name)
-}
-
-impl Rule {
-    /// Returns whether the rule's verbs, and its groups, resources and names or its URLs, match the request.
-    ///
-    /// Upstream: `RuleAllows`
-    pub(super) fn rule_allows(&self, attributes: &Attributes<'_>) -> bool {
-        let has =
-            |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
-        if !has(&self.verbs, attributes.verb) {
-            return false;
-        }
-        if let Some(path) = attributes.path {
-            return self.non_resource_urls.iter().any(|url| non_resource_url_matches(url, path));
-        }
-        has(&self.api_groups, attributes.group)
-            && self.resources.iter().any(|r| resource_matches(r, attributes))
-            && (self.resource_names.is_empty()
-                || self.resource_names.iter().any(|n| **n == *attributes.name))
-    }
-}
-
-/// Returns whether a rule's URL equals the path, or ends in `*` and is a prefix of it.
-///
-/// Upstream: `NonResourceURLMatches`
-pub(super) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
-    rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
-}
-
-/// Returns whether a rule's resource matches the request's resource and subresource. A resource may contain slashes itself:
-/// the audience of a token request is authorized as one.
-///
-/// Upstream: `ResourceMatches`
-fn resource_matches(rule: &str, attributes: &Attributes<'_>) -> bool {
-    if rule == "*" {
-        return true;
-    }
-    if attributes.subresource.is_empty() {
-        return rule == attributes.resource;
-    }
-    match rule.strip_suffix(attributes.subresource).and_then(|rest| rest.strip_suffix('/')) {
-        Some(resource) => resource == "*" || resource == attributes.resource,
-        None => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rule(json: serde_json::Value) -> Rule {
-        serde_json::from_value(json).expect("a rule")
-    }
-
-    #[test]
-    fn rules_cover_what_they_say() {
-        let get = |group, resource, subresource, name| Attributes {
-            verb: "get",
-            group,
-            resource,
-            subresource,
-            name,
-            ..Attributes::default()
-        };
-        let pods = rule(
-            serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "*/scale"]}),
-        );
-        assert!(pods.rule_allows(&get("", "pods", "", "p")));
-        assert!(!pods.rule_allows(&get("", "pods", "log", "p")));
-        assert!(pods.rule_allows(&get("", "replicationcontrollers", "scale", "p")));
-        assert!(!pods.rule_allows(&get("apps", "pods", "", "p")));
-        for nothing in ["*/", "pods/", "/"] {
-            let rule = rule(
-                serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": [nothing]}),
-            );
-            assert!(!rule.rule_allows(&get("", "pods", "", "p")), "{nothing}");
-            assert!(!rule.rule_allows(&get("", "pods", "log", "p")), "{nothing}");
-        }
-        let audience = rule(
-            serde_json::json!({"verbs": ["get"], "apiGroups": [""], "resources": ["https://a/b"]}),
-        );
-        assert!(audience.rule_allows(&get("", "https://a/b", "", "p")));
-        let one = rule(
-            serde_json::json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": ["a"]}),
-        );
-        assert!(
-            one.rule_allows(&get("x", "y", "z", "a")) && !one.rule_allows(&get("x", "y", "z", "b"))
-        );
-        let url =
-            rule(serde_json::json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/api/*"]}));
-        let at = |path| Attributes { verb: "get", path: Some(path), ..Attributes::default() };
-        assert!(
-            url.rule_allows(&at("/healthz"))
-                && url.rule_allows(&at("/api/v1"))
-                && !url.rule_allows(&at("/apis"))
-        );
-    }
 }

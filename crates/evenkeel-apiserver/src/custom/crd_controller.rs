@@ -8,21 +8,17 @@
 //! |---|---|
 //! | `NamingConditionController`, `EstablishingController` | `conditions::next_status` in `evenkeel-apiextensions`, written by `sync` |
 //! | `CRDFinalizer` | `finalize` |
-//! | `crdHandler` | `refresh` |
+//! | `crdHandler` | `served::refresh` |
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::definition::{self, Definition};
-use evenkeel_apiextensions::conditions;
+use evenkeel_apiextensions::conditions::{self, CLEANUP_FINALIZER};
 
-use super::{FINALIZER, RESOURCE_PREFIX};
 use crate::api::Api;
-use crate::resource::ResourceType;
 use crate::store::{Encoded, Entry, Expect, SelectionAttributes, Transaction, WriteError, changed};
 use crate::verbs::delete;
 use crate::verbs::delete_options::DeleteOptions;
@@ -32,25 +28,15 @@ use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{at, list, set, text};
 
+/// Where definitions are stored.
+pub(crate) const RESOURCE_PREFIX: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Time between two syncs while objects of a deleted definition are left, which wait for finalizers of their own.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// A definition that is served.
-struct Live {
-    /// What its rows depend on.
-    basis: Value,
-    rows: Vec<Arc<ResourceType>>,
-    over: watch::Sender<bool>,
-}
-
-/// The definitions that are served, by name.
-#[derive(Default)]
-pub(crate) struct Served(Mutex<BTreeMap<String, Live>>);
 
 /// Puts the rows of all definitions into the table.
 pub(crate) fn load(api: &Api) {
     let all = read(api);
-    refresh(api, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
+    api.served.refresh(&api.table, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
 }
 
 /// Runs the controller until the server goes. `changes` tells of writes to definitions. Nothing of the server is held while
@@ -86,7 +72,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
     let mut again = None;
     loop {
         let all = read(api);
-        refresh(api, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
+        api.served.refresh(&api.table, &all.iter().map(|(_, crd)| crd).collect::<Vec<_>>());
         let now = seconds(api.clock.now());
         let mut wrote = false;
         for (at, (entry, crd)) in all.iter().enumerate() {
@@ -121,7 +107,7 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
 }
 
 fn is_kept(crd: &Value) -> bool {
-    list(crd, "metadata.finalizers").iter().any(|f| f == FINALIZER)
+    list(crd, "metadata.finalizers").iter().any(|f| f == CLEANUP_FINALIZER)
 }
 
 /// Deletes the custom resources of a deleted definition, then removes its finalizer. False where objects are left.
@@ -155,8 +141,11 @@ async fn finalize(
     } else {
         terminating(&mut last, "False", "NeverEstablished", "resource was never established");
     }
-    let kept: Vec<Value> =
-        list(crd, "metadata.finalizers").iter().filter(|f| *f != FINALIZER).cloned().collect();
+    let kept: Vec<Value> = list(crd, "metadata.finalizers")
+        .iter()
+        .filter(|f| *f != CLEANUP_FINALIZER)
+        .cloned()
+        .collect();
     if kept.is_empty() {
         evenkeel_apimachinery::value::remove(&mut last, "metadata.finalizers");
     } else {
@@ -167,16 +156,7 @@ async fn finalize(
 
 /// Deletes every object of a definition; true when none is left.
 async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError> {
-    let row = {
-        let live = api.served.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // In the version that objects are stored in, if it is served, nobody is asked to convert them.
-        let rows = live.get(name).map_or(&[][..], |live| &live.rows[..]);
-        let is_stored = |row: &&Arc<ResourceType>| {
-            definition_of(rows).is_some_and(|definition| definition.stored_as == row.api_version)
-        };
-        rows.iter().find(is_stored).or(rows.first()).cloned()
-    };
-    let Some(row) = row else { return Ok(true) };
+    let Some(row) = api.served.row(name) else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);
     let options = DeleteOptions::default();
     for entry in api.store.all(&row.resource_prefix) {
@@ -215,51 +195,4 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
             false
         }
     }
-}
-
-/// What the rows of a definition depend on.
-fn basis(crd: &Value) -> Value {
-    serde_json::json!([crd["metadata"]["uid"], crd["spec"], crd["status"]["acceptedNames"]])
-}
-
-/// Brings the table in line with the definitions. Watches of rows that go or change end.
-fn refresh(api: &Api, all: &[&Value]) {
-    let mut live = api.served.0.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut changed = false;
-    let mut ended: Vec<watch::Sender<bool>> = Vec::new();
-    let mut now: BTreeMap<String, Live> = BTreeMap::new();
-    for crd in all.iter().filter(|crd| conditions::is_true(crd, "Established")) {
-        let name = text(crd, "metadata.name").to_owned();
-        let basis = basis(crd);
-        let terminating = !text(crd, "metadata.deletionTimestamp").is_empty();
-        let kept = live.remove(&name);
-        let entry = match kept {
-            Some(kept) if kept.basis == basis => {
-                if let Some(definition) = definition_of(&kept.rows) {
-                    definition.set_terminating(terminating);
-                }
-                kept
-            }
-            other => {
-                changed = true;
-                ended.extend(other.map(|old| old.over));
-                let (over, told) = watch::channel(false);
-                Live { basis, rows: definition::rows(crd, told), over }
-            }
-        };
-        now.insert(name, entry);
-    }
-    changed |= !live.is_empty();
-    ended.extend(std::mem::take(&mut *live).into_values().map(|gone| gone.over));
-    *live = now;
-    if changed {
-        api.table.set_custom(live.values().flat_map(|live| live.rows.iter().cloned()));
-    }
-    for over in ended {
-        over.send_replace(true);
-    }
-}
-
-fn definition_of(rows: &[Arc<ResourceType>]) -> Option<&Arc<Definition>> {
-    rows.first()?.custom.as_ref().map(|custom| &custom.definition)
 }

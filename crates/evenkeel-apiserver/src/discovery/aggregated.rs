@@ -1,7 +1,7 @@
 //! The aggregated documents (KEP-3352): everything at once, with a tag to ask whether it changed.
 
-use super::document::Document;
-use super::{groups, verbs};
+use super::groups::{groups, verbs};
+use crate::resource::document::Document;
 use crate::resource::{ResourceType, Rows, Subresource};
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The old documents: one list of groups, and one document a group and a version.
 
-use super::{groups, storage_version_hash, verbs};
+use super::groups::{groups, storage_version_hash, verbs};
 use crate::resource::{ResourceType, Rows, Subresource};
 use evenkeel_apimachinery::headers::text;
 use http::HeaderMap;
@@ -29,12 +29,12 @@ pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
         .collect()
 }
 
-/// Discovery document at `/apis`.
+/// The APIGroupList of `/apis`.
 pub(super) fn groups_document(rows: &Rows) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_list(rows)})
 }
 
-/// Discovery document at `/apis/GROUP`; `None` for an unknown group.
+/// The APIGroup of `/apis/GROUP`.
 pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
     let mut group = groups_list(rows).into_iter().find(|group| group["name"] == name)?;
     if let Some(fields) = group.as_object_mut() {

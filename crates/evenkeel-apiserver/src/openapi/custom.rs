@@ -1,6 +1,7 @@
 //! Documents of custom resources, from the schemas of their definitions (upstream: `controller/openapi/builder`).
 
-use crate::custom::Version;
+use super::recorded::recorded;
+use crate::resource::custom::Version;
 use crate::resource::{ResourceType, Rows};
 use evenkeel_apimachinery::value::{flag, list};
 use serde_json::{Map, Value, json};
@@ -213,7 +214,7 @@ fn add_builtin(components: &mut Map<String, Value>) {
 
 /// Out of a recorded document that has them all, since the server's own schemas have no descriptions.
 fn builtin() -> Map<String, Value> {
-    let mut known = super::recorded("apis/apps/v1");
+    let mut known = recorded("apis/apps/v1");
     let mut known = known["components"]["schemas"].take();
     let mut builtin = Map::new();
     let mut wanted: Vec<String> = [OBJECT_META, LIST_META, SCALE].map(str::to_owned).into();

@@ -5,13 +5,13 @@
 
 mod custom;
 mod protobuf;
+mod recorded;
 
-use std::collections::BTreeMap;
-use std::io::{self, Read as _, Write as _};
+use std::io::Write as _;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
+use flate2::{Compression, write::GzEncoder};
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
     VARY,
@@ -19,37 +19,15 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 
+use recorded::{V2_JSON, V2_PROTOBUF, V3_PACK, index, unpacked};
+
 use crate::api::Api;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::headers::text;
 
-static V2_JSON: &[u8] = include_bytes!("../../data/openapi/v2.json.gz");
-static V2_PROTOBUF: &[u8] = include_bytes!("../../data/openapi/v2.pb.gz");
-static V3_INDEX: &str = include_str!("../../data/openapi/v3.index.json");
-static V3_PACK: &[u8] = include_bytes!("../../data/openapi/v3.pack");
-
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// The same type as clients of before 2023 ask for it.
 const PROTOBUF_AT: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-
-/// Hash, offset and length of every recorded document.
-fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
-    static INDEX: OnceLock<BTreeMap<String, (String, usize, usize)>> = OnceLock::new();
-    INDEX.get_or_init(|| serde_json::from_str(V3_INDEX).unwrap_or_default())
-}
-
-/// A recorded document of version 3; null where there is none of that name.
-fn recorded(name: &str) -> Value {
-    let packed = index().get(name).and_then(|(_, at, length)| V3_PACK.get(*at..at + length));
-    let text = packed.and_then(|packed| unpacked(packed).ok());
-    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
-}
-
-fn unpacked(compressed: &[u8]) -> io::Result<Vec<u8>> {
-    let mut body = Vec::new();
-    MultiGzDecoder::new(compressed).read_to_end(&mut body)?;
-    Ok(body)
-}
 
 /// Answers a GET of an OpenAPI path; `None` where `path` is none.
 pub(crate) fn serve(

@@ -211,7 +211,7 @@ fn any(out: &mut Vec<u8>, number: u32, value: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{V2_JSON, V2_PROTOBUF, unpacked};
+    use super::super::recorded::{V2_JSON, V2_PROTOBUF, unpacked};
     use super::*;
     use serde_json::json;
 

@@ -1,5 +1,6 @@
 //! Answers as clients want them: JSON, YAML or protobuf; the object, a Table, or its metadata alone.
 
+mod list_meta;
 mod partial;
 mod table;
 
@@ -9,7 +10,10 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub(crate) use self::list_meta::ListMeta;
+use self::list_meta::open;
 use self::partial::{metadata_list, partial, partial_value, version_of};
+use self::table::Include;
 use evenkeel_apimachinery::encode::accept::MediaRange;
 use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
 
@@ -34,42 +38,6 @@ pub(crate) enum Purpose {
     Watch,
 }
 
-/// `metadata` of a list.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ListMeta {
-    /// Revision of the list; 0 where it has none.
-    pub(crate) resource_version: u64,
-    /// Token for the next page, empty on the last.
-    pub(crate) token: String,
-    /// Objects after this page, where it is known.
-    pub(crate) remaining: Option<u64>,
-}
-
-impl ListMeta {
-    /// Of a list of objects: upstream's lists of custom ones always have a token, if an empty one.
-    fn of_list(&self, resource: &ResourceType) -> Value {
-        let mut meta = self.value();
-        if resource.custom.is_some() && self.token.is_empty() {
-            meta["continue"] = Value::from("");
-        }
-        meta
-    }
-
-    fn value(&self) -> Value {
-        let mut meta = json!({});
-        if self.resource_version > 0 {
-            meta["resourceVersion"] = Value::from(self.resource_version.to_string());
-        }
-        if !self.token.is_empty() {
-            meta["continue"] = Value::from(self.token.as_str());
-        }
-        if let Some(remaining) = self.remaining {
-            meta["remainingItemCount"] = Value::from(remaining);
-        }
-        meta
-    }
-}
-
 /// How values become bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Encoding {
@@ -85,14 +53,6 @@ enum Shape {
     Whole,
     Metadata,
     Table(Include),
-}
-
-/// What a Table's rows carry beside their cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Include {
-    None,
-    Metadata,
-    Object,
 }
 
 /// A form of answers, negotiated once per request. Equal formats give equal bytes, so that a watch event is encoded once per format.
@@ -334,7 +294,7 @@ impl Format {
             Shape::Whole => {
                 let own = object.get("kind").and_then(Value::as_str) == Some(resource.kind());
                 if !resource.stored && own {
-                    resource.hooks.convert_out(resource, &mut object);
+                    resource.strategy.convert_out(&resource.gvk, &mut object);
                 }
                 Ok(object)
             }
@@ -426,11 +386,4 @@ fn metadata_fits(name: &str, resource: &ResourceType, purpose: Purpose) -> Resul
 
 fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
     evenkeel_api::json::from_slice(bytes).map_err(StatusError::internal)
-}
-
-/// Writes a list's head and opens its items.
-fn open(head: &Value, out: &mut Vec<u8>) {
-    let head = head.to_string();
-    out.extend_from_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
-    out.extend_from_slice(b",\"items\":[");
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{ListMeta, open};
+use super::list_meta::{ListMeta, open};
 use evenkeel_apimachinery::status::StatusError;
 
 #[derive(Deserialize)]

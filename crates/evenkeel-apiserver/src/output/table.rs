@@ -1,6 +1,5 @@
 //! Tables, as kubectl shows them: columns from data, cells by kind.
 
-use super::Include;
 use super::partial::partial_value;
 use crate::resource::{Column, ResourceType};
 use evenkeel_kinds::printers;
@@ -14,6 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use evenkeel_apimachinery::value::text;
+
+/// What a Table's rows carry beside their cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Include {
+    None,
+    Metadata,
+    Object,
+}
 
 static DATA: &str = include_str!("../../data/columns.jsonl");
 
@@ -97,7 +104,7 @@ pub(super) fn row(
         Include::Metadata => partial_value(version, &object),
         Include::Object => {
             if !resource.stored {
-                resource.hooks.convert_out(resource, &mut object);
+                resource.strategy.convert_out(&resource.gvk, &mut object);
             }
             object
         }

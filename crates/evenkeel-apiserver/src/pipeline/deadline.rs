@@ -1,6 +1,6 @@
 //! How long a request may take (upstream's `request_deadline.go`).
 
-use super::{info::Info, query::Query};
+use crate::request::{Query, RequestInfo};
 use evenkeel_api::duration;
 use evenkeel_apimachinery::status::StatusError;
 use std::time::Duration;
@@ -10,7 +10,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// The time until a request's answer begins: what it asks for with `timeout`, and no more than a minute. A watch or a log
 /// has a minute to begin, and then lasts for as long as somebody listens. Connections to pods and nodes have no limit.
-pub(super) fn of(info: &Info<'_>, query: &Query) -> Result<Option<Duration>, StatusError> {
+pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duration>, StatusError> {
     if info.is_resource && matches!(info.subresource, "attach" | "exec" | "proxy" | "portforward") {
         return Ok(None);
     }
@@ -55,7 +55,7 @@ mod tests {
             ("/version", "timeout=1s", Some(second)),
         ] {
             let query = Query::parse(Some(query));
-            let found = of(&Info::new(&Method::GET, path, &query), &query).unwrap();
+            let found = of(&RequestInfo::new(&Method::GET, path, &query), &query).unwrap();
             assert_eq!(found, wanted, "{path} {query:?}");
         }
     }
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn a_timeout_that_is_none_is_named() {
         let query = Query::parse(Some("timeout=invalid"));
-        let error = of(&Info::new(&Method::GET, "/version", &query), &query).unwrap_err();
+        let error = of(&RequestInfo::new(&Method::GET, "/version", &query), &query).unwrap_err();
         let error: serde_json::Value = serde_json::from_slice(&error.to_json()).unwrap();
         let message =
             "invalid timeout specified in the request URL - time: invalid duration \"invalid\"";

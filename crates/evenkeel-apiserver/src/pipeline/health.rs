@@ -2,10 +2,10 @@
 
 use http::{HeaderValue, Response, StatusCode};
 
-use super::answer;
-use super::query::Query;
 use crate::metrics::Metrics;
-use crate::serve::Body;
+use crate::request::Query;
+use crate::response::Body;
+use crate::response::answer;
 
 const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 

@@ -7,9 +7,9 @@ use evenkeel_api::name::dns_label;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
-use super::permit;
 use crate::api::Api;
 use crate::auth::Attributes;
+use crate::auth::permit;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
@@ -39,7 +39,7 @@ pub(super) fn impersonate(
     }
     let account = service_account(wanted.name);
     for attributes in permissions(&wanted, account) {
-        permit(api, &user, &attributes)?;
+        permit(&api.rules, &api.store, &user, &attributes)?;
     }
     Ok(Arc::new(become_user(wanted, account)))
 }

@@ -2,9 +2,9 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `WithRequestInfo` | `info::new` |
+//! | `WithRequestInfo` | `../request/info.rs` |
 //! | `WithRequestDeadline`, `WithTimeoutForNonLongRunningRequests` | `deadline::of` |
-//! | `WithWarningRecorder` | `warn` |
+//! | `WithWarningRecorder` | `../response/headers.rs` |
 //! | `WithAuthentication` | `authenticate` |
 //! | `WithImpersonation` | `impersonate::impersonate` |
 //! | `WithPriorityAndFairness`: the flow schema and priority level in the response's headers | `limit` |
@@ -15,83 +15,31 @@
 //!
 //! There is no audit log. Upstream: `DefaultBuildHandlerChain`.
 
-pub(crate) mod body;
-pub(crate) mod compress;
 mod deadline;
 mod health;
 mod impersonate;
-pub(crate) mod info;
 mod nonresource;
-pub(crate) mod query;
 
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::header::{
-    CONTENT_TYPE, EXPECT, HeaderValue, RETRY_AFTER, USER_AGENT, WARNING, WWW_AUTHENTICATE,
-};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
-use jiff::Timestamp;
+use http::header::{EXPECT, HeaderValue};
+use http::{HeaderMap, Method, Request, Response};
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
-use crate::auth::Attributes;
+use crate::auth::{Attributes, permit};
 use crate::flow::Class;
 use crate::metrics::Labels;
-use crate::output::{Format, Purpose};
-use crate::resource::{Path, ResourceType, Target, parse_path};
-use crate::serve::Body;
+use crate::request::{self, Query, RequestContext, RequestInfo};
+use crate::resource::{Path, Target, parse_path};
+use crate::response::{Body, compress, refusal, warn};
 use crate::verbs;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
-use info::Info;
-use query::Query;
-
-/// A request for a resource after authentication, impersonation, flow control and authorization: its target, its parameters
-/// and its user. Each verb takes one.
-///
-/// Upstream: `RequestScope` and `RequestInfo`.
-pub(crate) struct RequestContext<'a> {
-    /// The server's shared state.
-    pub(crate) api: &'a Arc<Api>,
-    /// What it is about.
-    pub(crate) target: Target<'a>,
-    /// HTTP method of the request.
-    pub(crate) method: &'a Method,
-    /// HTTP headers of the request.
-    pub(crate) headers: &'a HeaderMap,
-    /// Query parameters of the request.
-    pub(crate) query: &'a Query,
-    /// User that sent the request, after impersonation.
-    pub(crate) user: &'a User,
-    /// When it came.
-    pub(crate) now: Timestamp,
-}
-
-impl RequestContext<'_> {
-    /// The resource that the path names.
-    pub(crate) fn resource(&self) -> &Arc<ResourceType> {
-        &self.target.resource
-    }
-
-    /// Who the client says it is.
-    pub(crate) fn user_agent(&self) -> &str {
-        headers::text(self.headers, USER_AGENT)
-    }
-
-    /// A header's text.
-    pub(crate) fn header(&self, name: http::HeaderName) -> &str {
-        headers::text(self.headers, name)
-    }
-
-    /// The negotiated form.
-    pub(crate) fn format(&self, purpose: Purpose) -> Result<Format, StatusError> {
-        Format::negotiate(self.resource(), self.headers, &self.query.0, purpose)
-    }
-}
 
 /// Serves one request.
 pub(crate) async fn serve<B>(
@@ -113,7 +61,7 @@ where
     };
     let (path, old_watch) = without_watch(path);
     let query = if old_watch { with_watch(query) } else { query };
-    let info = Info::new(&head.method, &path, &query);
+    let info = RequestInfo::new(&head.method, &path, &query);
     let routed_as = OnceLock::new();
     let started = api.clock.instant();
     let in_flight = api.metrics.in_flight(!matches!(head.method, Method::GET | Method::HEAD));
@@ -140,7 +88,7 @@ where
     };
     let mut response = answered.await.unwrap_or_else(|error| refusal(&error, &head.headers));
     if !head.headers.contains_key(EXPECT) {
-        body::discard(&api.tasks, body);
+        request::body::discard(&api.tasks, body);
     }
     compress::apply(&head.headers, &mut response);
     let headers = response.headers_mut();
@@ -172,7 +120,7 @@ async fn route<B>(
     method: &Method,
     path: &str,
     query: &Query,
-    info: &Info<'_>,
+    info: &RequestInfo<'_>,
     headers: &HeaderMap,
     body: Pin<&mut B>,
     routed_as: &OnceLock<Labels>,
@@ -234,14 +182,19 @@ fn authenticate(
 /// Returns the flow schema and the priority level of a request. No request is queued or refused.
 ///
 /// Upstream: `WithPriorityAndFairness`
-fn limit(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Option<Class> {
+fn limit(api: &Api, user: &User, info: &RequestInfo<'_>, path: &str) -> Option<Class> {
     api.flows.classify(&api.store, user, info, path)
 }
 
 /// Refuses what the user may not do. Everybody may ask for the server's health.
 ///
 /// Upstream: `WithAuthorization`
-fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), StatusError> {
+fn authorize(
+    api: &Api,
+    user: &User,
+    info: &RequestInfo<'_>,
+    path: &str,
+) -> Result<(), StatusError> {
     let attributes = if info.is_resource {
         Attributes {
             verb: info.verb,
@@ -259,78 +212,7 @@ fn authorize(api: &Api, user: &User, info: &Info<'_>, path: &str) -> Result<(), 
         }
         Attributes { verb: info.verb, path: Some(path), ..Attributes::default() }
     };
-    permit(api, user, &attributes)
-}
-
-/// A 403 in upstream's words, unless the user may.
-pub(crate) fn permit(
-    api: &Api,
-    user: &User,
-    attributes: &Attributes<'_>,
-) -> Result<(), StatusError> {
-    if api.rules.authorize(&api.store, user, attributes) {
-        return Ok(());
-    }
-    let group_resource = |subresource: &str| crate::resource::GroupResource {
-        group: attributes.group.into(),
-        resource: if subresource.is_empty() {
-            attributes.resource.into()
-        } else {
-            format!("{}/{subresource}", attributes.resource).into()
-        },
-    };
-    if let Some(path) = attributes.path {
-        let nothing = crate::resource::GroupResource { group: "".into(), resource: "".into() };
-        let why = format!("User \"{}\" cannot {} path \"{path}\"", user.name, attributes.verb);
-        return Err(StatusError::forbidden(&nothing, "", why));
-    }
-    let shown = group_resource(attributes.subresource).resource;
-    let place = if attributes.namespace.is_empty() {
-        "at the cluster scope".to_owned()
-    } else {
-        format!("in the namespace \"{}\"", attributes.namespace)
-    };
-    let why = format!(
-        "User \"{}\" cannot {} resource \"{shown}\" in API group \"{}\" {place}",
-        user.name, attributes.verb, attributes.group
-    );
-    Err(StatusError::forbidden(&group_resource(""), attributes.name, why))
-}
-
-/// A refusal in the form that the client accepts.
-pub(crate) fn refusal(error: &StatusError, headers: &HeaderMap) -> Response<Body> {
-    let (content_type, bytes) = Format::status(headers, &error.to_json());
-    let mut response = Response::new(Body::whole(bytes));
-    *response.status_mut() = error.code();
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    if error.code() == StatusCode::UNAUTHORIZED {
-        let realm = HeaderValue::from_static("Bearer realm=\"kubernetes-master\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, realm);
-    }
-    if let Some(seconds) =
-        error.0.details.as_ref().map(|d| d.retry_after_seconds).filter(|s| *s > 0)
-    {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
-
-/// An answer of bytes.
-pub(crate) fn answer(code: StatusCode, content_type: HeaderValue, body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
-}
-
-/// Adds `Warning` headers: `299 - "text"`.
-pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
-        let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::try_from(format!("299 - \"{escaped}\"")) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
+    permit(&api.rules, &api.store, user, &attributes)
 }
 
 fn squeeze(path: &str) -> String {

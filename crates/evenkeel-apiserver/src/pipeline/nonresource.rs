@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
-use super::query::Query;
-use super::{answer, health};
+use super::health;
 use crate::api::Api;
-use crate::serve::Body;
+use crate::request::Query;
+use crate::response::Body;
+use crate::response::answer;
 use crate::{discovery, openapi};
 use evenkeel_apimachinery::status::StatusError;
 
@@ -30,7 +31,7 @@ pub(super) fn serve(
     }
     let response = match path {
         "/version" if get => json(&version()),
-        "/metrics" if get => metrics(api.metrics.render(api)),
+        "/metrics" if get => metrics(api.metrics.render(&api.table, &api.store)),
         "/metrics/slis" if get => metrics(api.metrics.render_checks()),
         "/" if get => json(&index(api)),
         _ => {

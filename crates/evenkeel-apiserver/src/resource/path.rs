@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{ResourceType, table::Rows};
+use super::table::Rows;
+use super::types::ResourceType;
 
 /// A path of the API, taken apart. Borrowed from the (decoded) path of the request.
 #[derive(Debug, Clone)]

@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use serde::Deserialize;
 
-use super::{Column, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs};
-use crate::discovery::document::Document;
-use crate::kinds;
+use super::document::Document;
+use super::source::Source;
+use super::types::{Column, ResourceType, Subresource, Verb, Verbs};
+use crate::strategy;
+use evenkeel_apimachinery::group_version::{GroupResource, GroupVersionKind};
 
 const DATA: &str = include_str!("../../data/resources.jsonl");
 
@@ -94,6 +96,18 @@ impl Table {
         *held = Arc::new(rows);
     }
 
+    /// Returns the same resource in the version in which it is stored.
+    pub(crate) fn stored_version(&self, resource: &Arc<ResourceType>) -> Arc<ResourceType> {
+        if !resource.converts() {
+            return resource.clone();
+        }
+        let rows = self.rows();
+        let is_same = |row: &&Arc<ResourceType>| {
+            row.stored && row.resource_prefix == resource.resource_prefix
+        };
+        rows.all.iter().find(is_same).unwrap_or(resource).clone()
+    }
+
     /// By apiVersion (`v1`, `apps/v1`) and plural name.
     pub(crate) fn get(&self, api_version: &str, resource: &str) -> Option<Arc<ResourceType>> {
         self.rows().get(api_version, resource).cloned()
@@ -139,13 +153,10 @@ fn verbs(names: &[Box<str>]) -> Verbs {
 }
 
 impl ResourceType {
-    /// A resource from a row as the data have it, with rules of its own.
-    pub(crate) fn described(
-        row: serde_json::Value,
-        hooks: Arc<dyn kinds::KindHooks>,
-    ) -> Option<Self> {
+    /// A resource whose objects `source` makes, from a row as the data have it.
+    pub(crate) fn computed(row: serde_json::Value, source: Arc<dyn Source>) -> Option<Self> {
         match serde_json::from_value::<Row>(row) {
-            Ok(row) => Some(Self { hooks, ..row.into_type() }),
+            Ok(row) => Some(Self { source: Some(source), ..row.into_type() }),
             Err(error) => {
                 tracing::error!(%error, "a row of the resource table cannot be read");
                 None
@@ -201,7 +212,8 @@ impl Row {
                 .collect(),
             resource_prefix,
             stored,
-            hooks: kinds::hooks(&self.group, &self.resource),
+            strategy: strategy::of(&self.group, &self.resource),
+            source: None,
             custom: None,
             name: GroupResource { group: self.group, resource: self.resource },
             gvk,

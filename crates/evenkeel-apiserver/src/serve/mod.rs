@@ -1,6 +1,5 @@
 //! The server as its users see it: built, called in process, served over TLS.
 
-mod body;
 mod pki;
 mod service;
 mod tls;
@@ -13,24 +12,23 @@ use std::sync::{Arc, Mutex};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-pub use body::Body;
 pub use service::Service;
 pub use tls::ServeError;
 pub use unchecked::UncheckedError;
 
+use crate::admission::policy::compiled::Compiled;
 use crate::api::Api;
 use crate::auth::{Accounts, Authenticator, Rules};
 use crate::bootstrap;
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::computed::{self, ComputedApi};
-use crate::custom;
-use crate::custom::crd_controller::{self, Served};
+use crate::custom::crd_controller;
+use crate::custom::served::Served;
 use crate::files;
 use crate::flow::Flows;
-use crate::kinds;
 use crate::metrics::Metrics;
-use crate::policy;
+use crate::registry;
 use crate::resource::Table;
 use crate::store::{OpenError, Store};
 use crate::tasks::Tasks;
@@ -125,7 +123,7 @@ impl Builder {
     /// Builds it: opens the store and installs what a new server has.
     pub async fn build(self) -> Result<Server, BuildError> {
         let store = match &self.data_dir {
-            None => Store::in_memory(kinds::INDEXED_RESOURCES),
+            None => Store::in_memory(registry::INDEXED_RESOURCES),
             Some(folder) => {
                 files::make_folder(folder, is_of_data_folder).map_err(|source| OpenError::Io {
                     path: folder.display().to_string(),
@@ -133,7 +131,7 @@ impl Builder {
                 })?;
                 let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
-                Store::open(&folder.join(DATABASE), threaded, kinds::INDEXED_RESOURCES)?
+                Store::open(&folder.join(DATABASE), threaded, registry::INDEXED_RESOURCES)?
             }
         };
         let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)
@@ -152,7 +150,7 @@ impl Builder {
             rules: Rules::default(),
             metrics: Metrics::default(),
             served: Served::default(),
-            policies: policy::Compiled::default(),
+            policies: Compiled::default(),
             flows: Flows::default(),
             components: Components::default(),
             tasks: Tasks::default(),
@@ -160,7 +158,7 @@ impl Builder {
         });
         crd_controller::load(&api);
         bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
-        let changes = api.store.changes(&custom::RESOURCE_PREFIX.into());
+        let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
         api.tasks.spawn("definitions", crd_controller::run(Arc::downgrade(&api), changes));
         let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
         api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));

@@ -9,9 +9,9 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 
-use super::Body;
 use crate::api::Api;
 use crate::pipeline;
+use crate::response::Body;
 use evenkeel_apimachinery::user::User;
 
 /// Serves requests in this process. Cheap to clone, always ready, never fails: refusals are answers.

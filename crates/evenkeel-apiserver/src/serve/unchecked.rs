@@ -4,7 +4,8 @@ use super::Server;
 
 use crate::{
     resource,
-    store::{Encoded, Expect, SelectionAttributes, WriteError},
+    selector::selection_attributes,
+    store::{Encoded, Expect, WriteError},
 };
 use serde_json::Value;
 
@@ -47,14 +48,13 @@ impl Server {
         };
         // Objects get their defaults, as they do when a server reads its store.
         let mut object = object.clone();
-        found.hooks.default(&mut object);
+        found.strategy.default(&mut object);
         let object = &object;
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = resource::key(&found, text("namespace"), text("name"));
         let present = self.api.store.peek(&found.resource_prefix, &key);
         let expect = present.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
-        let selection =
-            SelectionAttributes::new(object, |put| found.hooks.field_values(object, put));
+        let selection = selection_attributes(&found, object);
         self.api
             .store
             .put(&found.resource_prefix, &key, expect, Encoded::new(object, selection))

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Event, Expired, Store};
+use super::event::{Event, Expired};
+use super::handle::Store;
+use super::state::Collection;
 use crate::resource::ResourcePrefix;
 
 /// Events at a time, so that one watch does not hold the lock for long.
@@ -20,7 +22,7 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(super) fn new(
+    fn new(
         store: Store,
         resource_prefix: ResourcePrefix,
         at: u64,
@@ -55,5 +57,26 @@ impl Cursor {
     /// Seen up to here.
     pub(crate) fn at(&self) -> u64 {
         self.at
+    }
+}
+
+impl Store {
+    /// Follows a collection from a revision on.
+    pub(crate) fn follow(
+        &self,
+        resource_prefix: &ResourcePrefix,
+        revision: u64,
+    ) -> Result<Cursor, Expired> {
+        let signal = {
+            let mut state = self.shared.write();
+            let start = state.start;
+            let kept = state
+                .collections
+                .entry(resource_prefix.clone())
+                .or_insert_with(|| Collection::new(start));
+            kept.ring.holds(revision)?;
+            kept.signal.subscribe()
+        };
+        Ok(Cursor::new(self.clone(), resource_prefix.clone(), revision, signal))
     }
 }

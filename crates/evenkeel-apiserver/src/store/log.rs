@@ -7,8 +7,8 @@ use redb::{
     Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition,
 };
 
-use super::Event;
 use super::entry::{Change, Entry};
+use super::event::Event;
 
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
 const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");

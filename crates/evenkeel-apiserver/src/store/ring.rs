@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Event, Expired};
+use super::event::{Event, Expired};
 
 /// Never more events than this.
 const MOST: usize = 16_384;

@@ -7,7 +7,10 @@ use redb::{Builder, Database, StorageBackend};
 use serde_json::{Value, json};
 
 use super::log::Log;
+use super::shared::Shared;
+use super::state::State;
 use super::*;
+use crate::resource::ResourcePrefix;
 
 const NUMBERS: IndexedResources = &[("numbers", numbers)];
 
@@ -196,7 +199,7 @@ impl Disk {
 fn on(disk: &Disk) -> Store {
     let (log, recovered) = Log::of(disk.database()).expect("readable");
     let state = State::new(recovered.revision, recovered.entries, NUMBERS);
-    Store { shared: Arc::new(Shared::new(state, Some(log), NUMBERS, false)), _writer: None }
+    Store::unthreaded(Shared::new(state, Some(log), NUMBERS, false))
 }
 
 /// What may be on the disk after a crash amid `writes`: those up to the last sync, and of the rest all, all but one, or all

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::entry::{Change, Encoded, Entry};
-use super::{Collection, Event, Staged, State};
+use super::event::Event;
+use super::state::{Collection, Staged, State};
 use crate::resource::ResourcePrefix;
 
 /// The state in which a write supposes its object.

@@ -5,12 +5,12 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::meta;
-use super::write::{Creates, Write};
+use super::attempt::{Creates, Write};
+use super::{meta, respond};
 use crate::decode;
-use crate::pipeline::RequestContext;
-use crate::pipeline::query::WriteOptions;
-use crate::serve::Body;
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
+use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Makes an object.
@@ -33,7 +33,7 @@ pub(super) async fn serve(
     let mut write = Write::new(request, options);
     write.warnings = decoded.warnings;
     let written = write.create(object, Creates::Post).await?;
-    write.respond(&written)
+    respond::object(&write, &written)
 }
 
 /// Gives the object the namespace of the path; another one is refused.

@@ -18,19 +18,21 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use super::attempt::TRIES;
 use super::delete_options::DeleteOptions;
-use super::write::{TRIES, selection_attributes, stored_type};
-use super::{answer_status, answer_value, current, list, meta, namespace};
+use super::{list, meta, namespace, respond};
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::{noderestriction, policy, webhook};
 use crate::api::Api;
-use crate::kinds::admission::noderestriction;
+use crate::custom::codec;
 use crate::output::Purpose;
-use crate::pipeline::RequestContext;
-use crate::policy::{self, Operation, Request};
+use crate::registry;
+use crate::request::RequestContext;
 use crate::resource::ResourceType;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
+use crate::selector::selection_attributes;
 use crate::store::{Encoded, Entry, Expect, Transaction, WriteError};
-use crate::webhook;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
@@ -54,13 +56,13 @@ pub(super) async fn serve(
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
     request.format(Purpose::Object)?;
     namespace::admit_delete(request)?;
-    let stored = stored_type(request.api, request.resource());
+    let stored = request.api.table.stored_version(request.resource());
     let key = key(&stored, request.target.namespace, request.target.name);
     let orphans_refused = options.orphan_dependents == Some(false);
     let deleted = delete(request.api, &stored, &key, request.user, &options).await?;
     let mut response = answer_deleted(request, &stored, deleted, orphans_refused).await?;
     if warns_of_orphans(&stored, &options) {
-        crate::pipeline::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
+        crate::response::warn(&mut response, &[ORPHANED_PODS.to_owned()]);
     }
     Ok(response)
 }
@@ -81,18 +83,18 @@ async fn answer_deleted(
 ) -> Result<Response<Body>, StatusError> {
     match deleted {
         Deleted::Marked(object) => {
-            let mut object = current::for_answer(request.api, request.resource(), object).await?;
+            let mut object = codec::for_answer(request.api, request.resource(), object).await?;
             if request.resource().converts() {
-                stored.hooks.convert_out(request.resource(), &mut object);
+                stored.strategy.convert_out(&request.resource().gvk, &mut object);
             }
             let code = if orphans_refused { StatusCode::ACCEPTED } else { StatusCode::OK };
-            answer_value(request, code, &object)
+            respond::value(request, code, &object)
         }
-        Deleted::Gone(mut object) if stored.hooks.answers_deleted() => {
+        Deleted::Gone(mut object) if stored.strategy.returns_deleted_object() => {
             if request.resource().converts() {
-                stored.hooks.convert_out(request.resource(), &mut object);
+                stored.strategy.convert_out(&request.resource().gvk, &mut object);
             }
-            answer_value(request, StatusCode::OK, &object)
+            respond::value(request, StatusCode::OK, &object)
         }
         Deleted::Gone(object) => {
             let mut details = json!({"name": request.target.name, "kind": stored.plural(), "uid": meta::text(&object, "uid")});
@@ -102,7 +104,7 @@ async fn answer_deleted(
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
             });
-            Ok(answer_status(request, StatusCode::OK, &status))
+            Ok(respond::status(request, StatusCode::OK, &status))
         }
     }
 }
@@ -146,11 +148,11 @@ async fn once(
 ) -> Result<Option<Deleted>, StatusError> {
     let old = entry.decode().map_err(StatusError::internal)?;
     preconditions(stored, entry, &old, name, options)?;
-    let read = current::entry(api, stored, entry.clone()).await?;
-    let read = current::decode_read(stored, &read)?;
+    let read = codec::entry(api, stored, entry.clone()).await?;
+    let read = codec::decode_read(stored, &read)?;
     admitted(api, stored, &read, name, user, options).await?;
     let mut new = old.clone();
-    let step = plan(api, stored, &mut new, user, options, name)?;
+    let step = plan(api, stored, &mut new, options)?;
     let version = |object: &mut Value, revision: u64| {
         meta::set(object, "resourceVersion", itoa::Buffer::new().format(revision));
     };
@@ -203,7 +205,7 @@ async fn commit(
         }
         let n_own = transaction.len();
         if step != Step::Mark {
-            stored.hooks.finish_write(api, None, new, &mut transaction);
+            registry::finish_write(api, stored, None, new, &mut transaction);
         }
         match api.store.commit(transaction).await {
             Ok(written) if is_marked || step == Step::Remove => {
@@ -239,7 +241,7 @@ async fn admitted(
         dry_run: options.is_dry_run(),
         has_status: stored.subresource("status").is_some(),
     };
-    let request = Request { cx: &cx, operation: Operation::Delete, object: &Value::Null, old };
+    let request = Attributes { cx: &cx, operation: Operation::Delete, object: &Value::Null, old };
     noderestriction::admit(&cx, Operation::Delete, &Value::Null, old)?;
     // Warnings of deletions are nobody's: a collection has many.
     policy::validate(&request, &mut Vec::new())?;
@@ -261,9 +263,7 @@ fn plan(
     api: &Arc<Api>,
     stored: &Arc<ResourceType>,
     object: &mut Value,
-    user: &User,
     options: &DeleteOptions,
-    name: &str,
 ) -> Result<Step, StatusError> {
     let now = api.clock.now();
     if &*stored.resource_prefix == "/namespaces" {
@@ -272,7 +272,7 @@ fn plan(
         let done = namespace::is_finalized(object) && meta::finalizers(object).is_empty();
         return Ok(if done { Step::MarkAndRemove } else { Step::Mark });
     }
-    if !meta::deleting(object) && stored.hooks.detain(object, &seconds(now)) {
+    if !meta::deleting(object) && stored.strategy.mark_terminating(object, &seconds(now)) {
         return Ok(Step::Mark);
     }
     let mut graceful = false;
@@ -288,21 +288,9 @@ fn plan(
                 _ => return Ok(Step::Mark),
             }
         }
-    } else if let Some(period) = stored.hooks.grace(object, options.grace_period_seconds) {
-        let context = crate::api::Context {
-            api,
-            resource: stored,
-            now,
-            user,
-            namespace: meta::text(object, "namespace"),
-            name,
-            subresource: "",
-            dry_run: options.is_dry_run(),
-            has_status: stored.subresource("status").is_some(),
-        };
-        let mut changed = object.clone();
-        stored.hooks.before_deletion(&context, &mut changed)?;
-        *object = changed;
+    } else if let Some(period) =
+        stored.strategy.check_graceful_delete(object, options.grace_period_seconds)
+    {
         let until = now + jiff::SignedDuration::from_secs(period);
         set_deletion(object, &seconds(until), period);
         bump(object);
@@ -396,7 +384,7 @@ pub(super) async fn collection(
     let options =
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
     let format = request.format(Purpose::List)?;
-    let stored = stored_type(request.api, request.resource());
+    let stored = request.api.table.stored_version(request.resource());
     let (entries, mut meta_of_list) = list::found(request).await?;
     for entry in &entries {
         match delete(request.api, &stored, &entry.key, request.user, &options).await {

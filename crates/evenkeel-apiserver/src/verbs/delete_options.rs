@@ -4,15 +4,17 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::meta;
-use crate::kinds::Propagation;
-use crate::pipeline::query::{Query, dry_run_errors, refuse};
+use crate::request::query::{Query, dry_run_errors, refuse};
 use crate::resource::ResourceType;
+use crate::strategy::GarbageCollectionPolicy;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Options of a deletion: `metav1.DeleteOptions`.
+/// The options of a deletion.
+///
+/// Upstream: `DeleteOptions`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DeleteOptions {
@@ -102,9 +104,9 @@ impl DeleteOptions {
                 (None, Some(policy)) => (policy == "Orphan", policy == "Foreground"),
                 (None, None) if now.contains(&ORPHAN) => (true, false),
                 (None, None) if now.contains(&FOREGROUND) => (false, true),
-                (None, None) => match resource.hooks.default_propagation() {
-                    Propagation::Orphan => (true, false),
-                    Propagation::Background => (false, false),
+                (None, None) => match resource.strategy.default_garbage_collection_policy() {
+                    GarbageCollectionPolicy::OrphanDependents => (true, false),
+                    GarbageCollectionPolicy::DeleteDependents => (false, false),
                 },
             };
         let mut finalizers: Vec<&str> =

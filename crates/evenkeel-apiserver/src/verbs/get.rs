@@ -2,12 +2,12 @@
 
 use http::{Response, StatusCode};
 
-use super::{answer_value, current};
+use super::respond;
+use crate::custom::codec;
 use crate::output::Purpose;
-use crate::pipeline::{RequestContext, answer};
+use crate::request::RequestContext;
 use crate::resource::key;
-use crate::serve::Body;
-use crate::store::Entry;
+use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
 /// The object as it is stored, encoded as asked.
@@ -19,24 +19,8 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     let Some(entry) = request.api.store.get(&resource.resource_prefix, &key).await? else {
         return Err(StatusError::not_found(&resource.name, request.target.name));
     };
-    let entry = current::entry(request.api, resource, entry).await?;
-    respond(request, &format, &entry, StatusCode::OK)
-}
-
-/// Answers a stored object.
-pub(super) fn respond(
-    request: &RequestContext<'_>,
-    format: &crate::output::Format,
-    entry: &Entry,
-    code: StatusCode,
-) -> Result<Response<Body>, StatusError> {
-    let resource = request.resource();
-    let bytes = if format.is_stored_form(resource) {
-        entry.object()
-    } else {
-        format.object(resource, entry.json(), request.now)?
-    };
-    Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
+    let entry = codec::entry(request.api, resource, entry).await?;
+    respond::entry(request, &format, &entry, StatusCode::OK)
 }
 
 /// A sub-resource: the object itself, or the view that the kind makes of it.
@@ -46,11 +30,11 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
     let Some(entry) = request.api.store.get(&resource.resource_prefix, &key).await? else {
         return Err(StatusError::not_found(&resource.name, request.target.name));
     };
-    let entry = current::entry(request.api, resource, entry).await?;
-    let object = current::decode_read(resource, &entry)?;
-    match resource.hooks.read_part(request.target.subresource, &object) {
-        Some(part) => answer_value(request, StatusCode::OK, &part?),
-        None => respond(request, &request.format(Purpose::Object)?, &entry, StatusCode::OK),
+    let entry = codec::entry(request.api, resource, entry).await?;
+    let object = codec::decode_read(resource, &entry)?;
+    match resource.strategy.read_part(request.target.subresource, &object) {
+        Some(part) => respond::value(request, StatusCode::OK, &part?),
+        None => respond::entry(request, &request.format(Purpose::Object)?, &entry, StatusCode::OK),
     }
 }
 

@@ -26,13 +26,14 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use super::current;
+use crate::custom::codec;
 use crate::output::{Format, ListMeta, Purpose};
-use crate::pipeline::query::{Query, refuse};
-use crate::pipeline::{RequestContext, answer, compress};
+use crate::request::RequestContext;
+use crate::request::query::{Query, refuse};
 use crate::resource::ResourceType;
+use crate::response::Body;
+use crate::response::{answer, compress};
 use crate::selector::Selectors;
-use crate::serve::Body;
 use crate::store::{Entry, Range, Snapshot};
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 
@@ -270,7 +271,7 @@ async fn page(
     };
     let Snapshot { revision, entries, mut more } = snapshot;
     // Selectors see objects in the API version of the request, so conversion comes first.
-    let mut entries = current::entries(request.api, resource, entries).await?;
+    let mut entries = codec::entries(request.api, resource, entries).await?;
     if !everything {
         entries.retain(|entry| options.selectors.matches(entry));
         if let Some(limit) = limit

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::strategy::Strategy;
 use evenkeel_apimachinery::status::FieldError;
 
 /// Alphabet of generated names: no vowels, nothing that looks like another.
@@ -66,7 +67,7 @@ pub(super) fn finalizers(object: &Value) -> Vec<&str> {
         .map_or_else(Vec::new, |list| list.iter().filter_map(Value::as_str).collect())
 }
 
-/// Sets `metadata.finalizers`, or removes the field for an empty list.
+/// Sets `metadata.finalizers`; an empty list removes the field.
 pub(super) fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
     let list = Value::from(finalizers.to_vec());
     let metadata = metadata(object);
@@ -82,7 +83,7 @@ pub(super) fn deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
 
-/// `metadata.deletionGracePeriodSeconds` of the object.
+/// Returns `metadata.deletionGracePeriodSeconds` in seconds.
 pub(super) fn grace(object: &Value) -> Option<i64> {
     object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
 }
@@ -102,12 +103,14 @@ pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
 }
 
 /// What is wrong with a name: the kind's own rule, or that of DNS subdomains.
-pub(super) fn name_errors(hooks: &dyn crate::kinds::KindHooks, object: &Value) -> Vec<FieldError> {
+pub(super) fn name_errors(strategy: &dyn Strategy, object: &Value) -> Vec<FieldError> {
     let name = text(object, "name");
     let prefix = text(object, "generateName");
     let mut errors = Vec::new();
     let check = |value: &str, is_prefix: bool| {
-        hooks.validate_name(value, is_prefix).unwrap_or_else(|| subdomain_errors(value, is_prefix))
+        strategy
+            .validate_name(value, is_prefix)
+            .unwrap_or_else(|| subdomain_errors(value, is_prefix))
     };
     if !prefix.is_empty() {
         errors.extend(

@@ -12,13 +12,14 @@
 //! | `delete`: grace period, finalizers, propagation | `delete::serve` |
 //! | `deletecollection` | `delete::collection` |
 //! | subresource `scale` | `get::part`, `scale::settle` |
-//! | subresources `binding`, `eviction`, `token` | `connect::serve`, `token::serve` |
-//! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `reviews::serve` |
-//! | `dryRun`, `fieldManager`, `fieldValidation` | `../pipeline/query.rs` |
+//! | subresources `binding`, `eviction`, `token` | `connect/mod.rs`, `connect/token.rs` |
+//! | TokenReview, SelfSubjectReview, SubjectAccessReview and its kin | `connect/reviews.rs` |
+//! | `dryRun`, `fieldManager`, `fieldValidation` | `../request/query.rs` |
 
+mod attempt;
+mod computed;
 mod connect;
 mod create;
-pub(crate) mod current;
 pub(crate) mod delete;
 pub(crate) mod delete_options;
 mod get;
@@ -26,10 +27,9 @@ mod list;
 mod meta;
 mod namespace;
 mod patch;
-mod reviews;
+mod respond;
 mod scale;
 mod stages;
-mod token;
 mod update;
 mod watch;
 mod write;
@@ -37,15 +37,12 @@ mod write;
 use std::pin::Pin;
 
 use bytes::Bytes;
-use http::{Method, Response, StatusCode};
-use serde_json::Value;
+use http::{Method, Response};
 
-use crate::output::{Format, Purpose};
-use crate::pipeline::{RequestContext, answer};
-use crate::resource::Verb;
-use crate::serve::Body;
-use crate::store::Encoded;
-use crate::{components, computed};
+use crate::components;
+use crate::request::RequestContext;
+use crate::resource::{Source, Verb};
+use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Serves a request for a resource.
@@ -81,9 +78,9 @@ where
         return Err(StatusError::method_not_allowed());
     }
     let source = if components::are(&target.resource) {
-        Some(&request.api.components as &dyn computed::Source)
+        Some(&request.api.components as &dyn Source)
     } else {
-        target.resource.hooks.computed()
+        target.resource.source.as_deref()
     };
     if let Some(source) = source {
         return match verb {
@@ -97,7 +94,7 @@ where
         Verb::Watch => watch::serve(&request).await,
         _ => {
             let reads = connect::takes_body(request.method);
-            let body = if reads { crate::pipeline::body::read(body).await? } else { Bytes::new() };
+            let body = if reads { crate::request::body::read(body).await? } else { Bytes::new() };
             if let Some(response) = connect::serve(&request, &body).await? {
                 return Ok(response);
             }
@@ -112,35 +109,4 @@ where
             }
         }
     }
-}
-
-/// Answers an object that is not stored as such: of another kind, another version, or never written.
-pub(crate) fn answer_value(
-    request: &RequestContext<'_>,
-    code: StatusCode,
-    object: &Value,
-) -> Result<Response<Body>, StatusError> {
-    let format = request.format(Purpose::Object)?;
-    let bytes = encode_value(request, &format, object)?;
-    Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
-}
-
-fn encode_value(
-    request: &RequestContext<'_>,
-    format: &Format,
-    object: &Value,
-) -> Result<Bytes, StatusError> {
-    let bytes: Bytes = Encoded::plain(object).into();
-    if format.is_stored_form(request.resource()) {
-        Ok(bytes)
-    } else {
-        format.object(request.resource(), &bytes, request.now)
-    }
-}
-
-/// Answers a Status of success, as deletions and bindings do.
-fn answer_status(request: &RequestContext<'_>, code: StatusCode, status: &Value) -> Response<Body> {
-    let bytes = serde_json::to_vec(status).unwrap_or_default();
-    let (content_type, bytes) = Format::status(request.headers, &bytes);
-    answer(code, content_type, Body::whole(bytes))
 }

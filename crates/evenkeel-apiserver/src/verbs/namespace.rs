@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::meta;
-use crate::pipeline::RequestContext;
+use crate::request::RequestContext;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
 

@@ -7,14 +7,15 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::write::{Creates, Lost, TRIES, Write, Written};
-use super::{create, current, meta, scale, update};
-use crate::pipeline::RequestContext;
-use crate::pipeline::query::WriteOptions;
+use super::attempt::{Creates, Lost, TRIES, Write, Written};
+use super::{create, meta, respond, scale};
+use crate::custom::codec;
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
 use crate::store::Entry;
-use evenkeel_apimachinery::patch::{self, PatchType, Patched, Writer};
+use evenkeel_apimachinery::patch::{self, PatchType, Patched};
 use evenkeel_apimachinery::status::StatusError;
 
 /// Patches an object.
@@ -33,7 +34,7 @@ pub(super) async fn serve(
     let mut write = Write::new(request, options);
     for _ in 0..TRIES {
         match once(&mut write, form, body).await {
-            Ok(written) => return update::respond(&write, &written),
+            Ok(written) => return respond::written(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }
@@ -80,9 +81,10 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
         }
         return Err(StatusError::not_found(&stored.name, request.target.name).into());
     };
-    let old = current::decode(request.api, &stored, &entry).await?;
-    let part = stored.hooks.part_to_patch(request.target.subresource, &old).map(Ok);
-    if let Some(part) = part.or_else(|| stored.hooks.read_part(request.target.subresource, &old)) {
+    let old = codec::decode(request.api, &stored, &entry).await?;
+    let part = stored.strategy.part_to_patch(request.target.subresource, &old).map(Ok);
+    if let Some(part) = part.or_else(|| stored.strategy.read_part(request.target.subresource, &old))
+    {
         return patch_part(write, form, body, &entry, &old, part?).await;
     }
     let mut current = Cow::Borrowed(&old);
@@ -102,10 +104,10 @@ fn patched(
     current: &Value,
 ) -> Result<Patched, StatusError> {
     let request = write.request;
-    let kind = update::part_kind(request);
+    let kind = request.kind();
     let schema = request.resource().schema(&kind);
     if form == PatchType::Apply {
-        let writer = writer(write);
+        let writer = write.writer();
         let force = write.options.force.unwrap_or(false);
         return patch::apply(
             &kind,
@@ -118,14 +120,6 @@ fn patched(
         );
     }
     patch::patch(&kind, schema.as_ref(), form, current, body, write.options.validation)
-}
-
-pub(super) fn writer<'a>(write: &'a Write<'_>) -> Writer<'a> {
-    Writer {
-        manager: &write.options.manager,
-        subresource: write.request.target.subresource,
-        now: write.request.now,
-    }
 }
 
 /// A view of the object is patched, and written back into it.
@@ -141,25 +135,24 @@ async fn patch_part(
     let mut before = part;
     let managed = scale::is_managed(request);
     if managed {
-        scale::show(&update::part_kind(request), old, &mut before);
+        scale::show(&request.kind(), old, &mut before);
     }
     let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
     write.warnings = warnings;
     checked(request, &part)?;
     let mut new = old.clone();
-    let cx = write.context(request.target.name);
     if let Some(result) =
-        write.stored.hooks.write_part(&cx, request.target.subresource, &mut new, &part)
+        write.stored.strategy.write_part(request.target.subresource, &mut new, &part)
     {
         result?;
     }
     let version = meta::text(&part, "resourceVersion").to_owned();
     meta::set(&mut new, "resourceVersion", &version);
     if managed && form != PatchType::Apply {
-        scale::track(&update::part_kind(request), &before, &mut part, &writer(write));
+        scale::track(&request.kind(), &before, &mut part, &write.writer());
     }
-    let tracked = !managed
-        || scale::settle(&update::part_kind(request), &write.stored.gvk, old, &part, &mut new);
+    let tracked =
+        !managed || scale::settle(&request.kind(), &write.stored.gvk, old, &part, &mut new);
     write.convert_out(&mut new);
     write.replace(entry, old, new, tracked).await
 }
@@ -191,7 +184,7 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
         request.resource().schema(&request.resource().gvk).as_ref(),
         None,
         body,
-        &writer(write),
+        &write.writer(),
         force,
         write.options.validation,
     )?;

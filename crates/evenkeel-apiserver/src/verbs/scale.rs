@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::pipeline::RequestContext;
+use crate::request::RequestContext;
 use crate::resource::GroupVersionKind;
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::schema::Schema;

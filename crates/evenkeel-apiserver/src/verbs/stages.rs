@@ -4,7 +4,7 @@
 //! | documented | where |
 //! |---|---|
 //! | Decode the body, with field validation | `create::serve`, `update::serve`, `patch::patched` |
-//! | Convert to the storage version and apply defaults | `write::convert_in` |
+//! | Convert to the storage version and apply defaults | `attempt::convert_in` |
 //! | `Preconditions`: uid and resourceVersion | `write::preconditions`, `write::absent_preconditions` |
 //! | `rest.FillObjectMetaSystemFields`, names for `generateName` | `write::create`, `write::create_named_by_chance` |
 //! | `rest.BeforeCreate`, `rest.BeforeUpdate`: fields that the strategy sets; cluster IPs and node ports | `prepare` |
@@ -12,7 +12,7 @@
 //! | Validation by the strategy, the schema and CEL rules; escalation checks | `validate` |
 //! | Validating admission: policies, webhooks, plug-ins; quotas last | `admit` |
 //! | `Storage.Create`, `GuaranteedUpdate`, with `BeginCreate`, `BeginUpdate` and their `FinishFunc` | `persist`, `transaction` |
-//! | Convert to the request's version and encode | `write::respond` |
+//! | Convert to the request's version and encode | `respond::object`, `respond::written` |
 //!
 //! Upstream: `Store.Create` and `Store.Update` of `registry/generic/registry`.
 
@@ -20,35 +20,19 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::write::{Creates, Lost, TRIES, Write, Written, object_version, selection_attributes};
-use super::{current, meta};
-use crate::kinds::admission::{self, QuotaUpdates, noderestriction};
-use crate::kinds::policybased;
-use crate::policy::{self, Operation, Request};
+use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
+use super::meta;
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::quota::{self, QuotaUpdates};
+use crate::admission::{self, noderestriction, policy, webhook};
+use crate::custom::codec;
+use crate::registry::{self, policybased};
 use crate::resource::ResourceType;
 use crate::resource::key;
+use crate::selector::selection_attributes;
 use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
-use crate::webhook;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
-
-/// One attempt to write an object. It is made again when another write came first.
-pub(super) struct Attempt<'a> {
-    /// The object's name.
-    pub(super) name: &'a str,
-    /// The stored object that the new one replaces; none on a create.
-    pub(super) old: Option<(&'a Arc<Entry>, &'a Value)>,
-    /// The new object, in the stored version.
-    pub(super) new: Value,
-    /// Which request creates the object; none on an update.
-    pub(super) how: Option<Creates>,
-}
-
-impl<'a> Attempt<'a> {
-    fn old(&self) -> Option<&'a Value> {
-        self.old.map(|(_, old)| old)
-    }
-}
 
 /// Takes an attempt through all stages.
 pub(super) async fn run(write: &mut Write<'_>, mut attempt: Attempt<'_>) -> Result<Written, Lost> {
@@ -64,21 +48,23 @@ pub(super) async fn run(write: &mut Write<'_>, mut attempt: Attempt<'_>) -> Resu
 /// Upstream: `rest.BeforeCreate` and `rest.BeforeUpdate`
 fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
     let cx = write.context(attempt.name);
-    let hooks = &write.stored.hooks;
-    match attempt.old() {
-        Some(old) => hooks.prepare_update(&cx, &mut attempt.new, old),
+    let strategy = &write.stored.strategy;
+    let old = attempt.old();
+    match old {
+        Some(old) => strategy.prepare_for_update(&cx.strategy(), &mut attempt.new, old),
         None => {
             noderestriction::admit(&cx, Operation::Create, &attempt.new, &Value::Null)?;
-            hooks.prepare_create(&cx, &mut attempt.new)
+            strategy.prepare_for_create(&cx.strategy(), &mut attempt.new)?;
         }
     }
+    registry::allocate(&cx, &mut attempt.new, old)
 }
 
 /// Lets plug-ins, policies and webhooks change the object, in this order.
 async fn mutate(write: &mut Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
     let (mut told, old) = (Vec::new(), attempt.old());
     let cx = write.context(attempt.name);
-    write.stored.hooks.admit(&cx, &mut attempt.new, old)?;
+    admission::admit(&cx, &mut attempt.new, old)?;
     policy::mutate(&cx, &mut attempt.new, old)?;
     webhook::mutate(&cx, &mut attempt.new, old, &mut told).await?;
     write.add_warnings(told);
@@ -89,23 +75,23 @@ async fn mutate(write: &mut Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), 
 fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
     let cx = write.context(attempt.name);
     let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);
-    let hooks = &*stored.hooks;
+    let strategy = &*stored.strategy;
     policybased::check(&cx, write.request.target.name, new, old)?;
     if let Some(old) = old
-        && hooks.has_generation(write.has_status())
-        && hooks.generation_changes(new, old)
+        && strategy.has_generation(write.has_status())
+        && strategy.generation_changes(new, old)
     {
         let generation = meta::generation(old) + 1;
         meta::metadata(new).insert("generation".to_owned(), Value::from(generation));
     }
     let mut errors = match old {
         Some(old) => meta::update_errors(new, old),
-        None => meta::name_errors(hooks, new),
+        None => meta::name_errors(strategy, new),
     };
     errors.extend(schema::validate(&stored.gvk, new));
     errors.extend(match old {
-        Some(old) => hooks.validate_update(&cx, new, old),
-        None => hooks.validate_create(&cx, new),
+        Some(old) => strategy.validate_update(&cx.strategy(), new, old),
+        None => strategy.validate(&cx.strategy(), new),
     });
     errors.extend(policy::expressions(stored, new));
     invalid(stored, attempt.name, &errors)
@@ -125,11 +111,12 @@ async fn admit(write: &mut Write<'_>, attempt: &Attempt<'_>) -> Result<QuotaUpda
     let cx = write.context(attempt.name);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let request =
-        Request { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
+        Attributes { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
     policy::validate(&request, &mut told)?;
     webhook::validate(&request, &mut told).await?;
     let quotas = admission::accept(&cx, &attempt.new, old)?;
-    told.extend(write.stored.hooks.warnings(&cx, &attempt.new, old));
+    told.extend(write.stored.strategy.warnings(&cx.strategy(), &attempt.new, old));
+    told.extend(admission::warnings(&cx, &attempt.new, old));
     write.add_warnings(told);
     Ok(quotas)
 }
@@ -149,14 +136,14 @@ async fn persist(
     if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
         prepare_for_storage(&mut attempt.new, how)?;
     }
-    let kept = current::to_storage(api, stored, &attempt.new).await?;
+    let kept = codec::to_storage(api, stored, &attempt.new).await?;
     let key = key(stored, write.request.target.namespace, attempt.name);
     if write.options.dry_run {
         if created && api.store.peek(&stored.resource_prefix, &key).is_some() {
             return Err(Lost::Race);
         }
         store::storable(&kept)?;
-        let object = current::for_answer(api, stored, kept.into_owned()).await?;
+        let object = codec::for_answer(api, stored, kept.into_owned()).await?;
         return Ok(Written { object, entry: None, created });
     }
     let mut change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
@@ -170,7 +157,7 @@ async fn persist(
         Some((entry, _)) if encoded.same_as(entry) => entry.clone(),
         _ => commit(write, &change, Some(encoded), quotas).await?,
     };
-    let entry = current::entry(api, stored, written).await?;
+    let entry = codec::entry(api, stored, written).await?;
     Ok(Written { object: attempt.new, entry: Some(entry), created })
 }
 
@@ -228,7 +215,7 @@ async fn commit(
             Err(error) => return Err(error.into()),
         }
         let cx = write.context(attempt.name);
-        quotas = admission::evaluate_quotas(&cx, &attempt.new, attempt.old())?;
+        quotas = quota::evaluate(&cx, &attempt.new, attempt.old())?;
     }
     let why = "its quotas are being written to by too many others";
     Err(StatusError::conflict(&write.stored.name, attempt.name, why).into())
@@ -247,7 +234,7 @@ fn transaction(
     let (api, stored) = (write.request.api, &*write.stored);
     let mut transaction = Transaction::default();
     if kept.is_some() {
-        stored.hooks.begin_write(api, &attempt.new, attempt.old(), &mut transaction);
+        registry::begin_write(api, stored, &attempt.new, attempt.old(), &mut transaction);
     }
     quotas.add_to(&mut transaction);
     let op = transaction.len();
@@ -258,7 +245,7 @@ fn transaction(
     }
     if let Some(old) = attempt.old() {
         let object = kept.map(|_| &attempt.new);
-        stored.hooks.finish_write(api, object, old, &mut transaction);
+        registry::finish_write(api, stored, object, old, &mut transaction);
     }
     (transaction, op)
 }

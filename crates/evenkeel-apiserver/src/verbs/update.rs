@@ -5,14 +5,15 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::write::{Creates, Lost, TRIES, Write, Written};
-use super::{answer_value, create, current, meta, scale};
+use super::attempt::{Creates, Lost, TRIES, Write, Written};
+use super::{create, meta, respond, scale};
+use crate::custom::codec;
 use crate::decode;
-use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{RequestContext, warn};
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
 use crate::resource::GroupVersionKind;
 use crate::resource::key;
-use crate::serve::Body;
+use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Replaces an object.
@@ -23,7 +24,7 @@ pub(super) async fn serve(
     let options = WriteOptions::parse(request.query, request.user_agent(), "UpdateOptions", false)?;
     request.format(crate::output::Purpose::Object)?;
     let resource = request.resource();
-    let kind: GroupVersionKind = part_kind(request);
+    let kind: GroupVersionKind = request.kind();
     let decoded =
         decode::object(resource, &kind, request.header(CONTENT_TYPE), body, options.validation)?;
     let mut object = decoded.object;
@@ -33,41 +34,12 @@ pub(super) async fn serve(
     write.warnings = decoded.warnings;
     for _ in 0..TRIES {
         match once(&mut write, &object).await {
-            Ok(written) => return respond(&write, &written),
+            Ok(written) => return respond::written(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }
     }
     Err(StatusError::modified(&resource.name, request.target.name))
-}
-
-/// The kind that the path takes: the resource's, or that of a part which is a view.
-pub(super) fn part_kind(request: &RequestContext<'_>) -> GroupVersionKind {
-    let resource = request.resource();
-    resource
-        .subresource(request.target.subresource)
-        .map_or_else(|| resource.gvk.clone(), |part| part.kind.clone())
-}
-
-/// Answers the object, or the part that was written.
-pub(super) fn respond(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
-    let request = write.request;
-    match write.stored.hooks.read_part(request.target.subresource, &with_version(written)) {
-        Some(part) => {
-            let mut response = answer_value(request, http::StatusCode::OK, &part?)?;
-            warn(&mut response, &write.warnings);
-            Ok(response)
-        }
-        None => write.respond(written),
-    }
-}
-
-fn with_version(written: &Written) -> Value {
-    let mut object = written.object.clone();
-    if let Some(entry) = &written.entry {
-        meta::set(&mut object, "resourceVersion", itoa::Buffer::new().format(entry.revision));
-    }
-    object
 }
 
 fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
@@ -89,35 +61,32 @@ async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
     let request = write.request;
     let key = key(&write.stored, request.target.namespace, request.target.name);
     let Some(entry) = request.api.store.peek(&write.stored.resource_prefix, &key) else {
-        if request.target.subresource.is_empty() && write.stored.hooks.allow_create_on_update() {
+        if request.target.subresource.is_empty() && write.stored.strategy.allow_create_on_update() {
             return Ok(write.create(object.clone(), Creates::Put).await?);
         }
         return Err(StatusError::not_found(&write.stored.name, request.target.name).into());
     };
-    let old = current::decode(request.api, &write.stored, &entry).await?;
+    let old = codec::decode(request.api, &write.stored, &entry).await?;
     let mut new = old.clone();
-    let part = write.stored.hooks.write_part(
-        &write.context(request.target.name),
-        request.target.subresource,
-        &mut new,
-        object,
-    );
+    let part = write.stored.strategy.write_part(request.target.subresource, &mut new, object);
     match part {
         None => write.replace(&entry, &old, object.clone(), false).await,
         Some(result) => {
             result?;
             let version = meta::text(object, "resourceVersion").to_owned();
             meta::set(&mut new, "resourceVersion", &version);
-            let kind = part_kind(request);
+            let kind = request.kind();
             let managed = scale::is_managed(request);
             let before = managed
-                .then(|| write.stored.hooks.read_part(request.target.subresource, &old).transpose())
+                .then(|| {
+                    write.stored.strategy.read_part(request.target.subresource, &old).transpose()
+                })
                 .transpose()?
                 .flatten();
             let mut part = object.clone();
             if let Some(mut before) = before {
                 scale::show(&kind, &old, &mut before);
-                scale::track(&kind, &before, &mut part, &super::patch::writer(write));
+                scale::track(&kind, &before, &mut part, &write.writer());
             }
             let tracked =
                 !managed || scale::settle(&kind, &write.stored.gvk, &old, &part, &mut new);

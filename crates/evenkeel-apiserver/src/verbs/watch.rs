@@ -17,15 +17,16 @@ use http::{Response, StatusCode};
 use rand::Rng as _;
 use tokio::time::Instant;
 
-use super::current;
 use super::list::parse_version;
 use crate::api::Api;
+use crate::custom::codec;
 use crate::output::{Format, Purpose};
-use crate::pipeline::query::{Query, refuse};
-use crate::pipeline::{RequestContext, answer};
+use crate::request::RequestContext;
+use crate::request::query::{Query, refuse};
 use crate::resource::ResourceType;
+use crate::response::Body;
+use crate::response::answer;
 use crate::selector::Selectors;
-use crate::serve::Body;
 use crate::store::{Change, Cursor, Entry, Event, Range};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
@@ -71,7 +72,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     } else {
         (Vec::new(), version)
     };
-    let entries = current::entries(request.api, resource, entries).await?;
+    let entries = codec::entries(request.api, resource, entries).await?;
     let Ok(cursor) = store.follow(&resource.resource_prefix, from) else {
         let frame =
             format.event(resource, "ERROR", &too_old(from, store.revision()), true, request.now)?;
@@ -294,11 +295,11 @@ impl Watcher {
 
     /// Converts the events to the watched version, by webhook where the custom resource has one.
     async fn converted(&self, mut events: Vec<Arc<Event>>) -> Result<Vec<Arc<Event>>, StatusError> {
-        if current::is_asked_for(&self.resource) {
+        if codec::is_asked_for(&self.resource) {
             events.retain(|event| self.is_here(event));
         }
         let before = !self.selectors.is_everything();
-        current::events(&self.api, &self.resource, events, before).await
+        codec::events(&self.api, &self.resource, events, before).await
     }
 
     fn error(&self, status: &[u8]) -> Bytes {

@@ -2,164 +2,27 @@
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::stages::{self, Attempt};
-use super::{encode_value, get, meta};
-use crate::api::{Api, Context};
+use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
+use super::{meta, stages};
+use crate::admission::attributes::Operation;
+use crate::admission::noderestriction;
 use crate::auth::Attributes;
-use crate::kinds::admission::noderestriction;
-use crate::output::Purpose;
-use crate::pipeline::query::WriteOptions;
-use crate::pipeline::{RequestContext, answer, permit, warn};
-use crate::policy::Operation;
-use crate::resource::ResourceType;
+use crate::auth::permit;
 use crate::resource::key;
-use crate::serve::Body;
-use crate::store::{Entry, SelectionAttributes, WriteError};
-use evenkeel_apimachinery::patch::{self, Writer};
+use crate::store::Entry;
+use evenkeel_apimachinery::patch::{self};
 use evenkeel_apimachinery::reset::keep_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
-/// How often a write that lost a race is tried again.
-pub(super) const TRIES: usize = 32;
-
 /// How many names are tried for an object that has a prefix of one.
 const NAMES: usize = 8;
 
-/// A write under way.
-pub(super) struct Write<'a> {
-    pub(super) request: &'a RequestContext<'a>,
-    pub(super) options: WriteOptions,
-    /// The resource in the version in which it is stored.
-    pub(super) stored: Arc<ResourceType>,
-    pub(super) warnings: Vec<String>,
-}
-
-/// What came of it.
-pub(super) struct Written {
-    /// The object, in the stored version.
-    pub(super) object: Value,
-    /// As it is stored; none of a dry run, and of an object that went with the write.
-    pub(super) entry: Option<Arc<Entry>>,
-    /// Whether it is new.
-    pub(super) created: bool,
-}
-
-/// Which request creates an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Creates {
-    /// A POST on the collection.
-    Post,
-    /// A PUT of an object that does not exist.
-    Put,
-    /// A server-side apply of an object that does not exist; its managedFields are right already.
-    Apply,
-}
-
-/// Why a write did not happen.
-pub(super) enum Lost {
-    /// Another was quicker; it may be tried again on the new state.
-    Race,
-    /// Another object got a value meanwhile that only one may have; other values may be free.
-    Taken,
-    /// It is refused.
-    Refused(StatusError),
-}
-
-impl From<StatusError> for Lost {
-    fn from(error: StatusError) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<WriteError> for Lost {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::Mismatch { .. } => Self::Race,
-            WriteError::Taken { .. } => Self::Taken,
-            WriteError::TooDeep | WriteError::Disk(_) => Self::Refused(error.into()),
-        }
-    }
-}
-
-impl<'a> Write<'a> {
-    pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
-        Self {
-            request,
-            options,
-            stored: stored_type(request.api, request.resource()),
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Adds warnings that the response does not have yet.
-    pub(super) fn add_warnings(&mut self, more: Vec<String>) {
-        for warning in more {
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
-    }
-
-    /// What hooks are told.
-    pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
-        Context {
-            api: self.request.api,
-            resource: &self.stored,
-            now: self.request.now,
-            user: self.request.user,
-            namespace: self.request.target.namespace,
-            name,
-            subresource: self.request.target.subresource,
-            dry_run: self.options.dry_run,
-            has_status: self.has_status(),
-        }
-    }
-
-    pub(super) fn has_status(&self) -> bool {
-        self.stored.subresource("status").is_some()
-    }
-
-    /// The schema of the stored version.
-    fn schema(&self) -> Option<schema::Schema> {
-        self.stored.schema(&self.stored.gvk)
-    }
-
-    fn writer(&self) -> Writer<'_> {
-        Writer {
-            manager: &self.options.manager,
-            subresource: self.request.target.subresource,
-            now: self.request.now,
-        }
-    }
-
-    /// Gives an object that is answered and never stored its managers.
-    pub(super) fn track_new(&self, object: &mut Value) {
-        let schema = self.request.resource().schema(&super::update::part_kind(self.request));
-        patch::update_managed_fields(schema.as_ref(), None, object, &self.writer());
-    }
-
-    /// Converts an object from the request's version to the stored one, and fills in the kind's defaults: those of built-in
-    /// kinds are code (`evenkeel_kinds::defaults`), those of custom resources stand in the definition's schema.
-    fn convert_in(&self, object: &mut Value) {
-        if self.request.resource().converts() {
-            self.stored.hooks.convert_in(&self.stored, object);
-        }
-        self.stored.hooks.default(object);
-    }
-
-    /// From the stored version into the request's.
-    pub(super) fn convert_out(&self, object: &mut Value) {
-        if self.request.resource().converts() {
-            self.stored.hooks.convert_out(self.request.resource(), object);
-        }
-    }
-
+impl Write<'_> {
     /// An update, a patch and an apply that make an object need the right to create it, too.
     ///
     /// Upstream: `withAuthorization`
@@ -176,7 +39,7 @@ impl<'a> Write<'a> {
             name: target.name,
             ..Attributes::default()
         };
-        permit(self.request.api, self.request.user, &attributes)
+        permit(&self.request.api.rules, &self.request.api.store, self.request.user, &attributes)
     }
 
     /// Makes an object.
@@ -208,7 +71,7 @@ impl<'a> Write<'a> {
         metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
         metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.request.now)));
         metadata.remove("generation");
-        if self.stored.hooks.has_generation(self.has_status()) {
+        if self.stored.strategy.has_generation(self.has_status()) {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
         let prefix = meta::text(&object, "generateName").to_owned();
@@ -361,7 +224,7 @@ impl<'a> Write<'a> {
         let name = self.request.target.name;
         let version = object_version(new).map_err(StatusError::plain_internal)?;
         if version == 0 {
-            if !self.stored.hooks.allow_unconditional_update() {
+            if !self.stored.strategy.allow_unconditional_update() {
                 let error = FieldError::invalid(
                     "metadata.resourceVersion",
                     0,
@@ -385,49 +248,4 @@ impl<'a> Write<'a> {
         }
         Ok(())
     }
-
-    /// Answers what was written.
-    pub(super) fn respond(&self, written: &Written) -> Result<Response<Body>, StatusError> {
-        let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        let format = self.request.format(Purpose::Object)?;
-        let mut response = match &written.entry {
-            Some(entry) => get::respond(self.request, &format, entry, code)?,
-            None => {
-                let bytes = encode_value(self.request, &format, &written.object)?;
-                answer(code, format.content_type(Purpose::Object), Body::whole(bytes))
-            }
-        };
-        warn(&mut response, &self.warnings);
-        Ok(response)
-    }
-}
-
-/// The version that an object says it has; 0 when it says none. Otherwise Go's error.
-///
-/// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
-pub(super) fn object_version(object: &Value) -> Result<u64, String> {
-    let text = meta::text(object, "resourceVersion");
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    let why = match text.parse() {
-        Ok(version) if is_number => return Ok(version),
-        Err(_) if text.is_empty() => return Ok(0),
-        Err(_) if is_number => "value out of range",
-        _ => "invalid syntax",
-    };
-    Err(format!("strconv.ParseUint: parsing {}: {why}", evenkeel_apimachinery::status::quote(text)))
-}
-
-/// The same resource in the version in which it is stored.
-pub(super) fn stored_type(api: &Api, resource: &Arc<ResourceType>) -> Arc<ResourceType> {
-    if !resource.converts() {
-        return resource.clone();
-    }
-    let rows = api.table.rows();
-    let same = rows.all.iter().find(|r| r.stored && r.resource_prefix == resource.resource_prefix);
-    same.unwrap_or(resource).clone()
-}
-
-/// What selectors look at.
-pub(super) fn selection_attributes(resource: &ResourceType, object: &Value) -> SelectionAttributes {
-    SelectionAttributes::new(object, |put| resource.hooks.field_values(object, put))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     observed::Observed,
-    plan::{PROGRESSING, Pass},
+    pass::{PROGRESSING, Pass},
     progress, revision,
     sets::SetCopy,
     status,

@@ -6,6 +6,7 @@ mod describe;
 mod events;
 mod new_set;
 mod observed;
+mod pass;
 mod plan;
 mod progress;
 mod recreate;

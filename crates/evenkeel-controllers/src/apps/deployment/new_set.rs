@@ -3,7 +3,7 @@
 use super::{
     budget::RECREATE,
     observed,
-    plan::{PROGRESSING, Pass},
+    pass::{PROGRESSING, Pass},
     progress::{self, has_deadline},
     revision,
     sets::SetCopy,

@@ -10,7 +10,7 @@
 //! | `strategy.type`: `Recreate` | `recreate::roll_out` |
 //! | `rollingUpdate.maxSurge`, `rollingUpdate.maxUnavailable` | `budget::Budget`, `new_set::room_for` |
 //! | `paused` | `step`, `new_set::note_pause` |
-//! | `revisionHistoryLimit` | `cleanup_deployment` |
+//! | `revisionHistoryLimit` | `pass::cleanup_deployment` |
 //! | `progressDeadlineSeconds`, condition `Progressing` | `status::set_progressing_condition`, `status::deadline` |
 //! | `minReadySeconds`, which the ReplicaSets apply | `sets::update` |
 //! | condition `Available` | `status::counted` |
@@ -21,58 +21,13 @@
 //! | an empty `selector` (`SelectingAll`) | `decide` |
 
 use super::{
-    budget::{Budget, RECREATE, ROLLING_UPDATE},
+    budget::{RECREATE, ROLLING_UPDATE},
     observed::Observed,
+    pass::{Finish, Pass},
     recreate, revision, rollback, rolling, scale,
-    sets::SetCopy,
 };
-use crate::{conditions::Condition, wire};
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::plan::{Action, Delete, Note, OnError, Plan, Rewrite, Target};
-
-/// Condition type of a rollout's progress. Upstream: `DeploymentProgressing`.
-pub(crate) const PROGRESSING: &str = "Progressing";
-
-/// How much of the status the reconciliation writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Finish {
-    /// No status update.
-    Nothing,
-    /// `observedGeneration` only.
-    Observed,
-    /// Counts and the condition `Available`.
-    Counts,
-    /// Counts, `Available` and `Progressing`.
-    Rollout,
-}
-
-/// State of one reconciliation.
-pub(crate) struct Pass<'a> {
-    /// The observed state.
-    pub(crate) observed: &'a Observed,
-    /// The current time.
-    pub(crate) now: Timestamp,
-    /// The Deployment, as the object of events and owner references.
-    pub(crate) target: Target,
-    /// Limits of the rolling update.
-    pub(crate) budget: Budget,
-    /// ReplicaSets after the planned changes, oldest first; a created one is last.
-    pub(crate) sets: Vec<SetCopy<'a>>,
-    /// Index of the new set, which has the Deployment's template.
-    pub(crate) new: Option<usize>,
-    /// The Deployment's new annotation `deployment.kubernetes.io/revision`.
-    pub(crate) revision: Option<String>,
-    /// The Deployment's new conditions.
-    pub(crate) conditions: Vec<Condition>,
-    /// Events to record before any write.
-    pub(crate) notes: Vec<Note>,
-    /// Old ReplicaSets to delete.
-    pub(crate) deleted: Vec<Target>,
-    /// The patch of the Deployment itself.
-    pub(crate) rewrite: Option<Rewrite>,
-    /// How much of the status is written.
-    pub(crate) finish: Finish,
-}
+use evenkeel_runtime::plan::{Note, Plan};
 
 /// Decides the actions of one reconciliation.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
@@ -102,24 +57,6 @@ impl<'a> Pass<'a> {
         pass
     }
 
-    fn begin(observed: &'a Observed, now: Timestamp) -> Self {
-        let deployment = &*observed.deployment;
-        Self {
-            observed,
-            now,
-            target: wire::target(deployment),
-            budget: Budget::of(deployment),
-            sets: observed.sets.iter().map(SetCopy::of).collect(),
-            new: observed.new,
-            revision: None,
-            conditions: deployment.status.conditions.iter().map(Condition::from).collect(),
-            notes: Vec::new(),
-            deleted: Vec::new(),
-            rewrite: None,
-            finish: Finish::Rollout,
-        }
-    }
-
     fn step(&mut self) {
         let deployment = &*self.observed.deployment;
         if deployment.spec.paused {
@@ -141,97 +78,5 @@ impl<'a> Pass<'a> {
                 _ => self.finish = Finish::Nothing,
             }
         }
-    }
-
-    /// Whether the strategy is `RollingUpdate`.
-    pub(crate) fn is_rolling(&self) -> bool {
-        &*self.observed.deployment.spec.strategy.type_ == ROLLING_UPDATE
-    }
-
-    /// Returns the indexes of old sets, oldest first. Upstream: `FindOldReplicaSets`.
-    pub(crate) fn old(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
-        let new = self.new;
-        (0..self.sets.len()).filter(move |at| Some(*at) != new)
-    }
-
-    /// Returns the desired pods of all sets. Upstream: `GetReplicaCountForReplicaSets`.
-    pub(crate) fn total(&self) -> i32 {
-        self.sets.iter().fold(0, |total, set| total.saturating_add(set.replicas))
-    }
-
-    /// Returns the available pods of all sets. Upstream: `GetAvailableReplicaCountForReplicaSets`.
-    pub(crate) fn available(&self) -> i32 {
-        self.sets.iter().fold(0, |total, set| total.saturating_add(set.status().available_replicas))
-    }
-
-    /// Scales a set and updates its size annotations; with `always`, even if the size stays. Returns whether the size
-    /// changed. Upstream: `scaleReplicaSet`.
-    pub(crate) fn resize(&mut self, at: usize, replicas: i32, always: bool) -> bool {
-        let budget = self.budget;
-        let set = &mut self.sets[at];
-        let resized = set.replicas != replicas;
-        if resized
-            || (always && !revision::notes_sizes(&set.annotations, budget.replicas, budget.max()))
-        {
-            let direction = if set.replicas < replicas { "up" } else { "down" };
-            if resized && set.present.is_some() {
-                let (name, from) = (&set.name, set.replicas);
-                let text =
-                    format!("Scaled {direction} replica set {name} from {from} to {replicas}");
-                set.notes.push(Note::normal(self.target.clone(), "ScalingReplicaSet", text));
-            }
-            set.annotations = revision::with_sizes(&set.annotations, budget.replicas, budget.max());
-            set.replicas = replicas;
-            set.changed = true;
-        }
-        resized
-    }
-
-    /// Deletes the oldest sets without pods beyond `revisionHistoryLimit`. Upstream: `cleanupDeployment`.
-    pub(crate) fn cleanup_deployment(&mut self) {
-        let limit =
-            self.observed.deployment.spec.revision_history_limit.filter(|limit| *limit != i32::MAX);
-        let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return };
-        let mut alive: Vec<_> = self
-            .old()
-            .filter_map(|at| self.sets[at].present)
-            .filter(|s| !s.meta.deleting())
-            .collect();
-        // `old` is sorted by age, and the sort is stable.
-        alive.sort_by_key(|set| revision::of(&set.meta.annotations).unwrap_or(0));
-        let surplus = alive.len().saturating_sub(limit);
-        let unused = |set: &&&std::sync::Arc<_>| {
-            let set: &evenkeel_api::views::ReplicaSet = set;
-            let empty = set.status.replicas == 0 && set.spec.replicas.unwrap_or(1) == 0;
-            empty && set.meta.generation <= set.status.observed_generation
-        };
-        self.deleted =
-            alive[..surplus].iter().filter(unused).map(|set| wire::target(&***set)).collect();
-    }
-
-    /// Returns the actions in order, and the index of the new set's creation.
-    pub(crate) fn into_actions(self) -> (Vec<Action>, Option<usize>) {
-        let mut actions: Vec<Action> = Vec::new();
-        if self.finish != Finish::Observed {
-            actions.extend(self.observed.claims.actions(&self.target));
-        }
-        actions.extend(self.notes.into_iter().map(Action::Event));
-        let deployment = &*self.observed.deployment;
-        let mut created = None;
-        // A new set is created before others change.
-        let (made, present): (Vec<_>, Vec<_>) =
-            self.sets.into_iter().partition(|set| set.present.is_none());
-        for set in made {
-            created = Some(actions.len());
-            actions.push(set.create(deployment, &self.target));
-        }
-        for set in present.into_iter().filter(|set| set.changed) {
-            actions.extend(set.update());
-        }
-        actions.extend(self.deleted.into_iter().map(|target| {
-            Action::Delete(Delete { on_error: OnError::Abort, ..Delete::new(target) })
-        }));
-        actions.extend(self.rewrite.map(Action::Rewrite));
-        (actions, created)
     }
 }

@@ -1,6 +1,6 @@
 //! Conditions of a rollout: progress, completion and deadline. Upstream: `progress.go`.
 
-use super::plan::Pass;
+use super::pass::Pass;
 use crate::{conditions::Condition, wire};
 use evenkeel_api::{time::Timestamp, views::Deployment};
 

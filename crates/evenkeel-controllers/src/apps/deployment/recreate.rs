@@ -1,6 +1,6 @@
 //! Strategy `Recreate`: all old pods are gone before a new one is created. Upstream: `recreate.go`.
 
-use super::{plan::Pass, progress};
+use super::{pass::Pass, progress};
 
 /// Takes one step of the rollout. Upstream: `rolloutRecreate`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {

@@ -1,7 +1,7 @@
 //! Rollback by annotation: restores an earlier template. Upstream: `rollback.go`.
 
 use super::{
-    plan::{Finish, Pass},
+    pass::{Finish, Pass},
     revision,
 };
 use crate::wire;

@@ -1,7 +1,7 @@
 //! Strategy `RollingUpdate`: scales the new set up within `maxSurge`, or else old sets down within `maxUnavailable`.
 //! Upstream: `rolling.go`.
 
-use super::{plan::Pass, progress};
+use super::{pass::Pass, progress};
 
 /// Takes one step of the rollout. Upstream: `rolloutRolling`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {

@@ -1,7 +1,7 @@
 //! Proportional scaling during a rollout: each set gets its share, which limits the effect of a bad rollout. Upstream:
 //! `scale` in `sync.go`.
 
-use super::{plan::Pass, revision, sets::SetCopy};
+use super::{pass::Pass, revision, sets::SetCopy};
 
 /// Whether the Deployment was scaled since its sets were. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(pass: &Pass<'_>) -> bool {

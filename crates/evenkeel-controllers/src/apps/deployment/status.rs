@@ -2,7 +2,7 @@
 
 use super::{
     observed::Observed,
-    plan::{Finish, PROGRESSING, Pass},
+    pass::{Finish, PROGRESSING, Pass},
     progress::{self, has_deadline},
     revision,
 };

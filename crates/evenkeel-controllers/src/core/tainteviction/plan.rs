@@ -8,7 +8,7 @@
 //! | an eviction that is scheduled stays so, or is cancelled | `verdict`, `plan` |
 //! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
 //! | `not-ready` and `unreachable` with `NoExecute` | `../nodelifecycle/plan/no_execute.rs` |
-//! | 300 s for these two by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/kinds/admission/pods.rs` |
+//! | 300 s for these two by default (`DefaultTolerationSeconds`) | `../../../../evenkeel-apiserver/src/admission/pods.rs` |
 
 use crate::{
     disruption::{Why, marked},

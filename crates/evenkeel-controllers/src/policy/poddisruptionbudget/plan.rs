@@ -11,7 +11,7 @@
 //! | condition `DisruptionAllowed`: `SufficientPods`, `InsufficientPods`; `status.observedGeneration` | `status::counted` |
 //! | condition `DisruptionAllowed`: `SyncFailed` | `status::fail_safe` |
 //! | stale condition `DisruptionTarget`; `MultiplePodDisruptionBudgets` | `pod_pass::told_since`, `pod_pass::plan` |
-//! | `unhealthyPodEvictionPolicy` and the other rules of evictions | `../../../../evenkeel-apiserver/src/kinds/eviction.rs` |
+//! | `unhealthyPodEvictionPolicy` and the other rules of evictions | `../../../../evenkeel-apiserver/src/verbs/connect/eviction.rs` |
 
 use super::{
     owners::{self, Owner},

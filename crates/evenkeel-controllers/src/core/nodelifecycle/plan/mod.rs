@@ -30,7 +30,7 @@
 //! | `beta.kubernetes.io/os`, `beta.kubernetes.io/arch` | `condition_taints::labels` |
 //! | backoff of nodes whose patch the API server refuses (not upstream) | `rejected_patch::applies` |
 //! | eviction by taint, `tolerationSeconds` | `../../tainteviction/plan.rs` |
-//! | tolerations of new pods (`DefaultTolerationSeconds`), taints of new nodes (`TaintNodesByCondition`) | `../../../../../evenkeel-apiserver/src/kinds/admission/mod.rs` |
+//! | tolerations of new pods (`DefaultTolerationSeconds`), taints of new nodes (`TaintNodesByCondition`) | `../../../../../evenkeel-apiserver/src/admission/mod.rs` |
 //! | `node.kubernetes.io/out-of-service` | `../../podgc/plan.rs`, volumes in `../../../storage/attachdetach/plan.rs` |
 
 pub(super) mod condition_taints;

@@ -1,0 +1,340 @@
+//! Conversion by webhook: the review that is sent, and the checks of its answer.
+
+use serde_json::{Value, json};
+
+use evenkeel_apimachinery::status::quote;
+use evenkeel_apimachinery::validation::{Errors, Path, labels};
+use evenkeel_apimachinery::value::{at, list, text};
+
+const GROUP: &str = "apiextensions.k8s.io";
+
+/// A definition's webhook for conversions.
+pub struct ConversionWebhook {
+    /// How the webhook is reached.
+    pub client_config: Value,
+    /// Version of the reviews: the first of its list that is known here.
+    review_version: Box<str>,
+}
+
+impl ConversionWebhook {
+    /// The webhook of a definition that has one.
+    pub fn of(crd: &Value) -> Option<Self> {
+        let conversion = at(crd, "spec.conversion")?;
+        if text(conversion, "strategy") != "Webhook" {
+            return None;
+        }
+        let versions = list(conversion, "webhook.conversionReviewVersions");
+        let mut versions = versions.iter().filter_map(Value::as_str);
+        Some(Self {
+            client_config: at(conversion, "webhook.clientConfig")?.clone(),
+            review_version: versions.find(|version| matches!(*version, "v1" | "v1beta1"))?.into(),
+        })
+    }
+
+    /// Returns the review that asks for objects, none of them in version `to`, to be converted.
+    ///
+    /// Upstream: `createConversionReviewObjects`
+    pub fn review(&self, uid: &str, objects: &[Value], to: &str) -> Value {
+        let sent: Vec<Value> = objects.iter().map(without_version).collect();
+        json!({"kind": "ConversionReview", "apiVersion": format!("{GROUP}/{}", self.review_version),
+            "request": {"uid": uid, "desiredAPIVersion": to, "objects": sent}})
+    }
+
+    /// Returns the converted objects of an answer to the review of `objects`, or why they are refused.
+    ///
+    /// Upstream: `webhookConverter.Convert`
+    pub fn converted(
+        &self,
+        uid: &str,
+        answer: Result<Value, String>,
+        objects: &[Value],
+        to: &str,
+    ) -> Result<Vec<Value>, String> {
+        let what = objects.first().map(kind_of).unwrap_or_default();
+        let converted = answer.and_then(|answer| self.objects_of(uid, answer));
+        let converted =
+            converted.map_err(|why| format!("conversion webhook for {what} failed: {why}"))?;
+        if converted.len() != objects.len() {
+            let (some, all) = (converted.len(), objects.len());
+            return Err(format!(
+                "conversion webhook for {what} returned {some} objects, expected {all}"
+            ));
+        }
+        let single = objects.len() == 1;
+        let originals = objects.iter().enumerate();
+        originals
+            .zip(converted)
+            .map(|((i, original), converted)| {
+                accept(original, converted, to).map_err(|wrong| {
+                    format!("conversion webhook for {what} returned {}", wrong.told(i, single))
+                })
+            })
+            .collect()
+    }
+
+    /// Reads the objects of an answer.
+    ///
+    /// Upstream: `getConvertedObjectsFromResponse`
+    fn objects_of(&self, uid: &str, mut answer: Value) -> Result<Vec<Value>, String> {
+        let is_v1 = &*self.review_version == "v1";
+        let wanted = format!("{GROUP}/v1, Kind=ConversionReview");
+        let kind = kind_of(&answer);
+        if is_v1 && kind != wanted {
+            return Err(format!("expected webhook response of {wanted}, got {kind}"));
+        }
+        let Some(response) = answer.get_mut("response").filter(|r| r.is_object()) else {
+            return Err("no response provided".to_owned());
+        };
+        if is_v1 && text(response, "uid") != uid {
+            let got = quote(text(response, "uid"));
+            return Err(format!("expected response.uid={}, got {got}", quote(uid)));
+        }
+        match (text(response, "result.status"), text(response, "result.message")) {
+            ("Success", _) => {}
+            (status, "") => {
+                return Err(format!("response.result.status was '{status}', not 'Success'"));
+            }
+            (_, message) => return Err(message.to_owned()),
+        }
+        match response.get_mut("convertedObjects").map(Value::take) {
+            Some(Value::Array(objects)) => Ok(objects),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// What is wrong with one converted object.
+#[derive(Debug, PartialEq, Eq)]
+enum Wrong {
+    /// It is not the one that was sent.
+    Object(String),
+    /// It is of another kind or version.
+    Kind(String),
+    /// Its labels, annotations or all of its metadata.
+    Metadata(String),
+}
+
+impl Wrong {
+    /// Upstream words it otherwise when one object alone was sent.
+    fn told(&self, i: usize, single: bool) -> String {
+        match self {
+            Self::Object(why) if single => format!("invalid object: {why}"),
+            Self::Kind(why) if single => format!("invalid object at index {i}: {why}"),
+            Self::Metadata(why) if single => format!("invalid metadata: {why}"),
+            Self::Object(why) | Self::Kind(why) => {
+                format!("invalid converted object at index {i}: {why}")
+            }
+            Self::Metadata(why) => format!("invalid metadata in object at index {i}: {why}"),
+        }
+    }
+}
+
+/// A converted object with the metadata of its original: nothing of that but labels and annotations may be converted.
+///
+/// Upstream: `validateConvertedObject`
+fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Wrong> {
+    let version = text(&converted, "apiVersion");
+    if version != to {
+        let why = format!("invalid groupVersion (expected {to}, received {version})");
+        return Err(Wrong::Kind(why));
+    }
+    let (kind, received) = (text(original, "kind"), text(&converted, "kind"));
+    if kind != received {
+        let why = format!("invalid kind (expected {kind}, received {received})");
+        return Err(Wrong::Kind(why));
+    }
+    for (field, name) in [("name", "name"), ("namespace", "namespace"), ("uid", "UID")] {
+        let path = format!("metadata.{field}");
+        let (before, after) = (text(original, &path), text(&converted, &path));
+        if before != after {
+            return Err(Wrong::Object(format!("must have the same {name}: {before} != {after}")));
+        }
+    }
+    let metadata = metadata(original, &converted).map_err(Wrong::Metadata)?;
+    converted["metadata"] = metadata;
+    Ok(converted)
+}
+
+/// The metadata of `original` with the labels and annotations of `converted`.
+///
+/// Upstream: `restoreObjectMeta`
+fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
+    let given = converted.get("metadata").ok_or("missing metadata in converted object")?;
+    if !given.is_object() {
+        return Err(format!("invalid metadata of type {} in converted object", go_type(given)));
+    }
+    let mut kept = original.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    let Some(fields) = kept.as_object_mut() else { return Ok(kept) };
+    for name in ["labels", "annotations"] {
+        let before = fields.remove(name).unwrap_or_default();
+        let Some(after) = given.get(name).filter(|after| !after.is_null()) else { continue };
+        let Some(pairs) = after.as_object() else {
+            let kind = go_type(after);
+            return Err(format!("invalid metadata.{name} of type {kind} in converted object"));
+        };
+        if let Some((key, value)) = pairs.iter().find(|(_, value)| !value.is_string()) {
+            let kind = go_type(value);
+            return Err(format!(
+                "metadata.{name}[{key}] must be a string, but is {kind} in converted object"
+            ));
+        }
+        // What was stored may stay, whatever it is.
+        if *after != before {
+            valid(name, after)?;
+        }
+        fields.insert(name.to_owned(), after.clone());
+    }
+    Ok(kept)
+}
+
+/// Labels or annotations that a webhook changed.
+fn valid(name: &str, pairs: &Value) -> Result<(), String> {
+    let mut errors = Errors::default();
+    let path = Path::new("metadata");
+    if name == "labels" {
+        labels::labels(pairs.as_object(), &path.field("labels"), &mut errors);
+    } else {
+        let owner = json!({ "annotations": pairs });
+        labels::annotations(&owner, &path.field("annotation"), &mut errors);
+    }
+    let told: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+    match &told[..] {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        many => Err(format!("[{}]", many.join(", "))),
+    }
+}
+
+/// Kind and version of an object as upstream's messages have them.
+fn kind_of(object: &Value) -> String {
+    let version = text(object, "apiVersion");
+    let slash = if version.contains('/') { "" } else { "/" };
+    format!("{slash}{version}, Kind={}", text(object, "kind"))
+}
+
+/// An object without what only the store knows.
+fn without_version(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+        metadata.remove("selfLink");
+    }
+    object
+}
+
+/// The type that Go has for a value.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TO: &str = "example.com/v2";
+
+    fn original() -> Value {
+        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "n", "uid": "u",
+            "resourceVersion": "7", "finalizers": ["x/y"], "labels": {"kept": "Not a label!"}, "annotations": {"a": "b"}}})
+    }
+
+    fn converted(metadata: &Value) -> Value {
+        json!({"apiVersion": TO, "kind": "Widget", "metadata": metadata, "spec": 1})
+    }
+
+    #[test]
+    fn of_metadata_only_labels_and_annotations_are_taken() {
+        let given = json!({"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "9", "generation": 5,
+            "labels": {"kept": "Not a label!"}});
+        let accepted = accept(&original(), converted(&given), TO).expect("it is the same object");
+        let mut wanted = original()["metadata"].clone();
+        wanted.as_object_mut().expect("an object").remove("annotations");
+        assert_eq!((&accepted["metadata"], &accepted["spec"]), (&wanted, &json!(1)));
+        let given = json!({"name": "a", "namespace": "n", "uid": "u", "annotations": {"c": "d"}});
+        let accepted = accept(&original(), converted(&given), TO).expect("it is the same object");
+        assert_eq!(accepted["metadata"]["annotations"], json!({"c": "d"}));
+        assert_eq!(accepted["metadata"].get("labels"), None);
+    }
+
+    #[test]
+    fn what_is_another_object_is_refused() {
+        let good = json!({"name": "a", "namespace": "n", "uid": "u"});
+        let with = |field: &str, value: Value| {
+            let mut object = converted(&good);
+            evenkeel_apimachinery::value::set(&mut object, field, value);
+            object
+        };
+        for (object, told) in [
+            (
+                with("apiVersion", json!("example.com/v3")),
+                "invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)",
+            ),
+            (
+                with("kind", json!("Gadget")),
+                "invalid object at index 0: invalid kind (expected Widget, received Gadget)",
+            ),
+            (with("metadata.name", json!("b")), "invalid object: must have the same name: a != b"),
+            (
+                with("metadata.namespace", json!("")),
+                "invalid object: must have the same namespace: n != ",
+            ),
+            (with("metadata.uid", json!("v")), "invalid object: must have the same UID: u != v"),
+            (
+                with("metadata.labels", json!([])),
+                "invalid metadata: invalid metadata.labels of type []interface {} in converted object",
+            ),
+            (
+                with("metadata.annotations", json!({"n": 3})),
+                "invalid metadata: metadata.annotations[n] must be a string, but is int64 in converted object",
+            ),
+        ] {
+            let wrong = accept(&original(), object, TO).expect_err(told);
+            assert_eq!(wrong.told(0, true), told);
+        }
+        let wrong = accept(&original(), with("metadata.labels", json!({"a": "b c"})), TO);
+        let told = wrong.expect_err("no label").told(2, false);
+        assert!(
+            told.starts_with(
+                "invalid metadata in object at index 2: metadata.labels: Invalid value: \"b c\": "
+            ),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn answers_are_those_to_the_request() {
+        let webhook = |review: &str| ConversionWebhook {
+            client_config: Value::Null,
+            review_version: review.into(),
+        };
+        let answer = |version: &str, response: &Value| json!({"apiVersion": format!("{GROUP}/{version}"), "kind": "ConversionReview", "response": response});
+        let good =
+            json!({"uid": "u", "convertedObjects": [{}, {}], "result": {"status": "Success"}});
+        let count = |read: Result<Vec<Value>, String>| read.map(|objects| objects.len());
+        assert_eq!(count(webhook("v1").objects_of("u", answer("v1", &good))), Ok(2));
+        // The old form of reviews was never checked so closely.
+        assert_eq!(count(webhook("v1beta1").objects_of("other", answer("v1", &good))), Ok(2));
+        for (response, told) in [
+            (Value::Null, "no response provided"),
+            (json!({"uid": "v"}), "expected response.uid=\"u\", got \"v\""),
+            (json!({"uid": "u", "result": {"status": "Failure", "message": "never"}}), "never"),
+            (json!({"uid": "u"}), "response.result.status was '', not 'Success'"),
+        ] {
+            let read = webhook("v1").objects_of("u", answer("v1", &response));
+            assert_eq!(read.expect_err(told), told);
+        }
+        let read = webhook("v1").objects_of("u", answer("v1beta1", &good));
+        let told = "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview";
+        assert_eq!(read.expect_err("another version"), told);
+        let read = webhook("v1").objects_of("u", json!({}));
+        assert!(read.expect_err("nothing").ends_with("got /, Kind="));
+    }
+}

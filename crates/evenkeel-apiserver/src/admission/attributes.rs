@@ -1,0 +1,74 @@
+//! What admission plug-ins, policies and webhooks are told of a request.
+
+use serde_json::{Value, json};
+
+use crate::api::Context;
+
+/// The group whose objects policies and webhooks never see: their own.
+pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
+
+/// What a request does to the object.
+///
+/// Upstream: `Operation` of `admission`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    /// In capitals, as reviews have it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// A request as admission sees it.
+///
+/// Upstream: `Attributes` of `admission`
+pub(crate) struct Attributes<'a> {
+    pub(crate) cx: &'a Context<'a>,
+    pub(crate) operation: Operation,
+    /// The object as it is to be; null when it goes.
+    pub(crate) object: &'a Value,
+    /// As it was; null when it is new.
+    pub(crate) old: &'a Value,
+}
+
+/// Whether a resource is one that policies never see: themselves.
+pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
+    cx.resource.group() == GROUP
+        || matches!(
+            cx.resource.plural(),
+            "tokenreviews"
+                | "subjectaccessreviews"
+                | "localsubjectaccessreviews"
+                | "selfsubjectaccessreviews"
+                | "selfsubjectrulesreviews"
+                | "selfsubjectreviews"
+        )
+}
+
+/// The request as expressions see it.
+pub(crate) fn described(request: &Attributes<'_>) -> Value {
+    let cx = request.cx;
+    let kind = json!({"group": cx.resource.group(), "version": cx.resource.version(), "kind": cx.resource.kind()});
+    let resource = json!({"group": cx.resource.group(), "version": cx.resource.version(), "resource": cx.resource.plural()});
+    let groups: Vec<&str> = cx.user.groups.iter().map(|g| &**g).collect();
+    let extra: serde_json::Map<String, Value> = cx
+        .user
+        .extra
+        .iter()
+        .map(|(key, values)| (key.to_string(), values.iter().map(|v| Value::from(&**v)).collect()))
+        .collect();
+    let user =
+        json!({"username": &*cx.user.name, "uid": &*cx.user.uid, "groups": groups, "extra": extra});
+    json!({"kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+        "subResource": cx.subresource, "requestSubResource": cx.subresource, "name": cx.name, "namespace": cx.namespace,
+        "operation": request.operation.as_str(), "userInfo": user, "dryRun": cx.dry_run, "options": {}})
+}

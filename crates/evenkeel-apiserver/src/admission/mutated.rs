@@ -1,0 +1,20 @@
+//! Objects that a policy or a webhook has changed.
+
+use serde_json::Value;
+
+use crate::api::Context;
+
+/// Decodes an object again after a policy or a webhook has changed it: unknown fields are pruned, and absent ones get their
+/// defaults.
+pub(super) fn settle(cx: &Context<'_>, object: &mut Value) {
+    let resource = cx.resource;
+    if let Some(custom) = &resource.custom {
+        evenkeel_apimachinery::value::set(object, "apiVersion", &*resource.api_version);
+        custom.definition.prune_and_default(object);
+        return;
+    }
+    if let Some(schema) = resource.schema(&resource.gvk) {
+        *object = evenkeel_apimachinery::patch::decode_again(&schema, &resource.gvk, object);
+    }
+    resource.strategy.default(object);
+}

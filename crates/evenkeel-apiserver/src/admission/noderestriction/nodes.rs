@@ -1,0 +1,149 @@
+//! Nodes: a node writes its own object, but not what steers pods to it or away from it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::write::{Refusal, Write};
+use crate::admission::attributes::Operation;
+use evenkeel_apimachinery::status::quote;
+use evenkeel_apimachinery::value::{at, object, same_meaning};
+
+/// Refuses what a node may not change of nodes.
+///
+/// Upstream: `admitNode`
+pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
+    let (node, new) = (write.quoted(), write.object);
+    if write.cx.name != write.node {
+        let requested = quote(write.cx.name);
+        return Err(format!("node {node} is not allowed to modify node {requested}").into());
+    }
+    match write.operation {
+        Operation::Create if at(new, "spec.configSource").is_some() => {
+            Err(format!("node {node} is not allowed to create pods with a non-nil configSource")
+                .into())
+        }
+        Operation::Create => match forbidden_labels(new, &Value::Null) {
+            Some(labels) => {
+                Err(format!("node {node} is not allowed to set the following labels: {labels}")
+                    .into())
+            }
+            None => Ok(()),
+        },
+        Operation::Update => update(write),
+        Operation::Delete => Ok(()),
+    }
+}
+
+fn update(write: &Write<'_>) -> Result<(), Refusal> {
+    let (node, new, old) = (write.quoted(), write.object, write.old);
+    let changes = |path: &str| {
+        let field = |object| at(object, path).cloned().unwrap_or_default();
+        !same_meaning(&field(new), &field(old))
+    };
+    // A kubelet of old may drop the field when it reports its status.
+    if at(new, "spec.configSource").is_some() && changes("spec.configSource") {
+        return Err(format!(
+            "node {node} is not allowed to update configSource to a new non-nil configSource"
+        )
+        .into());
+    }
+    if changes("spec.taints") {
+        return Err(format!("node {node} is not allowed to modify taints").into());
+    }
+    if changes("metadata.ownerReferences") {
+        return Err(format!("node {node} is not allowed to modify ownerReferences").into());
+    }
+    match forbidden_labels(new, old) {
+        Some(labels) => Err(format!("is not allowed to modify labels: {labels}").into()),
+        None => Ok(()),
+    }
+}
+
+/// The labels that differ and that a node may not set, joined; `None` when there are none.
+///
+/// Upstream: `getModifiedLabels`, `getForbiddenLabels`
+fn forbidden_labels(new: &Value, old: &Value) -> Option<String> {
+    let [new, old] = [new, old].map(|node| object(node, "metadata.labels"));
+    let keys: BTreeSet<&String> =
+        [new, old].into_iter().flatten().flat_map(|labels| labels.keys()).collect();
+    let changed = keys.into_iter().filter(|key| {
+        new.and_then(|labels| labels.get(*key)) != old.and_then(|labels| labels.get(*key))
+    });
+    let forbidden: Vec<&str> =
+        changed.map(String::as_str).filter(|key| is_forbidden(key)).collect();
+    (!forbidden.is_empty()).then(|| forbidden.join(", "))
+}
+
+/// Labels of Kubernetes that a kubelet sets.
+const KUBELET: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+];
+
+/// Whether a node may not set the label: those that are reserved for administrators, and those of Kubernetes but for the kubelet's.
+fn is_forbidden(key: &str) -> bool {
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+    let within = |parent: &str| {
+        domain.strip_suffix(parent).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    let kubelets =
+        KUBELET.contains(&key) || within("kubelet.kubernetes.io") || within("node.kubernetes.io");
+    within("node-restriction.kubernetes.io")
+        || (within("kubernetes.io") || within("k8s.io")) && !kubelets
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_of_kubernetes_are_the_kubelets_or_forbidden() {
+        for (key, forbidden) in [
+            ("kubernetes.io/hostname", false),
+            ("beta.kubernetes.io/arch", false),
+            ("kubelet.kubernetes.io/x", false),
+            ("a.kubelet.kubernetes.io/x", false),
+            ("node.kubernetes.io/x", false),
+            ("a.node.kubernetes.io/x", false),
+            ("anode.kubernetes.io/x", true),
+            ("node-role.kubernetes.io/control-plane", true),
+            ("node-restriction.kubernetes.io/x", true),
+            ("a.node-restriction.kubernetes.io/x", true),
+            ("kubernetes.io/x", true),
+            ("k8s.io/x", true),
+            ("a.k8s.io/x", true),
+            ("ak8s.io/x", false),
+            ("example.com/x", false),
+            ("x", false),
+        ] {
+            assert_eq!(is_forbidden(key), forbidden, "{key}");
+        }
+    }
+
+    #[test]
+    fn labels_count_when_they_come_change_or_go() {
+        let node = |labels: Value| json!({"metadata": {"labels": labels}});
+        let (a, b) = ("k8s.io/a", "k8s.io/b");
+        for (new, old, expected) in [
+            (json!({a: "1", b: "1", "c": "1"}), json!(null), Some("k8s.io/a, k8s.io/b")),
+            (json!({a: "1"}), json!({a: "1"}), None),
+            (json!({a: "1"}), json!({a: "2"}), Some(a)),
+            (json!({}), json!({a: "2"}), Some(a)),
+            (json!({"c": "1"}), json!({"d": "1"}), None),
+        ] {
+            assert_eq!(forbidden_labels(&node(new), &node(old)).as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! TokenRequests: a node asks for tokens of its pods, for audiences that the pods use.
+
+use serde_json::Value;
+
+use super::write::{Refusal, Write};
+use crate::admission::attributes::Operation;
+use crate::api::Api;
+use crate::auth::Attributes;
+use crate::loopback;
+use evenkeel_apimachinery::status::quote;
+use evenkeel_apimachinery::value::{at, list, text};
+
+/// Refuses tokens that no pod of the node needs.
+///
+/// Upstream: `admitServiceAccount`
+pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
+    if write.operation != Operation::Create {
+        return Ok(());
+    }
+    let bound = |field: &str| text(write.object, &format!("spec.boundObjectRef.{field}"));
+    let (name, uid) = (bound("name"), bound("uid"));
+    if (bound("apiVersion"), bound("kind")) != ("v1", "Pod") || name.is_empty() {
+        return Err("node requested token not bound to a pod".into());
+    }
+    if uid.is_empty() {
+        return Err("node requested token with a pod binding without a uid".into());
+    }
+    let pod = write.pod(name)?;
+    if text(&pod, "metadata.uid") != uid {
+        return Err(format!("the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated").into());
+    }
+    if text(&pod, "spec.nodeName") != write.node {
+        return Err("node requested token bound to a pod scheduled on a different node".into());
+    }
+    audience(write, &pod)
+}
+
+/// Upstream: `validateNodeServiceAccountAudience`
+fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
+    let audience = match list(write.object, "spec.audiences") {
+        [] => "",
+        [audience] => audience.as_str().unwrap_or_default(),
+        _ => return Err("node may only request 0 or 1 audiences".into()),
+    };
+    if uses(write.cx.api, pod, audience) {
+        return Ok(());
+    }
+    let cx = write.cx;
+    let attributes = Attributes {
+        verb: "request-serviceaccounts-token-audience",
+        resource: audience,
+        namespace: cx.namespace,
+        name: cx.name,
+        ..Attributes::default()
+    };
+    if cx.api.rules.authorize(&cx.api.store, cx.user, &attributes) {
+        return Ok(());
+    }
+    let (audience, user) = (quote(audience), &cx.user.name);
+    Err(format!("audience {audience} not found in pod spec volume, {user} is not authorized to request tokens for this audience").into())
+}
+
+/// Whether a volume of the pod is for the audience: a projected token, or one that a CSI driver asks for.
+///
+/// Upstream: `podReferencesAudience`
+fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
+    list(pod, "spec.volumes").iter().any(|volume| {
+        let projected = list(volume, "projected.sources").iter();
+        let mut tokens = projected.filter_map(|source| at(source, "serviceAccountToken"));
+        if tokens.any(|token| text(token, "audience") == audience) {
+            return true;
+        }
+        let driver = driver(api, pod, volume);
+        let driver = driver.and_then(|name| {
+            loopback::one(api, "storage.k8s.io/v1", "csidrivers", "", &name).ok().flatten()
+        });
+        driver.is_some_and(|driver| {
+            let mut requests = list(&driver, "spec.tokenRequests").iter();
+            requests.any(|request| text(request, "audience") == audience)
+        })
+    })
+}
+
+/// The CSI driver of a volume, whether it is named in the pod, or by the volume that a claim is bound to.
+fn driver(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
+    let claim = if at(volume, "ephemeral.volumeClaimTemplate").is_some() {
+        format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"))
+    } else if at(volume, "persistentVolumeClaim").is_some() {
+        text(volume, "persistentVolumeClaim.claimName").to_owned()
+    } else {
+        return Some(text(volume, "csi.driver").to_owned()).filter(|name| !name.is_empty());
+    };
+    let namespace = text(pod, "metadata.namespace");
+    let claim = loopback::one(api, "v1", "persistentvolumeclaims", namespace, &claim).ok()??;
+    let volume = text(&claim, "spec.volumeName");
+    let volume = loopback::one(api, "v1", "persistentvolumes", "", volume).ok()??;
+    Some(text(&volume, "spec.csi.driver").to_owned()).filter(|name| !name.is_empty())
+}

@@ -1,0 +1,30 @@
+//! Objects as plug-ins read them.
+
+use std::sync::Arc;
+
+use evenkeel_api::{Encoding, View};
+use evenkeel_apimachinery::status::StatusError;
+use serde_json::Value;
+
+use crate::api::Context;
+use crate::store::Entry;
+
+/// The objects of a collection in the request's namespace.
+pub(super) fn namespaced<V: View>(
+    cx: &Context<'_>,
+    resource_prefix: &str,
+) -> Result<Vec<(Arc<Entry>, V)>, StatusError> {
+    let entries = cx.api.store.within(resource_prefix, cx.namespace);
+    entries.into_iter().map(|entry| Ok((entry.clone(), viewed(&entry)?))).collect()
+}
+
+/// What a plug-in reads of a stored object.
+pub(super) fn viewed<V: View>(entry: &Entry) -> Result<V, StatusError> {
+    V::decode(entry.json(), Encoding::Json).map_err(StatusError::internal)
+}
+
+/// What a plug-in reads of an object that is being written.
+pub(super) fn decoded<V: View>(object: &Value) -> Result<V, StatusError> {
+    let bytes = serde_json::to_vec(object).map_err(StatusError::internal)?;
+    V::decode(&bytes, Encoding::Json).map_err(StatusError::internal)
+}

@@ -1,0 +1,109 @@
+//! Policies, compiled: their expressions, parsed once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_cel::Program;
+use serde_json::Value;
+
+use crate::store::Entry;
+
+/// An expression of a policy; what cannot be read fails when it is asked.
+pub(super) struct Expression {
+    /// Name of a variable or of a condition; empty for others.
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) program: Result<Program, String>,
+}
+
+impl Expression {
+    /// Reads and parses the expression in `field`.
+    pub(super) fn new(of: &Value, field: &str) -> Self {
+        let text = text(of, field).to_owned();
+        let name = evenkeel_apimachinery::value::text(of, "name").to_owned();
+        let program = Program::parse(&text);
+        Self { name, text, program }
+    }
+
+    /// Reads all expressions of a list.
+    pub(super) fn all(policy: &Value, path: &str) -> Vec<Self> {
+        list(policy, path).iter().map(|one| Self::new(one, "expression")).collect()
+    }
+}
+
+/// One check of a validating policy.
+pub(super) struct Validation {
+    pub(super) expression: Expression,
+    pub(super) message: String,
+    pub(super) message_expression: Option<Expression>,
+    pub(super) reason: String,
+}
+
+/// One change of a mutating policy.
+pub(super) struct Mutation {
+    pub(super) expression: Expression,
+    /// Whether it is a JSON patch; otherwise a configuration to be merged.
+    pub(super) json_patch: bool,
+}
+
+/// A policy, compiled.
+pub(super) struct Policy {
+    pub(super) name: String,
+    pub(super) document: Value,
+    pub(super) conditions: Vec<Expression>,
+    pub(super) variables: Vec<Expression>,
+    pub(super) validations: Vec<Validation>,
+    pub(super) mutations: Vec<Mutation>,
+    /// Requests are refused when it fails; otherwise they go on.
+    pub(super) closed: bool,
+}
+
+impl Policy {
+    fn new(document: Value) -> Self {
+        let validations = list(&document, "spec.validations").iter().map(|one| Validation {
+            expression: Expression::new(one, "expression"),
+            message: text(one, "message").trim().to_owned(),
+            message_expression: at(one, "messageExpression")
+                .map(|_| Expression::new(one, "messageExpression")),
+            reason: text(one, "reason").to_owned(),
+        });
+        let mutations = list(&document, "spec.mutations").iter().map(|one| {
+            let json_patch = text(one, "patchType") == "JSONPatch";
+            let field = if json_patch { "jsonPatch" } else { "applyConfiguration" };
+            Mutation { expression: Expression::new(&one[field], "expression"), json_patch }
+        });
+        Self {
+            name: text(&document, "metadata.name").to_owned(),
+            conditions: Expression::all(&document, "spec.matchConditions"),
+            variables: Expression::all(&document, "spec.variables"),
+            validations: validations.collect(),
+            mutations: mutations.collect(),
+            closed: text(&document, "spec.failurePolicy") != "Ignore",
+            document,
+        }
+    }
+}
+
+/// Compiled policies by their place, each with the revision that it is of.
+#[derive(Default)]
+pub(crate) struct Compiled(Mutex<Kept>);
+
+type Kept = HashMap<(usize, Arc<str>), (u64, Arc<Policy>)>;
+
+impl Compiled {
+    /// Returns the policy of an entry, compiled now if it changed.
+    pub(super) fn get(&self, sort: usize, entry: &Entry) -> Option<Arc<Policy>> {
+        let place = (sort, entry.key.clone());
+        let known = |kept: &Kept| {
+            kept.get(&place).filter(|(at, _)| *at == entry.revision).map(|(_, p)| p.clone())
+        };
+        if let Some(policy) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Some(policy);
+        }
+        let policy = Arc::new(Policy::new(entry.decode().ok()?));
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(place, (entry.revision, policy.clone()));
+        Some(policy)
+    }
+}

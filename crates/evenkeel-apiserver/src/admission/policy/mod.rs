@@ -1,0 +1,144 @@
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: expressions about requests (KEP-3488, KEP-3962).
+//!
+//! Policies are compiled when they are first asked, and kept as long as they stay as they are.
+
+mod check;
+pub(crate) mod compiled;
+mod evaluate;
+mod matching;
+mod mutate;
+mod params;
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::attributes::{Attributes, is_exempt};
+use crate::api::Context;
+use crate::store::Entry;
+use compiled::{Expression, Policy};
+use evaluate::Denied;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{list, text};
+
+pub(crate) use check::expressions;
+
+const VALIDATING: [&str; 2] = [
+    "admissionregistration.k8s.io/validatingadmissionpolicies",
+    "admissionregistration.k8s.io/validatingadmissionpolicybindings",
+];
+const MUTATING: [&str; 2] = [
+    "admissionregistration.k8s.io/mutatingadmissionpolicies",
+    "admissionregistration.k8s.io/mutatingadmissionpolicybindings",
+];
+
+/// The policies of a sort, each with its bindings; nothing where there are none.
+fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>, Vec<Value>)> {
+    let store = &cx.api.store;
+    if store.count(prefixes[0]) == 0 || store.count(prefixes[1]) == 0 || is_exempt(cx) {
+        return Vec::new();
+    }
+    let bindings: Vec<Value> =
+        store.all(prefixes[1]).iter().filter_map(|entry| entry.decode().ok()).collect();
+    let with_bindings = |entry: Arc<Entry>| {
+        let policy = cx.api.policies.get(sort, &entry)?;
+        let own = bindings.iter().filter(|b| text(b, "spec.policyName") == policy.name);
+        let own: Vec<Value> = own.cloned().collect();
+        (!own.is_empty()).then_some((policy, own))
+    };
+    store.all(prefixes[0]).into_iter().filter_map(with_bindings).collect()
+}
+
+/// Lets mutating policies change an object.
+pub(crate) fn mutate(
+    cx: &Context<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    for (policy, bindings) in bound(cx, MUTATING, 1) {
+        for binding in &bindings {
+            mutate::apply(cx, &policy, binding, object, old)?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks the validating policies; warnings are added to `warnings`.
+pub(crate) fn validate(
+    request: &Attributes<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), StatusError> {
+    let mut denied: Vec<Denied> = Vec::new();
+    for (policy, bindings) in bound(request.cx, VALIDATING, 0) {
+        if !matching::matches(request, &policy.document["spec"]["matchConstraints"]) {
+            continue;
+        }
+        for binding in &bindings {
+            if !matching::is_bound(request, binding) {
+                continue;
+            }
+            let found = evaluate::validate(request, &policy, binding);
+            sort_out(&policy, binding, found, &mut denied, warnings);
+        }
+    }
+    refuse(request.cx, &denied)
+}
+
+/// What becomes of failures: refusals, warnings, or nothing.
+fn sort_out(
+    policy: &Policy,
+    binding: &Value,
+    found: Vec<Denied>,
+    denied: &mut Vec<Denied>,
+    warnings: &mut Vec<String>,
+) {
+    let actions = list(binding, "spec.validationActions");
+    let names = format!(
+        "ValidatingAdmissionPolicy '{}' with binding '{}'",
+        policy.name,
+        text(binding, "metadata.name")
+    );
+    for failure in found {
+        if actions.iter().any(|a| a == "Warn") {
+            warnings.push(format!("Validation failed for {names}: {}", failure.message));
+        }
+        if actions.iter().any(|a| a == "Deny") {
+            let message = format!("{names} denied request: {}", failure.message);
+            denied.push(Denied { message, reason: failure.reason });
+        }
+    }
+}
+
+fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
+    let Some(first) = denied.first() else { return Ok(()) };
+    let (code, reason) = match first.reason.as_str() {
+        "Unauthorized" => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+        "Forbidden" => (StatusCode::FORBIDDEN, "Forbidden"),
+        "RequestEntityTooLarge" => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+        _ => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
+    };
+    let mut error = StatusError::forbidden(&cx.resource.name, cx.name, first.message.clone());
+    error.0.code = code.as_u16();
+    error.0.reason = reason.into();
+    for one in denied {
+        error = error.cause("", one.message.clone(), "");
+    }
+    Err(error)
+}
+
+/// Whether a webhook is to be asked: its rules, selectors and conditions.
+pub(crate) fn is_for_webhook(request: &Attributes<'_>, webhook: &Value) -> Result<bool, String> {
+    let mut constraints =
+        json!({"resourceRules": webhook["rules"], "matchPolicy": webhook["matchPolicy"]});
+    for selector in ["namespaceSelector", "objectSelector"] {
+        constraints[selector] = webhook[selector].clone();
+    }
+    if list(webhook, "rules").is_empty() || !matching::matches(request, &constraints) {
+        return Ok(false);
+    }
+    let conditions = list(webhook, "matchConditions");
+    let conditions: Vec<Expression> =
+        conditions.iter().map(|one| Expression::new(one, "expression")).collect();
+    evaluate::all_hold(request, &conditions)
+}

@@ -1,0 +1,107 @@
+//! Changes by mutating policies.
+
+use serde_json::Value;
+
+use super::compiled::{Mutation, Policy};
+use super::evaluate::{Facts, applies, run, with_variables};
+use super::{matching, params};
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::mutated;
+use crate::api::Context;
+use evenkeel_apimachinery::patch;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::text;
+use evenkeel_cel::{BUDGET, Val};
+
+/// Applies a policy's mutations by one binding.
+pub(super) fn apply(
+    cx: &Context<'_>,
+    policy: &Policy,
+    binding: &Value,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    let null = Value::Null;
+    let before = old.unwrap_or(&null);
+    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    let start = object.clone();
+    let request = Attributes { cx, operation, object: &start, old: before };
+    if !matching::matches(&request, &policy.document["spec"]["matchConstraints"])
+        || !matching::is_bound(&request, binding)
+    {
+        return Ok(());
+    }
+    match changed(&request, policy, binding) {
+        Ok(None) => Ok(()),
+        Ok(Some(new)) => {
+            *object = new;
+            mutated::settle(cx, object);
+            Ok(())
+        }
+        Err(_) if !policy.closed => Ok(()),
+        Err(error) => {
+            let why = format!(
+                "policy '{}' with binding '{}' denied request: {error}",
+                policy.name,
+                text(binding, "metadata.name")
+            );
+            Err(StatusError::forbidden(&cx.resource.name, cx.name, why))
+        }
+    }
+}
+
+/// The object after all mutations; `None` where nothing is changed.
+fn changed(
+    request: &Attributes<'_>,
+    policy: &Policy,
+    binding: &Value,
+) -> Result<Option<Value>, String> {
+    let mut current = request.object.clone();
+    for params in params::of(request, policy, binding)? {
+        let facts = Facts::new(request, params);
+        let mut budget = BUDGET;
+        if !applies(policy, &facts.scope(&current, request.old), &mut budget)? {
+            continue;
+        }
+        for mutation in &policy.mutations {
+            if let Some(new) = one(request, policy, mutation, &facts, &current, &mut budget)? {
+                current = new;
+            }
+        }
+    }
+    Ok((current != *request.object).then_some(current))
+}
+
+fn one(
+    request: &Attributes<'_>,
+    policy: &Policy,
+    mutation: &Mutation,
+    facts: &Facts,
+    current: &Value,
+    budget: &mut u64,
+) -> Result<Option<Value>, String> {
+    let scope = with_variables(policy, facts.scope(current, request.old), budget);
+    let made = run(&mutation.expression, &scope, budget).map_err(|failure| {
+        format!("expression '{}' resulted in error: {}", mutation.expression.text, failure.words())
+    })?;
+    let change = to_json(&made)?;
+    let resource = request.cx.resource;
+    if mutation.json_patch {
+        // A patch whose test fails is no patch.
+        return patch::apply_json_patch(current, &change);
+    }
+    for field in ["apiVersion", "kind"] {
+        if change.get(field).is_some() {
+            return Err(format!(
+                "error applying patch: invalid ApplyConfiguration: may not mutate {field}"
+            ));
+        }
+    }
+    let schema = resource.schema(&resource.gvk);
+    patch::apply_configuration(schema.as_ref(), current, change).map(Some)
+}
+
+/// What an expression made: operations with their values as JSON.
+fn to_json(made: &Val<'_>) -> Result<Value, String> {
+    made.to_json()
+}

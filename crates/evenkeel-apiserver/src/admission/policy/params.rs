@@ -1,0 +1,61 @@
+//! The objects that bindings name as a policy's parameters.
+
+use serde_json::Value;
+
+use super::compiled::Policy;
+use crate::admission::attributes::Attributes;
+use crate::resource::ResourceType;
+use evenkeel_apimachinery::validation::labels::selects;
+use evenkeel_apimachinery::value::{at, object, text};
+use std::sync::Arc;
+
+/// The parameters of a policy by a binding: `[null]` where it takes none; an error where it needs some that are not there.
+pub(super) fn of(
+    request: &Attributes<'_>,
+    policy: &Policy,
+    binding: &Value,
+) -> Result<Vec<Value>, String> {
+    let Some(kind) = at(&policy.document, "spec.paramKind") else { return Ok(vec![Value::Null]) };
+    let Some(reference) = at(binding, "spec.paramRef") else { return Ok(vec![Value::Null]) };
+    let rows = request.cx.api.table.rows();
+    let (version, name) = (text(kind, "apiVersion"), text(kind, "kind"));
+    let row = rows.all.iter().find(|r| &*r.api_version == version && r.kind() == name);
+    let Some(row) = row else {
+        return Err(format!(
+            "failed to find resource referenced by paramKind: '{version}, Kind={name}'"
+        ));
+    };
+    let found = find(request, row, reference);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    if text(reference, "parameterNotFoundAction") == "Allow" {
+        return Ok(Vec::new());
+    }
+    Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned())
+}
+
+fn find(request: &Attributes<'_>, row: &Arc<ResourceType>, reference: &Value) -> Vec<Value> {
+    let cx = request.cx;
+    let namespace = match text(reference, "namespace") {
+        _ if !row.namespaced => "",
+        "" => cx.namespace,
+        named => named,
+    };
+    let read = |entry: &crate::store::Entry| crate::custom::codec::decode_alone(row, entry);
+    let name = text(reference, "name");
+    if !name.is_empty() {
+        let entry =
+            cx.api.store.peek(&row.resource_prefix, &crate::resource::key(row, namespace, name));
+        return entry.and_then(|entry| read(&entry)).into_iter().collect();
+    }
+    let all = if namespace.is_empty() {
+        cx.api.store.all(&row.resource_prefix)
+    } else {
+        cx.api.store.within(&row.resource_prefix, namespace)
+    };
+    all.iter()
+        .filter_map(|entry| read(entry))
+        .filter(|o| selects(at(reference, "selector"), object(o, "metadata.labels")))
+        .collect()
+}

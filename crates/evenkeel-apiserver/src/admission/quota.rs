@@ -1,0 +1,194 @@
+//! ResourceQuota: nothing is made beyond what its namespace may use.
+//!
+//! What is used stands in each quota's status, which is committed together with the object, at the revision that was read:
+//! of two writes that would each take the last that is left, one is computed again and sees what the other took.
+
+use super::objects::{decoded, namespaced, viewed};
+use crate::api::{Api, Context};
+use crate::resource::ResourcePrefix;
+use crate::selector::selection_attributes;
+use crate::store::{Encoded, Entry, Expect, Transaction};
+use evenkeel_api::quota::charge::{Request, charge};
+use evenkeel_api::quota::{
+    Classes, Evaluator, EvaluatorKind, Item, Usage, is_claim_of, is_terminating,
+};
+use evenkeel_api::views::{
+    DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
+};
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::object_mut;
+use jiff::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Where quotas are stored.
+const RESOURCE_PREFIX: &str = "/resourcequotas";
+
+/// The status updates of quotas that are committed together with an object; none where no quota looks at it.
+#[derive(Debug, Default)]
+#[must_use = "an object is committed together with the updates of its quotas"]
+pub(crate) struct QuotaUpdates(Vec<QuotaUpdate>);
+
+/// The new status of one quota.
+#[derive(Debug)]
+struct QuotaUpdate {
+    read: Arc<Entry>,
+    object: Encoded,
+}
+
+impl QuotaUpdates {
+    /// Adds the updates to the transaction that writes the object.
+    pub(crate) fn add_to(self, transaction: &mut Transaction) {
+        let resource_prefix = ResourcePrefix::from(RESOURCE_PREFIX);
+        for QuotaUpdate { read, object } in self.0 {
+            transaction.put(&resource_prefix, &read.key, Expect::At(read.revision), object);
+        }
+    }
+}
+
+/// Computes what the namespace's quotas have used after a write, or refuses it. A dry run updates no quota.
+///
+/// Upstream: `quotaEvaluator.checkRequest`
+pub(crate) fn evaluate(
+    cx: &Context<'_>,
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<QuotaUpdates, StatusError> {
+    if !cx.resource.namespaced || cx.namespace.is_empty() {
+        return Ok(QuotaUpdates::default());
+    }
+    let Some(evaluator) = Evaluator::new(cx.resource.group(), cx.resource.plural()) else {
+        return Ok(QuotaUpdates::default());
+    };
+    if !concerns(cx, evaluator.kind(), old) {
+        return Ok(QuotaUpdates::default());
+    }
+    let quotas: Vec<(Arc<Entry>, ResourceQuota)> = namespaced(cx, RESOURCE_PREFIX)?;
+    if quotas.is_empty() {
+        return Ok(QuotaUpdates::default());
+    }
+    let (entries, quotas): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
+    let Some(used) = after(cx, &evaluator, new, old, &quotas)? else {
+        return Ok(QuotaUpdates::default());
+    };
+    let mut updates = QuotaUpdates::default();
+    if cx.dry_run {
+        return Ok(updates);
+    }
+    for (read, used) in entries.into_iter().zip(used) {
+        let Some(used) = used else { continue };
+        updates.0.extend(with_used(cx.api, read, &used, cx.now)?);
+    }
+    Ok(updates)
+}
+
+/// Whether a write can change what such an object counts.
+fn concerns(cx: &Context<'_>, sort: EvaluatorKind, old: Option<&Value>) -> bool {
+    match (sort, cx.subresource) {
+        // Of a pod that is there, only its deadline can change (and what it may use, by `resize`).
+        (EvaluatorKind::Pods, "" | "resize")
+        | (EvaluatorKind::Services | EvaluatorKind::DeviceClaims, "") => true,
+        (EvaluatorKind::VolumeClaims, "" | "status") => true,
+        (EvaluatorKind::Plain, "") => old.is_none(),
+        _ => false,
+    }
+}
+
+/// What the quotas have used after the write; `None` where it does not concern them after all.
+fn after(
+    cx: &Context<'_>,
+    evaluator: &Evaluator,
+    new: &Value,
+    old: Option<&Value>,
+    quotas: &[ResourceQuota],
+) -> Result<Option<Vec<Option<Usage>>>, StatusError> {
+    let none = Classes::default();
+    let decide = |new: Item<'_>, old: Option<Item<'_>>, classes: &Classes| {
+        let status_update = cx.subresource == "status";
+        let request = Request { evaluator, new, old, status_update, classes, now: cx.now };
+        charge(quotas, &request)
+            .map(Some)
+            .map_err(|refusal| StatusError::forbidden(&cx.resource.name, cx.name, refusal))
+    };
+    match evaluator.kind() {
+        EvaluatorKind::Pods => {
+            let (new, old): (Pod, Option<Pod>) = both(new, old)?;
+            let same_deadline =
+                old.as_ref().is_some_and(|old| is_terminating(old) == is_terminating(&new));
+            if same_deadline && cx.subresource.is_empty() {
+                return Ok(None);
+            }
+            decide(Item::Pod(&new), old.as_ref().map(Item::Pod), &none)
+        }
+        EvaluatorKind::Services => {
+            let (new, old): (Service, Option<Service>) = both(new, old)?;
+            decide(Item::Service(&new), old.as_ref().map(Item::Service), &none)
+        }
+        EvaluatorKind::VolumeClaims => {
+            let (new, old): (PersistentVolumeClaim, Option<PersistentVolumeClaim>) =
+                both(new, old)?;
+            decide(Item::VolumeClaim(&new), old.as_ref().map(Item::VolumeClaim), &none)
+        }
+        EvaluatorKind::DeviceClaims => {
+            let (new, old): (ResourceClaim, Option<ResourceClaim>) = both(new, old)?;
+            let pod = pod_of(cx, &new)?;
+            let item = |claim| Item::DeviceClaim(claim, pod.as_ref());
+            decide(item(&new), old.as_ref().map(item), &classes(cx)?)
+        }
+        EvaluatorKind::Plain => decide(Item::Plain, old.map(|_| Item::Plain), &none),
+    }
+}
+
+fn both<V: evenkeel_api::View>(
+    new: &Value,
+    old: Option<&Value>,
+) -> Result<(V, Option<V>), StatusError> {
+    Ok((decoded(new)?, old.map(decoded).transpose()?))
+}
+
+fn classes(cx: &Context<'_>) -> Result<Classes, StatusError> {
+    let all = cx.api.store.all("resource.k8s.io/deviceclasses");
+    let classes: Vec<DeviceClass> =
+        all.iter().map(|entry| viewed(entry)).collect::<Result<_, _>>()?;
+    Ok(classes.iter().collect())
+}
+
+/// The pod whose extended resources a claim is made for.
+fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, StatusError> {
+    let Some(owner) = claim.meta.controller().filter(|owner| &*owner.kind == "Pod") else {
+        return Ok(None);
+    };
+    let key = format!("{}/{}", cx.namespace, owner.name);
+    let Some(entry) = cx.api.store.peek("/pods", &key) else { return Ok(None) };
+    let pod: Pod = viewed(&entry)?;
+    let claims: Vec<(Arc<Entry>, ResourceClaim)> =
+        namespaced(cx, "resource.k8s.io/resourceclaims")?;
+    Ok(is_claim_of(claim, &pod, claims.iter().map(|(_, claim)| claim)).then_some(pod))
+}
+
+/// Sets what is used in a quota's status.
+fn with_used(
+    api: &Api,
+    read: Arc<Entry>,
+    used: &Usage,
+    now: Timestamp,
+) -> Result<Option<QuotaUpdate>, StatusError> {
+    let Some(resource) = api.table.get("v1", "resourcequotas") else { return Ok(None) };
+    let old = read.decode().map_err(StatusError::internal)?;
+    let mut new = old.clone();
+    if let Some(figures) = object_mut(&mut new, "status.used") {
+        for (name, amount) in used.iter() {
+            figures.insert(name.to_owned(), Value::from(amount.to_string()));
+        }
+    }
+    let writer = Writer { manager: "kube-apiserver", subresource: "status", now };
+    patch::update_managed_fields(
+        resource.schema(&resource.gvk).as_ref(),
+        Some(&old),
+        &mut new,
+        &writer,
+    );
+    let selection = selection_attributes(&resource, &new);
+    Ok(Some(QuotaUpdate { object: Encoded::new(&new, selection), read }))
+}

@@ -1,0 +1,162 @@
+//! RuntimeClass: a new pod gets the overhead, node selector and tolerations of the class that it names.
+
+use crate::api::Context;
+use crate::loopback;
+use evenkeel_apimachinery::amount::Amount;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{Object, at, int, list, object, set, text};
+use serde_json::Value;
+
+/// Completes `pod`, or refuses it when its class is not there or says otherwise.
+pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
+    let forbidden = |why: String| StatusError::forbidden(&cx.resource.name, cx.name, why);
+    let class = match at(pod, "spec.runtimeClassName").and_then(Value::as_str) {
+        None => Value::Null,
+        Some(name) => loopback::one(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?
+            .ok_or_else(|| forbidden(format!("pod rejected: RuntimeClass {name:?} not found")))?,
+    };
+    complete(pod, &class).map_err(forbidden)
+}
+
+/// The pure part; `class` is null where the pod names none. Refusals are worded as upstream words them.
+fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
+    match (at(class, "overhead"), object(pod, "spec.overhead")) {
+        (Some(overhead), given) => {
+            let fixed = object(overhead, "podFixed").cloned().unwrap_or_default();
+            if given.is_some_and(|given| !given.is_empty() && !same_amounts(given, &fixed)) {
+                return Err(
+                    "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+                        .into(),
+                );
+            }
+            if !fixed.is_empty() {
+                set(pod, "spec.overhead", fixed);
+            }
+        }
+        (None, Some(_)) => {
+            return Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".into());
+        }
+        (None, None) => {}
+    }
+    if at(class, "scheduling").is_some() {
+        let selector = merged_selector(pod, class)?;
+        if !selector.is_empty() {
+            set(pod, "spec.nodeSelector", selector);
+        }
+        let mut all = list(pod, "spec.tolerations").to_vec();
+        all.extend_from_slice(list(class, "scheduling.tolerations"));
+        if !all.is_empty() {
+            set(pod, "spec.tolerations", merged_tolerations(&all));
+        }
+    }
+    Ok(())
+}
+
+fn same_amounts(a: &Object, b: &Object) -> bool {
+    a.len() == b.len()
+        && a.iter().all(|(name, amount)| {
+            b.get(name).is_some_and(|other| Amount::of(amount) == Amount::of(other))
+        })
+}
+
+fn merged_selector(pod: &Value, class: &Value) -> Result<Object, String> {
+    let mut merged = object(pod, "spec.nodeSelector").cloned().unwrap_or_default();
+    for (key, value) in object(class, "scheduling.nodeSelector").into_iter().flatten() {
+        if let Some(own) = merged.get(key).filter(|own| *own != value) {
+            let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            return Err(format!(
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {}; pod.spec.nodeSelector[{key}] = {}",
+                plain(value),
+                plain(own)
+            ));
+        }
+        merged.insert(key.clone(), value.clone());
+    }
+    Ok(merged)
+}
+
+/// Without those that another one covers; of equal ones the first stays.
+fn merged_tolerations(all: &[Value]) -> Vec<Value> {
+    let mut kept: Vec<Value> = Vec::with_capacity(all.len());
+    for (at, toleration) in all.iter().enumerate() {
+        let covered = kept.iter().any(|other| covers(other, toleration))
+            || all[at + 1..].iter().any(|other| other != toleration && covers(other, toleration));
+        if !covered {
+            kept.push(toleration.clone());
+        }
+    }
+    kept
+}
+
+/// Whether `wide` tolerates all that `narrow` does.
+fn covers(wide: &Value, narrow: &Value) -> bool {
+    let exists = text(wide, "operator") == "Exists";
+    let key = text(wide, "key") == text(narrow, "key") || text(wide, "key").is_empty() && exists;
+    let effect = text(wide, "effect").is_empty() || text(wide, "effect") == text(narrow, "effect");
+    let lasts = text(wide, "effect") != "NoExecute"
+        || int(wide, "tolerationSeconds").is_none_or(|wide| {
+            int(narrow, "tolerationSeconds").is_some_and(|narrow| narrow <= wide)
+        });
+    let values = match text(wide, "operator") {
+        "" | "Equal" => {
+            text(narrow, "operator") == "Equal" && text(narrow, "value") == text(wide, "value")
+        }
+        _ => exists,
+    };
+    wide == narrow || key && effect && lasts && values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_class_completes_its_pods() {
+        let class = json!({
+            "overhead": {"podFixed": {"cpu": "250m"}},
+            "scheduling": {
+                "nodeSelector": {"a": "1"},
+                "tolerations": [{"key": "k", "operator": "Exists"}, {"key": "z", "operator": "Exists", "effect": "NoExecute"}],
+            },
+        });
+        let mut pod = json!({"spec": {
+            "overhead": {"cpu": "0.25"},
+            "nodeSelector": {"b": "2"},
+            "tolerations": [
+                {"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"},
+                {"key": "z", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+                {"key": "y", "operator": "Exists"},
+            ],
+        }});
+        assert_eq!(complete(&mut pod, &class), Ok(()));
+        let tolerations = json!([
+            {"key": "y", "operator": "Exists"},
+            {"key": "k", "operator": "Exists"},
+            {"key": "z", "operator": "Exists", "effect": "NoExecute"},
+        ]);
+        assert_eq!(
+            pod["spec"],
+            json!({"overhead": {"cpu": "250m"}, "nodeSelector": {"a": "1", "b": "2"}, "tolerations": tolerations})
+        );
+    }
+
+    #[test]
+    fn what_contradicts_is_refused() {
+        let refused = |spec: Value, class: &Value| {
+            complete(&mut json!({"spec": spec}), class).expect_err("refused")
+        };
+        let class = json!({"overhead": {"podFixed": {"cpu": "1"}}, "scheduling": {"nodeSelector": {"a": "1"}}});
+        assert!(refused(json!({"overhead": {"cpu": "2"}}), &class).contains("doesn't match"));
+        assert!(
+            refused(json!({"overhead": {"cpu": "2"}}), &Value::Null)
+                .contains("without corresponding")
+        );
+        assert_eq!(
+            refused(json!({"nodeSelector": {"a": "2"}}), &class),
+            "conflict: runtimeClass.scheduling.nodeSelector[a] = 1; pod.spec.nodeSelector[a] = 2"
+        );
+        let mut plain = json!({"spec": {}});
+        assert_eq!((complete(&mut plain, &Value::Null), plain), (Ok(()), json!({"spec": {}})));
+    }
+}

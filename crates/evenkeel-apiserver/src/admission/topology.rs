@@ -1,0 +1,51 @@
+//! PodTopologyLabels: a pod that has a node is labelled with the node's zone and region.
+
+use crate::api::Api;
+use crate::loopback;
+use evenkeel_apimachinery::value::{object, object_mut};
+use serde_json::Value;
+
+const COPIED: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
+/// Labels `pod` as the node is that it goes to; nothing happens where no such node is.
+pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) {
+    if node.is_empty() {
+        return;
+    }
+    if let Ok(Some(node)) = loopback::one(api, "v1", "nodes", "", node) {
+        copy(&node, pod);
+    }
+}
+
+fn copy(node: &Value, pod: &mut Value) {
+    for key in COPIED {
+        let Some(value) = object(node, "metadata.labels").and_then(|labels| labels.get(key)) else {
+            continue;
+        };
+        if let Some(labels) = object_mut(pod, "metadata.labels") {
+            labels.insert(key.to_owned(), value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_nodes_place_wins() {
+        let node = json!({"metadata": {"labels": {
+            "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r", "other": "x"}}});
+        let mut pod =
+            json!({"metadata": {"labels": {"app": "web", "topology.kubernetes.io/zone": "b"}}});
+        copy(&node, &mut pod);
+        assert_eq!(
+            pod["metadata"]["labels"],
+            json!({"app": "web", "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"})
+        );
+        let mut bare = json!({"metadata": {}});
+        copy(&json!({"metadata": {"labels": {"other": "x"}}}), &mut bare);
+        assert_eq!(bare, json!({"metadata": {}}));
+    }
+}

@@ -1,0 +1,201 @@
+//! Webhooks: whom the server asks about what it is about to store (upstream: `admission/plugin/webhook`).
+
+use base64::Engine as _;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::attributes::{Attributes, Operation, described, is_exempt};
+use super::{mutated, policy};
+use crate::api::Context;
+use crate::webhook::post;
+use evenkeel_apimachinery::patch;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{at, flag, int, list, text};
+
+const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
+const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
+/// How long a webhook may take that does not say.
+const SECONDS: i64 = 10;
+
+/// What a webhook answered.
+struct Answer {
+    patch: Option<Value>,
+    warnings: Vec<String>,
+}
+
+/// Why a webhook does not let a request go on.
+enum No {
+    /// It said so.
+    Denied(Box<StatusError>),
+    /// It could not be asked.
+    Failed(String),
+}
+
+/// The webhooks of all configurations, in upstream's order.
+fn all(cx: &Context<'_>, resource_prefix: &str) -> Vec<Value> {
+    if cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
+        return Vec::new();
+    }
+    let configurations =
+        cx.api.store.all(resource_prefix).into_iter().filter_map(|e| e.decode().ok());
+    configurations.flat_map(|c: Value| list(&c, "webhooks").to_vec()).collect()
+}
+
+/// Lets mutating webhooks change an object, one after the other.
+pub(crate) async fn mutate(
+    cx: &Context<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+    warnings: &mut Vec<String>,
+) -> Result<(), StatusError> {
+    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    let null = Value::Null;
+    for webhook in all(cx, MUTATING) {
+        let before = object.clone();
+        let request = Attributes { cx, operation, object: &before, old: old.unwrap_or(&null) };
+        let Some(answer) = ask(&request, &webhook, warnings).await? else { continue };
+        let Some(operations) = answer.patch else { continue };
+        let patched =
+            patch::apply_json_patch(&before, &operations).map_err(StatusError::internal)?;
+        *object = patched.ok_or_else(|| {
+            let name = text(&webhook, "name");
+            StatusError::internal(format!("the patch of webhook \"{name}\" cannot be applied"))
+        })?;
+        mutated::settle(cx, object);
+    }
+    Ok(())
+}
+
+/// Asks the validating webhooks.
+pub(crate) async fn validate(
+    request: &Attributes<'_>,
+    warnings: &mut Vec<String>,
+) -> Result<(), StatusError> {
+    for webhook in all(request.cx, VALIDATING) {
+        ask(request, &webhook, warnings).await?;
+    }
+    Ok(())
+}
+
+/// Asks one webhook, if it is for this request.
+async fn ask(
+    request: &Attributes<'_>,
+    webhook: &Value,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Answer>, StatusError> {
+    let cx = request.cx;
+    let name = text(webhook, "name");
+    let open = text(webhook, "failurePolicy") == "Ignore";
+    let failed = |why: String| {
+        let why = format!("failed calling webhook \"{name}\": {why}");
+        StatusError::internal(why)
+    };
+    match policy::is_for_webhook(request, webhook) {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        Err(_) if open => return Ok(None),
+        Err(error) => return Err(StatusError::forbidden(&cx.resource.name, cx.name, error)),
+    }
+    if cx.dry_run && !matches!(text(webhook, "sideEffects"), "None" | "NoneOnDryRun") {
+        return Err(StatusError::bad_request(format!(
+            "admission webhook \"{name}\" does not support dry run"
+        )));
+    }
+    let uid = cx.api.uid();
+    let mut asked = described(request);
+    asked["uid"] = Value::from(uid.as_str());
+    asked["object"] = request.object.clone();
+    asked["oldObject"] = request.old.clone();
+    let review =
+        json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": asked});
+    let seconds = int(webhook, "timeoutSeconds").unwrap_or(SECONDS);
+    let answered = post(cx.api, &webhook["clientConfig"], &review, seconds).await;
+    let answered = answered.map_err(|why| No::Failed(format!("failed to call webhook: {why}")));
+    match answered.and_then(|answer| read(name, &uid, &answer)) {
+        Ok(answer) => {
+            warnings.extend(answer.warnings.iter().cloned());
+            Ok(Some(answer))
+        }
+        Err(No::Denied(error)) => Err(*error),
+        Err(No::Failed(why)) if open => {
+            tracing::warn!(webhook = name, error = why, "a webhook failed and is passed over");
+            Ok(None)
+        }
+        Err(No::Failed(why)) => Err(failed(why)),
+    }
+}
+
+/// Reads what a webhook answered.
+fn read(name: &str, uid: &str, review: &Value) -> Result<Answer, No> {
+    let response = &review["response"];
+    if !response.is_object() {
+        return Err(No::Failed("webhook response was absent".to_owned()));
+    }
+    if text(response, "uid") != uid {
+        let why = format!("expected response.uid=\"{uid}\", got \"{}\"", text(response, "uid"));
+        return Err(No::Failed(why));
+    }
+    let warnings = list(response, "warnings").iter().filter_map(Value::as_str).map(str::to_owned);
+    if !flag(response, "allowed") {
+        return Err(No::Denied(Box::new(denied(name, &response["status"]))));
+    }
+    let patch = match at(response, "patch").and_then(Value::as_str) {
+        None | Some("") => None,
+        Some(encoded) => {
+            let bytes = base64::prelude::BASE64_STANDARD.decode(encoded);
+            let patch = bytes.ok().and_then(|bytes| evenkeel_api::json::from_slice(&bytes).ok());
+            Some(patch.ok_or_else(|| No::Failed("the patch cannot be read".to_owned()))?)
+        }
+    };
+    Ok(Answer { patch, warnings: warnings.collect() })
+}
+
+/// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`: a rejection has a code of 400 at least, and no reason but
+/// that which the webhook gives.
+fn denied(name: &str, status: &Value) -> StatusError {
+    let code = int(status, "code").and_then(|c| u16::try_from(c).ok()).filter(|c| *c >= 400);
+    let code = code.and_then(|c| StatusCode::from_u16(c).ok()).unwrap_or(StatusCode::BAD_REQUEST);
+    let (message, reason) = (text(status, "message"), text(status, "reason"));
+    let why = match (message, reason) {
+        ("", "") => " without explanation".to_owned(),
+        ("", reason) => format!(": {reason}"),
+        (message, _) => format!(": {message}"),
+    };
+    let words = format!("admission webhook \"{name}\" denied the request{why}");
+    StatusError::new(code, reason.to_owned(), words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read() {
+        let review = |response: Value| json!({"response": response});
+        let patch =
+            base64::prelude::BASE64_STANDARD.encode(r#"[{"op":"add","path":"/a","value":1}]"#);
+        let good = read(
+            "w",
+            "u",
+            &review(json!({"uid": "u", "allowed": true, "patch": patch, "warnings": ["x"]})),
+        );
+        assert!(matches!(good, Ok(Answer { patch: Some(_), ref warnings }) if warnings == &["x"]));
+        let no = read(
+            "w",
+            "u",
+            &review(
+                json!({"uid": "u", "allowed": false, "status": {"message": "never", "code": 422}}),
+            ),
+        );
+        let Err(No::Denied(error)) = no else { panic!("it was denied") };
+        assert_eq!(
+            (error.code().as_u16(), error.message()),
+            (422, "admission webhook \"w\" denied the request: never")
+        );
+        assert!(matches!(
+            read("w", "u", &review(json!({"uid": "v", "allowed": true}))),
+            Err(No::Failed(_))
+        ));
+        assert!(matches!(read("w", "u", &json!({})), Err(No::Failed(_))));
+    }
+}

@@ -1,0 +1,179 @@
+//! The rows of the resource table that a CustomResourceDefinition becomes, one a served version.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::strategy::CustomResourceStrategy;
+use crate::resource::custom::{Definition, Version};
+use crate::resource::{
+    Column, GroupKind, GroupResource, GroupVersionKind, ResourceType, Subresource, Verb, Verbs,
+};
+use evenkeel_apiextensions::jsonpath::JsonPath;
+use evenkeel_apiextensions::scale::ScalePaths;
+use evenkeel_apimachinery::schema::Schema;
+use evenkeel_apimachinery::value::{at, flag, int, list, text};
+
+/// The rows of a definition, in order of preference. `over` is told when they are replaced.
+pub(super) fn rows(crd: &Value, over: watch::Receiver<bool>) -> Vec<Arc<ResourceType>> {
+    let versions = list(crd, "spec.versions");
+    let definition = Arc::new(Definition::new(crd, over));
+    let mut served: Vec<&Value> = versions.iter().filter(|v| flag(v, "served")).collect();
+    served.sort_by(|a, b| preference(text(b, "name")).cmp(&preference(text(a, "name"))));
+    served.into_iter().map(|version| Arc::new(row(crd, version, &definition))).collect()
+}
+
+fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceType {
+    let names = &crd["status"]["acceptedNames"];
+    let gvk = GroupVersionKind {
+        group: text(crd, "spec.group").into(),
+        version: text(version, "name").into(),
+        kind: text(names, "kind").into(),
+    };
+    let document = version["schema"]["openAPIV3Schema"].clone();
+    let status = version["subresources"]["status"].is_object();
+    let scale = version["subresources"]["scale"]
+        .as_object()
+        .map(|_| ScalePaths::new(&version["subresources"]["scale"]));
+    let boxed = |name: &str| -> Box<[Box<str>]> {
+        list(names, name).iter().filter_map(Value::as_str).map(Into::into).collect()
+    };
+    let (columns, paths) = columns(version);
+    let api_version: Box<str> = gvk.api_version().into();
+    let custom = Arc::new(Version {
+        definition: definition.clone(),
+        schema: Schema::custom(&gvk, &document, status),
+        structural: definition.structural(&api_version).cloned().unwrap_or_default(),
+        api_version: api_version.clone(),
+        document,
+        status,
+        columns: paths,
+        selectable: list(version, "selectableFields")
+            .iter()
+            .map(|field| text(field, "jsonPath"))
+            .map(|path| (path.trim_start_matches('.').into(), JsonPath::parse(path)))
+            .collect(),
+        deprecation: deprecation(&gvk, version),
+        scale: scale.clone(),
+    });
+    let plural: Arc<str> = text(names, "plural").into();
+    let name = GroupResource { group: gvk.group.clone(), resource: plural.clone() };
+    let kind = GroupKind { group: gvk.group.clone(), kind: gvk.kind.clone() };
+    ResourceType {
+        api_version,
+        list_kind: text(names, "listKind").into(),
+        singular: text(names, "singular").into(),
+        short_names: boxed("shortNames"),
+        categories: boxed("categories"),
+        namespaced: text(crd, "spec.scope") == "Namespaced",
+        verbs: Verb::ALL.into_iter().collect(),
+        subresources: parts(&gvk, status, scale.is_some()),
+        columns,
+        resource_prefix: format!("{}/{plural}", gvk.group).into(),
+        stored: false,
+        strategy: Arc::new(CustomResourceStrategy::new(custom.clone(), name.clone(), kind)),
+        source: None,
+        name,
+        custom: Some(custom),
+        gvk,
+    }
+}
+
+fn parts(gvk: &GroupVersionKind, status: bool, scale: bool) -> Box<[Subresource]> {
+    let verbs: Verbs = [Verb::Get, Verb::Patch, Verb::Update].into_iter().collect();
+    let mut parts = Vec::new();
+    if status {
+        let kind = gvk.clone();
+        parts.push(Subresource { name: "status".into(), kind, foreign_kind: false, verbs });
+    }
+    if scale {
+        let kind = GroupVersionKind {
+            group: "autoscaling".into(),
+            version: "v1".into(),
+            kind: "Scale".into(),
+        };
+        parts.push(Subresource { name: "scale".into(), kind, foreign_kind: true, verbs });
+    }
+    parts.into()
+}
+
+/// The columns of a Table, and where their cells are found.
+fn columns(version: &Value) -> (Box<[Column]>, Vec<JsonPath>) {
+    let column =
+        |name: &str, kind: &str, format: &str, priority: i64, description: Option<&str>| Column {
+            name: name.into(),
+            kind: kind.into(),
+            format: format.into(),
+            priority,
+            description: description.map(Into::into),
+        };
+    let mut columns = vec![column("Name", "string", "name", 0, None)];
+    let mut paths = Vec::new();
+    let own = list(version, "additionalPrinterColumns");
+    for given in own {
+        let path = text(given, "jsonPath");
+        let described = match text(given, "description") {
+            "" => format!("Custom resource definition column (in JSONPath format): {path}"),
+            words => words.to_owned(),
+        };
+        columns.push(column(
+            text(given, "name"),
+            text(given, "type"),
+            text(given, "format"),
+            int(given, "priority").unwrap_or(0),
+            Some(&described),
+        ));
+        paths.push(JsonPath::parse(path));
+    }
+    if own.is_empty() {
+        columns.push(column("Age", "date", "", 0, None));
+        paths.push(JsonPath::parse(".metadata.creationTimestamp"));
+    }
+    (columns.into(), paths)
+}
+
+fn deprecation(gvk: &GroupVersionKind, version: &Value) -> Option<Box<str>> {
+    if !flag(version, "deprecated") {
+        return None;
+    }
+    Some(match at(version, "deprecationWarning").and_then(Value::as_str) {
+        Some(words) => words.into(),
+        None => format!("{} {} is deprecated", gvk.api_version(), gvk.kind).into(),
+    })
+}
+
+/// How a version compares with others: `v2` before `v1`, before `v1beta2`, before `v1alpha1`, before all else by name.
+fn preference(name: &str) -> (u8, u64, u64, std::cmp::Reverse<&str>) {
+    let none = (0, 0, 0, std::cmp::Reverse(name));
+    let Some(rest) = name.strip_prefix('v') else { return none };
+    let split = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let Ok(major) = rest[..split].parse() else { return none };
+    let (rank, minor) = match &rest[split..] {
+        "" => return (3, major, 0, std::cmp::Reverse("")),
+        stage => {
+            if let Some(minor) = stage.strip_prefix("beta") {
+                (2, minor)
+            } else if let Some(minor) = stage.strip_prefix("alpha") {
+                (1, minor)
+            } else {
+                return none;
+            }
+        }
+    };
+    minor.parse().map_or(none, |minor| (rank, major, minor, std::cmp::Reverse("")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::preference;
+
+    #[test]
+    fn versions_are_preferred_as_upstream_does() {
+        let mut names =
+            ["foo1", "v1alpha1", "v10", "v2", "v1beta2", "v11beta1", "foo10", "v1", "vx"];
+        names.sort_by(|a, b| preference(b).cmp(&preference(a)));
+        let want = ["v10", "v2", "v1", "v11beta1", "v1beta2", "v1alpha1", "foo1", "foo10", "vx"];
+        assert_eq!(names, want);
+    }
+}

@@ -1,0 +1,238 @@
+//! The rules of custom objects (upstream: `registry/customresource`).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::resource::custom::Version;
+use crate::strategy::Strategy;
+use evenkeel_apiextensions::{cel, defaulting, listtype, objectmeta, validation};
+use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, GroupVersionKind};
+use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, StatusError};
+use evenkeel_apimachinery::value;
+use evenkeel_cel::BUDGET;
+use evenkeel_kinds::strategy::Context;
+
+/// The strategy of a custom resource in one version.
+pub(super) struct CustomResourceStrategy {
+    version: Arc<Version>,
+    resource: GroupResource,
+    kind: GroupKind,
+}
+
+impl CustomResourceStrategy {
+    pub(super) fn new(version: Arc<Version>, resource: GroupResource, kind: GroupKind) -> Self {
+        Self { version, resource, kind }
+    }
+
+    /// What is wrong by schema, scale, embedded objects and lists; `old` on update.
+    fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+        let version = &*self.version;
+        let mut errors = Vec::new();
+        validation::validate(new, old, &version.structural, "", &mut errors);
+        if let Some(scale) = &version.scale {
+            scale.validate_spec(new, &mut errors);
+            scale.validate_status(new, &mut errors);
+        }
+        for (name, value) in new.as_object().into_iter().flatten() {
+            if let Some(child) = version.structural.child(name) {
+                objectmeta::validate(value, child, name, &mut errors);
+            }
+        }
+        self.check_lists(new, old, &mut errors);
+        self.ask_rules(new, old, &mut errors);
+        errors
+    }
+
+    /// Asks the rules that are expressions, unless the object is too wrong for that.
+    fn ask_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let structural = &self.version.structural;
+        if !structural.has_validations {
+            return;
+        }
+        if let Some(error) = blocked(errors) {
+            errors.push(error);
+            return;
+        }
+        cel::validate_expressions(new, old, structural, &mut { BUDGET }, errors);
+    }
+
+    /// Lists that were wrong before may stay so.
+    fn check_lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        let find = |object: &Value| {
+            let mut found = Vec::new();
+            listtype::validate_list_sets_and_maps(object, &self.version.structural, "", &mut found);
+            found
+        };
+        let found = find(new);
+        if !found.is_empty() && old.is_none_or(|old| find(old).is_empty()) {
+            errors.extend(found);
+        }
+    }
+
+    /// The parts of a status write that may be wrong.
+    fn check_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+        let version = &*self.version;
+        let mut errors = Vec::new();
+        if let (Some(status), Some(structural)) =
+            (new.get("status"), version.structural.child("status"))
+        {
+            validation::validate(status, old.get("status"), structural, "status", &mut errors);
+        }
+        if let Some(scale) = &version.scale {
+            scale.validate_status(new, &mut errors);
+        }
+        self.check_lists(new, Some(old), &mut errors);
+        self.ask_rules(new, Some(old), &mut errors);
+        errors
+    }
+}
+
+/// Whether rules that are expressions can still be asked after these errors; else the error that says so.
+fn blocked(errors: &[FieldError]) -> Option<FieldError> {
+    let blocks = |e: &FieldError| {
+        matches!(
+            e.kind,
+            FieldErrorKind::NotSupported
+                | FieldErrorKind::Required
+                | FieldErrorKind::TooLong
+                | FieldErrorKind::TooMany
+                | FieldErrorKind::TypeInvalid
+        )
+    };
+    errors.iter().any(blocks).then(|| {
+        let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        FieldError::invalid("<nil>", Value::Null, why)
+    })
+}
+
+impl Strategy for CustomResourceStrategy {
+    /// Applies the schema's defaults to an object that a request brings. Decoding has pruned it.
+    fn default(&self, object: &mut Value) {
+        defaulting::prune_non_nullable_nulls(object, &self.version.structural);
+        defaulting::default(object, &self.version.structural);
+    }
+
+    fn prepare_for_create(&self, _cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
+        if self.version.definition.is_terminating() {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(StatusError::forbidden(
+                &self.resource,
+                value::text(object, "metadata.name"),
+                why,
+            ));
+        }
+        if self.version.status {
+            evenkeel_apimachinery::reset::drop_field(object, "status");
+        }
+        Ok(())
+    }
+
+    fn validate(&self, _cx: &Context<'_>, object: &Value) -> Vec<FieldError> {
+        self.check(object, None)
+    }
+
+    fn validate_update(&self, cx: &Context<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        if cx.subresource == "status" {
+            return self.check_status(new, old);
+        }
+        self.check(new, Some(old))
+    }
+
+    fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if cx.subresource == "status" {
+            return Vec::new();
+        }
+        let before = old.map_or(&[][..], |old| value::list(old, "metadata.finalizers"));
+        value::list(object, "metadata.finalizers")
+            .iter()
+            .filter(|f| !before.contains(f))
+            .filter_map(Value::as_str)
+            .filter_map(finalizer_warning)
+            .collect()
+    }
+
+    fn generation_changes(&self, new: &Value, old: &Value) -> bool {
+        let rest = |object: &Value| {
+            let mut object = object.clone();
+            if let Some(fields) = object.as_object_mut() {
+                for name in ["metadata", "apiVersion", "kind"] {
+                    fields.remove(name);
+                }
+                if self.version.status {
+                    fields.remove("status");
+                }
+            }
+            object
+        };
+        rest(new) != rest(old)
+    }
+
+    fn has_generation(&self, _has_status: bool) -> bool {
+        true
+    }
+
+    fn allow_unconditional_update(&self) -> bool {
+        false
+    }
+
+    /// Converts an object from whatever version it is stored in to this one. Nothing is left to do where a webhook converts:
+    /// `conversion::read` has done so before.
+    fn convert_out(&self, _to: &GroupVersionKind, object: &mut Value) {
+        let definition = &self.version.definition;
+        if definition.webhook.is_some() {
+            return;
+        }
+        definition.prune_and_default(object);
+        if value::text(object, "apiVersion") != &*self.version.api_version {
+            value::set(object, "apiVersion", &*self.version.api_version);
+            definition.prune(object);
+        }
+    }
+
+    fn convert_in(&self, _stored: &GroupVersionKind, _object: &mut Value) {}
+
+    fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
+        let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
+        Some(scale.scale_of(object))
+    }
+
+    fn part_to_patch(&self, subresource: &str, object: &Value) -> Option<Value> {
+        let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
+        Some(scale.scale_or_zero(object))
+    }
+
+    fn write_part(
+        &self,
+        subresource: &str,
+        object: &mut Value,
+        part: &Value,
+    ) -> Option<Result<(), StatusError>> {
+        let scale = self.version.scale.as_ref().filter(|_| subresource == "scale")?;
+        Some(scale.set_replicas(&self.kind, object, part))
+    }
+}
+
+fn finalizer_warning(name: &str) -> Option<String> {
+    if name.contains('/') || matches!(name, "orphan" | "foregroundDeletion" | "kubernetes") {
+        return None;
+    }
+    let path = if name.contains('.') { " including a path (/)" } else { "" };
+    Some(format!(
+        "metadata.finalizers: {}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with other finalizer writers",
+        evenkeel_apimachinery::status::quote(name)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finalizers_are_to_be_qualified() {
+        assert!(
+            finalizer_warning("example.com/f").is_none() && finalizer_warning("orphan").is_none()
+        );
+        assert!(finalizer_warning("f").is_some_and(|w| w.contains("prefer a domain-qualified")));
+    }
+}

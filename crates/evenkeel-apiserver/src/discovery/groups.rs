@@ -1,0 +1,100 @@
+//! What both forms of discovery say of a resource: its place among groups and versions, its verbs, its storage version.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+
+use crate::resource::{ResourceType, Rows, Verb, Verbs};
+
+/// The resources of a version, with its name.
+pub(super) type Version<'a> = (&'a str, Vec<&'a Arc<ResourceType>>);
+/// The versions of a group, with its name.
+pub(super) type Group<'a> = (&'a str, Vec<Version<'a>>);
+
+/// Groups in discovery's order, each with its versions in order of preference.
+pub(super) fn groups(rows: &Rows) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for resource in &rows.all {
+        let at =
+            groups.iter().position(|(name, _)| *name == resource.group()).unwrap_or_else(|| {
+                groups.push((resource.group(), Vec::new()));
+                groups.len() - 1
+            });
+        let versions = &mut groups[at].1;
+        match versions.iter_mut().find(|(version, _)| *version == resource.version()) {
+            Some((_, resources)) => resources.push(resource),
+            None => versions.push((resource.version(), vec![resource])),
+        }
+    }
+    groups
+}
+
+/// Kinds whose stored form is of another version (or group) than the one that the rule would name.
+const STORED_AS: &[(&str, &str, &str)] = &[
+    ("autoscaling/v1", "HorizontalPodAutoscaler", "qwQve8ut294="),
+    ("certificates.k8s.io/v1", "ClusterTrustBundle", "v5yhuVertL4="),
+    ("certificates.k8s.io/v1", "PodCertificateRequest", "wYA9yXQH8fg="),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "jfWCUB31mvA="),
+    ("resource.k8s.io/v1", "DeviceTaintRule", "i+85+TcIKpA="),
+    ("storagemigration.k8s.io/v1", "StorageVersionMigration", "pCjmmKOkLy4="),
+];
+
+/// A short hash of the form that objects are stored in; clients that migrate storage compare it.
+pub(super) fn storage_version_hash(resource: &ResourceType) -> Option<String> {
+    if !resource.verbs.has(Verb::Watch) {
+        return None;
+    }
+    if let Some(custom) = &resource.custom {
+        let name =
+            format!("{}/{}/{}", resource.group(), custom.definition.storage, resource.kind());
+        return Some(hash_of(&name));
+    }
+    let known = STORED_AS
+        .iter()
+        .find(|(version, kind, _)| **version == *resource.api_version && *kind == resource.kind());
+    if let Some((_, _, hash)) = known {
+        return Some((*hash).to_owned());
+    }
+    let group = if resource.group() == "events.k8s.io" { "" } else { resource.group() };
+    let name = format!("{group}/{}/{}", resource.version(), resource.kind());
+    Some(hash_of(&name))
+}
+
+fn hash_of(name: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, name.as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
+}
+
+/// What a resource can do, in the order in which upstream lists it: that of custom ones is its own.
+pub(super) fn verbs(resource: &ResourceType, verbs: Verbs) -> Vec<&'static str> {
+    const CUSTOM: [Verb; 8] = [
+        Verb::Delete,
+        Verb::DeleteCollection,
+        Verb::Get,
+        Verb::List,
+        Verb::Patch,
+        Verb::Create,
+        Verb::Update,
+        Verb::Watch,
+    ];
+    let all = if resource.custom.is_some() { CUSTOM } else { Verb::ALL };
+    all.into_iter().filter(|verb| verbs.has(*verb)).map(Verb::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Table;
+
+    #[test]
+    fn hashes_are_upstreams() {
+        let table = Table::builtin();
+        let hash = |version: &str, name: &str| {
+            table.get(version, name).as_deref().and_then(storage_version_hash).unwrap_or_default()
+        };
+        assert_eq!(hash("apps/v1", "deployments"), "8aSe+NMegvE=");
+        assert_eq!(hash("v1", "configmaps"), "qFsyl6wFWjQ=");
+        assert_eq!(hash("autoscaling/v1", "horizontalpodautoscalers"), "qwQve8ut294=");
+        assert_eq!(hash("v1", "bindings"), "");
+    }
+}

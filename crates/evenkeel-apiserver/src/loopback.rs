@@ -1,0 +1,133 @@
+//! Reads and writes of stored objects in the server's own name.
+//!
+//! Upstream: `LoopbackClientConfig`
+
+use crate::api::Api;
+use crate::resource::ResourceType;
+use crate::resource::key;
+use crate::selector::selection_attributes;
+use crate::store::{Encoded, Expect, Transaction, WriteError};
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How often a write is tried again when others write to the same object.
+const TRIES: usize = 16;
+
+/// All stored objects of a resource in a namespace (in all, where that is empty).
+pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
+    let Some(resource) = api.table.get(api_version, resource) else { return Vec::new() };
+    api.store
+        .all(&resource.resource_prefix)
+        .iter()
+        .filter(|entry| {
+            let within = entry.key.strip_prefix(namespace);
+            namespace.is_empty() || within.is_some_and(|rest| rest.starts_with('/'))
+        })
+        .filter_map(|entry| entry.decode().ok())
+        .collect()
+}
+
+/// A stored object by its name.
+pub(crate) fn one(
+    api: &Api,
+    api_version: &str,
+    resource: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Value>, StatusError> {
+    match api.table.get(api_version, resource) {
+        Some(resource) => api.read(&resource, namespace, name),
+        None => Ok(None),
+    }
+}
+
+/// Changes a stored object in the name of the server, again on its newest state when someone else wrote meanwhile.
+/// Gives the changed object, in its new version.
+pub(crate) async fn change(
+    api: &Arc<Api>,
+    resource: &ResourceType,
+    namespace: &str,
+    name: &str,
+    dry_run: bool,
+    edit: impl Fn(&mut Value) -> Result<(), StatusError>,
+) -> Result<Value, StatusError> {
+    let key = key(resource, namespace, name);
+    for _ in 0..TRIES {
+        let Some(entry) = api.store.peek(&resource.resource_prefix, &key) else {
+            return Err(StatusError::not_found(&resource.name, name));
+        };
+        let mut object = entry.decode().map_err(StatusError::internal)?;
+        edit(&mut object)?;
+        if dry_run {
+            return Ok(object);
+        }
+        let selection = selection_attributes(resource, &object);
+        let encoded = Encoded::new(&object, selection);
+        match api
+            .store
+            .put(&resource.resource_prefix, &key, Expect::At(entry.revision), encoded)
+            .await
+        {
+            Ok(written) => {
+                let version = written.revision.to_string();
+                evenkeel_apimachinery::value::set(&mut object, "metadata.resourceVersion", version);
+                return Ok(object);
+            }
+            Err(WriteError::Mismatch { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(StatusError::modified(&resource.name, name))
+}
+
+/// Makes an object in the server's own name, if there is none of its name.
+pub(crate) fn put(
+    api: &Arc<Api>,
+    resource: &Arc<ResourceType>,
+    object: Value,
+    now: &str,
+) -> Result<(), StatusError> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let key = key(resource, &text("namespace"), &text("name"));
+    if api.store.peek(&resource.resource_prefix, &key).is_some() {
+        return Ok(());
+    }
+    let mut transaction = Transaction::default();
+    create(api, resource, object, now, &mut transaction);
+    match api.store.commit_lazily(transaction) {
+        Ok(()) | Err(WriteError::Mismatch { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Adds the creation of an object in the server's own name to a transaction.
+pub(crate) fn create(
+    api: &Api,
+    resource: &ResourceType,
+    mut object: Value,
+    now: &str,
+    transaction: &mut Transaction,
+) {
+    object["apiVersion"] = Value::from(&*resource.api_version);
+    object["kind"] = Value::from(resource.kind());
+    let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
+    patch::update_managed_fields(
+        resource.schema(&resource.gvk).as_ref(),
+        None,
+        &mut object,
+        &writer,
+    );
+    object["metadata"]["uid"] = Value::from(api.uid());
+    object["metadata"]["creationTimestamp"] = Value::from(now);
+    let selection = selection_attributes(resource, &object);
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let key = key(resource, text("namespace"), text("name"));
+    transaction.put(
+        &resource.resource_prefix,
+        &key,
+        Expect::Absent,
+        Encoded::new(&object, selection),
+    );
+}

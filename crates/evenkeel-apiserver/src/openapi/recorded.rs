@@ -1,0 +1,36 @@
+//! The recorded documents of built-in groups, compressed.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::sync::OnceLock;
+
+use flate2::read::MultiGzDecoder;
+use serde_json::Value;
+
+pub(super) static V2_JSON: &[u8] = include_bytes!("../../data/openapi/v2.json.gz");
+pub(super) static V2_PROTOBUF: &[u8] = include_bytes!("../../data/openapi/v2.pb.gz");
+static V3_INDEX: &str = include_str!("../../data/openapi/v3.index.json");
+pub(super) static V3_PACK: &[u8] = include_bytes!("../../data/openapi/v3.pack");
+
+/// Hash, offset and length of every recorded document.
+pub(super) fn index() -> &'static BTreeMap<String, (String, usize, usize)> {
+    static INDEX: OnceLock<BTreeMap<String, (String, usize, usize)>> = OnceLock::new();
+    INDEX.get_or_init(|| serde_json::from_str(V3_INDEX).unwrap_or_default())
+}
+
+/// A recorded document of version 3; null where there is none of that name.
+pub(super) fn recorded(name: &str) -> Value {
+    let packed = index().get(name).and_then(|(_, at, length)| V3_PACK.get(*at..at + length));
+    let text = packed.and_then(|packed| unpacked(packed).ok());
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+/// Decompresses a document.
+///
+/// # Errors
+/// When it is not gzip.
+pub(super) fn unpacked(compressed: &[u8]) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    MultiGzDecoder::new(compressed).read_to_end(&mut body)?;
+    Ok(body)
+}

@@ -1,0 +1,49 @@
+//! Lists, piece by piece: their metadata, and what stands before their items.
+
+use serde_json::{Value, json};
+
+use crate::resource::ResourceType;
+
+/// `metadata` of a list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ListMeta {
+    /// Revision of the list; 0 where it has none.
+    pub(crate) resource_version: u64,
+    /// Token for the next page, empty on the last.
+    pub(crate) token: String,
+    /// Objects after this page, where it is known.
+    pub(crate) remaining: Option<u64>,
+}
+
+impl ListMeta {
+    /// Of a list of objects: upstream's lists of custom ones always have a token, if an empty one.
+    pub(super) fn of_list(&self, resource: &ResourceType) -> Value {
+        let mut meta = self.value();
+        if resource.custom.is_some() && self.token.is_empty() {
+            meta["continue"] = Value::from("");
+        }
+        meta
+    }
+
+    /// As `metadata` of the list.
+    pub(super) fn value(&self) -> Value {
+        let mut meta = json!({});
+        if self.resource_version > 0 {
+            meta["resourceVersion"] = Value::from(self.resource_version.to_string());
+        }
+        if !self.token.is_empty() {
+            meta["continue"] = Value::from(self.token.as_str());
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = Value::from(remaining);
+        }
+        meta
+    }
+}
+
+/// Writes a list's head and opens its items.
+pub(super) fn open(head: &Value, out: &mut Vec<u8>) {
+    let head = head.to_string();
+    out.extend_from_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
+    out.extend_from_slice(b",\"items\":[");
+}

@@ -1,0 +1,159 @@
+//! Cluster IPs: given out of the ServiceCIDRs that are there, each shown as an IPAddress (KEP-1880).
+
+use crate::api::Api;
+use crate::loopback;
+use crate::resource::ResourceType;
+use crate::resource::key;
+use crate::store::{Expect, Transaction};
+use evenkeel_api::cidr::{Cidr, from_number, number};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value::{at, list, text};
+use rand::Rng as _;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const NETWORKING: &str = "networking.k8s.io/v1";
+/// The least and the most addresses of a range that are left for those who ask for one by name, while there are others.
+const RESERVED: std::ops::RangeInclusive<u128> = 16..=256;
+
+/// A range that addresses are given out of.
+struct Range {
+    cidr: Cidr,
+    /// It is not being deleted, and nobody said that it is not to be used.
+    ready: bool,
+}
+
+impl Range {
+    /// The first and the last address that may be given out.
+    fn bounds(&self) -> (u128, u128) {
+        let (first, last) = (number(self.cidr.first()), number(self.cidr.last()));
+        // The network's own address, and of IPv4 that of all.
+        (first + 1, if self.cidr.first().is_ipv4() { last.saturating_sub(1) } else { last })
+    }
+
+    /// Whether the address may be given out.
+    fn has(&self, ip: IpAddr) -> bool {
+        let (first, last) = self.bounds();
+        self.cidr.contains(ip) && (first..=last).contains(&number(ip))
+    }
+}
+
+/// The ranges of all ServiceCIDRs, older ones first.
+fn ranges(api: &Api) -> Vec<Range> {
+    let mut all = loopback::all(api, NETWORKING, "servicecidrs", "");
+    all.sort_by_key(|cidr| {
+        (
+            text(cidr, "metadata.creationTimestamp").to_owned(),
+            text(cidr, "metadata.name").to_owned(),
+        )
+    });
+    let of = |object: &Value| {
+        let refused = list(object, "status.conditions").iter().any(|condition| {
+            text(condition, "type") == "Ready" && text(condition, "status") != "True"
+        });
+        let ready = at(object, "metadata.deletionTimestamp").is_none() && !refused;
+        let cidrs: Vec<Range> = list(object, "spec.cidrs")
+            .iter()
+            .filter_map(|cidr| Some(Range { cidr: Cidr::parse(cidr.as_str()?)?, ready }))
+            .collect();
+        cidrs
+    };
+    all.iter().flat_map(of).collect()
+}
+
+/// Why an address cannot be had.
+pub(super) fn refusal(api: &Api, ip: IpAddr) -> Option<&'static str> {
+    let ranges = ranges(api);
+    let of: Vec<&Range> = ranges.iter().filter(|range| range.has(ip)).collect();
+    if of.is_empty() {
+        return Some("the provided network does not match the current range");
+    }
+    if !of.iter().any(|range| range.ready) {
+        return Some("the range is not ready");
+    }
+    is_taken(api, ip).then_some("provided IP is already allocated")
+}
+
+/// An IPv4 address that nobody has.
+pub(super) fn free(api: &Api, is_free: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let ranges = ranges(api);
+    let usable = ranges.iter().filter(|range| range.ready && range.cidr.first().is_ipv4());
+    usable.filter_map(|range| free_in(api, range, &is_free)).next()
+}
+
+fn free_in(api: &Api, range: &Range, is_free: &impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+    let (first, last) = range.bounds();
+    let size = last.checked_sub(first)? + 1;
+    let reserved = (size / 16).clamp(*RESERVED.start(), *RESERVED.end());
+    let rest = if size > reserved { first + reserved } else { first };
+    let from = api.random(|rng| rng.random_range(rest..=last));
+    (from..=last)
+        .chain(rest..from)
+        .chain(first..rest)
+        .map(|at| from_number(at, true))
+        .find(|ip| is_free(*ip) && !is_taken(api, *ip))
+}
+
+fn is_taken(api: &Api, ip: IpAddr) -> bool {
+    let Some(resource) = addresses(api) else { return false };
+    api.store.peek(&resource.resource_prefix, &key(&resource, "", &ip.to_string())).is_some()
+}
+
+fn addresses(api: &Api) -> Option<Arc<ResourceType>> {
+    api.table.get(NETWORKING, "ipaddresses")
+}
+
+/// Returns the IPAddress of a Service's cluster IP.
+fn ip_address(ip: IpAddr, service: &Value) -> Value {
+    let (namespace, name) = (text(service, "metadata.namespace"), text(service, "metadata.name"));
+    json!({
+        "metadata": {
+            "name": ip.to_string(),
+            "labels": {
+                "ipaddress.kubernetes.io/ip-family": if ip.is_ipv4() { "IPv4" } else { "IPv6" },
+                "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+            },
+        },
+        "spec": {"parentRef": {"group": "", "resource": "services", "namespace": namespace, "name": name}},
+    })
+}
+
+/// Adds the IPAddress of a Service's cluster IP to a transaction, if there is none.
+pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
+    let Some(resource) = addresses(api) else { return };
+    if !is_taken(api, ip) {
+        let now = seconds(api.clock.now());
+        loopback::create(api, &resource, ip_address(ip, service), &now, transaction);
+    }
+}
+
+/// Adds the deletion of the IPAddress of a Service's cluster IP to a transaction, unless it is another's.
+pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
+    let Some(resource) = addresses(api) else { return };
+    let key = key(&resource, "", &ip.to_string());
+    let Some(entry) = api.store.peek(&resource.resource_prefix, &key) else { return };
+    let is_its = entry.decode().is_ok_and(|object: Value| {
+        text(&object, "spec.parentRef.resource") == "services"
+            && ["namespace", "name"].iter().all(|field| {
+                text(&object, &format!("spec.parentRef.{field}"))
+                    == text(service, &format!("metadata.{field}"))
+            })
+    });
+    if is_its {
+        transaction.delete(&resource.resource_prefix, &key, Expect::At(entry.revision));
+    }
+}
+
+/// Shows the addresses of all Services that have one, as a server of old left them.
+pub(crate) fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
+    let Some(resource) = addresses(api) else { return Ok(()) };
+    for service in loopback::all(api, "v1", "services", "") {
+        let ips = list(&service, "spec.clusterIPs").iter();
+        for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
+            loopback::put(api, &resource, ip_address(ip, &service), &seconds(api.clock.now()))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! The storage of resources that write more than the object: a Service is committed together with the IPAddresses of its
+//! cluster IPs.
+
+use serde_json::Value;
+
+use super::service;
+use crate::api::{Api, Context};
+use crate::resource::ResourceType;
+use crate::store::{IndexedResources, Transaction};
+use evenkeel_apimachinery::status::StatusError;
+
+/// The resources whose objects the store indexes.
+pub(crate) const INDEXED_RESOURCES: IndexedResources =
+    &[(service::RESOURCE_PREFIX, service::index)];
+
+fn is_service(resource: &ResourceType) -> bool {
+    &*resource.resource_prefix == service::RESOURCE_PREFIX
+}
+
+/// Allocates what a created (no `old`) or updated object needs: the cluster IPs and node ports of a Service.
+///
+/// Upstream: `Allocators` of `registry/core/service/storage`
+pub(crate) fn allocate(
+    cx: &Context<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    if !is_service(cx.resource) {
+        return Ok(());
+    }
+    match old {
+        None => service::create(cx, object),
+        Some(old) if cx.subresource.is_empty() => service::update(cx, object, old),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Adds to the transaction of a create (no `old`) or an update what is written before the object, with the values that only
+/// this object may have.
+///
+/// Upstream: `BeginCreate` and `BeginUpdate` of `registry/generic/registry`'s `Store`.
+pub(crate) fn begin_write(
+    api: &Api,
+    resource: &ResourceType,
+    object: &Value,
+    old: Option<&Value>,
+    transaction: &mut Transaction,
+) {
+    if is_service(resource) {
+        service::begin_write(api, object, old, transaction);
+    }
+}
+
+/// Adds to the transaction of an update or a deletion (no `object`) what is written after the object.
+///
+/// Upstream: `FinishFunc` and `AfterDelete` of `registry/generic/registry`'s `Store`.
+pub(crate) fn finish_write(
+    api: &Api,
+    resource: &ResourceType,
+    object: Option<&Value>,
+    old: &Value,
+    transaction: &mut Transaction,
+) {
+    if is_service(resource) {
+        service::finish_write(api, object, old, transaction);
+    }
+}

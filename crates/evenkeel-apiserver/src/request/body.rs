@@ -1,0 +1,84 @@
+//! Reads the body of a request, up to the limit.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::FutureExt as _;
+use http_body_util::BodyExt as _;
+
+use crate::tasks::Tasks;
+use evenkeel_apimachinery::status::StatusError;
+
+/// Upstream's limit of a request's body.
+const LIMIT: usize = 3 * 1024 * 1024;
+
+/// What is left of a refused request is read up to here, so that the connection can go on.
+const DRAIN: usize = 8 * 1024 * 1024;
+
+/// How long the rest of a refused request may take to come.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// The whole body.
+pub(crate) async fn read<B>(mut body: Pin<&mut B>) -> Result<Bytes, StatusError>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let too_large = || StatusError::too_large("limit is 3145728");
+    if body.size_hint().lower() > LIMIT as u64 {
+        return Err(too_large());
+    }
+    let mut first: Option<Bytes> = None;
+    let mut more = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            StatusError::bad_request(format!("the body cannot be read: {error}"))
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        match &first {
+            None if more.is_empty() => first = Some(data),
+            _ => {
+                if let Some(first) = first.take() {
+                    more.extend_from_slice(&first);
+                }
+                more.extend_from_slice(&data);
+            }
+        }
+        if first.as_ref().map_or(more.len(), Bytes::len) > LIMIT {
+            return Err(too_large());
+        }
+    }
+    Ok(first.unwrap_or_else(|| more.freeze()))
+}
+
+/// Reads and forgets the rest of a body beside the answer, which does not wait for it: a client that still writes can
+/// read why it is refused, and its connection can be used again. The connection closes when there is too much, or
+/// when it does not come in time.
+pub(crate) fn discard<B>(tasks: &Tasks, mut body: Pin<Box<B>>)
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+{
+    if body.is_end_stream() || body.size_hint().lower() > DRAIN as u64 {
+        return;
+    }
+    // Mostly there is nothing left, or it is here already.
+    if drain(body.as_mut()).now_or_never().is_none() {
+        tasks.spawn_brief(async move {
+            let _ = tokio::time::timeout(DRAIN_TIME, drain(body.as_mut())).await;
+        });
+    }
+}
+
+/// Reads up to the end, or to as much as is read of a refused request.
+async fn drain<B>(mut body: Pin<&mut B>)
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let mut left = DRAIN;
+    while let Some(Ok(frame)) = body.frame().await {
+        let size = frame.data_ref().map_or(0, Bytes::len);
+        let Some(rest) = left.checked_sub(size) else { return };
+        left = rest;
+    }
+}

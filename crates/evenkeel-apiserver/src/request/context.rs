@@ -1,0 +1,66 @@
+//! The context of a request for a resource: what each verb gets.
+
+use std::sync::Arc;
+
+use http::header::USER_AGENT;
+use http::{HeaderMap, Method};
+use jiff::Timestamp;
+
+use super::query::Query;
+use crate::api::Api;
+use crate::output::{Format, Purpose};
+use crate::resource::{GroupVersionKind, ResourceType, Target};
+use evenkeel_apimachinery::headers;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::user::User;
+
+/// A request for a resource after authentication, impersonation, flow control and authorization: its target, its parameters
+/// and its user. Each verb takes one.
+///
+/// Upstream: `RequestScope` and `RequestInfo`.
+pub(crate) struct RequestContext<'a> {
+    /// The state of the server.
+    pub(crate) api: &'a Arc<Api>,
+    /// What it is about.
+    pub(crate) target: Target<'a>,
+    /// HTTP method of the request.
+    pub(crate) method: &'a Method,
+    /// Headers of the request.
+    pub(crate) headers: &'a HeaderMap,
+    /// Parameters of the URL.
+    pub(crate) query: &'a Query,
+    /// The user, after impersonation.
+    pub(crate) user: &'a User,
+    /// When it came.
+    pub(crate) now: Timestamp,
+}
+
+impl RequestContext<'_> {
+    /// Returns the resource that the path names.
+    pub(crate) fn resource(&self) -> &Arc<ResourceType> {
+        &self.target.resource
+    }
+
+    /// Who the client says it is.
+    pub(crate) fn user_agent(&self) -> &str {
+        headers::text(self.headers, USER_AGENT)
+    }
+
+    /// A header's text.
+    pub(crate) fn header(&self, name: http::HeaderName) -> &str {
+        headers::text(self.headers, name)
+    }
+
+    /// The negotiated form.
+    pub(crate) fn format(&self, purpose: Purpose) -> Result<Format, StatusError> {
+        Format::negotiate(self.resource(), self.headers, &self.query.0, purpose)
+    }
+
+    /// Returns the kind that the path takes and answers: the resource's, or that of a sub-resource which is a view.
+    pub(crate) fn kind(&self) -> GroupVersionKind {
+        let resource = self.resource();
+        resource
+            .subresource(self.target.subresource)
+            .map_or_else(|| resource.gvk.clone(), |part| part.kind.clone())
+    }
+}

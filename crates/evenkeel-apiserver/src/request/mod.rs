@@ -1,0 +1,10 @@
+//! A request, taken apart: its info, its parameters, its body, and the context that the verbs get.
+
+pub(crate) mod body;
+mod context;
+mod info;
+pub(crate) mod query;
+
+pub(crate) use context::RequestContext;
+pub(crate) use info::RequestInfo;
+pub(crate) use query::{Query, WriteOptions};

@@ -1,0 +1,40 @@
+//! A discovery document with the tag by which clients ask for it again.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+/// A document that clients may keep, with a tag by which they ask whether it still holds.
+#[derive(Clone)]
+pub(crate) struct Document {
+    body: Bytes,
+    content_type: &'static str,
+    tag: Option<HeaderValue>,
+}
+
+impl Document {
+    /// A document, with the tag of its bytes.
+    pub(crate) fn new(body: Bytes, content_type: &'static str) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA512, &body);
+        let tag: String = digest.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        Self { body, content_type, tag: HeaderValue::try_from(format!("\"{tag}\"")).ok() }
+    }
+
+    /// The whole of it, or that it is what the client knows.
+    pub(crate) fn response(&self, headers: &HeaderMap) -> Response<Bytes> {
+        let unchanged = self.tag.is_some() && headers.get(IF_NONE_MATCH) == self.tag.as_ref();
+        let mut response = Response::new(if unchanged { Bytes::new() } else { self.body.clone() });
+        if unchanged {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        } else {
+            let content_type = HeaderValue::from_static(self.content_type);
+            response.headers_mut().insert(CONTENT_TYPE, content_type);
+        }
+        response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public"));
+        if let Some(tag) = &self.tag {
+            response.headers_mut().insert(ETAG, tag.clone());
+        }
+        response
+    }
+}

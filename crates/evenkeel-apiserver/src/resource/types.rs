@@ -1,0 +1,213 @@
+//! A resource in one version: what discovery says of it, where it is stored, and its strategy.
+
+use std::fmt;
+use std::sync::Arc;
+
+use evenkeel_apimachinery::group_version::{GroupKind, GroupResource, GroupVersionKind};
+use evenkeel_apimachinery::schema::Schema;
+
+use super::custom::Version;
+use super::source::Source;
+use crate::strategy::Strategy;
+
+/// What a request does to a resource, as RBAC and discovery name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Verb {
+    Create,
+    Delete,
+    DeleteCollection,
+    Get,
+    List,
+    Patch,
+    Update,
+    Watch,
+}
+
+impl Verb {
+    /// All, in discovery's order.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Create,
+        Self::Delete,
+        Self::DeleteCollection,
+        Self::Get,
+        Self::List,
+        Self::Patch,
+        Self::Update,
+        Self::Watch,
+    ];
+
+    /// In lower case, as RBAC has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Patch => "patch",
+            Self::Update => "update",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// A set of verbs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Verbs(u8);
+
+impl Verbs {
+    /// Whether `verb` is in it.
+    pub(crate) fn has(self, verb: Verb) -> bool {
+        self.0 & (1 << verb as u8) != 0
+    }
+}
+
+impl FromIterator<Verb> for Verbs {
+    fn from_iter<I: IntoIterator<Item = Verb>>(verbs: I) -> Self {
+        Self(verbs.into_iter().fold(0, |set, verb| set | 1 << verb as u8))
+    }
+}
+
+/// A part of a resource that is served under its own path.
+#[derive(Debug, Clone)]
+pub(crate) struct Subresource {
+    /// Last element of the path.
+    pub(crate) name: Arc<str>,
+    /// The kind that is sent and answered; the version is empty in data where it is the parent's, here it is filled in.
+    pub(crate) kind: GroupVersionKind,
+    /// Whether discovery gives group and version of the kind (they differ from the parent's).
+    pub(crate) foreign_kind: bool,
+    /// What it can do.
+    pub(crate) verbs: Verbs,
+}
+
+/// A column of a Table.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    /// Title of the column.
+    pub(crate) name: Arc<str>,
+    /// `string`, `integer`, `date`, …
+    pub(crate) kind: Arc<str>,
+    /// `name` for the column of the name.
+    pub(crate) format: Arc<str>,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub(crate) priority: i64,
+    /// What it shows; none where the title says it.
+    pub(crate) description: Option<Arc<str>>,
+}
+
+/// One resource in one version.
+pub(crate) struct ResourceType {
+    /// Kind, with group and version.
+    pub(crate) gvk: GroupVersionKind,
+    /// Plural name with its group, for messages.
+    pub(crate) name: GroupResource,
+    /// Group and version: `apps/v1`.
+    pub(crate) api_version: Box<str>,
+    /// Kind of a list: `PodList`.
+    pub(crate) list_kind: Box<str>,
+    /// Singular name, as kubectl takes it.
+    pub(crate) singular: Box<str>,
+    /// Short names for kubectl.
+    pub(crate) short_names: Box<[Box<str>]>,
+    /// Categories, such as `all`.
+    pub(crate) categories: Box<[Box<str>]>,
+    /// Whether objects live in namespaces.
+    pub(crate) namespaced: bool,
+    /// What the resource can do.
+    pub(crate) verbs: Verbs,
+    /// Parts with their own path, in order of name.
+    pub(crate) subresources: Box<[Subresource]>,
+    /// Columns of its Table.
+    pub(crate) columns: Box<[Column]>,
+    /// Under which prefix its objects are stored. Versions of one resource (and `events` of both groups) share a prefix.
+    pub(crate) resource_prefix: ResourcePrefix,
+    /// Whether this is the version that is stored; others are converted by `Strategy::convert_out`.
+    pub(crate) stored: bool,
+    /// Rules of the kind.
+    pub(crate) strategy: Arc<dyn Strategy>,
+    /// Makes the objects, where they are not stored.
+    pub(crate) source: Option<Arc<dyn Source>>,
+    /// What a custom resource has beyond. Its objects are stored in whatever version was the definition's, so that no row
+    /// of it is `stored`: each reads them into its own version.
+    pub(crate) custom: Option<Arc<Version>>,
+}
+
+/// The group and the plural name under which the store keeps a resource's collection: `apps/deployments`, `/pods`. All
+/// versions of a resource have one.
+pub(crate) type ResourcePrefix = Arc<str>;
+
+impl ResourceType {
+    /// Returns the group; empty for the core group.
+    pub(crate) fn group(&self) -> &str {
+        &self.gvk.group
+    }
+
+    /// Returns the version within the group.
+    pub(crate) fn version(&self) -> &str {
+        &self.gvk.version
+    }
+
+    /// Returns the kind of its objects.
+    pub(crate) fn kind(&self) -> &str {
+        &self.gvk.kind
+    }
+
+    /// The plural name.
+    pub(crate) fn plural(&self) -> &str {
+        &self.name.resource
+    }
+
+    /// Kind without version, for messages.
+    pub(crate) fn group_kind(&self) -> GroupKind {
+        GroupKind { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() }
+    }
+
+    /// The schema of the resource's kind, or of that of one of its parts.
+    pub(crate) fn schema(&self, kind: &GroupVersionKind) -> Option<Schema> {
+        match &self.custom {
+            Some(custom) if *kind == self.gvk => Some(custom.schema.clone()),
+            _ => Schema::of(kind),
+        }
+    }
+
+    /// Whether another version of the resource is the stored one, and [`Strategy::convert_out`] leads from it. Custom
+    /// resources are read into their version as soon as they are decoded.
+    pub(crate) fn converts(&self) -> bool {
+        !self.stored && self.custom.is_none()
+    }
+
+    /// What a client of this version is told, where the version is deprecated.
+    pub(crate) fn deprecation(&self) -> Option<Box<str>> {
+        match &self.custom {
+            Some(custom) => custom.deprecation.clone(),
+            None => evenkeel_kinds::warnings::deprecation_warning(self.group(), self.kind())
+                .map(Into::into),
+        }
+    }
+
+    /// A part by its name.
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|s| &*s.name == name)
+    }
+}
+
+impl fmt::Debug for ResourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version, self.name.resource)
+    }
+}
+
+/// The key of an object in its collection.
+pub(crate) fn key(resource: &ResourceType, namespace: &str, name: &str) -> String {
+    if resource.namespaced {
+        let mut key = String::with_capacity(namespace.len() + 1 + name.len());
+        key.push_str(namespace);
+        key.push('/');
+        key.push_str(name);
+        key
+    } else {
+        name.to_owned()
+    }
+}

@@ -1,0 +1,124 @@
+//! Reads of many objects: ranges of a collection, now or at a revision.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::entry::Entry;
+use super::event::Expired;
+use super::handle::Store;
+use super::transaction::WriteError;
+
+/// Objects of a collection at one revision, in order of key.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// The revision of this state.
+    pub(crate) revision: u64,
+    /// The objects of the range.
+    pub(crate) entries: Vec<Arc<Entry>>,
+    /// How many more there are after these (0 when all were taken).
+    pub(crate) more: usize,
+}
+
+/// The part of a collection that is listed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Range<'a> {
+    /// One namespace, or all when empty.
+    pub(crate) namespace: &'a str,
+    /// Only keys after this one.
+    pub(crate) after: Option<&'a str>,
+    /// Take at most this many.
+    pub(crate) limit: Option<usize>,
+}
+
+impl Store {
+    /// The objects of a range as they are now.
+    pub(crate) async fn list(
+        &self,
+        resource_prefix: &str,
+        range: Range<'_>,
+    ) -> Result<Snapshot, WriteError> {
+        let snapshot = {
+            let state = self.shared.read();
+            let revision = state.revision;
+            let none = BTreeMap::new();
+            let objects = state.collections.get(resource_prefix).map_or(&none, |s| &s.objects);
+            let mut found =
+                objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
+            let mut found = found.by_ref().take_while(|entry| within(&range, &entry.key));
+            let entries = match range.limit {
+                Some(limit) => found.by_ref().take(limit).cloned().collect(),
+                None => found.by_ref().cloned().collect(),
+            };
+            Snapshot {
+                revision,
+                entries,
+                more: if range.limit.is_some() { found.count() } else { 0 },
+            }
+        };
+        self.settled(snapshot.revision).await?;
+        Ok(snapshot)
+    }
+
+    /// The objects of a range as they were at a revision.
+    pub(crate) fn list_at(
+        &self,
+        resource_prefix: &str,
+        range: Range<'_>,
+        revision: u64,
+    ) -> Result<Snapshot, Expired> {
+        let state = self.shared.read();
+        let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
+        let Some(kept) = state.collections.get(resource_prefix) else {
+            return if revision < state.start { Err(Expired) } else { Ok(empty()) };
+        };
+        // What happened since is undone: a key touched after the revision is as before its first event.
+        let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
+        for event in kept.ring.since(revision)? {
+            undone.entry(&event.entry.key).or_insert(event.previous.as_ref());
+        }
+        let mut before: Vec<&Arc<Entry>> = undone
+            .values()
+            .filter_map(|e| *e)
+            .filter(|e| within(&range, &e.key) && range.after.is_none_or(|after| *e.key > *after))
+            .collect();
+        before.extend(
+            kept.objects
+                .range::<str, _>(bounds(&range, &mut String::new()))
+                .map(|(_, entry)| entry)
+                .take_while(|entry| within(&range, &entry.key))
+                .filter(|entry| entry.revision <= revision && !undone.contains_key(&*entry.key)),
+        );
+        before.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        let limit = range.limit.unwrap_or(usize::MAX);
+        let more = before.len().saturating_sub(limit);
+        Ok(Snapshot { revision, entries: before.into_iter().take(limit).cloned().collect(), more })
+    }
+
+    /// The objects of a collection in one namespace as they are at this moment; see [`Store::peek`].
+    pub(crate) fn within(&self, resource_prefix: &str, namespace: &str) -> Vec<Arc<Entry>> {
+        let state = self.shared.read();
+        let Some(collection) = state.collections.get(resource_prefix) else { return Vec::new() };
+        let range = Range { namespace, ..Range::default() };
+        let found = collection.objects.range::<str, _>(bounds(&range, &mut String::new()));
+        found.map(|(_, entry)| entry).take_while(|e| within(&range, &e.key)).cloned().collect()
+    }
+}
+
+/// `ns/` and after, or after the given key.
+fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
+    if let Some(after) = range.after {
+        return (Bound::Excluded(after), Bound::Unbounded);
+    }
+    if range.namespace.is_empty() {
+        return (Bound::Unbounded, Bound::Unbounded);
+    }
+    prefix.push_str(range.namespace);
+    prefix.push('/');
+    (Bound::Included(prefix), Bound::Unbounded)
+}
+
+fn within(range: &Range<'_>, key: &str) -> bool {
+    range.namespace.is_empty()
+        || key.strip_prefix(range.namespace).is_some_and(|rest| rest.starts_with('/'))
+}

@@ -1,0 +1,205 @@
+//! The strategies of built-in kinds: what their rows say, with the functions of the few kinds that need some.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use evenkeel_apimachinery::group_version::GroupVersionKind;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::validation::Errors;
+use evenkeel_apimachinery::value::{self, text};
+use evenkeel_kinds::registry::{KindStrategy, STRATEGIES};
+use evenkeel_kinds::strategy::{self, Context};
+use evenkeel_kinds::validation::{self, ValidationTarget};
+use evenkeel_kinds::{autoscaling, defaults, pod, scale, warnings};
+use serde_json::Value;
+
+use super::rest::{GarbageCollectionPolicy, Strategy, set_api_version};
+
+/// The strategy of one built-in kind.
+pub(super) struct BuiltIn {
+    /// The rules of the kind, as functions and data.
+    kind_strategy: &'static KindStrategy,
+    /// Version of its stored form.
+    version: &'static str,
+    /// Labels of its selectable fields.
+    labels: &'static [&'static str],
+}
+
+impl BuiltIn {
+    /// The strategy of the kind with these rules.
+    pub(super) fn new(kind_strategy: &'static KindStrategy) -> Self {
+        let version = if kind_strategy.group == "autoscaling" { "v2" } else { "v1" };
+        Self { kind_strategy, version, labels: labels(kind_strategy) }
+    }
+
+    fn validation_target<'a>(&self, cx: &Context<'a>) -> ValidationTarget<'a> {
+        ValidationTarget {
+            group: self.kind_strategy.group,
+            kind: self.kind_strategy.kind,
+            subresource: cx.subresource,
+        }
+    }
+}
+
+impl Strategy for BuiltIn {
+    fn default(&self, object: &mut Value) {
+        defaults::apply(self.kind_strategy.group, self.version, self.kind_strategy.kind, object);
+    }
+
+    fn prepare_for_create(&self, cx: &Context<'_>, object: &mut Value) -> Result<(), StatusError> {
+        if !self.kind_strategy.initial_status.is_empty() {
+            let status: Value =
+                serde_json::from_str(self.kind_strategy.initial_status).unwrap_or_default();
+            value::set(object, "status", status);
+        }
+        strategy::prepare_create(self.kind_strategy, cx, object);
+        Ok(())
+    }
+
+    fn prepare_for_update(&self, cx: &Context<'_>, new: &mut Value, old: &Value) {
+        strategy::prepare_update(self.kind_strategy, cx, new, old);
+    }
+
+    fn validate(&self, cx: &Context<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::default();
+        validation::create(self.validation_target(cx), object, &mut errors);
+        errors.into_vec()
+    }
+
+    fn validate_update(&self, cx: &Context<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = Errors::default();
+        validation::update(self.validation_target(cx), new, old, &mut errors);
+        errors.into_vec()
+    }
+
+    fn warnings(&self, _cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        warnings::warnings(self.kind_strategy.group, self.kind_strategy.kind, object, old)
+    }
+
+    fn generation_changes(&self, new: &Value, old: &Value) -> bool {
+        self.kind_strategy.has_generation && evenkeel_apimachinery::reset::spec_differs(new, old)
+    }
+
+    fn has_generation(&self, _has_status: bool) -> bool {
+        self.kind_strategy.has_generation
+    }
+
+    fn allow_create_on_update(&self) -> bool {
+        self.kind_strategy.allow_create_on_update
+    }
+
+    fn allow_unconditional_update(&self) -> bool {
+        self.kind_strategy.allow_unconditional_update
+    }
+
+    fn validate_name(&self, name: &str, prefix: bool) -> Option<Vec<String>> {
+        if prefix && name.ends_with('-') {
+            // What is generated ends in letters, so a prefix may end as no name may.
+            let mut masked = name[..name.len() - 1].to_owned();
+            masked.push('a');
+            return Some((self.kind_strategy.validate_name)(&masked));
+        }
+        Some((self.kind_strategy.validate_name)(name))
+    }
+
+    fn check_graceful_delete(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
+        if self.kind_strategy.group.is_empty() && self.kind_strategy.kind == "Pod" {
+            pod::deletion_grace_period(object, requested)
+        } else {
+            None
+        }
+    }
+
+    fn returns_deleted_object(&self) -> bool {
+        self.kind_strategy.return_deleted_object
+    }
+
+    fn default_garbage_collection_policy(&self) -> GarbageCollectionPolicy {
+        match (self.kind_strategy.group, self.kind_strategy.kind) {
+            ("", "ReplicationController") | ("batch", "Job") => {
+                GarbageCollectionPolicy::OrphanDependents
+            }
+            _ => GarbageCollectionPolicy::DeleteDependents,
+        }
+    }
+
+    fn selectable_fields(&self, group: &str) -> &'static [&'static str] {
+        if group == "events.k8s.io" { EVENT_LABELS } else { self.labels }
+    }
+
+    fn field_values(&self, object: &Value, put: &mut dyn FnMut(&str)) {
+        for (_, path, absent) in self.kind_strategy.selectable_fields {
+            match value::at(object, path) {
+                None => put(absent),
+                Some(Value::String(text)) => put(text),
+                Some(other) => put(&other.to_string()),
+            }
+        }
+    }
+
+    fn convert_out(&self, to: &GroupVersionKind, object: &mut Value) {
+        match (&*to.group, &*to.kind, &*to.version) {
+            ("autoscaling", "HorizontalPodAutoscaler", "v1") => autoscaling::to_v1(object),
+            ("events.k8s.io", ..) => strategy::event_to_v1(object),
+            _ => {}
+        }
+        set_api_version(object, to);
+    }
+
+    fn convert_in(&self, stored: &GroupVersionKind, object: &mut Value) {
+        match text(object, "apiVersion") {
+            "autoscaling/v1" if self.kind_strategy.kind == "HorizontalPodAutoscaler" => {
+                autoscaling::to_v2(object);
+            }
+            "events.k8s.io/v1" => strategy::event_to_core(object),
+            _ => {}
+        }
+        set_api_version(object, stored);
+    }
+
+    fn read_part(&self, subresource: &str, object: &Value) -> Option<Result<Value, StatusError>> {
+        (subresource == "scale").then(|| Ok(scale::scale_of(self.kind_strategy, object)))
+    }
+
+    fn write_part(
+        &self,
+        subresource: &str,
+        object: &mut Value,
+        part: &Value,
+    ) -> Option<Result<(), StatusError>> {
+        (subresource == "scale").then(|| scale::set_replicas(object, part))
+    }
+}
+
+/// Labels of an event's fields in the group `events.k8s.io`, in the order of the core ones.
+const EVENT_LABELS: &[&str] = &[
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "source",
+    "type",
+];
+
+/// Labels of a kind's selectable fields.
+fn labels(kind_strategy: &KindStrategy) -> &'static [&'static str] {
+    static LABELS: OnceLock<BTreeMap<(&'static str, &'static str), Vec<&'static str>>> =
+        OnceLock::new();
+    let all = LABELS.get_or_init(|| {
+        let labels = |kind_strategy: &KindStrategy| {
+            kind_strategy.selectable_fields.iter().map(|(label, _, _)| *label).collect()
+        };
+        STRATEGIES
+            .iter()
+            .map(|(_, kind_strategy)| {
+                ((kind_strategy.group, kind_strategy.kind), labels(kind_strategy))
+            })
+            .collect()
+    });
+    all.get(&(kind_strategy.group, kind_strategy.kind)).map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,183 @@
+//! A write under way, and one attempt of it.
+
+use std::sync::Arc;
+
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::schema;
+use evenkeel_apimachinery::status::StatusError;
+use serde_json::Value;
+
+use super::meta;
+use crate::api::Context;
+use crate::request::{RequestContext, WriteOptions};
+use crate::resource::ResourceType;
+use crate::store::{Entry, WriteError};
+
+/// How often a write that lost a race is tried again.
+pub(super) const TRIES: usize = 32;
+
+/// A write under way.
+pub(super) struct Write<'a> {
+    pub(super) request: &'a RequestContext<'a>,
+    pub(super) options: WriteOptions,
+    /// The resource in the version in which it is stored.
+    pub(super) stored: Arc<ResourceType>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What came of it.
+pub(super) struct Written {
+    /// The object, in the stored version.
+    pub(super) object: Value,
+    /// As it is stored; none of a dry run, and of an object that went with the write.
+    pub(super) entry: Option<Arc<Entry>>,
+    /// Whether it is new.
+    pub(super) created: bool,
+}
+
+/// Which request creates an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Creates {
+    /// A POST on the collection.
+    Post,
+    /// A PUT of an object that does not exist.
+    Put,
+    /// A server-side apply of an object that does not exist; its managedFields are right already.
+    Apply,
+}
+
+/// Why a write did not happen.
+pub(super) enum Lost {
+    /// Another was quicker; it may be tried again on the new state.
+    Race,
+    /// Another object got a value meanwhile that only one may have; other values may be free.
+    Taken,
+    /// It is refused.
+    Refused(StatusError),
+}
+
+impl From<StatusError> for Lost {
+    fn from(error: StatusError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<WriteError> for Lost {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Mismatch { .. } => Self::Race,
+            WriteError::Taken { .. } => Self::Taken,
+            WriteError::TooDeep | WriteError::Disk(_) => Self::Refused(error.into()),
+        }
+    }
+}
+
+impl<'a> Write<'a> {
+    pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
+        Self {
+            request,
+            options,
+            stored: request.api.table.stored_version(request.resource()),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Adds warnings that the response does not have yet.
+    pub(super) fn add_warnings(&mut self, more: Vec<String>) {
+        for warning in more {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+
+    /// What admission plug-ins and allocation are told of the write.
+    pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
+        Context {
+            api: self.request.api,
+            resource: &self.stored,
+            now: self.request.now,
+            user: self.request.user,
+            namespace: self.request.target.namespace,
+            name,
+            subresource: self.request.target.subresource,
+            dry_run: self.options.dry_run,
+            has_status: self.has_status(),
+        }
+    }
+
+    /// Whether the resource has a `status` sub-resource.
+    pub(super) fn has_status(&self) -> bool {
+        self.stored.subresource("status").is_some()
+    }
+
+    /// The schema of the stored version.
+    pub(super) fn schema(&self) -> Option<schema::Schema> {
+        self.stored.schema(&self.stored.gvk)
+    }
+
+    /// Who writes, for the managers of fields.
+    pub(super) fn writer(&self) -> Writer<'_> {
+        Writer {
+            manager: &self.options.manager,
+            subresource: self.request.target.subresource,
+            now: self.request.now,
+        }
+    }
+
+    /// Gives an object that is answered and never stored its managers.
+    pub(super) fn track_new(&self, object: &mut Value) {
+        let schema = self.request.resource().schema(&self.request.kind());
+        patch::update_managed_fields(schema.as_ref(), None, object, &self.writer());
+    }
+
+    /// Converts an object from the request's version to the stored one, and fills in the kind's defaults: those of built-in
+    /// kinds are code (`evenkeel_kinds::defaults`), those of custom resources stand in the definition's schema.
+    pub(super) fn convert_in(&self, object: &mut Value) {
+        if self.request.resource().converts() {
+            self.stored.strategy.convert_in(&self.stored.gvk, object);
+        }
+        self.stored.strategy.default(object);
+    }
+
+    /// From the stored version into the request's.
+    pub(super) fn convert_out(&self, object: &mut Value) {
+        if self.request.resource().converts() {
+            self.stored.strategy.convert_out(&self.request.resource().gvk, object);
+        }
+    }
+}
+
+/// One attempt to write an object. It is made again when another write came first.
+pub(super) struct Attempt<'a> {
+    /// The object's name.
+    pub(super) name: &'a str,
+    /// The stored object that the new one replaces; none on a create.
+    pub(super) old: Option<(&'a Arc<Entry>, &'a Value)>,
+    /// The new object, in the stored version.
+    pub(super) new: Value,
+    /// Which request creates the object; none on an update.
+    pub(super) how: Option<Creates>,
+}
+
+impl<'a> Attempt<'a> {
+    /// Returns the stored object that the new one replaces.
+    pub(super) fn old(&self) -> Option<&'a Value> {
+        self.old.map(|(_, old)| old)
+    }
+}
+
+/// The version that an object says it has; 0 when it says none. Otherwise Go's error.
+///
+/// Upstream: `APIObjectVersioner.ObjectResourceVersion`.
+pub(super) fn object_version(object: &Value) -> Result<u64, String> {
+    let text = meta::text(object, "resourceVersion");
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let why = match text.parse() {
+        Ok(version) if is_number => return Ok(version),
+        Err(_) if text.is_empty() => return Ok(0),
+        Err(_) if is_number => "value out of range",
+        _ => "invalid syntax",
+    };
+    Err(format!("strconv.ParseUint: parsing {}: {why}", evenkeel_apimachinery::status::quote(text)))
+}

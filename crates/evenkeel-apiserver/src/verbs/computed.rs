@@ -1,0 +1,66 @@
+//! Reads of objects that are not stored but made when somebody asks.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::respond;
+use crate::output::{ListMeta, Purpose};
+use crate::request::RequestContext;
+use crate::resource::{ResourceType, Source, key};
+use crate::response::{Body, answer};
+use crate::selector::Selectors;
+use crate::store::{Change, Encoded, Entry, SelectionAttributes};
+use evenkeel_apimachinery::status::StatusError;
+
+/// The object as an answer has it.
+fn whole(resource: &ResourceType, mut object: Value) -> Value {
+    object["apiVersion"] = Value::from(&*resource.api_version);
+    object["kind"] = Value::from(resource.kind());
+    object
+}
+
+/// Serves GET of one object.
+pub(super) fn get(
+    request: &RequestContext<'_>,
+    source: &dyn Source,
+) -> Result<Response<Body>, StatusError> {
+    let (resource, target) = (request.resource(), &request.target);
+    let found = source.get(resource.plural(), target.namespace, target.name);
+    let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
+    respond::value(request, StatusCode::OK, &whole(resource, object))
+}
+
+/// Serves GET of a collection, all of it at once.
+pub(super) fn list(
+    request: &RequestContext<'_>,
+    source: &dyn Source,
+) -> Result<Response<Body>, StatusError> {
+    let resource = request.resource();
+    let format = request.format(Purpose::List)?;
+    let (labels, fields) = (request.query.get("labelSelector"), request.query.get("fieldSelector"));
+    let selectors = Selectors::parse(resource, labels, fields)?;
+    let mut items: Vec<(Arc<str>, Bytes)> = source
+        .list(resource.plural(), request.target.namespace)
+        .into_iter()
+        .map(|object| (entry(resource, object.clone()), object))
+        .filter(|(entry, _)| selectors.matches(entry))
+        .map(|(entry, object)| (entry.key, object.to_string().into()))
+        .collect();
+    items.sort();
+    // What was made just now has no version, and neither has the list.
+    let mut items = items.into_iter().map(|(_, item)| item);
+    let bytes = format.list(resource, &mut items, &ListMeta::default(), request.now)?;
+    Ok(answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
+}
+
+/// The object as if it were stored, so that it is selected as such.
+fn entry(resource: &ResourceType, object: Value) -> Entry {
+    let object = whole(resource, object);
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let key = key(resource, text("namespace"), text("name"));
+    let encoded = Encoded::new(&object, SelectionAttributes::new(&object, |_| {}));
+    encoded.into_entry(key.into(), 0, Change::Added)
+}

@@ -1,0 +1,124 @@
+//! What is no plain verb on a stored object: bindings, evictions, tokens, reviews, and sub-resources that are no views.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Response, StatusCode};
+use serde_json::Value;
+
+mod binding;
+mod conditions;
+mod eviction;
+mod proxy;
+mod reviews;
+mod token;
+
+use super::attempt::Write;
+use super::{meta, respond};
+use crate::admission::attributes::Operation;
+use crate::admission::noderestriction;
+use crate::api::{Answer, Call};
+use crate::decode;
+use crate::request::RequestContext;
+use crate::request::WriteOptions;
+use crate::resource::ResourceType;
+use crate::response::Body;
+use crate::response::{answer, warn};
+use evenkeel_apimachinery::status::StatusError;
+
+/// Whether requests of a method have a body that is read.
+pub(super) fn takes_body(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Returns whether a sub-resource is served by [`connect`].
+fn connects(resource: &ResourceType, subresource: &str) -> bool {
+    match &*resource.resource_prefix {
+        "/pods" => matches!(
+            subresource,
+            "binding" | "eviction" | "log" | "exec" | "attach" | "portforward" | "proxy"
+        ),
+        "/nodes" | "/services" => subresource == "proxy",
+        _ => false,
+    }
+}
+
+/// Serves a sub-resource that is no view of a stored object; `None` where there is none of that name.
+///
+/// Upstream: `Connecter` of `registry/rest`
+async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
+    Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
+        ("/pods", "binding") => binding::bind(call).await,
+        ("/pods", "eviction") => eviction::evict(call).await,
+        ("/pods", _) => proxy::pod(call),
+        ("/nodes", "proxy") => proxy::node(call),
+        ("/services", "proxy") => proxy::service(call),
+        _ => return None,
+    })
+}
+
+/// Serves it, unless it is a plain verb after all.
+pub(super) async fn serve(
+    request: &RequestContext<'_>,
+    body: &Bytes,
+) -> Result<Option<Response<Body>>, StatusError> {
+    let resource = request.resource();
+    let (plural, part) = (resource.plural(), request.target.subresource);
+    let posted = *request.method == Method::POST;
+    let review = part.is_empty() && reviews::is_review(plural);
+    let binding = plural == "bindings" && resource.group().is_empty();
+    let token = posted && part == "token" && plural == "serviceaccounts";
+    if !review && !binding && !token && !connects(resource, part) {
+        return Ok(None);
+    }
+    let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
+    // What goes on to a kubelet or a pod has a body that is not ours to read.
+    let passed_on = matches!(part, "proxy" | "exec" | "attach" | "portforward");
+    let (body, warnings) = if !posted || passed_on {
+        (Value::Null, Vec::new())
+    } else {
+        let kind = request.kind();
+        let decoded = decode::object(
+            resource,
+            &kind,
+            request.header(CONTENT_TYPE),
+            body,
+            options.validation,
+        )?;
+        (decoded.object, decoded.warnings)
+    };
+    let write = Write::new(request, options);
+    if posted && !passed_on {
+        let cx = write.context(request.target.name);
+        noderestriction::admit(&cx, Operation::Create, &body, &Value::Null)?;
+    }
+    let answered = if token {
+        token::serve(request, &body, &write)?
+    } else if review {
+        reviews::serve(request, body, &write)?
+    } else {
+        let pods = if binding { request.api.table.get("v1", "pods") } else { None };
+        let name = meta::text(&body, "name").to_owned();
+        let mut cx = write.context(if binding { &name } else { request.target.name });
+        if let Some(pods) = &pods {
+            (cx.resource, cx.subresource) = (pods, "binding");
+        }
+        let call = Call { cx, query: &request.query.0, body };
+        match connect(&call).await {
+            Some(answered) => answered?,
+            None => return Ok(None),
+        }
+    };
+    let mut response = match answered {
+        Answer::Object(code, object) => respond::value(request, code, &object)?,
+        Answer::Nothing => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Answer::Raw(code, content_type, bytes) => {
+            answer(code, HeaderValue::from_static(content_type), Body::whole(bytes))
+        }
+    };
+    warn(&mut response, &warnings);
+    Ok(Some(response))
+}

@@ -1,0 +1,81 @@
+//! Sub-resources that lead to a kubelet or a process: nodes here are simulated, so there is nothing behind them but
+//! the refusals of upstream, and logs without lines.
+
+use crate::api::{Answer, Call};
+use crate::loopback;
+use crate::resource::GroupResource;
+use bytes::Bytes;
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{list, text};
+use http::StatusCode;
+use serde_json::Value;
+
+fn pods() -> GroupResource {
+    GroupResource { group: "".into(), resource: "pods".into() }
+}
+
+/// Serves `log`, `exec`, `attach`, `portforward` and `proxy` of a pod.
+pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
+    let cx = &call.cx;
+    let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
+        return Err(StatusError::not_found(&cx.resource.name, cx.name));
+    };
+    if cx.subresource == "proxy" {
+        return Err(StatusError::bad_request("address not allowed"));
+    }
+    let container = container(call, &pod)?;
+    let node = text(&pod, "spec.nodeName");
+    if node.is_empty() && cx.subresource == "log" {
+        return Ok(Answer::Nothing);
+    }
+    if node.is_empty() {
+        return Err(StatusError::bad_request(format!(
+            "pod {} does not have a host assigned",
+            cx.name
+        )));
+    }
+    if loopback::one(cx.api, "v1", "nodes", "", node)?.is_none() {
+        return Err(StatusError::not_found(&pods(), node));
+    }
+    if cx.subresource == "log" {
+        return Ok(Answer::Raw(StatusCode::OK, "text/plain", Bytes::new()));
+    }
+    Err(StatusError::unavailable(format!(
+        "container {container} runs on a simulated node: there is no process in it"
+    )))
+}
+
+/// The container that is meant: the one that is named, or the only one.
+fn container(call: &Call<'_>, pod: &Value) -> Result<String, StatusError> {
+    let names: Vec<&str> = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"]
+        .iter()
+        .flat_map(|path| list(pod, path))
+        .map(|container| text(container, "name"))
+        .collect();
+    let name = call.cx.name;
+    match call.query.iter().find(|(key, _)| key == "container").map(|(_, value)| value.as_str()) {
+        Some(asked) if !asked.is_empty() && !names.contains(&asked) => {
+            Err(StatusError::bad_request(format!("container {asked} is not valid for pod {name}")))
+        }
+        Some(asked) if !asked.is_empty() => Ok(asked.to_owned()),
+        _ if list(pod, "spec.containers").len() > 1 => Err(StatusError::bad_request(format!(
+            "a container name must be specified for pod {name}, choose one of: [{}]",
+            names.join(" ")
+        ))),
+        _ => Ok(names.first().copied().unwrap_or_default().to_owned()),
+    }
+}
+
+/// Serves `proxy` of a node.
+pub(super) fn node(call: &Call<'_>) -> Result<Answer, StatusError> {
+    let cx = &call.cx;
+    match cx.api.read(cx.resource, "", cx.name)? {
+        Some(_) => Err(StatusError::unavailable("the node is simulated: it serves nothing")),
+        None => Err(StatusError::not_found(&cx.resource.name, cx.name)),
+    }
+}
+
+/// Serves `proxy` of a Service.
+pub(super) fn service(call: &Call<'_>) -> Result<Answer, StatusError> {
+    Err(StatusError::unavailable(format!("no endpoints available for service {:?}", call.cx.name)))
+}

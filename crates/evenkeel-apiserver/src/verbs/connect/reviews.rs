@@ -1,0 +1,222 @@
+//! Reviews: who am I, may I, may he. They are answered and never stored.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::api::Answer;
+use crate::auth::{Attributes, escalation};
+use crate::request::RequestContext;
+use crate::resource::GroupKind;
+use crate::verbs::attempt::Write;
+use crate::verbs::meta;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::user::User;
+
+/// Whether a resource is a review.
+pub(super) fn is_review(plural: &str) -> bool {
+    matches!(
+        plural,
+        "selfsubjectreviews"
+            | "tokenreviews"
+            | "localsubjectaccessreviews"
+            | "selfsubjectaccessreviews"
+            | "selfsubjectrulesreviews"
+            | "subjectaccessreviews"
+    )
+}
+
+/// Answers a review.
+pub(super) fn serve(
+    request: &RequestContext<'_>,
+    mut review: Value,
+    write: &Write<'_>,
+) -> Result<Answer, StatusError> {
+    write.track_new(&mut review);
+    let status = match request.resource().plural() {
+        "selfsubjectreviews" => {
+            meta::set(&mut review, "creationTimestamp", &seconds(request.now));
+            json!({"userInfo": user_info(request.user)})
+        }
+        "tokenreviews" => token(request, &review)?,
+        "selfsubjectrulesreviews" => rules(request, &review)?,
+        "selfsubjectaccessreviews" => access(request, &review, request.user)?,
+        local => {
+            if local == "localsubjectaccessreviews" {
+                check_local(request, &review)?;
+                meta::set(&mut review, "namespace", request.target.namespace);
+            }
+            let user = subject(&review)?;
+            access(request, &review, &user)?
+        }
+    };
+    review["status"] = status;
+    Ok(Answer::Object(StatusCode::CREATED, review))
+}
+
+fn user_info(user: &User) -> Value {
+    let mut info = json!({"username": user.name, "groups": user.groups});
+    if !user.uid.is_empty() {
+        info["uid"] = Value::from(&*user.uid);
+    }
+    if !user.extra.is_empty() {
+        let extra: Map<String, Value> = user
+            .extra
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.iter().map(|v| &**v).collect()))
+            .collect();
+        info["extra"] = Value::Object(extra);
+    }
+    info
+}
+
+fn strings(value: Option<&Value>) -> Vec<String> {
+    value
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(Into::into)
+        .collect()
+}
+
+fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
+    let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
+    if token.is_empty() {
+        return Err(StatusError::bad_request(
+            "token is required for TokenReview in authentication",
+        ));
+    }
+    let audiences = strings(review.pointer("/spec/audiences"));
+    let known = request.api.authenticator.token(&request.api.store, request.now, token, &audiences);
+    Ok(match known {
+        Some((user, audiences)) => {
+            json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
+        }
+        None => json!({"user": {}, "error": "invalid bearer token"}),
+    })
+}
+
+/// The user whom a review names.
+fn subject(review: &Value) -> Result<Arc<User>, StatusError> {
+    let name = review.pointer("/spec/user").and_then(Value::as_str).unwrap_or_default();
+    let groups = strings(review.pointer("/spec/groups"));
+    if name.is_empty() && groups.is_empty() {
+        let error =
+            FieldError::invalid("spec.user", "", "at least one of user or group must be specified");
+        return Err(invalid(&[error]));
+    }
+    let groups = groups.into_iter().map(Into::into).collect();
+    Ok(Arc::new(User { name: name.into(), groups, ..User::default() }))
+}
+
+fn invalid(errors: &[FieldError]) -> StatusError {
+    StatusError::invalid(
+        &GroupKind { group: "authorization.k8s.io".into(), kind: "".into() },
+        "",
+        errors,
+    )
+}
+
+fn check_local(request: &RequestContext<'_>, review: &Value) -> Result<(), StatusError> {
+    if let Some(path) = review.pointer("/spec/nonResourceAttributes").filter(|v| !v.is_null()) {
+        let shown = json!({"Path": path["path"].as_str().unwrap_or_default(), "Verb": path["verb"].as_str().unwrap_or_default()});
+        let error = FieldError::invalid(
+            "spec.nonResourceAttributes",
+            shown,
+            "disallowed on this kind of request",
+        );
+        return Err(invalid(&[error]));
+    }
+    let namespace = review
+        .pointer("/spec/resourceAttributes/namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let given = meta::text(review, "namespace");
+    if !given.is_empty() && given != request.target.namespace {
+        return Err(StatusError::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    if namespace != request.target.namespace {
+        let error = FieldError::invalid(
+            "spec.resourceAttributes.namespace",
+            namespace,
+            "must match metadata.namespace",
+        );
+        return Err(invalid(&[error]));
+    }
+    Ok(())
+}
+
+fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<Value, StatusError> {
+    let object = |path: &str| review.pointer(path).filter(|v| v.is_object());
+    let (resource, path) =
+        (object("/spec/resourceAttributes"), object("/spec/nonResourceAttributes"));
+    if resource.is_some() == path.is_some() {
+        let detail = if resource.is_some() {
+            "cannot be specified in combination with resourceAttributes"
+        } else {
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        };
+        let field = if resource.is_some() {
+            "spec.nonResourceAttributes"
+        } else {
+            "spec.resourceAttributes"
+        };
+        return Err(invalid(&[FieldError::invalid(field, Value::Null, detail)]));
+    }
+    let from = resource.or(path).unwrap_or(&Value::Null);
+    let text = |field: &str| from.get(field).and_then(Value::as_str).unwrap_or_default();
+    let attributes = Attributes {
+        verb: text("verb"),
+        group: text("group"),
+        resource: text("resource"),
+        subresource: text("subresource"),
+        namespace: text("namespace"),
+        name: text("name"),
+        path: path.is_some().then(|| text("path")),
+        field_selector: from
+            .pointer("/fieldSelector/rawSelector")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+    };
+    Ok(match request.api.rules.authorize_with_reason(&request.api.store, user, &attributes) {
+        Some(reason) if reason.is_empty() => json!({"allowed": true}),
+        Some(reason) => json!({"allowed": true, "reason": reason}),
+        None => json!({"allowed": false}),
+    })
+}
+
+fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
+    let namespace = review.pointer("/spec/namespace").and_then(Value::as_str).unwrap_or_default();
+    if namespace.is_empty() {
+        return Err(StatusError::bad_request("no namespace on request"));
+    }
+    let (mut resources, mut paths) = (Vec::new(), Vec::new());
+    if request.user.is_in("system:masters") {
+        resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
+        paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
+    }
+    let resolved = request.api.rules.rules_for(&request.api.store, request.user, namespace);
+    for rule in resolved.rules {
+        if !rule.resources.is_empty() {
+            let mut row = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
+            if !rule.resource_names.is_empty() {
+                row["resourceNames"] = json!(rule.resource_names);
+            }
+            resources.push(row);
+        }
+        if !rule.non_resource_urls.is_empty() {
+            paths.push(json!({"verbs": rule.verbs, "nonResourceURLs": rule.non_resource_urls}));
+        }
+    }
+    let mut status =
+        json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    if let Some(error) = escalation::aggregate(&resolved.errors) {
+        status["evaluationError"] = Value::from(error);
+    }
+    Ok(status)
+}

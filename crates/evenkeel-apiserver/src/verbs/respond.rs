@@ -1,0 +1,100 @@
+//! Answers of the verbs, in the form that the client asked for.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::attempt::{Write, Written};
+use super::meta;
+use crate::output::{Format, Purpose};
+use crate::request::RequestContext;
+use crate::response::{Body, answer, warn};
+use crate::store::{Encoded, Entry};
+use evenkeel_apimachinery::status::StatusError;
+
+/// Answers an object that is not stored as such: of another kind, another version, or never written.
+pub(super) fn value(
+    request: &RequestContext<'_>,
+    code: StatusCode,
+    object: &Value,
+) -> Result<Response<Body>, StatusError> {
+    let format = request.format(Purpose::Object)?;
+    let bytes = encode_value(request, &format, object)?;
+    Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
+}
+
+fn encode_value(
+    request: &RequestContext<'_>,
+    format: &Format,
+    object: &Value,
+) -> Result<Bytes, StatusError> {
+    let bytes: Bytes = Encoded::plain(object).into();
+    if format.is_stored_form(request.resource()) {
+        Ok(bytes)
+    } else {
+        format.object(request.resource(), &bytes, request.now)
+    }
+}
+
+/// Answers a Status of success, as deletions and bindings do.
+pub(super) fn status(
+    request: &RequestContext<'_>,
+    code: StatusCode,
+    status: &Value,
+) -> Response<Body> {
+    let bytes = serde_json::to_vec(status).unwrap_or_default();
+    let (content_type, bytes) = Format::status(request.headers, &bytes);
+    answer(code, content_type, Body::whole(bytes))
+}
+
+/// Answers a stored object.
+pub(super) fn entry(
+    request: &RequestContext<'_>,
+    format: &Format,
+    entry: &Entry,
+    code: StatusCode,
+) -> Result<Response<Body>, StatusError> {
+    let resource = request.resource();
+    let bytes = if format.is_stored_form(resource) {
+        entry.object()
+    } else {
+        format.object(resource, entry.json(), request.now)?
+    };
+    Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
+}
+
+/// Answers what was written.
+pub(super) fn object(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
+    let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+    let format = write.request.format(Purpose::Object)?;
+    let mut response = match &written.entry {
+        Some(stored) => entry(write.request, &format, stored, code)?,
+        None => {
+            let bytes = encode_value(write.request, &format, &written.object)?;
+            answer(code, format.content_type(Purpose::Object), Body::whole(bytes))
+        }
+    };
+    warn(&mut response, &write.warnings);
+    Ok(response)
+}
+
+/// Answers the object, or the part that was written.
+pub(super) fn written(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
+    let request = write.request;
+    match write.stored.strategy.read_part(request.target.subresource, &with_version(written)) {
+        Some(part) => {
+            let mut response = value(request, http::StatusCode::OK, &part?)?;
+            warn(&mut response, &write.warnings);
+            Ok(response)
+        }
+        None => object(write, written),
+    }
+}
+
+fn with_version(written: &Written) -> Value {
+    let mut object = written.object.clone();
+    if let Some(entry) = &written.entry {
+        meta::set(&mut object, "resourceVersion", itoa::Buffer::new().format(entry.revision));
+    }
+    object
+}
