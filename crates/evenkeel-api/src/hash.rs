@@ -27,21 +27,23 @@ impl Fnv32a {
     }
 }
 
-/// FNV-1 of 32 bits (multiply first, then exclusive or), which names of controller revisions are made with.
+/// FNV-1 of 32 bits (multiply first, then exclusive or), the hash in names of ControllerRevisions.
 pub fn fnv32(bytes: &[u8]) -> u32 {
     bytes
         .iter()
         .fold(0x811c_9dc5, |hash: u32, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(*byte))
 }
 
-/// Maps each byte of a text to a letter or digit of [`SAFE`]; upstream's `SafeEncodeString`.
+/// Maps each byte of a text to a letter or digit of [`SAFE`].
+///
+/// Upstream: `SafeEncodeString`.
 pub fn safe_encode_string(text: &str) -> String {
     text.bytes().map(|byte| char::from(SAFE[usize::from(byte) % SAFE.len()])).collect()
 }
 
-/// Hash of a template, as the name of a ReplicaSet and the label on its pods. It stays the same from release to release
-/// because it is made of the canonical text. Upstream's differs, and need not be equal: the ReplicaSet of a template is
-/// found by comparing templates. A collision count makes another hash of the same template.
+/// Returns the hash of a pod template for the name of a ReplicaSet and the label on its pods. It is computed from the
+/// canonical text, so it is the same in every release. It differs from upstream's, which is harmless: a template's
+/// ReplicaSet is found by comparing templates. A collision count yields another hash of the same template.
 pub fn template(template: &Template, collisions: Option<i32>) -> String {
     let mut fnv = Fnv32a::default();
     for (name, map) in [("labels", &template.labels), ("annotations", &template.annotations)] {

@@ -6,10 +6,10 @@ use crate::shared::{Recent, fingerprint};
 use ecow::EcoString;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A string that does not change: in place up to 15 bytes, otherwise counted and shared, so that cloning never copies.
+/// An immutable string: up to 15 bytes in place, otherwise reference-counted, so that cloning never copies.
 ///
-/// Most strings of objects are short words (`Ready`, `True`, `cpu`) or stand in many objects (an image, an owner's uid, a
-/// label's value): [`Text::recalled`] shares the latter.
+/// Most strings of objects are short words (`Ready`, `True`, `cpu`) or occur in many objects (an image, an owner's uid,
+/// a label's value). [`Text::recalled`] shares the latter.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(EcoString);
 
@@ -36,7 +36,7 @@ impl Text {
         self.0.as_str()
     }
 
-    /// This string, sharing its bytes with an equal one that this thread read lately.
+    /// Returns this string, sharing its bytes with an equal one that this thread decoded lately.
     pub fn recalled(text: &str) -> Self {
         if !(EcoString::INLINE_LIMIT + 1..TOO_LONG).contains(&text.len()) {
             return Self(text.into());

@@ -168,7 +168,7 @@ impl Ready for ReadyControllers {
         Ok(Started::Yes)
     }
 
-    async fn look_again(&mut self) {
+    async fn rediscover(&mut self) {
         self.context.resources = discover(&self.client).await;
     }
 }

@@ -47,7 +47,7 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
 }
 
 async fn run(options: Options, log: &Log) -> Result<()> {
-    command_line::tell(&options.given, &options.warnings, log);
+    command_line::log_flags(&options.given, &options.warnings, log);
     let chosen = controllers::enabled_descriptors(&options);
     let election = options.leader.elect.then(|| election(&options)).transpose()?;
     let process = Process::open(Parts {

@@ -88,7 +88,7 @@ pub(crate) fn owners_patch(owners: &[OwnerReference]) -> String {
 /// precondition. The API server restores the others (uid, times, `managedFields`).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Kept<'a> {
+pub(crate) struct PreservedMetadata<'a> {
     pub(crate) name: &'a str,
     pub(crate) namespace: &'a str,
     pub(crate) uid: &'a str,
@@ -122,7 +122,7 @@ pub(crate) struct Fresh<'a> {
     pub(crate) owner_references: &'a [OwnerReference],
 }
 
-impl<'a> Kept<'a> {
+impl<'a> PreservedMetadata<'a> {
     /// Returns the object's metadata with other annotations.
     pub(crate) fn with_annotations(meta: &'a Meta, annotations: &'a StrMap) -> Self {
         Self {
@@ -151,14 +151,14 @@ pub(crate) fn status_body<V: View>(
     struct Body<'a, S> {
         api_version: &'a str,
         kind: &'a str,
-        metadata: Kept<'a>,
+        metadata: PreservedMetadata<'a>,
         status: &'a S,
     }
     let kind = V::kind();
     json(&Body {
         api_version: &kind.api_version(),
         kind: &kind.kind,
-        metadata: Kept::with_annotations(object.meta(), annotations),
+        metadata: PreservedMetadata::with_annotations(object.meta(), annotations),
         status,
     })
 }

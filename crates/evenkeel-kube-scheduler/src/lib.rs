@@ -90,7 +90,7 @@ pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> 
     };
     let log = logging::start(&options.logging);
     command_line::run(&log, Worker::Eager, async {
-        command_line::tell(&options.given, &options.warnings, &log);
+        command_line::log_flags(&options.given, &options.warnings, &log);
         let config = options.configuration()?;
         let profiles = profiles::build(&config, plugins, &options.gates)?;
         if log_or_write_config(&options, &config, &log)? {

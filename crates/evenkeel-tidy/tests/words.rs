@@ -3,7 +3,7 @@
 use evenkeel_tidy::{crates, has_word, read, sources};
 
 /// Crates whose names have been brought to Kubernetes' terms, each with its retired identifiers and what to write instead.
-const RETIRED: [(&str, &[(&str, &str)]); 7] = [
+const RETIRED: [(&str, &[(&str, &str)]); 11] = [
     (
         "evenkeel-controllers",
         &[
@@ -110,6 +110,36 @@ const RETIRED: [(&str, &[(&str, &str)]); 7] = [
             ("Telling", "StatusPatcher"),
             ("Verdict", "Status"),
             ("happened", "move_all_to_active_or_backoff_queue"),
+        ],
+    ),
+    ("evenkeel-apiextensions", &[("junctors", "validate_junctors"), ("ruled", "has_validations")]),
+    (
+        "evenkeel-kinds",
+        &[
+            ("Row", "KindStrategy"),
+            ("Shown", "PrintedObject"),
+            ("quality", "qos_class"),
+            ("answers_deleted", "return_deleted_object"),
+            ("put_creates", "allow_create_on_update"),
+        ],
+    ),
+    (
+        "evenkeel-apimachinery",
+        &[
+            ("Findings", "DecodeErrors"),
+            ("ListOf", "MergeKey"),
+            ("Clause", "MediaRange"),
+            ("Stopped", "ApplyFailure"),
+            ("unexcused", "conflicts_difference"),
+        ],
+    ),
+    (
+        "evenkeel-api",
+        &[
+            ("Tracked", "Evaluator"),
+            ("Unsaid", "MissingResources"),
+            ("Uncounted", "StatusUnknown"),
+            ("forbidding", "find_untolerated_taint"),
         ],
     ),
 ];

@@ -30,7 +30,7 @@ impl Field for Text {
 
     fn merge(partial: &mut Self, wire: Wire, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let bytes = reader.expect_bytes(wire)?;
-        // Upstream does not check; JSON readers of the same object see replacement characters, and so do ours.
+        // Upstream does not validate UTF-8. JSON readers of the same object see replacement characters, as here.
         *partial = match std::str::from_utf8(bytes) {
             Ok(text) => Text::recalled(text),
             Err(_) => Text::recalled(&String::from_utf8_lossy(bytes)),
@@ -312,7 +312,7 @@ impl Field for RawJson {
                     let value: serde_json::Value =
                         crate::json::from_slice(body.expect_bytes(wire)?)
                             .map_err(|error| WireError::new(error.to_string()))?;
-                    // As it is read from JSON, so that both are the same.
+                    // Converted as JSON is, so that both encodings give the same value.
                     *partial = Self(value.to_string().into());
                 }
                 _ => body.skip(number, wire)?,
@@ -326,7 +326,7 @@ impl Field for RawJson {
     }
 }
 
-/// What protobuf says of a time so far.
+/// The fields of a time decoded from protobuf so far.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Instant {
     set: bool,
@@ -335,11 +335,11 @@ pub(crate) struct Instant {
 }
 
 impl Field for Timestamp {
-    // metav1.Time and metav1.MicroTime are laid out alike.
+    // `metav1.Time` and `metav1.MicroTime` have the same layout.
     const SHAPE: Shape = Shape::Named("time");
     type Partial = Instant;
 
-    /// Go's zero time stands for no time; only ever seen through an `Option`.
+    /// Go's zero time means that there is no time; it only occurs inside an `Option`.
     fn absent() -> Self {
         time::ZERO
     }
@@ -384,7 +384,7 @@ impl Field for Timestamp {
 /// A value whose JSON is a string or a number.
 pub(crate) struct StringOrNumber<T>(pub(crate) fn(Scalar<'_>) -> Result<T, String>);
 
-/// What such a value was.
+/// The decoded string or number.
 pub(crate) enum Scalar<'a> {
     /// A string.
     Text(&'a str),

@@ -12,7 +12,7 @@ message! {
     pub struct ResourceSlice("k8s.io.api.resource.v1.ResourceSlice") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// The devices.
+        /// Desired state of the object.
         spec: ResourceSliceSpec = 2 "spec",
     }
 }
@@ -26,13 +26,13 @@ message! {
         driver: Text = 1 "driver",
         /// Pool of the devices.
         pool: ResourcePool = 2 "pool",
-        /// From this node only.
+        /// Name of the only node that can access the devices.
         node_name: Text = 3 "nodeName",
-        /// From these nodes.
+        /// Selector of the nodes that can access the devices.
         node_selector: Option<Box<NodeSelector>> = 4 "nodeSelector",
-        /// From all nodes.
+        /// Whether all nodes can access the devices.
         all_nodes: bool = 5 "allNodes",
-        /// The devices.
+        /// Devices of the slice.
         devices: Box<[Device]> = 6 "devices",
         /// Whether each device has its own node selection.
         per_device_node_selection: bool = 7 "perDeviceNodeSelection",
@@ -44,11 +44,11 @@ message! {
 message! {
     /// Pool of a driver's devices, with the generation and number of its slices.
     pub struct ResourcePool("k8s.io.api.resource.v1.ResourcePool") {
-        /// Name.
+        /// Name of the pool.
         name: Text = 1 "name",
-        /// Slices of an older generation are void.
+        /// Generation of the pool; slices of an older one are obsolete.
         generation: i64 = 2 "generation",
-        /// How many slices there are of this generation.
+        /// Number of slices in this generation.
         resource_slice_count: i64 = 3 "resourceSliceCount",
     }
 }
@@ -64,21 +64,21 @@ message! {
         capacity: Map<DeviceCapacity> = 3 "capacity",
         /// Shared counters that the device consumes.
         consumes_counters: Box<[DeviceCounterConsumption]> = 4 "consumesCounters",
-        /// From this node only.
+        /// Name of the only node that can access the device.
         node_name: Text = 5 "nodeName",
-        /// From these nodes.
+        /// Selector of the nodes that can access the device.
         node_selector: Option<Box<NodeSelector>> = 6 "nodeSelector",
-        /// From all nodes.
+        /// Whether all nodes can access the device.
         all_nodes: bool = 7 "allNodes",
         /// Taints that a request must tolerate.
         taints: Box<[DeviceTaint]> = 8 "taints",
-        /// Once given it can be used from that node only.
+        /// Whether an allocated device is accessible only from the node of the allocation.
         binds_to_node: bool = 9 "bindsToNode",
         /// Binding conditions: they must be true before a pod is bound.
         binding_conditions: Box<[Text]> = 10 "bindingConditions",
         /// Binding failure conditions: none may become true.
         binding_failure_conditions: Box<[Text]> = 11 "bindingFailureConditions",
-        /// Whether several may have a share of it.
+        /// Whether several claims may share the device, each with a part of its capacity.
         allow_multiple_allocations: bool = 12 "allowMultipleAllocations",
     }
 }
@@ -86,11 +86,11 @@ message! {
 message! {
     /// Typed value of a device attribute; one field is set.
     pub struct DeviceAttribute("k8s.io.api.resource.v1.DeviceAttribute") {
-        /// A number.
+        /// An integer value.
         int: Option<i64> = 2 "int",
-        /// A truth value.
+        /// A boolean value.
         bool: Option<bool> = 3 "bool",
-        /// A text.
+        /// A string value.
         string: Option<Text> = 4 "string",
         /// A semantic version.
         version: Option<Text> = 5 "version",
@@ -100,9 +100,9 @@ message! {
 message! {
     /// Capacity of a device, and the policy of requests for parts of it.
     pub struct DeviceCapacity("k8s.io.api.resource.v1.DeviceCapacity") {
-        /// So much.
+        /// Total amount.
         value: Quantity = 1 "value",
-        /// In which amounts it is given.
+        /// Policy of requests for parts of it; absent, it is only available as a whole.
         request_policy: Option<Box<CapacityRequestPolicy>> = 2 "requestPolicy",
     }
 }
@@ -112,9 +112,9 @@ message! {
     pub struct CapacityRequestPolicy("k8s.io.api.resource.v1.CapacityRequestPolicy") {
         /// Default capacity of a request without one.
         default: Option<Quantity> = 1 "default",
-        /// One of these, which grow.
+        /// Valid amounts, in ascending order.
         valid_values: Box<[Quantity]> = 3 "validValues",
-        /// Within these bounds.
+        /// Range of valid amounts.
         valid_range: Option<Box<CapacityRequestPolicyRange>> = 4 "validRange",
     }
 }
@@ -122,11 +122,11 @@ message! {
 message! {
     /// Minimum, maximum and step of a requested amount.
     pub struct CapacityRequestPolicyRange("k8s.io.api.resource.v1.CapacityRequestPolicyRange") {
-        /// Minimum per resource.
+        /// Minimum amount.
         min: Option<Quantity> = 1 "min",
-        /// Maximum per resource.
+        /// Maximum amount.
         max: Option<Quantity> = 2 "max",
-        /// The least and a multiple of this.
+        /// Step from the minimum to the next valid amounts.
         step: Option<Quantity> = 3 "step",
     }
 }
@@ -134,11 +134,11 @@ message! {
 message! {
     /// Amounts that a device consumes of a counter set.
     pub struct DeviceCounterConsumption("k8s.io.api.resource.v1.DeviceCounterConsumption") {
-        /// Of which set.
+        /// Name of the counter set.
         counter_set: Text = 1 "counterSet",
-        /// How much of each.
+        /// Consumed amount of each counter.
         counters: Map<Counter> = 2 "counters",
-        /// With which others it can be had at once; how many, no more.
+        /// Number of compatibility groups of the device.
         compatibility_groups: Box<[Unread]> = 3 "compatibilityGroups",
     }
 }
@@ -148,7 +148,7 @@ message! {
     pub struct CounterSet("k8s.io.api.resource.v1.CounterSet") {
         /// Name within the pool.
         name: Text = 1 "name",
-        /// How much of each.
+        /// Amount of each counter.
         counters: Map<Counter> = 2 "counters",
     }
 }
@@ -156,7 +156,7 @@ message! {
 message! {
     /// Available or consumed amount of one counter.
     pub struct Counter("k8s.io.api.resource.v1.Counter") {
-        /// So much.
+        /// Amount of the counter.
         value: Quantity = 1 "value",
     }
 }
@@ -164,7 +164,7 @@ message! {
 message! {
     /// Taint of a device, which repels claims that do not tolerate it.
     pub struct DeviceTaint("k8s.io.api.resource.v1.DeviceTaint") {
-        /// Key.
+        /// Key of the taint.
         key: Text = 1 "key",
         /// Value of the taint.
         value: Text = 2 "value",
@@ -178,7 +178,7 @@ message! {
     pub struct DeviceTaintRule("k8s.io.api.resource.v1.DeviceTaintRule") {
         /// Metadata.
         meta: Meta = 1 "metadata",
-        /// Which taint, on which devices.
+        /// The taint and the selector of its devices.
         spec: DeviceTaintRuleSpec = 2 "spec",
     }
 }
@@ -188,9 +188,9 @@ view!(DeviceTaintRule, "resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintr
 message! {
     /// Taint of a DeviceTaintRule, and the selector of its devices.
     pub struct DeviceTaintRuleSpec("k8s.io.api.resource.v1.DeviceTaintRuleSpec") {
-        /// The devices; none where it is absent.
+        /// Selector of the devices; absent, it selects none.
         device_selector: Option<Box<DeviceTaintSelector>> = 1 "deviceSelector",
-        /// The taint.
+        /// The taint to apply.
         taint: DeviceTaint = 2 "taint",
     }
 }
@@ -198,11 +198,11 @@ message! {
 message! {
     /// Selects devices by driver, pool and device; all given fields must match.
     pub struct DeviceTaintSelector("k8s.io.api.resource.v1.DeviceTaintSelector") {
-        /// Of this driver.
+        /// Name of the driver.
         driver: Option<Text> = 2 "driver",
-        /// Of this pool.
+        /// Name of the pool.
         pool: Option<Text> = 3 "pool",
-        /// With this name.
+        /// Name of the device.
         device: Option<Text> = 4 "device",
     }
 }

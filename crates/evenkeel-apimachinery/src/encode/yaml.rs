@@ -118,7 +118,7 @@ fn scalar(text: &str) -> String {
         .is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '/' | '.' | '(' | '<'));
     let special =
         text.contains(": ") || text.contains(" #") || text.ends_with(':') || text.ends_with(' ');
-    if plain_start && !special && !looks_typed(text) {
+    if plain_start && !special && !resolves_to_other_type(text) {
         text.to_owned()
     } else {
         format!("'{}'", text.replace('\'', "''"))
@@ -126,7 +126,7 @@ fn scalar(text: &str) -> String {
 }
 
 /// Whether YAML 1.1 resolves a text to something other than a string.
-fn looks_typed(text: &str) -> bool {
+fn resolves_to_other_type(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     matches!(
         lower.as_str(),

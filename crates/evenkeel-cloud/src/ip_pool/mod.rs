@@ -106,7 +106,7 @@ impl IpPool {
         let addresses = plan::allocate(&config.pools, &services, &reserved, service);
         match addresses {
             Ok(addresses) => {
-                reserved.hold(&service.meta.uid, addresses.clone());
+                reserved.reserve(&service.meta.uid, addresses.clone());
                 Ok(addresses)
             }
             Err(refusal) if refusal.may_pass() => {

@@ -48,7 +48,7 @@ impl Reserved {
         self.0.retain(|uid, _| present.contains(&**uid) || *uid == service.meta.uid);
     }
 
-    pub(super) fn hold(&mut self, uid: &str, addresses: Vec<IpAddr>) {
+    pub(super) fn reserve(&mut self, uid: &str, addresses: Vec<IpAddr>) {
         self.0.insert(uid.into(), addresses);
     }
 
@@ -170,11 +170,11 @@ fn families(pools: &[&Pool], service: &Service, wish: Option<IpAddr>) -> Vec<boo
 fn has(service: &Service, reserved: &Reserved) -> Vec<IpAddr> {
     match reserved.of(&service.meta.uid) {
         Some(held) => held.to_vec(),
-        None => told(service).collect(),
+        None => status_ips(service).collect(),
     }
 }
 
-fn told(service: &Service) -> impl Iterator<Item = IpAddr> + '_ {
+fn status_ips(service: &Service) -> impl Iterator<Item = IpAddr> + '_ {
     service.status.load_balancer.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok())
 }
 
@@ -189,7 +189,7 @@ fn others<'a>(
     for other in services.iter().filter(|other| other.meta.uid != service.meta.uid) {
         let held = reserved.of(&other.meta.uid);
         let younger = age(other) > age(service);
-        let given = told(other).filter(|address| !(younger && present.contains(address)));
+        let given = status_ips(other).filter(|address| !(younger && present.contains(address)));
         for address in held.into_iter().flatten().copied().chain(given) {
             others.given.insert(address, other);
         }

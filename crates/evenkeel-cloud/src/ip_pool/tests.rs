@@ -191,7 +191,7 @@ proptest! {
                         prop_assert_eq!(addresses.len(), 1);
                         let twice = given.iter().enumerate().any(|(m, had)| m != n && had.contains(&addresses[0]));
                         prop_assert!(!twice, "{:?} for {n}, of {given:?}", addresses);
-                        reserved.hold(&n.to_string(), addresses.clone());
+                        reserved.reserve(&n.to_string(), addresses.clone());
                         given[n] = addresses;
                     }
                 }

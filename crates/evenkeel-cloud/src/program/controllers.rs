@@ -64,5 +64,5 @@ impl Ready for ReadyControllers {
     }
 
     /// They lack nothing that a server may come to have.
-    async fn look_again(&mut self) {}
+    async fn rediscover(&mut self) {}
 }

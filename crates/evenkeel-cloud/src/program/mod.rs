@@ -100,7 +100,7 @@ fn provider(providers: &Providers, options: &Options) -> Result<Arc<dyn CloudPro
 }
 
 async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> Result<()> {
-    command_line::tell(&options.given, &options.warnings, log);
+    command_line::log_flags(&options.given, &options.warnings, log);
     let process = Process::open(Parts {
         name: NAME,
         given: &options.given,

@@ -189,7 +189,7 @@ impl Pass<'_> {
                 }
             };
             if let Err(problem) = self.carry_out(&decision, &subject).await {
-                self.tell(&plan::failed(&subject, &decision, &problem.text())).await;
+                self.record_events(&plan::failed(&subject, &decision, &problem.text())).await;
                 return Err(problem);
             }
             // What was released may have made room for another service of the name.
@@ -210,10 +210,10 @@ impl Pass<'_> {
     }
 
     async fn release(&self, service: &Service) -> Result<(), Problem> {
-        self.tell(&plan::before_cleanup(service)).await;
+        self.record_events(&plan::before_cleanup(service)).await;
         let deleted = self.balancer.ensure_deleted(&self.of.cluster, service).await;
         deleted.map_err(|error| Problem::Cloud("", error))?;
-        self.tell(&plan::released(service)).await;
+        self.record_events(&plan::released(service)).await;
         self.of.memory().remove(self.key);
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Pass<'_> {
             Problem::Cloud("failed to check if load balancer exists before cleanup: ", error)
         })?;
         if there.is_some() {
-            self.tell(&plan::before_cleanup(service)).await;
+            self.record_events(&plan::before_cleanup(service)).await;
             match self.balancer.ensure_deleted(&self.of.cluster, service).await {
                 Ok(()) | Err(CloudError::ImplementedElsewhere) => {}
                 Err(error) => {
@@ -265,7 +265,7 @@ impl Pass<'_> {
         metrics.update_seconds.observe(begun.elapsed().as_secs_f64());
         let error = match updated {
             Ok(()) => {
-                self.tell(&plan::after_hosts(service, &self.hosts)).await;
+                self.record_events(&plan::after_hosts(service, &self.hosts)).await;
                 self.remember(service, true);
                 return Ok(());
             }
@@ -286,7 +286,7 @@ impl Pass<'_> {
             }
         }
         metrics.sync_errors.inc();
-        self.tell(&plan::refused_hosts(service, &self.hosts, &error.text())).await;
+        self.record_events(&plan::refused_hosts(service, &self.hosts, &error.text())).await;
         self.ensure(service).await
     }
 
@@ -302,8 +302,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Carries out a plan that is nothing but events.
-    async fn tell(&self, plan: &Plan) {
+    /// Carries out a plan that has only events.
+    async fn record_events(&self, plan: &Plan) {
         // Events are recorded, not written; that cannot fail.
         let _ = self.context.act(self.key, plan).await;
     }

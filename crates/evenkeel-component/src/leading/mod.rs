@@ -40,7 +40,7 @@ pub trait Ready: Send + Sync + 'static {
     fn start(&self, controller: &'static str) -> Result<Started>;
 
     /// Discovers the server's resources again, for the controllers that were skipped.
-    fn look_again(&mut self) -> impl Future<Output = ()> + Send;
+    fn rediscover(&mut self) -> impl Future<Output = ()> + Send;
 }
 
 /// Whether a controller runs.

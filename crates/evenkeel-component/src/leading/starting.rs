@@ -77,7 +77,7 @@ impl<R: Ready> Starting<R> {
     async fn late(mut self, mut waiting: Vec<&'static str>) {
         while !waiting.is_empty() {
             self.clock.sleep(LOOK).await;
-            self.ready.look_again().await;
+            self.ready.rediscover().await;
             waiting.retain(|name| match self.start(name) {
                 Ok(started) => matches!(started, Started::NotYet(_)),
                 Err(error) => {

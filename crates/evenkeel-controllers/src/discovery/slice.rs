@@ -1,7 +1,7 @@
 //! EndpointSlices of both controllers: index by Service, writes, and which events need a reconciliation.
 
 use super::OwnWrites;
-use crate::wire::{self, Fresh, Kept};
+use crate::wire::{self, Fresh, PreservedMetadata};
 use bytes::Bytes;
 use evenkeel_api::{
     OwnerReference, StrMap,
@@ -251,7 +251,11 @@ fn prefix(name: &str) -> String {
 }
 
 /// Returns the update of a slice's content and metadata, with the resource version as precondition.
-pub(super) fn update(slice: &EndpointSlice, metadata: Kept<'_>, content: &Content<'_>) -> Write {
+pub(super) fn update(
+    slice: &EndpointSlice,
+    metadata: PreservedMetadata<'_>,
+    content: &Content<'_>,
+) -> Write {
     let update = Update::new(wire::target(slice), body(metadata, content));
     Write {
         operation: Operation::Update,

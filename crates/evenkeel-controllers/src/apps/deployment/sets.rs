@@ -104,7 +104,7 @@ fn whole(set: &ReplicaSet, replicas: i32, min_ready_seconds: i32, annotations: &
     wire::json(&Whole {
         api_version: "apps/v1",
         kind: "ReplicaSet",
-        metadata: wire::Kept::with_annotations(&set.meta, annotations),
+        metadata: wire::PreservedMetadata::with_annotations(&set.meta, annotations),
         spec: Spec {
             replicas,
             min_ready_seconds,

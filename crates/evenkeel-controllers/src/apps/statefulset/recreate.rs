@@ -54,7 +54,11 @@ pub(crate) fn clear(pass: &mut Pass<'_>) -> bool {
 }
 
 /// Sets the condition `Progressing`; `complete` if all pods are ready and of the update revision.
-pub(crate) fn tell(conditions: &mut Vec<Condition>, pass: &Pass<'_>, complete: bool) {
+pub(crate) fn set_progressing_condition(
+    conditions: &mut Vec<Condition>,
+    pass: &Pass<'_>,
+    complete: bool,
+) {
     if let Some(progress) = pass.progress {
         set(conditions, "True", progress, pass.now);
     }

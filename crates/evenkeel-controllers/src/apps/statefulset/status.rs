@@ -111,7 +111,7 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
         status.current_replicas = status.updated_replicas;
         status.current_revision = status.update_revision.clone();
     }
-    recreate::tell(&mut status.conditions, pass, complete);
+    recreate::set_progressing_condition(&mut status.conditions, pass, complete);
     status
 }
 

@@ -50,7 +50,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
             let annotations = map.meta.annotations.with(DESCRIPTION.0, DESCRIPTION.1);
             let body = json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": wire::Kept::with_annotations(&map.meta, &annotations),
+                "metadata": wire::PreservedMetadata::with_annotations(&map.meta, &annotations),
                 "data": {KEY: &*observed.ca},
             });
             plan.push(Update::new(Target::of(kind, &map.meta), body.to_string()));

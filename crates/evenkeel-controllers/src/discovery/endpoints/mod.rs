@@ -61,7 +61,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         })
         .watches(&endpoints, move |event, enqueue| {
-            if is_looked_at(event, &of_endpoints) {
+            if is_relevant(event, &of_endpoints) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         });
@@ -71,7 +71,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 
 /// Whether an event of Endpoints enqueues their Service: a deletion, an object that existed at the start, or a creation
 /// without a Service. Upstream: `onEndpointsDelete`, `checkLeftoverEndpoints`.
-fn is_looked_at(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
+fn is_relevant(event: &CacheEvent<Endpoints>, services: &Cache<Service>) -> bool {
     match event {
         CacheEvent::Deleted(_) => true,
         CacheEvent::Added { object, initial: true } => !plan::is_leader_election_lock(object),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     pods,
-    wire::{self, Fresh, Kept},
+    wire::{self, Fresh, PreservedMetadata},
     words,
 };
 use evenkeel_api::{
@@ -232,7 +232,10 @@ fn update_endpoints(
     is_truncated: bool,
 ) -> Update {
     let annotations = annotations(&endpoints.meta.annotations, observed, is_truncated);
-    let metadata = Kept { labels, ..Kept::with_annotations(&endpoints.meta, &annotations) };
+    let metadata = PreservedMetadata {
+        labels,
+        ..PreservedMetadata::with_annotations(&endpoints.meta, &annotations)
+    };
     let message = format!("Failed to update endpoint {}: {{error}}", observed.key);
     let target = wire::target(endpoints);
     Update {

@@ -216,7 +216,7 @@ impl PassHandler<Controller> for Passes {
 }
 
 impl Controller {
-    fn look_at(&self, key: &Key, service: Arc<Service>, memory: &Memory) -> Observed {
+    fn observe_service(&self, key: &Key, service: Arc<Service>, memory: &Memory) -> Observed {
         let (shared, pods) = (&self.shared, self.shared.selected.pods(&service));
         let times = Arc::new(Times::of(&service, &pods));
         let node = |pod: &Pod| {
@@ -248,7 +248,7 @@ impl Planner for Controller {
 
     fn observe(&self, key: &Key, memory: &Memory) -> Option<Option<Observed>> {
         let service = self.services.get(&key.namespace, &key.name)?;
-        Some(selects_pods(&service).then(|| self.look_at(key, service, memory)))
+        Some(selects_pods(&service).then(|| self.observe_service(key, service, memory)))
     }
 
     fn plan(&self, observed: &Option<Observed>, memory: &Memory, _: Timestamp) -> (Plan, Memory) {

@@ -29,7 +29,7 @@ use crate::{
         slice::{self, Content, HEADLESS, MANAGED_BY, SERVICE_NAME, ServiceCounts, Write, Writes},
         trigger::{Times, annotated},
     },
-    wire::{self, Kept},
+    wire::{self, PreservedMetadata},
     words,
 };
 use evenkeel_api::{
@@ -322,9 +322,9 @@ impl<'a> Slices<'a> {
                 let annotations = annotated(kept, common.trigger);
                 let endpoints = self.endpoints(at);
                 let content = self.content(at, &endpoints, &common.labels);
-                let metadata = Kept {
+                let metadata = PreservedMetadata {
                     labels: &common.labels,
-                    ..Kept::with_annotations(&slice.meta, &annotations)
+                    ..PreservedMetadata::with_annotations(&slice.meta, &annotations)
                 };
                 Some(slice::update(slice, metadata, &content))
             })
@@ -338,7 +338,7 @@ impl Decision {
             self.more = true;
             return;
         }
-        let action = told_of(write.action, common, on_error);
+        let action = with_events(write.action, common, on_error);
         self.writes.push(Write { action, ..write });
     }
 
@@ -350,7 +350,7 @@ impl Decision {
 }
 
 /// Adds the event of a failure to an action, and how the failure affects later actions.
-fn told_of(action: Action, common: &Common<'_>, on_error: OnError) -> Action {
+fn with_events(action: Action, common: &Common<'_>, on_error: OnError) -> Action {
     let key = common.key;
     let note = |what: String| {
         Some(failed(

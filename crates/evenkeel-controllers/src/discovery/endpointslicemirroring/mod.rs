@@ -61,7 +61,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (of_endpoints, of_slices) = (Arc::clone(&shared), shared);
     let builder = context
         .builder_watching(&DESCRIPTOR, &endpoints, move |event, enqueue| {
-            if of_endpoints.is_looked_at(event) {
+            if of_endpoints.is_relevant(event) {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
@@ -103,7 +103,7 @@ struct Shared {
 impl Shared {
     /// Whether an event of Endpoints needs a reconciliation. Most Endpoints belong to a Service with a selector, and
     /// need none while no slice mirrors them.
-    fn is_looked_at(&self, event: &CacheEvent<Endpoints>) -> bool {
+    fn is_relevant(&self, event: &CacheEvent<Endpoints>) -> bool {
         let endpoints = event.object();
         let mirrored = match event {
             CacheEvent::Updated { old, new } => {

@@ -10,7 +10,7 @@ use crate::{
         slice::{self, Content, MANAGED_BY, SERVICE_NAME, ServiceCounts, Write, Writes},
         trigger::TRIGGER_TIME,
     },
-    wire::{self, Kept},
+    wire::{self, PreservedMetadata},
 };
 use evenkeel_api::{
     OwnerReference, StrMap,
@@ -320,11 +320,11 @@ impl<'a> Common<'a> {
 
     /// Returns the update of a slice; a recycled one keeps its name only.
     fn update(&self, slice: &EndpointSlice, group: &Group) -> Write {
-        let metadata = Kept {
+        let metadata = PreservedMetadata {
             generate_name: "",
             labels: &self.labels,
             owner_references: std::slice::from_ref(&self.owner),
-            ..Kept::with_annotations(&slice.meta, &self.annotations)
+            ..PreservedMetadata::with_annotations(&slice.meta, &self.annotations)
         };
         slice::update(slice, metadata, &self.content(group))
     }
