@@ -63,7 +63,7 @@ impl Reply {
     /// # Errors
     /// When it is not of this type.
     pub fn object<V: View>(&self) -> Result<V, Failure> {
-        wire::object(&self.headers, &self.body).map_err(undecodable)
+        wire::object(&self.headers, &self.body).map_err(|error| undecodable(&error))
     }
 
     /// Decodes the list.
@@ -71,7 +71,7 @@ impl Reply {
     /// # Errors
     /// When it is not a list of this type.
     pub fn list<V: View>(&self) -> Result<List<V>, Failure> {
-        wire::list(&self.headers, &self.body).map_err(undecodable)
+        wire::list(&self.headers, &self.body).map_err(|error| undecodable(&error))
     }
 
     /// Returns the body, for replies to [`LiveRead::json`] and [`LiveRead::review`].
@@ -94,7 +94,7 @@ impl Outcome {
     }
 }
 
-fn undecodable(error: DecodeError) -> Failure {
+fn undecodable(error: &DecodeError) -> Failure {
     Failure::local(format!("cannot decode the reply of the API server: {error}"))
 }
 
