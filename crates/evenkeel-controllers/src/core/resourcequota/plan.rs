@@ -6,7 +6,7 @@
 //! | `scopes`, `scopeSelector` | `counted`, `../../../../evenkeel-api/src/quota/scope.rs` |
 //! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, those of a class | `counted`, `../../../../evenkeel-api/src/quota/mod.rs` |
 //! | pods that have ended or outlived their grace | `overdue`, `../../../../evenkeel-api/src/quota/pods.rs` |
-//! | which changes make room before `--resource-quota-sync-period` is over | `replenish::Replenish` |
+//! | which changes make room before `--resource-quota-sync-period` is over | `replenish/update_filter.rs` |
 //! | nothing is made beyond `hard` | `../../../../evenkeel-apiserver/src/admission/quota.rs` |
 
 use crate::wire;

@@ -10,7 +10,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_api::{View, views::ServiceAccount};
 use evenkeel_runtime::{
     cache::Full,
-    plan::{Delete, Failure, LiveRead, OnError, Outcome, Outcomes, Plan, Target, Update},
+    plan::{Delete, Failure, LiveRead, OnError, Outcome, Outcomes, Plan, Reply, Target, Update},
 };
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value};
@@ -60,7 +60,7 @@ pub(super) fn next(observed: &Observed, filling: &Filling, done: &Outcomes) -> O
         }
         Observed::Secret { secret, account: None } => {
             let (answer, rest) = done.0.split_first()?;
-            let found = answer.reply.as_ref().map(|reply| reply.object::<ServiceAccount>());
+            let found = answer.reply.as_ref().map(Reply::object::<ServiceAccount>);
             match found.transpose() {
                 Ok(found) => {
                     let claim = Claim::of(secret)?;

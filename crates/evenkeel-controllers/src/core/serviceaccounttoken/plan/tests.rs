@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixtures::object;
-use evenkeel_runtime::plan::{Action, Reply};
+use evenkeel_runtime::plan::Action;
 use serde_json::json;
 
 const KEY: &[u8] = include_bytes!("../testdata/p256.pem");
@@ -118,7 +118,8 @@ fn nothing_is_done_to_complete_and_foreign_secrets() {
 
 #[test]
 fn references_to_a_secret_that_is_gone_are_removed() {
-    let referrers = vec![Arc::new(object(&account_json())); 2];
+    let account: Arc<ServiceAccount> = Arc::new(object(&account_json()));
+    let referrers = vec![Arc::clone(&account), account];
     let observed = Observed::Gone { name: "t".into(), referrers };
     let asked = plan(&observed, &filling());
     assert_eq!(asked.actions.len(), 2);
