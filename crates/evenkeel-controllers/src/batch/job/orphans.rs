@@ -21,9 +21,10 @@ pub(super) struct OrphanPods {
     pub(super) pods: Cache<Pod>,
 }
 
-/// A pod with the finalizer that no cached Job counts.
+/// A pod, and whether no cached Job counts it.
 pub(super) struct OrphanPod {
     pod: Arc<Pod>,
+    is_orphan: bool,
     /// The Job that controls the pod, if the cache lacks it.
     missing_job: Option<OwnerReference>,
 }
@@ -48,6 +49,9 @@ fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>) -
 /// Removes the finalizer of an orphan. A Job that the cache lacks is read live, because the cache may lack it still.
 /// Upstream: `syncOrphanPod`.
 fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+    if !orphan.is_orphan {
+        return Ok(Plan::nothing());
+    }
     if let Some(owner) = &orphan.missing_job {
         let namespace = &orphan.pod.meta.namespace;
         let read = LiveRead::get::<Metadata>(&Job::kind(), namespace, &owner.name);
@@ -68,13 +72,11 @@ impl Planner for OrphanPods {
 
     fn observe(&self, key: &Key, (): &()) -> Option<OrphanPod> {
         let pod = self.pods.get(&key.namespace, &key.name)?;
-        if !is_cached_orphan(&self.jobs, &pod) {
-            return None;
-        }
+        let is_orphan = is_cached_orphan(&self.jobs, &pod);
         let owner = pod.meta.controller();
         let missing_job =
             owner.filter(|owner| resolve(&self.jobs, &key.namespace, owner).is_none());
-        Some(OrphanPod { missing_job: missing_job.cloned(), pod })
+        Some(OrphanPod { missing_job: missing_job.cloned(), is_orphan, pod })
     }
 
     fn plan(&self, orphan: &OrphanPod, (): &(), now: Timestamp) -> (Plan, ()) {
@@ -119,7 +121,7 @@ mod tests {
     fn a_job_that_the_cache_lacks_is_looked_for() {
         let pod = Arc::new(tracked(Some(&job())));
         let missing_job = pod.meta.controller().cloned();
-        let orphan = OrphanPod { pod, missing_job };
+        let orphan = OrphanPod { pod, is_orphan: true, missing_job };
         let next = |outcomes: Vec<Outcome>| {
             Steps::next(&Outcomes(outcomes), |steps| sync_orphan_pod(&orphan, steps))
         };
@@ -147,8 +149,12 @@ mod tests {
 
     #[test]
     fn a_pod_whose_job_is_finished_is_released_at_once() {
-        let orphan = OrphanPod { pod: Arc::new(tracked(Some(&job()))), missing_job: None };
-        let plan = Steps::next(&Outcomes::default(), |steps| sync_orphan_pod(&orphan, steps));
-        assert_eq!(plan, Some(Plan::one(plan::untrack(&orphan.pod))));
+        let pod = Arc::new(tracked(Some(&job())));
+        for is_orphan in [true, false] {
+            let orphan = OrphanPod { pod: pod.clone(), is_orphan, missing_job: None };
+            let plan = Steps::next(&Outcomes::default(), |steps| sync_orphan_pod(&orphan, steps));
+            let released = Plan::one(plan::untrack(&pod));
+            assert_eq!(plan, Some(if is_orphan { released } else { Plan::nothing() }));
+        }
     }
 }

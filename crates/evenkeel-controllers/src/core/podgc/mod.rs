@@ -8,7 +8,7 @@ use crate::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
-    View,
+    Kind,
     time::Timestamp,
     views::{Node, Pod},
 };
@@ -72,7 +72,9 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             LABELS,
         ),
     };
-    let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, Pod::kind())
+    // Its key is no object.
+    let none = Kind::new("", "", "", "", false);
+    let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, none)
         .queue(DESCRIPTOR.queue)
         .client((context.clients)(DESCRIPTOR.client))
         .component(DESCRIPTOR.client)
@@ -99,10 +101,8 @@ impl Planner for Collector {
     type Observed = Observed;
     type Memory = Memory;
 
-    fn observe(&self, key: &Key, _: &Memory) -> Option<Observed> {
-        // Only the one key; pods are no keys.
-        let is_all = *key == all_pods();
-        is_all.then(|| Observed { pods: self.pods.list(), nodes: self.nodes.list() })
+    fn observe(&self, _: &Key, _: &Memory) -> Option<Observed> {
+        Some(Observed { pods: self.pods.list(), nodes: self.nodes.list() })
     }
 
     fn plan(&self, observed: &Observed, memory: &Memory, now: Timestamp) -> (Plan, Memory) {
