@@ -25,13 +25,13 @@ use evenkeel_apimachinery::user::User;
 
 /// What admission plug-ins and allocation are told of a write.
 pub(crate) struct Context<'a> {
-    /// The state of the server.
+    /// The server's shared state.
     pub(crate) api: &'a Arc<Api>,
     /// The resource, in its stored version.
     pub(crate) resource: &'a ResourceType,
     /// When the request came.
     pub(crate) now: Timestamp,
-    /// The user who sends the request.
+    /// User that sent the request.
     pub(crate) user: &'a User,
     /// Namespace, empty for cluster-scoped objects.
     pub(crate) namespace: &'a str,
@@ -79,17 +79,17 @@ pub(crate) enum Answer {
 
 /// The server's shared state.
 pub(crate) struct Api {
-    /// The resources that are served.
+    /// All resources that are served, built-in and custom.
     pub(crate) table: Table,
-    /// The objects of all resources.
+    /// All objects, with their revisions and events.
     pub(crate) store: Store,
-    /// Tells the time; tests move it.
+    /// Source of the time; tests pass their own.
     pub(crate) clock: Clock,
     /// Who is who.
     pub(crate) authenticator: Authenticator,
     /// Who may what.
     pub(crate) rules: Rules,
-    /// Counters of requests, watches and health checks.
+    /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.
     pub(crate) served: Served,

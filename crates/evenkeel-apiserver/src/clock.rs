@@ -20,7 +20,7 @@ impl Clock {
         Self(Arc::new(now))
     }
 
-    /// Returns the current time.
+    /// The time as this clock gives it.
     pub fn now(&self) -> Timestamp {
         (self.0)()
     }

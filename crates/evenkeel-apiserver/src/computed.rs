@@ -9,11 +9,11 @@ use crate::resource::{ResourceType, Source};
 
 /// An API to be served beside the server's own.
 pub struct ComputedApi {
-    /// Name of the API group.
+    /// API group, such as `metrics.k8s.io`.
     pub group: &'static str,
-    /// Version within the group, such as `v1beta1`.
+    /// Version in the group, such as `v1beta1`.
     pub version: &'static str,
-    /// Resources of this version.
+    /// The resources of this group and version.
     pub resources: &'static [ComputedResource],
     /// Who makes its objects.
     pub source: Arc<dyn Source>,
@@ -22,9 +22,9 @@ pub struct ComputedApi {
 /// A resource that can be read, one by one and in lists.
 #[derive(Debug, Clone, Copy)]
 pub struct ComputedResource {
-    /// Plural name, as paths have it.
+    /// Plural name, as in paths.
     pub plural: &'static str,
-    /// Kind of its objects.
+    /// Kind of one object.
     pub kind: &'static str,
     /// Whether objects live in namespaces.
     pub namespaced: bool,

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 pub(crate) struct Tasks(Mutex<Vec<(&'static str, AbortHandle)>>);
 
 impl Tasks {
-    /// Starts a task of this name.
+    /// Starts a task that runs until the server is dropped.
     pub(crate) fn spawn(
         &self,
         name: &'static str,

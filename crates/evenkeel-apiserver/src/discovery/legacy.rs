@@ -29,12 +29,12 @@ pub(super) fn groups_list(rows: &Rows) -> Vec<Value> {
         .collect()
 }
 
-/// The APIGroupList of `/apis`.
+/// Discovery document at `/apis`.
 pub(super) fn groups_document(rows: &Rows) -> Value {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups_list(rows)})
 }
 
-/// The APIGroup of `/apis/GROUP`.
+/// Discovery document at `/apis/GROUP`; `None` for an unknown group.
 pub(super) fn group(rows: &Rows, name: &str) -> Option<Value> {
     let mut group = groups_list(rows).into_iter().find(|group| group["name"] == name)?;
     if let Some(fields) = group.as_object_mut() {

@@ -21,7 +21,7 @@ pub(crate) struct RequestInfo<'a> {
     pub(crate) namespace: &'a str,
     /// Plural name of the resource.
     pub(crate) resource: &'a str,
-    /// Sub-resource; empty for the resource itself.
+    /// Sub-resource; empty for the object itself.
     pub(crate) subresource: &'a str,
     /// Name of the object; empty for a collection.
     pub(crate) name: &'a str,

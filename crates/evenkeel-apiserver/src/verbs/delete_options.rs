@@ -12,9 +12,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// The options of a deletion.
-///
-/// Upstream: `DeleteOptions`
+/// Options of a deletion: `metav1.DeleteOptions`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct DeleteOptions {

@@ -67,7 +67,7 @@ pub(super) fn finalizers(object: &Value) -> Vec<&str> {
         .map_or_else(Vec::new, |list| list.iter().filter_map(Value::as_str).collect())
 }
 
-/// Sets `metadata.finalizers`; an empty list removes the field.
+/// Sets `metadata.finalizers`, or removes the field for an empty list.
 pub(super) fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
     let list = Value::from(finalizers.to_vec());
     let metadata = metadata(object);
@@ -83,7 +83,7 @@ pub(super) fn deleting(object: &Value) -> bool {
     !text(object, "deletionTimestamp").is_empty()
 }
 
-/// Returns `metadata.deletionGracePeriodSeconds` in seconds.
+/// `metadata.deletionGracePeriodSeconds` of the object.
 pub(super) fn grace(object: &Value) -> Option<i64> {
     object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
 }

@@ -9,7 +9,7 @@ use crate::admission::attributes::Operation;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, object, same_meaning};
 
-/// Refuses what a node may not change of nodes.
+/// Checks a node's write to a Node object.
 ///
 /// Upstream: `admitNode`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {

@@ -10,7 +10,7 @@ use crate::loopback;
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, list, text};
 
-/// Refuses tokens that no pod of the node needs.
+/// Checks a node's request for a token of a service account.
 ///
 /// Upstream: `admitServiceAccount`
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
