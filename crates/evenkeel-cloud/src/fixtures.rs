@@ -4,7 +4,7 @@ use evenkeel_api::{
     Encoding, View,
     views::{Node, Service},
 };
-use evenkeel_runtime::plan::{Action, Note, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{Action, EventRecord, Patch, PatchForm, Plan};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ pub(crate) fn shape(plan: &Plan) -> Vec<String> {
 
 /// The only event of a plan.
 #[track_caller]
-pub(crate) fn event(plan: &Plan) -> &Note {
-    let notes: Vec<&Note> = plan
+pub(crate) fn event(plan: &Plan) -> &EventRecord {
+    let notes: Vec<&EventRecord> = plan
         .actions
         .iter()
         .filter_map(|action| if let Action::Event(note) = action { Some(note) } else { None })

@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     client::{ApiError, Client, DeleteOptions, Metadata},
     clock::Clock,
     events::EventRecorder,
-    plan::{Key, Note, PatchForm, Target},
+    plan::{EventRecord, Key, PatchForm, Target},
     queue::{Priority, Queue},
 };
 use evenkeel_shell::{Files, Processes, entrypoint_is_shell};
@@ -187,7 +187,7 @@ impl PodWorkers {
         }
         for told in told {
             let regarding = target(&pod);
-            self.recorder.record(&Note {
+            self.recorder.record(&EventRecord {
                 regarding,
                 warning: told.warning,
                 reason: told.reason,

@@ -104,7 +104,7 @@ pub enum Action {
     /// Read one object live, change some of it, PUT it whole.
     Rewrite(Rewrite),
     /// Tell the user.
-    Event(Note),
+    Event(EventRecord),
     /// Work on this machine.
     Local(Local),
 }
@@ -137,9 +137,9 @@ pub struct Create {
     /// It is not made side by side with creates before it, but when all of those are done.
     pub apart: bool,
     /// Event after each success; `{name}` in its message is the new object's name.
-    pub done: Option<Note>,
+    pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error. Not sent when the namespace is being terminated.
-    pub failed: Option<Note>,
+    pub failed: Option<EventRecord>,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
@@ -156,9 +156,9 @@ pub struct Delete {
     /// Seconds of grace, if not the object's own.
     pub grace_seconds: Option<i64>,
     /// Event after success.
-    pub done: Option<Note>,
+    pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
-    pub failed: Option<Note>,
+    pub failed: Option<EventRecord>,
     /// What a failure means for the rest of the pass. Not found is no failure, and tells no event; nor is a target with a
     /// uid whose name is another object's now.
     pub on_error: OnError,
@@ -194,9 +194,9 @@ pub struct Patch {
     /// Status codes besides 404 that count as success without an event, such as 422 when an object is released.
     pub tolerates: &'static [u16],
     /// Event after success.
-    pub done: Option<Note>,
+    pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
-    pub failed: Option<Note>,
+    pub failed: Option<EventRecord>,
     /// What a failure means for the rest of the pass. Not found is no failure.
     pub on_error: OnError,
 }
@@ -211,9 +211,9 @@ pub struct Update {
     /// The whole object, JSON, with its `resourceVersion`.
     pub body: Bytes,
     /// Event after success.
-    pub done: Option<Note>,
+    pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
-    pub failed: Option<Note>,
+    pub failed: Option<EventRecord>,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
@@ -234,9 +234,9 @@ pub struct Rewrite {
     /// The change, JSON.
     pub body: Bytes,
     /// Event after success.
-    pub done: Option<Note>,
+    pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
-    pub failed: Option<Note>,
+    pub failed: Option<EventRecord>,
     /// Whether a conflict records no event: upstream does such writes under `retry.RetryOnConflict`, here the key is planned
     /// again.
     pub retries_on_conflict: bool,
@@ -299,9 +299,11 @@ pub struct Local {
     pub on_error: OnError,
 }
 
-/// An event for the user, about `regarding`.
+/// An event to record for the user, about `regarding`.
+///
+/// Upstream: the arguments of `Eventf` of client-go's `EventRecorder`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Note {
+pub struct EventRecord {
     /// Object the event is about.
     pub regarding: Target,
     /// `Warning` rather than `Normal`.

@@ -10,7 +10,7 @@ use evenkeel_runtime::{
     client::{Client, Metadata},
     clock::Clock,
     events::SeriesEventRecorder,
-    plan::{Note, PatchForm, Target},
+    plan::{EventRecord, PatchForm, Target},
     tasks::Tasks,
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -430,7 +430,7 @@ impl Scheduler {
 
     fn record_scheduled_event(&self, assumed: &AssumedPod) {
         let meta = &assumed.popped.info.pod.meta;
-        let note = Note {
+        let note = EventRecord {
             regarding: target(&assumed.popped.info),
             warning: false,
             reason: "Scheduled",
@@ -445,7 +445,7 @@ impl Scheduler {
 
     fn record_deleting_event(&self, info: &PodInfo, profile: usize) {
         let meta = &info.pod.meta;
-        let note = Note {
+        let note = EventRecord {
             regarding: target(info),
             warning: true,
             reason: "FailedScheduling",
@@ -464,7 +464,7 @@ impl Scheduler {
         now: Timestamp,
     ) {
         let SchedulingFailure { info, message, error, nominated, profile } = failure;
-        let note = Note {
+        let note = EventRecord {
             regarding: target(info),
             warning: true,
             reason: "FailedScheduling",

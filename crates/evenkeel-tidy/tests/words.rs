@@ -91,6 +91,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
             ("Book", "EventCache"),
             ("Recorder", "EventRecorder"),
             ("SeriesRecorder", "SeriesEventRecorder"),
+            ("Note", "EventRecord"),
             ("Deed", "RecordedAction"),
             ("Deeds", "RecordedActions"),
             ("Discovered", "ServerResources"),

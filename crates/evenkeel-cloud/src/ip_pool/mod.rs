@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use config::Checked;
 pub use config::{Config, ConfigError, Machine, Nodes, PoolConfig};
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, Service};
-use evenkeel_runtime::{cache::Cache, clock::Clock, events::EventRecorder, plan::Note};
+use evenkeel_runtime::{cache::Cache, clock::Clock, events::EventRecorder, plan::EventRecord};
 use plan::Reserved;
 use std::{
     net::IpAddr,
@@ -197,8 +197,9 @@ impl LoadBalancer for IpPool {
         let addresses = self.allocate(service)?;
         if !service.spec.load_balancer_source_ranges.is_empty() {
             let message = "spec.loadBalancerSourceRanges has no effect: the ip-pool provider lets all callers through";
-            let note = Note::warning(target(service), "LoadBalancerSourceRangesIgnored", message);
-            self.cluster()?.events.record(&note);
+            let event =
+                EventRecord::warning(target(service), "LoadBalancerSourceRangesIgnored", message);
+            self.cluster()?.events.record(&event);
         }
         Ok(status(&addresses))
     }

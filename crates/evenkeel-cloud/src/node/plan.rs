@@ -9,7 +9,7 @@ use evenkeel_api::{
     Text,
     views::{Node, NodeAddress},
 };
-use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::{Map, Value, json};
 
 /// Key of the taint with which a kubelet registers a node that a cloud provider has to initialize.
@@ -71,7 +71,7 @@ pub(super) fn initialize_node(
     let mut plan = Plan::nothing();
     plan.push(Patch { on_error: OnError::Abort, ..of_node(node, change) });
     plan.actions.extend(update_node_address(node, machine)?.actions);
-    plan.push(Note::normal(target(node), "Synced", "Node synced successfully"));
+    plan.push(EventRecord::normal(target(node), "Synced", "Node synced successfully"));
     Ok(plan)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::change::{condition, of_node, taints, target};
 use evenkeel_api::views::{Node, Taint};
-use evenkeel_runtime::plan::{Delete, Note, OnError, Plan};
+use evenkeel_runtime::plan::{Delete, EventRecord, OnError, Plan};
 use serde_json::json;
 
 /// Key of the taint of nodes whose instance is shut down.
@@ -62,10 +62,10 @@ pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
             let (regarding, name) = (target(node), &node.meta.name);
             let message =
                 format!("Deleting node {name} because it does not exist in the cloud provider");
-            plan.push(Note::normal(regarding.clone(), "DeletingNode", message));
+            plan.push(EventRecord::normal(regarding.clone(), "DeletingNode", message));
             let failed = format!("Failed deleting node {name}: {{error}}");
             plan.push(Delete {
-                failed: Some(Note::warning(regarding.clone(), "DeletingNodeFailed", failed)),
+                failed: Some(EventRecord::warning(regarding.clone(), "DeletingNodeFailed", failed)),
                 on_error: OnError::Continue,
                 ..Delete::new(regarding)
             });

@@ -7,7 +7,7 @@ use evenkeel_api::{
     time::{Timestamp, seconds},
     views::{Node, NodeAddress},
 };
-use evenkeel_runtime::plan::{Note, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -131,11 +131,11 @@ fn condition(node: &Node, reachable: bool, now: Timestamp) -> Option<Patch> {
 }
 
 /// The event about a route that the cloud did not create.
-pub(super) fn failed_route_event(creation: &Creation, error: &str) -> Note {
+pub(super) fn failed_route_event(creation: &Creation, error: &str) -> EventRecord {
     let Creation { node, route } = creation;
     let message = format!(
         "Could not create route {} {} for node {}: {error}",
         node.meta.uid, route.destination, node.meta.name
     );
-    Note::warning(target(&**node), "FailedToCreateRoute", message)
+    EventRecord::warning(target(&**node), "FailedToCreateRoute", message)
 }

@@ -3,7 +3,7 @@
 use super::{changes, hosts::Hosts};
 use crate::change::target;
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Service};
-use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -83,7 +83,11 @@ fn needs_cleanup(service: &Service) -> bool {
 pub(super) fn before_ensure(service: &Service, hosts: usize) -> Plan {
     let regarding = target(service);
     let mut plan = Plan::nothing();
-    plan.push(Note::normal(regarding.clone(), "EnsuringLoadBalancer", "Ensuring load balancer"));
+    plan.push(EventRecord::normal(
+        regarding.clone(),
+        "EnsuringLoadBalancer",
+        "Ensuring load balancer",
+    ));
     if !has_finalizer(service) {
         let body = json!({"metadata": {"uid": &*service.meta.uid, "finalizers": [FINALIZER]}});
         plan.push(Patch {
@@ -99,15 +103,15 @@ pub(super) fn before_ensure(service: &Service, hosts: usize) -> Plan {
     plan
 }
 
-fn no_hosts(service: &Service) -> Note {
+fn no_hosts(service: &Service) -> EventRecord {
     let message = "There are no available nodes for LoadBalancer";
-    Note::warning(target(service), "UnAvailableLoadBalancer", message)
+    EventRecord::warning(target(service), "UnAvailableLoadBalancer", message)
 }
 
 /// After the cloud made or changed the load balancer: its status, where that is another one than before.
 pub(super) fn after_ensure(service: &Service, status: &LoadBalancerStatus) -> Plan {
     let mut plan = Plan::nothing();
-    plan.push(Note::normal(target(service), "EnsuredLoadBalancer", "Ensured load balancer"));
+    plan.push(EventRecord::normal(target(service), "EnsuredLoadBalancer", "Ensured load balancer"));
     if !same(&service.status.load_balancer, status) {
         let ingress = match &*status.ingress {
             [] => Value::Null,
@@ -128,7 +132,11 @@ pub(super) fn after_ensure(service: &Service, status: &LoadBalancerStatus) -> Pl
 /// Before a load balancer that is there is taken away.
 pub(super) fn before_cleanup(service: &Service) -> Plan {
     let mut plan = Plan::nothing();
-    plan.push(Note::normal(target(service), "DeletingLoadBalancer", "Deleting load balancer"));
+    plan.push(EventRecord::normal(
+        target(service),
+        "DeletingLoadBalancer",
+        "Deleting load balancer",
+    ));
     plan
 }
 
@@ -162,8 +170,8 @@ pub(super) fn released(service: &Service) -> Plan {
     plan
 }
 
-fn deleted(service: &Service) -> Note {
-    Note::normal(target(service), "DeletedLoadBalancer", "Deleted load balancer")
+fn deleted(service: &Service) -> EventRecord {
+    EventRecord::normal(target(service), "DeletedLoadBalancer", "Deleted load balancer")
 }
 
 /// After the cloud was told of other nodes.
@@ -173,7 +181,7 @@ pub(super) fn after_hosts(service: &Service, hosts: &Hosts) -> Plan {
         no_hosts(service)
     } else {
         let message = "Updated load balancer with new hosts";
-        Note::normal(target(service), "UpdatedLoadBalancer", message)
+        EventRecord::normal(target(service), "UpdatedLoadBalancer", message)
     });
     plan
 }
@@ -186,7 +194,7 @@ pub(super) fn refused_hosts(service: &Service, hosts: &Hosts, error: &str) -> Pl
         hosts.len()
     );
     let mut plan = Plan::nothing();
-    plan.push(Note::warning(target(service), "UpdateLoadBalancerFailed", message));
+    plan.push(EventRecord::warning(target(service), "UpdateLoadBalancerFailed", message));
     plan
 }
 
@@ -197,7 +205,7 @@ pub(super) fn failed(service: &Service, decision: &Decision, error: &str) -> Pla
         _ => ("SyncLoadBalancerFailed", "Error syncing load balancer"),
     };
     let mut plan = Plan::nothing();
-    plan.push(Note::warning(target(service), reason, format!("{message}: {error}")));
+    plan.push(EventRecord::warning(target(service), reason, format!("{message}: {error}")));
     plan
 }
 

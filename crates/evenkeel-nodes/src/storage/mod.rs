@@ -218,7 +218,7 @@ impl Storage {
         Ok(())
     }
 
-    fn record_events(&self, told: &[evenkeel_runtime::plan::Note]) {
+    fn record_events(&self, told: &[evenkeel_runtime::plan::EventRecord]) {
         told.iter().for_each(|note| self.recorder.record(note));
     }
 }

@@ -5,7 +5,7 @@ use evenkeel_api::{
     Kind, Meta, View, storage,
     views::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment},
 };
-use evenkeel_runtime::plan::{Note, Target};
+use evenkeel_runtime::plan::{EventRecord, Target};
 use serde_json::{Value, json};
 
 /// Finalizer of a volume until its storage is deleted.
@@ -17,7 +17,7 @@ const ATTACHER_FINALIZER: &str = "external-attacher/csi-sim-evenkeel-dev";
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Write {
     /// Creates a cluster-scoped object; the first event is recorded before, the others after it.
-    Create { kind: Kind, body: Value, told: Vec<Note> },
+    Create { kind: Kind, body: Value, told: Vec<EventRecord> },
     /// A merge patch.
     Patch { target: Target, subresource: &'static str, body: Value },
     /// Deletes a cluster-scoped object.
@@ -109,7 +109,7 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
         body["spec"]["volumeAttributesClassName"] = json!(claim.spec.volume_attributes_class_name);
     }
     let told = |reason, message| {
-        Note::normal(Target::of(PersistentVolumeClaim::kind(), meta), reason, message)
+        EventRecord::normal(Target::of(PersistentVolumeClaim::kind(), meta), reason, message)
     };
     let (namespace, claim) = (&meta.namespace, &meta.name);
     let begun =

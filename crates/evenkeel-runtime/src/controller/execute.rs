@@ -5,8 +5,8 @@ use crate::{
     client::{ApiError, Client, DeleteOptions, ListOptions, Metadata},
     events::EventRecorder,
     plan::{
-        Action, BURST_LIMIT, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Local, Note,
-        OnError, Outcome, Outcomes, Patch, Rewrite, Target, Update,
+        Action, BURST_LIMIT, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead,
+        Local, OnError, Outcome, Outcomes, Patch, Rewrite, Target, Update,
     },
 };
 use evenkeel_api::Kind;
@@ -301,7 +301,7 @@ impl Executor {
         &self,
         key: &Key,
         target: &Target,
-        done: Option<&Note>,
+        done: Option<&EventRecord>,
         answer: Result<Metadata, Failure>,
     ) -> Outcome {
         match answer {
@@ -342,7 +342,7 @@ impl Executor {
         self.barrier.wrote(key, kind, made.meta.version());
     }
 
-    fn failed(&self, note: Option<&Note>, error: ApiError) -> Failure {
+    fn failed(&self, note: Option<&EventRecord>, error: ApiError) -> Failure {
         let failure = Failure::from(error);
         if !failure.namespace_terminating {
             self.tell(note, "{error}", &failure.message);
@@ -350,12 +350,12 @@ impl Executor {
         failure
     }
 
-    fn tell(&self, note: Option<&Note>, placeholder: &str, text: &str) {
+    fn tell(&self, note: Option<&EventRecord>, placeholder: &str, text: &str) {
         match note {
             None => {}
             Some(note) if note.message.contains(placeholder) => {
                 let message = note.message.replace(placeholder, text);
-                self.events.record(&Note { message, ..note.clone() });
+                self.events.record(&EventRecord { message, ..note.clone() });
             }
             Some(note) => self.events.record(note),
         }

@@ -3,7 +3,7 @@
 //! Upstream: `EventCorrelator`
 
 use super::lru::Lru;
-use crate::plan::{Note, Target};
+use crate::plan::{EventRecord, Target};
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl EventCorrelator {
     /// Upstream: `EventCorrelate`
     pub(super) fn correlate(
         &mut self,
-        note: &Note,
+        note: &EventRecord,
         at: Timestamp,
         now: Instant,
     ) -> Option<CorrelatedEvent> {
@@ -87,7 +87,7 @@ impl EventCorrelator {
     /// Aggregates similar events: from the tenth different message of a reason on, one event stands for all.
     ///
     /// Upstream: `EventAggregate`
-    fn aggregate(&mut self, note: &Note, at: Timestamp) -> (CorrelatedEvent, u64) {
+    fn aggregate(&mut self, note: &EventRecord, at: Timestamp) -> (CorrelatedEvent, u64) {
         let group = hash(&(&note.regarding, note.warning, note.reason));
         let message = hash(&note.message);
         let similar = self
@@ -196,7 +196,7 @@ mod tests {
             message: &str,
         ) -> Option<(String, u32)> {
             let target = Target::new(PODS, "default", object, "uid");
-            let note = Note::normal(target, reason, message);
+            let note = EventRecord::normal(target, reason, message);
             let entry = self.correlator.correlate(&note, self.at, self.now)?;
             Some((entry.message, entry.count))
         }
@@ -205,7 +205,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_repeat_is_counted_under_the_first_name() {
         let mut world = World::new();
-        let note = Note::normal(Target::new(PODS, "default", "web", "uid"), "Killing", "stopping");
+        let note =
+            EventRecord::normal(Target::new(PODS, "default", "web", "uid"), "Killing", "stopping");
         let first = world.correlator.correlate(&note, world.at, world.now).unwrap();
         world.wait(5);
         let second = world.correlator.correlate(&note, world.at, world.now).unwrap();

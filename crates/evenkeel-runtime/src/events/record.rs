@@ -5,7 +5,7 @@ use super::{
     sink::{Write, record_to_sink},
     wire,
 };
-use crate::{client::Client, clock::Clock, plan::Note, tasks::Tasks};
+use crate::{client::Client, clock::Clock, plan::EventRecord, tasks::Tasks};
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -30,9 +30,9 @@ struct Shared {
     component: String,
     client: Client,
     clock: Clock,
-    sender: mpsc::Sender<(Note, Timestamp)>,
+    sender: mpsc::Sender<(EventRecord, Timestamp)>,
     /// Taken by the writer task when it starts.
-    receiver: Mutex<Option<mpsc::Receiver<(Note, Timestamp)>>>,
+    receiver: Mutex<Option<mpsc::Receiver<(EventRecord, Timestamp)>>>,
     dropped: AtomicU64,
     /// Time of the last event. Event names contain the time, which must therefore be unique.
     last: Mutex<Timestamp>,
@@ -77,7 +77,7 @@ impl EventRecorder {
 
     /// Records an event. Never blocks; when 1,000 events wait, the event is dropped and counted.
     #[doc(alias = "Eventf")]
-    pub fn record(&self, note: &Note) {
+    pub fn record(&self, note: &EventRecord) {
         let at = self.shared.unique_time();
         if self.shared.sender.try_send((note.clone(), at)).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;

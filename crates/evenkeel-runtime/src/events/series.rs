@@ -1,7 +1,7 @@
 //! Event cache of events.k8s.io/v1: repeated events become a series of one Event. Plain data with the time as an argument.
 
 use super::correlate::event_name;
-use crate::plan::{Note, Target};
+use crate::plan::{EventRecord, Target};
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ const FINISH_TIME: SignedDuration = SignedDuration::from_mins(6);
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Series {
     pub(super) name: String,
-    pub(super) note: Note,
+    pub(super) note: EventRecord,
     pub(super) action: &'static str,
     pub(super) related: Option<Target>,
     pub(super) at: Timestamp,
@@ -23,7 +23,7 @@ pub(super) struct Series {
 impl Series {
     /// An event that occurred once.
     pub(super) fn first(
-        note: Note,
+        note: EventRecord,
         action: &'static str,
         related: Option<Target>,
         at: Timestamp,
@@ -57,7 +57,7 @@ impl EventCache {
     /// Upstream: `getKey`, `recordToSink`
     pub(super) fn record(
         &mut self,
-        note: Note,
+        note: EventRecord,
         action: &'static str,
         related: Option<Target>,
         at: Timestamp,
@@ -121,8 +121,8 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn failed(message: &str) -> Note {
-        Note::warning(Target::new(PODS, "ns", "web", "u"), "FailedScheduling", message)
+    fn failed(message: &str) -> EventRecord {
+        EventRecord::warning(Target::new(PODS, "ns", "web", "u"), "FailedScheduling", message)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     client::Client,
     clock::Clock,
-    plan::{Note, Target},
+    plan::{EventRecord, Target},
     tasks::Tasks,
 };
 use evenkeel_api::time::Timestamp;
@@ -44,7 +44,7 @@ pub struct SeriesEventRecorder {
 }
 
 struct QueuedEvent {
-    note: Note,
+    note: EventRecord,
     action: &'static str,
     related: Option<Target>,
     at: Timestamp,
@@ -81,16 +81,16 @@ impl SeriesEventRecorder {
 
     /// Records an event with its `action`, such as `Binding`, and the related object, if any. Never blocks; when 50,000
     /// events wait, the event is dropped and counted.
-    pub fn record(&self, note: &Note, action: &'static str, related: Option<&Target>) {
+    pub fn record(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, false);
     }
 
     /// As [`SeriesEventRecorder::record`], for an event that cannot repeat: it is not cached.
-    pub fn record_once(&self, note: &Note, action: &'static str, related: Option<&Target>) {
+    pub fn record_once(&self, note: &EventRecord, action: &'static str, related: Option<&Target>) {
         self.send(note, action, related, true);
     }
 
-    fn send(&self, note: &Note, action: &'static str, related: Option<&Target>, once: bool) {
+    fn send(&self, note: &EventRecord, action: &'static str, related: Option<&Target>, once: bool) {
         let (note, related, at) = (note.clone(), related.cloned(), self.shared.clock.now());
         if self.shared.sender.try_send(QueuedEvent { note, action, related, at, once }).is_err() {
             let dropped = self.shared.dropped.fetch_add(1, Ordering::Relaxed) + 1;

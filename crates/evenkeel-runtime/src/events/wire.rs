@@ -192,7 +192,7 @@ fn json(value: &impl Serialize) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Note;
+    use crate::plan::EventRecord;
     use expect_test::expect;
 
     const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
@@ -225,7 +225,7 @@ mod tests {
     fn series_events() {
         let event = Series {
             name: "web.1".into(),
-            note: Note::normal(
+            note: EventRecord::normal(
                 Target::new(PODS, "ns", "web", "u"),
                 "Scheduled",
                 "Successfully assigned ns/web to n1",

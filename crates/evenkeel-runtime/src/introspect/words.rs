@@ -43,10 +43,10 @@ pub fn action(action: &Action) -> String {
         }
         Action::Rewrite(rewrite) => with_changes("change", "", &rewrite.target, &rewrite.body),
         Action::Local(local) => format!("{} {}", local.work, local.subject),
-        Action::Event(note) => {
-            let sort = if note.warning { "Warning" } else { "Normal" };
-            let about = name(&note.regarding);
-            format!("tell of {about}: {sort} {}: {}", note.reason, short(&note.message, 200))
+        Action::Event(event) => {
+            let sort = if event.warning { "Warning" } else { "Normal" };
+            let about = name(&event.regarding);
+            format!("tell of {about}: {sort} {}: {}", event.reason, short(&event.message, 200))
         }
     }
 }
@@ -244,7 +244,7 @@ fn short(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Delete, Note, Patch, PatchForm, Update};
+    use crate::plan::{Delete, EventRecord, Patch, PatchForm, Update};
     use evenkeel_api::Kind;
     use serde_json::json;
 
@@ -281,7 +281,7 @@ mod tests {
                 "patch Pod ns/p: remove /a",
             ),
             (
-                Action::Event(Note::warning(pod(), "Bad", "it is")),
+                Action::Event(EventRecord::warning(pod(), "Bad", "it is")),
                 "tell of Pod ns/p: Warning Bad: it is",
             ),
         ];

@@ -27,7 +27,7 @@ use crate::{
     client::{Client, LeaderFence},
     clock::Clock,
     events::EventRecorder,
-    plan::Note,
+    plan::EventRecord,
 };
 use elector_state::{ElectorState, FastPath, LeaderElectionRecord, SendTime, SlowPath};
 use lease_lock::{LeaseLock, LockError};
@@ -307,7 +307,7 @@ impl LeaderElector {
     fn record_event(&self, what: &str) {
         if let Some(events) = &self.events {
             let message = format!("{} {what}", self.config.identity);
-            events.record(&Note::normal(self.lock.target(), "LeaderElection", message));
+            events.record(&EventRecord::normal(self.lock.target(), "LeaderElection", message));
         }
     }
 

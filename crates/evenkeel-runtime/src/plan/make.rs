@@ -4,7 +4,7 @@
 //! `Create { count: 3, ..Create::new(kind, namespace, body) }`.
 
 use super::{
-    Action, Create, Delete, DeleteCollection, Failure, Key, LiveRead, Local, Note, OnError,
+    Action, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead, Local, OnError,
     Outcome, Outcomes, Patch, PatchForm, Plan, PlanError, Propagation, Rewrite, Target, Update,
 };
 use bytes::Bytes;
@@ -193,7 +193,7 @@ impl Rewrite {
     }
 }
 
-impl Note {
+impl EventRecord {
     /// A `Normal` event.
     pub fn normal(regarding: Target, reason: &'static str, message: impl Into<String>) -> Self {
         Self { regarding, warning: false, reason, message: message.into() }
@@ -294,6 +294,6 @@ into_action!(
     Patch(Patch),
     Update(Update),
     Rewrite(Rewrite),
-    Event(Note),
+    Event(EventRecord),
     Local(Local)
 );

@@ -8,8 +8,9 @@ use evenkeel_runtime::{
     controller::{Builder, Env, Error, Outcome, Periodic},
     introspect::Subject,
     plan::{
-        Create, Delete, DeleteCollection, Failure, Key, LiveRead, Local, Note, OnError, Outcomes,
-        PassHandler, Patch, PatchForm, Plan, Planned, Planner, Rewrite, Steps, Target, Update,
+        Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead, Local, OnError,
+        Outcomes, PassHandler, Patch, PatchForm, Plan, Planned, Planner, Rewrite, Steps, Target,
+        Update,
     },
     tasks::Tasks,
 };
@@ -168,8 +169,12 @@ impl Planner for Podder {
             });
             plan.push(Create {
                 count: u32::try_from(want - seen.pods.len()).unwrap(),
-                done: Some(Note::normal(owner.clone(), "SuccessfulCreate", "Created pod: {name}")),
-                failed: Some(Note::warning(
+                done: Some(EventRecord::normal(
+                    owner.clone(),
+                    "SuccessfulCreate",
+                    "Created pod: {name}",
+                )),
+                failed: Some(EventRecord::warning(
                     owner.clone(),
                     "FailedCreate",
                     "Error creating: {error}",
@@ -774,7 +779,7 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
             for (reason, retries_on_conflict) in [("Retried", true), ("Told", false)] {
                 let target = Target::new(<Full<ConfigMap> as View>::kind(), "ns", "a", "");
                 let change = Rewrite {
-                    failed: Some(Note::warning(target.clone(), reason, "{error}")),
+                    failed: Some(EventRecord::warning(target.clone(), reason, "{error}")),
                     retries_on_conflict,
                     ..Rewrite::new(target, "stale", PatchForm::Merge, "{}")
                 };

@@ -5,7 +5,7 @@ use evenkeel_api::{Kind, time::Timestamp};
 use evenkeel_runtime::{
     clock::Clock,
     events::{EventRecorder, SeriesEventRecorder},
-    plan::{Note, Target},
+    plan::{EventRecord, Target},
     tasks::Tasks,
 };
 use http::Method;
@@ -36,8 +36,8 @@ impl World {
     }
 }
 
-fn note(object: &str, message: &str) -> Note {
-    Note::normal(Target::new(PODS, "ns", object, "u"), "SuccessfulCreate", message)
+fn note(object: &str, message: &str) -> EventRecord {
+    EventRecord::normal(Target::new(PODS, "ns", object, "u"), "SuccessfulCreate", message)
 }
 
 async fn settle() {

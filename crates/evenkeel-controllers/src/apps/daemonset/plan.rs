@@ -35,7 +35,7 @@ use evenkeel_api::{
     views::{Node, Pod},
 };
 use evenkeel_runtime::plan::{
-    Action, Create, Delete, Note, OnError, Patch, PatchForm, Plan, Target,
+    Action, Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan, Target,
 };
 use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -78,7 +78,8 @@ impl<'a> Pass<'a> {
         let selector = &observed.set.spec.selector;
         if selector.is_everything() {
             let text = "This daemon set is selecting all pods. A non-empty selector is required.";
-            pass.actions.push(Note::warning(pass.target.clone(), "SelectingAll", text).into());
+            pass.actions
+                .push(EventRecord::warning(pass.target.clone(), "SelectingAll", text).into());
             return pass;
         }
         if selector.error().is_some() || observed.set.meta.deleting() {
@@ -191,7 +192,7 @@ impl<'a> Pass<'a> {
         let mut running_pods = Vec::new();
         for pod in pods.into_iter().filter(|pod| !pod.meta.deleting()) {
             let of = || format!("{}/{} on node {node}", pod.meta.namespace, pod.meta.name);
-            let note = match &*pod.status.phase {
+            let event = match &*pod.status.phase {
                 "Failed" => {
                     let place = (set.meta.uid.clone(), set.status.observed_generation, node.into());
                     if let Some(left) = backoff.left(&place, self.now) {
@@ -200,19 +201,19 @@ impl<'a> Pass<'a> {
                     }
                     self.failed.push(place);
                     let text = format!("Found failed daemon pod {}, will try to kill it", of());
-                    Note::warning(self.target.clone(), "FailedDaemonPod", text)
+                    EventRecord::warning(self.target.clone(), "FailedDaemonPod", text)
                 }
                 "Succeeded" => {
                     let text =
                         format!("Found succeeded daemon pod {}, will try to delete it", of());
-                    Note::normal(self.target.clone(), "SucceededDaemonPod", text)
+                    EventRecord::normal(self.target.clone(), "SucceededDaemonPod", text)
                 }
                 _ => {
                     running_pods.push(pod);
                     continue;
                 }
             };
-            self.actions.push(note.into());
+            self.actions.push(event.into());
             self.pods_to_delete.push(pod);
         }
         running_pods
@@ -265,12 +266,12 @@ impl<'a> Pass<'a> {
                 Create {
                     // The first pod is created after its revision.
                     apart: n == 0,
-                    done: Some(Note::normal(
+                    done: Some(EventRecord::normal(
                         target.clone(),
                         "SuccessfulCreate",
                         "Created pod: {name}",
                     )),
-                    failed: Some(Note::warning(
+                    failed: Some(EventRecord::warning(
                         target.clone(),
                         "FailedCreate",
                         "Error creating: {error}",
@@ -284,8 +285,8 @@ impl<'a> Pass<'a> {
             let done = format!("Deleted pod: {}", pod.meta.name);
             self.actions.push(
                 Delete {
-                    done: Some(Note::normal(target.clone(), "SuccessfulDelete", done)),
-                    failed: Some(Note::warning(
+                    done: Some(EventRecord::normal(target.clone(), "SuccessfulDelete", done)),
+                    failed: Some(EventRecord::warning(
                         target.clone(),
                         "FailedDelete",
                         "Error deleting: {error}",

@@ -17,7 +17,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
-use evenkeel_runtime::plan::{Action, Note, Outcome, Outcomes, Target};
+use evenkeel_runtime::plan::{Action, EventRecord, Outcome, Outcomes, Target};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -166,7 +166,7 @@ impl World {
         Outcome::success()
     }
 
-    fn tell(&mut self, what: String, done: Option<&Note>) {
+    fn tell(&mut self, what: String, done: Option<&EventRecord>) {
         self.story.push(what);
         self.story.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
     }

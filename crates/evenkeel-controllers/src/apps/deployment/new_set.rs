@@ -10,7 +10,7 @@ use super::{
 };
 use crate::conditions::Condition;
 use evenkeel_api::StrMap;
-use evenkeel_runtime::plan::Note;
+use evenkeel_runtime::plan::EventRecord;
 
 impl Pass<'_> {
     /// Sets the condition while the Deployment is paused: the progress deadline does not run. Upstream:
@@ -70,13 +70,13 @@ impl Pass<'_> {
             min_ready_seconds: deployment.spec.min_ready_seconds,
             annotations,
             changed: true,
-            notes: Vec::new(),
+            events: Vec::new(),
         };
         set.replicas = self.room_for(0);
         let name = set.name.clone();
         if set.replicas > 0 {
             let text = format!("Scaled up replica set {name} from 0 to {}", set.replicas);
-            set.notes.push(Note::normal(self.target.clone(), "ScalingReplicaSet", text));
+            set.events.push(EventRecord::normal(self.target.clone(), "ScalingReplicaSet", text));
         }
         self.sets.push(set);
         let at = self.sets.len() - 1;

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{conditions::Condition, wire};
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::plan::{Action, Delete, Note, OnError, Rewrite, Target};
+use evenkeel_runtime::plan::{Action, Delete, EventRecord, OnError, Rewrite, Target};
 
 /// Condition type of a rollout's progress. Upstream: `DeploymentProgressing`.
 pub(crate) const PROGRESSING: &str = "Progressing";
@@ -45,7 +45,7 @@ pub(crate) struct Pass<'a> {
     /// The Deployment's new conditions.
     pub(crate) conditions: Vec<Condition>,
     /// Events to record before any write.
-    pub(crate) notes: Vec<Note>,
+    pub(crate) events: Vec<EventRecord>,
     /// Old ReplicaSets to delete.
     pub(crate) deleted: Vec<Target>,
     /// The patch of the Deployment itself.
@@ -67,7 +67,7 @@ impl<'a> Pass<'a> {
             new: observed.new,
             revision: None,
             conditions: deployment.status.conditions.iter().map(Condition::from).collect(),
-            notes: Vec::new(),
+            events: Vec::new(),
             deleted: Vec::new(),
             rewrite: None,
             finish: Finish::Rollout,
@@ -109,7 +109,11 @@ impl<'a> Pass<'a> {
                 let (name, from) = (&set.name, set.replicas);
                 let text =
                     format!("Scaled {direction} replica set {name} from {from} to {replicas}");
-                set.notes.push(Note::normal(self.target.clone(), "ScalingReplicaSet", text));
+                set.events.push(EventRecord::normal(
+                    self.target.clone(),
+                    "ScalingReplicaSet",
+                    text,
+                ));
             }
             set.annotations = revision::with_sizes(&set.annotations, budget.replicas, budget.max());
             set.replicas = replicas;
@@ -146,7 +150,7 @@ impl<'a> Pass<'a> {
         if self.finish != Finish::Observed {
             actions.extend(self.observed.claims.actions(&self.target));
         }
-        actions.extend(self.notes.into_iter().map(Action::Event));
+        actions.extend(self.events.into_iter().map(Action::Event));
         let deployment = &*self.observed.deployment;
         let mut created = None;
         // A new set is created before others change.

@@ -27,7 +27,7 @@ use super::{
     recreate, revision, rollback, rolling, scale,
 };
 use evenkeel_api::time::Timestamp;
-use evenkeel_runtime::plan::{Note, Plan};
+use evenkeel_runtime::plan::{EventRecord, Plan};
 
 /// Decides the actions of one reconciliation.
 pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
@@ -42,7 +42,7 @@ impl<'a> Pass<'a> {
         let spec = &deployment.spec;
         if spec.selector.is_everything() {
             let text = "This deployment is selecting all pods. A non-empty selector is required.";
-            pass.notes.push(Note::warning(pass.target.clone(), "SelectingAll", text));
+            pass.events.push(EventRecord::warning(pass.target.clone(), "SelectingAll", text));
             pass.finish = Finish::Observed;
         } else if spec.selector.error().is_some() {
             pass.finish = Finish::Nothing;

@@ -10,7 +10,7 @@ use evenkeel_api::{
     template::{HASH_LABEL, Template},
     views::ReplicaSet,
 };
-use evenkeel_runtime::plan::{Note, OnError, PatchForm, Rewrite};
+use evenkeel_runtime::plan::{EventRecord, OnError, PatchForm, Rewrite};
 use serde_json::json;
 
 /// Performs a requested rollback, or records why not, and removes the annotation. Upstream: `rollback`.
@@ -25,7 +25,7 @@ pub(crate) fn rollback(pass: &mut Pass<'_>, asked: i64) {
             if !set.spec.template.equal_ignoring_hash(&pass.observed.deployment.spec.template) =>
         {
             let text = format!("Rolled back deployment \"{name}\" to revision {revision}");
-            let done = Note::normal(pass.target.clone(), "DeploymentRollback", text);
+            let done = EventRecord::normal(pass.target.clone(), "DeploymentRollback", text);
             rewrite(pass, Some(set), Some(done));
         }
         Some(_) => {
@@ -57,13 +57,13 @@ fn last(pass: &Pass<'_>) -> i64 {
 }
 
 fn give_up(pass: &mut Pass<'_>, reason: &'static str, text: String) {
-    pass.notes.push(Note::warning(pass.target.clone(), reason, text));
+    pass.events.push(EventRecord::warning(pass.target.clone(), reason, text));
     rewrite(pass, None, None);
 }
 
 /// Patches the Deployment: removes the annotation and, for a rollback, restores the set's template. Upstream:
 /// `rollbackToTemplate`, `updateDeploymentAndClearRollbackTo`.
-fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<Note>) {
+fn rewrite(pass: &mut Pass<'_>, to: Option<&ReplicaSet>, done: Option<EventRecord>) {
     let meta = &pass.observed.deployment.meta;
     let annotations = annotations(pass, to.map(|set| &set.meta.annotations));
     let annotations: serde_json::Map<_, _> =

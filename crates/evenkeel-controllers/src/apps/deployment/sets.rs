@@ -7,7 +7,7 @@ use evenkeel_api::{
     template::{HASH_LABEL, Template},
     views::{Deployment, ReplicaSet, ReplicaSetStatus},
 };
-use evenkeel_runtime::plan::{Action, Create, Note, OnError, Target, Update};
+use evenkeel_runtime::plan::{Action, Create, EventRecord, OnError, Target, Update};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::{Arc, LazyLock};
@@ -31,7 +31,7 @@ pub(crate) struct SetCopy<'a> {
     /// Whether the set is written.
     pub(crate) changed: bool,
     /// Events to record after the write.
-    pub(crate) notes: Vec<Note>,
+    pub(crate) events: Vec<EventRecord>,
 }
 
 impl<'a> SetCopy<'a> {
@@ -44,7 +44,7 @@ impl<'a> SetCopy<'a> {
             min_ready_seconds: set.spec.min_ready_seconds,
             annotations: set.meta.annotations.clone(),
             changed: false,
-            notes: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -75,7 +75,7 @@ impl<'a> SetCopy<'a> {
             },
         };
         Action::Create(Create {
-            done: self.notes.into_iter().next(),
+            done: self.events.into_iter().next(),
             on_error: OnError::SkipRest,
             ..Create::new(ReplicaSet::kind(), &deployment.meta.namespace, wire::json(&body))
         })
@@ -85,16 +85,16 @@ impl<'a> SetCopy<'a> {
     /// deployment controller `update` on ReplicaSets.
     pub(crate) fn update(self) -> impl Iterator<Item = Action> {
         let written = self.present.map(|set| {
-            let mut notes = self.notes.into_iter();
+            let mut events = self.events.into_iter();
             let update = Action::Update(Update {
-                done: notes.next(),
+                done: events.next(),
                 on_error: OnError::Abort,
                 ..Update::new(
                     wire::target(&**set),
                     whole(set, self.replicas, self.min_ready_seconds, &self.annotations),
                 )
             });
-            [update].into_iter().chain(notes.map(Action::Event))
+            [update].into_iter().chain(events.map(Action::Event))
         });
         written.into_iter().flatten()
     }

@@ -11,7 +11,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{Deployment, DeploymentStatus},
 };
-use evenkeel_runtime::plan::{Failure, Note, Outcomes, Plan, Update};
+use evenkeel_runtime::plan::{EventRecord, Failure, Outcomes, Plan, Update};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn not_created(pass: &Pass<'_>, failure: &Failure) -> Plan {
             plan.push(update(deployment, &status, None));
         }
     }
-    plan.push(Note::warning(pass.target.clone(), "ReplicaSetCreateError", text));
+    plan.push(EventRecord::warning(pass.target.clone(), "ReplicaSetCreateError", text));
     plan
 }
 

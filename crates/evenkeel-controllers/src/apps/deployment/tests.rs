@@ -13,7 +13,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Deployment, Pod, ReplicaSet},
 };
-use evenkeel_runtime::plan::{Action, Failure, Note, OnError, Outcome, Outcomes, Plan};
+use evenkeel_runtime::plan::{Action, EventRecord, Failure, OnError, Outcome, Outcomes, Plan};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ struct World {
     deployment: Deployment,
     sets: Vec<ReplicaSet>,
     now: Timestamp,
-    events: Vec<Note>,
+    events: Vec<EventRecord>,
     writes: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl World {
             Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
                 unreachable!("it does neither")
             }
-            Action::Event(note) => Some(note.clone()),
+            Action::Event(event) => Some(event.clone()),
         };
         self.events.extend(done);
         Outcome::success()
@@ -229,7 +229,7 @@ impl World {
 
     /// What was written and told, a line each, with hashes replaced by numbers of sets.
     fn story(&self) -> String {
-        let told = self.events.iter().map(|note| format!("{}: {}", note.reason, note.message));
+        let told = self.events.iter().map(|event| format!("{}: {}", event.reason, event.message));
         let mut story: String =
             self.writes.iter().cloned().chain(told).map(|line| line + "\n").collect();
         for (n, set) in self.sets.iter().enumerate() {

@@ -6,7 +6,7 @@
 use super::set::Set;
 use crate::{apps::TERMINATING, claim::Claims, needs::Gates, pod_deletion_ranking, pods, wire};
 use evenkeel_api::{View, time::Timestamp, views::Pod};
-use evenkeel_runtime::plan::{Action, Create, Delete, Note, Plan, Target};
+use evenkeel_runtime::plan::{Action, Create, Delete, EventRecord, Plan, Target};
 use std::{cmp::Ordering, sync::Arc};
 
 /// Maximum number of pods created or deleted at once. Upstream: `BurstReplicas`.
@@ -123,8 +123,12 @@ pub(crate) fn unusable<S: Set>(set: &S) -> Option<&'static str> {
 fn create<S: Set>(set: &S, target: &Target, count: usize) -> Create {
     Create {
         count: u32::try_from(count).unwrap_or(u32::MAX),
-        done: Some(Note::normal(target.clone(), "SuccessfulCreate", "Created pod: {name}")),
-        failed: Some(Note::warning(target.clone(), "FailedCreate", "Error creating: {error}")),
+        done: Some(EventRecord::normal(target.clone(), "SuccessfulCreate", "Created pod: {name}")),
+        failed: Some(EventRecord::warning(
+            target.clone(),
+            "FailedCreate",
+            "Error creating: {error}",
+        )),
         ..Create::new(Pod::kind(), &set.meta().namespace, pod(set, target))
     }
 }
@@ -155,8 +159,12 @@ fn delete<S: Set>(
     victims.into_iter().filter(kept).map(|pod| {
         let done = format!("Deleted pod: {}", pod.meta.name);
         Action::Delete(Delete {
-            done: Some(Note::normal(target.clone(), "SuccessfulDelete", done)),
-            failed: Some(Note::warning(target.clone(), "FailedDelete", "Error deleting: {error}")),
+            done: Some(EventRecord::normal(target.clone(), "SuccessfulDelete", done)),
+            failed: Some(EventRecord::warning(
+                target.clone(),
+                "FailedDelete",
+                "Error deleting: {error}",
+            )),
             ..Delete::new(wire::target(&*pod))
         })
     })

@@ -43,7 +43,7 @@ use evenkeel_api::{
     views::{PersistentVolumeClaim, Pod, StatefulSet},
 };
 use evenkeel_runtime::plan::{
-    Action, BURST_LIMIT, Create, Delete, Note, OnError, PatchForm, Plan, Rewrite, Target,
+    Action, BURST_LIMIT, Create, Delete, EventRecord, OnError, PatchForm, Plan, Rewrite, Target,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -389,7 +389,7 @@ impl<'a> Pass<'a> {
                         "Create Claim {name} Pod {pod} in StatefulSet {} success",
                         set.meta.name
                     );
-                    let done = Note::normal(self.target.clone(), "SuccessfulCreate", text);
+                    let done = EventRecord::normal(self.target.clone(), "SuccessfulCreate", text);
                     self.create(
                         Create {
                             done: Some(done),
@@ -464,8 +464,9 @@ impl<'a> Pass<'a> {
                 let text = format!(
                     "PersistentVolumeClaim {claim_name} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
                 );
-                let note = Note::warning(self.target.clone(), "ConflictingController", text);
-                self.actions.push(note.into());
+                let event =
+                    EventRecord::warning(self.target.clone(), "ConflictingController", text);
+                self.actions.push(event.into());
             }
             let target = wire::target(&**claim);
             let is_repeated = |action: &Action| matches!(action, Action::Rewrite(change) if change.target == target);
@@ -590,23 +591,23 @@ fn match_labels(set: &StatefulSet) -> evenkeel_api::StrMap {
     set.spec.selector.match_labels().collect()
 }
 
-fn done(target: &Target, verb: &str, pod: &str) -> Note {
+fn done(target: &Target, verb: &str, pod: &str) -> EventRecord {
     let text = format!("{verb} Pod {pod} in StatefulSet {} successful", target.name);
     let reason = match verb {
         "Create" => "SuccessfulCreate",
         "Delete" => "SuccessfulDelete",
         _ => "SuccessfulUpdate",
     };
-    Note::normal(target.clone(), reason, text)
+    EventRecord::normal(target.clone(), reason, text)
 }
 
 /// Returns the event of a failed operation on a pod. Upstream: `recordPodEvent`.
-pub(crate) fn failed(target: &Target, verb: &str, pod: &str, error: &str) -> Note {
+pub(crate) fn failed(target: &Target, verb: &str, pod: &str, error: &str) -> EventRecord {
     let text = format!("{verb} Pod {pod} in StatefulSet {} failed error: {error}", target.name);
     let reason = match verb {
         "Create" => "FailedCreate",
         "Delete" => "FailedDelete",
         _ => "FailedUpdate",
     };
-    Note::warning(target.clone(), reason, text)
+    EventRecord::warning(target.clone(), reason, text)
 }

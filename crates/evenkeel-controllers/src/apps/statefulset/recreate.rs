@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{conditions::Condition, pods::revision_of};
 use evenkeel_api::{time::Timestamp, views::Pod};
-use evenkeel_runtime::plan::Note;
+use evenkeel_runtime::plan::EventRecord;
 use std::sync::Arc;
 
 /// Condition type of the strategy's progress.
@@ -27,13 +27,13 @@ pub(crate) fn is_unknown(observed: &Observed) -> bool {
 }
 
 /// Returns the event about the unknown strategy.
-pub(crate) fn unknown(pass: &Pass<'_>) -> Note {
+pub(crate) fn unknown(pass: &Pass<'_>) -> EventRecord {
     let meta = &pass.observed.set.meta;
     let text = format!(
         "statefulset {}/{} uses Recreate strategy but feature gate {RECREATE_STRATEGY} is disabled",
         meta.namespace, meta.name
     );
-    Note::warning(pass.target.clone(), "UnknownStrategy", text)
+    EventRecord::warning(pass.target.clone(), "UnknownStrategy", text)
 }
 
 /// Deletes all pods of old revisions, condemned ones included. Returns whether there are any; until they are gone,

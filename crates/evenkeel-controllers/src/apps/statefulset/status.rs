@@ -13,7 +13,7 @@ use crate::{
     wire,
 };
 use evenkeel_api::{Text, time::Timestamp, views::Pod};
-use evenkeel_runtime::plan::{Action, Note, Outcomes, Plan, Update as Write};
+use evenkeel_runtime::plan::{Action, EventRecord, Outcomes, Plan, Update as Write};
 use serde::Serialize;
 
 /// Returns the status update, events about failures, and the delay until the next pod becomes available.
@@ -47,7 +47,7 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
 }
 
 /// Returns events about failed creations. AlreadyExists is not reported: the cache lags behind.
-fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = Note> {
+fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventRecord> {
     let told = pass.created.iter().flat_map(|(at, created)| {
         let error = outcomes.0.get(*at).and_then(|outcome| outcome.error.as_ref())?;
         if error.is_already_exists() || error.namespace_terminating {
@@ -62,7 +62,7 @@ fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = Note> 
                 );
                 let of_pod = format!("failed to create PVC {claim}: {error}");
                 vec![
-                    Note::warning(pass.target.clone(), "FailedCreate", text),
+                    EventRecord::warning(pass.target.clone(), "FailedCreate", text),
                     failed(&pass.target, "Create", pod, &of_pod),
                 ]
             }

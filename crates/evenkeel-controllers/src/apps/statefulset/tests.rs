@@ -11,7 +11,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet},
 };
-use evenkeel_runtime::plan::{Action, Failure, Note, Outcome, Outcomes, Target};
+use evenkeel_runtime::plan::{Action, EventRecord, Failure, Outcome, Outcomes, Target};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -178,14 +178,16 @@ impl World {
             Action::Read(_) | Action::DeleteCollection(_) | Action::Local(_) => {
                 unreachable!("it does neither")
             }
-            Action::Event(note) => self.story.push(format!("  {}: {}", note.reason, note.message)),
+            Action::Event(event) => {
+                self.story.push(format!("  {}: {}", event.reason, event.message))
+            }
         }
         Outcome::success()
     }
 
-    fn tell(&mut self, what: String, done: Option<&Note>) {
+    fn tell(&mut self, what: String, done: Option<&EventRecord>) {
         self.story.push(what);
-        self.story.extend(done.map(|note| format!("  {}: {}", note.reason, note.message)));
+        self.story.extend(done.map(|event| format!("  {}: {}", event.reason, event.message)));
     }
 
     fn created(&mut self, kind: &str, body: &Value) {
@@ -799,7 +801,7 @@ fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
     rewrites
         .map(|rewrite| {
             assert!(!rewrite.retries_on_conflict, "only pods' own updates are retried");
-            let failed = rewrite.failed.as_ref().map(|note| note.reason.to_string());
+            let failed = rewrite.failed.as_ref().map(|event| event.reason.to_string());
             (rewrite.target.name.to_string(), failed)
         })
         .collect()

@@ -8,7 +8,7 @@ use evenkeel_api::{
         HorizontalPodAutoscalerStatus, MetricIdentifier, MetricStatus, MetricValueStatus,
     },
 };
-use evenkeel_runtime::plan::{Note, Plan, Target, Update};
+use evenkeel_runtime::plan::{EventRecord, Plan, Target, Update};
 use serde_json::{Value, json};
 
 pub(super) const ABLE_TO_SCALE: &str = "AbleToScale";
@@ -21,7 +21,7 @@ pub(super) const SCALED_TO_ZERO: &str = "ScaledToZero";
 pub(super) struct StatusBuilder {
     target: Target,
     pub(super) status: HorizontalPodAutoscalerStatus,
-    notes: Vec<Note>,
+    events: Vec<EventRecord>,
     now: Timestamp,
 }
 
@@ -31,17 +31,17 @@ impl StatusBuilder {
         Self {
             target: wire::target(autoscaler),
             status: autoscaler.status.clone(),
-            notes: Vec::new(),
+            events: Vec::new(),
             now,
         }
     }
 
     pub(super) fn normal(&mut self, reason: &'static str, message: String) {
-        self.notes.push(Note::normal(self.target.clone(), reason, message));
+        self.events.push(EventRecord::normal(self.target.clone(), reason, message));
     }
 
     pub(super) fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.notes.push(Note::warning(self.target.clone(), reason, message));
+        self.events.push(EventRecord::warning(self.target.clone(), reason, message));
     }
 
     /// Sets a condition; its transition time changes with its status only. Upstream: `setCondition`.
@@ -79,12 +79,16 @@ impl StatusBuilder {
     /// Returns the events, and the status update if the status changed. Upstream: `updateStatusIfNeeded`.
     pub(super) fn plan(&self, autoscaler: &HorizontalPodAutoscaler) -> Plan {
         let mut plan = Plan::nothing();
-        plan.actions.extend(self.notes.iter().cloned().map(Into::into));
+        plan.actions.extend(self.events.iter().cloned().map(Into::into));
         if self.status != autoscaler.status {
             let body =
                 wire::status_body(autoscaler, &autoscaler.meta.annotations, &json_of(&self.status));
             plan.push(Update {
-                failed: Some(Note::warning(self.target.clone(), "FailedUpdateStatus", "{error}")),
+                failed: Some(EventRecord::warning(
+                    self.target.clone(),
+                    "FailedUpdateStatus",
+                    "{error}",
+                )),
                 ..Update::status(self.target.clone(), body)
             });
         }

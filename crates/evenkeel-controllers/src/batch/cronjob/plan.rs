@@ -26,7 +26,9 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{CronJob, Job, ObjectReference},
 };
-use evenkeel_runtime::plan::{Action, Create, Delete, Note, OnError, Plan, Propagation, Target};
+use evenkeel_runtime::plan::{
+    Action, Create, Delete, EventRecord, OnError, Plan, Propagation, Target,
+};
 
 /// Deletes finished Jobs beyond the history limits, then creates the Job of a scheduled time that has come. Upstream:
 /// `syncCronJob`, `cleanupFinishedJobs`.
@@ -50,7 +52,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 
 /// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid schedule.
 fn times(cron: &CronJob, plan: &mut Plan) -> Option<Times> {
-    let warn = |reason, message: String| Note::warning(wire::target(cron), reason, message);
+    let warn = |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
     let schedule = &cron.spec.schedule;
     match Times::of(cron) {
         Err(Unusable::Zone(why)) => {
@@ -90,7 +92,11 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
         Ok(due) => due,
         Err(why) => {
             let message = format!("invalid schedule: {} : {why}", cron.spec.schedule);
-            return plan.push(Action::Event(Note::warning(target, "InvalidSchedule", message)));
+            return plan.push(Action::Event(EventRecord::warning(
+                target,
+                "InvalidSchedule",
+                message,
+            )));
         }
     };
     if let Some(next) = times.until_next(cron, now) {
@@ -100,12 +106,16 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
     if due.too_many {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or \
                        check clock skew";
-        plan.push(Action::Event(Note::warning(target.clone(), "TooManyMissedTimes", message)));
+        plan.push(Action::Event(EventRecord::warning(
+            target.clone(),
+            "TooManyMissedTimes",
+            message,
+        )));
     }
     if not_before.is_some_and(|not_before| at < not_before) {
         let when = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
         let message = format!("Missed scheduled time to start a job: {when}");
-        return plan.push(Action::Event(Note::warning(target, "MissSchedule", message)));
+        return plan.push(Action::Event(EventRecord::warning(target, "MissSchedule", message)));
     }
     let run = Run { at };
     let name = run.name(cron);
@@ -118,14 +128,18 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
     match &*cron.spec.concurrency_policy {
         "Forbid" if is_active => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            return plan.push(Action::Event(Note::normal(target, "JobAlreadyActive", message)));
+            return plan.push(Action::Event(EventRecord::normal(
+                target,
+                "JobAlreadyActive",
+                message,
+            )));
         }
         "Replace" => replace_active_jobs(observed, plan),
         _ => {}
     }
     // AlreadyExists is handled in the status, apart from other errors.
     plan.push(Create {
-        done: Some(Note::normal(target, "SuccessfulCreate", "Created job {name}")),
+        done: Some(EventRecord::normal(target, "SuccessfulCreate", "Created job {name}")),
         ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron, &times.zone))
     });
 }
@@ -149,8 +163,8 @@ fn delete(cron: &CronJob, job: Target) -> Delete {
     let done = format!("Deleted job {}", job.name);
     Delete {
         propagation: Some(Propagation::Background),
-        done: Some(Note::normal(target.clone(), "SuccessfulDelete", done)),
-        failed: Some(Note::warning(target, "FailedDelete", "Deleted job: {error}")),
+        done: Some(EventRecord::normal(target.clone(), "SuccessfulDelete", done)),
+        failed: Some(EventRecord::warning(target, "FailedDelete", "Deleted job: {error}")),
         ..Delete::new(job)
     }
 }

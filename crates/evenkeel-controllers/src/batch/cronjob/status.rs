@@ -6,7 +6,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Job, ObjectReference},
 };
-use evenkeel_runtime::plan::{Action, Note, OnError, Outcomes, Plan, Update};
+use evenkeel_runtime::plan::{Action, EventRecord, OnError, Outcomes, Plan, Update};
 use serde::Serialize;
 
 /// Returns the status update and events about Jobs.
@@ -21,7 +21,11 @@ pub(super) fn status(observed: &Observed, plan: &Plan, outcomes: &Outcomes) -> P
             && !error.namespace_terminating
         {
             let message = format!("Error creating job: {}", error.message);
-            after.push(Action::Event(Note::warning(target.clone(), "FailedCreate", message)));
+            after.push(Action::Event(EventRecord::warning(
+                target.clone(),
+                "FailedCreate",
+                message,
+            )));
         }
     }
     let next = Status::next(observed, &deleted(plan, outcomes));
@@ -47,7 +51,7 @@ fn deleted<'a>(plan: &'a Plan, outcomes: &Outcomes) -> Vec<&'a str> {
 }
 
 /// Returns events about active Jobs that finished or disappeared, and about unexpected Jobs.
-fn events(observed: &Observed) -> Vec<Note> {
+fn events(observed: &Observed) -> Vec<EventRecord> {
     let target = wire::target(&*observed.cron);
     let mut events = Vec::new();
     for job in &observed.jobs {
@@ -56,21 +60,21 @@ fn events(observed: &Observed) -> Vec<Note> {
             Some(condition) if observed.is_active(job) => {
                 let how = &condition.type_;
                 let message = format!("Saw completed job: {name}, condition: {how}");
-                events.push(Note::normal(target.clone(), "SawCompletedJob", message));
+                events.push(EventRecord::normal(target.clone(), "SawCompletedJob", message));
             }
             None if !observed.is_active(job)
                 && !observed.new_runs().any(|(new, _)| new.meta.uid == job.meta.uid) =>
             {
                 let message =
                     format!("Saw a job that the controller did not create or forgot: {name}");
-                events.push(Note::warning(target.clone(), "UnexpectedJob", message));
+                events.push(EventRecord::warning(target.clone(), "UnexpectedJob", message));
             }
             Some(_) | None => {}
         }
     }
     for active in missing(observed) {
         let message = format!("Active job went missing: {}", active.name);
-        events.push(Note::normal(target.clone(), "MissingJob", message));
+        events.push(EventRecord::normal(target.clone(), "MissingJob", message));
     }
     events
 }

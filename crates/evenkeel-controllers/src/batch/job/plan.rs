@@ -36,7 +36,7 @@ use evenkeel_api::{
     views::{Job, Pod},
 };
 use evenkeel_runtime::plan::{
-    Action, Create, Delete, Note, OnError, Patch, PatchForm, Plan, Target,
+    Action, Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan, Target,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -152,8 +152,8 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     let target = wire::target(&*observed.job);
     if !observed.mode_is_known() {
         let message = "Skipped Job sync because completion mode is unknown";
-        let note = Note::warning(target, "UnknownCompletionMode", message);
-        return Plan::of(vec![Action::Event(note)]);
+        let event = EventRecord::warning(target, "UnknownCompletionMode", message);
+        return Plan::of(vec![Action::Event(event)]);
     }
     let claims = observed.pods.actions_with_finalizer(&target, pod::FINALIZER);
     let mut plan = Plan::of(claims.collect());
@@ -187,8 +187,12 @@ fn make(observed: &Observed, target: &Target, slots: &[Option<u32>]) -> Vec<Acti
     };
     let create = |body: String, count: usize| Create {
         count: u32::try_from(count).unwrap_or(u32::MAX),
-        done: Some(Note::normal(target.clone(), "SuccessfulCreate", "Created pod: {name}")),
-        failed: Some(Note::warning(target.clone(), "FailedCreate", "Error creating: {error}")),
+        done: Some(EventRecord::normal(target.clone(), "SuccessfulCreate", "Created pod: {name}")),
+        failed: Some(EventRecord::warning(
+            target.clone(),
+            "FailedCreate",
+            "Error creating: {error}",
+        )),
         ..Create::new(Pod::kind(), &observed.job.meta.namespace, body)
     };
     match slots {
@@ -211,8 +215,12 @@ pub(super) fn untrack(pod: &Pod) -> Patch {
 fn delete(pod: &Pod, target: &Target) -> Delete {
     let done = format!("Deleted pod: {}", pod.meta.name);
     Delete {
-        done: Some(Note::normal(target.clone(), "SuccessfulDelete", done)),
-        failed: Some(Note::warning(target.clone(), "FailedDelete", "Error deleting: {error}")),
+        done: Some(EventRecord::normal(target.clone(), "SuccessfulDelete", done)),
+        failed: Some(EventRecord::warning(
+            target.clone(),
+            "FailedDelete",
+            "Error deleting: {error}",
+        )),
         ..Delete::new(wire::target(pod))
     }
 }

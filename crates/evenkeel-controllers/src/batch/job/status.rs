@@ -13,7 +13,9 @@ use evenkeel_api::{
     time::Timestamp,
     views::{JobStatus, Pod},
 };
-use evenkeel_runtime::plan::{Action, Note, OnError, Outcome, Outcomes, Plan, Target, Update};
+use evenkeel_runtime::plan::{
+    Action, EventRecord, OnError, Outcome, Outcomes, Plan, Target, Update,
+};
 use serde::Serialize;
 use std::{collections::HashSet, time::Duration};
 
@@ -88,7 +90,7 @@ struct Next {
     body: Body,
     conditions: Vec<Condition>,
     end: Option<FinishedCondition>,
-    told: Vec<Note>,
+    told: Vec<EventRecord>,
     /// Whether pods are not recorded because the limit is reached.
     full: bool,
     now: Timestamp,
@@ -156,7 +158,7 @@ impl Next {
             self.body.start_time = None;
         }
         let event = if job.spec.suspend { "Suspended" } else { "Resumed" };
-        self.told.push(Note::normal(wire::target(job), event, message));
+        self.told.push(EventRecord::normal(wire::target(job), event, message));
     }
 
     /// Adds finished pods to `uncountedTerminatedPods`.
@@ -227,12 +229,12 @@ impl Next {
             let wanted = observed.job.spec.completions;
             if wanted.is_some_and(|wanted| self.body.succeeded > wanted) {
                 let message = "Too many succeeded pods running after completion count reached";
-                let note = Note::warning(target.clone(), "TooManySucceededPods", message);
+                let note = EventRecord::warning(target.clone(), "TooManySucceededPods", message);
                 self.told.push(note);
             }
-            self.told.push(Note::normal(target, "Completed", "Job completed"));
+            self.told.push(EventRecord::normal(target, "Completed", "Job completed"));
         } else {
-            self.told.push(Note::warning(target, failure_event(&end.reason), &*end.message));
+            self.told.push(EventRecord::warning(target, failure_event(&end.reason), &*end.message));
         }
     }
 

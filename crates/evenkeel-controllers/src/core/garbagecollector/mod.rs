@@ -32,7 +32,7 @@ use evenkeel_runtime::{
     introspect::{History, Inspect},
     latch::Latch,
     metrics,
-    plan::{Key, Note, Target},
+    plan::{EventRecord, Key, Target},
     queue::{Priority, Queue},
     tasks::Tasks,
 };
@@ -252,7 +252,11 @@ impl GarbageCollector {
             );
             let target =
                 Target::new(resource.kind, &coordinates.namespace, &coordinates.name, &uid);
-            self.0.events.record(&Note::warning(target, "OwnerRefInvalidNamespace", message));
+            self.0.events.record(&EventRecord::warning(
+                target,
+                "OwnerRefInvalidNamespace",
+                message,
+            ));
         }
     }
 }

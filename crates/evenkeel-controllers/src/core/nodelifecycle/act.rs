@@ -28,7 +28,7 @@ use evenkeel_runtime::{
     clock::Clock,
     controller::Periodic,
     events::EventRecorder,
-    plan::{Note, PatchForm, Target},
+    plan::{EventRecord, PatchForm, Target},
 };
 use futures::StreamExt;
 use http::{Request, header::ACCEPT};
@@ -190,7 +190,11 @@ impl Monitor {
 
     fn record_event(&self, name: &str, uid: &str, reason: &'static str, what: &str) {
         let node = Target::new(Node::kind(), "", name, uid);
-        self.events.record(&Note::normal(node, reason, format!("Node {name} event: {what}")));
+        self.events.record(&EventRecord::normal(
+            node,
+            reason,
+            format!("Node {name} event: {what}"),
+        ));
     }
 
     fn update_health(&self, node: &Node, lease: Option<&Lease>) -> NodeHealth {
@@ -270,7 +274,11 @@ impl Monitor {
         tracing::info!(node = name, "Node is unreachable; set its conditions to Unknown");
         if was == Some(Ready::Yes) {
             let what = format!("Node {name} status is now: NodeNotReady");
-            self.events.record(&Note::normal(wire::target(&live.view), "NodeNotReady", what));
+            self.events.record(&EventRecord::normal(
+                wire::target(&live.view),
+                "NodeNotReady",
+                what,
+            ));
         }
         Ok(Some(Ready::Unknown))
     }

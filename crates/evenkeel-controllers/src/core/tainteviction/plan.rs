@@ -20,7 +20,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{Pod, Taint, Toleration},
 };
-use evenkeel_runtime::plan::{Delete, Key, Note, Outcomes, Plan, Target};
+use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
 const WHY: Why = Why {
@@ -131,7 +131,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
     let told = |what: &str| {
         // As upstream without a uid: a new pod of the name may be deleted.
         let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
-        Note::normal(target, EVENT, format!("{what} Pod {}", observed.key))
+        EventRecord::normal(target, EVENT, format!("{what} Pod {}", observed.key))
     };
     let waits = observed.pending.is_some_and(|pending| pending.due > now);
     match (verdict, &observed.pod) {
@@ -231,7 +231,7 @@ mod tests {
 
     fn events(plan: &Plan) -> Vec<&str> {
         let notes = plan.actions.iter().filter_map(|action| match action {
-            Action::Event(note) => Some(&*note.message),
+            Action::Event(event) => Some(&*event.message),
             _ => None,
         });
         notes.collect()

@@ -22,7 +22,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Create, Delete, Key, Note, Plan, Target, Update},
+    plan::{Create, Delete, EventRecord, Key, Plan, Target, Update},
 };
 use serde::Serialize;
 use std::sync::Arc;
@@ -219,7 +219,7 @@ fn create_endpoints(
     let message = format!("Failed to create endpoint for service {namespace}/{name}: {{error}}");
     let target = Target::new(kind.clone(), namespace, name, "");
     Create {
-        failed: Some(Note::warning(target, "FailedToCreateEndpoint", message)),
+        failed: Some(EventRecord::warning(target, "FailedToCreateEndpoint", message)),
         ..Create::new(kind, namespace, wire::json(&Body::new(metadata, subsets)))
     }
 }
@@ -239,7 +239,7 @@ fn update_endpoints(
     let message = format!("Failed to update endpoint {}: {{error}}", observed.key);
     let target = wire::target(endpoints);
     Update {
-        failed: Some(Note::warning(target.clone(), "FailedToUpdateEndpoint", message)),
+        failed: Some(EventRecord::warning(target.clone(), "FailedToUpdateEndpoint", message)),
         ..Update::new(target, wire::json(&Body::new(metadata, subsets)))
     }
 }

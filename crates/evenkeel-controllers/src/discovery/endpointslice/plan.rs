@@ -39,7 +39,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Action, BURST_LIMIT, Create, Delete, Key, Note, OnError, Plan, Target, Update},
+    plan::{Action, BURST_LIMIT, Create, Delete, EventRecord, Key, OnError, Plan, Target, Update},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -374,9 +374,9 @@ fn with_events(action: Action, common: &Common<'_>, on_error: OnError) -> Action
     }
 }
 
-fn failed(common: &Common<'_>, why: &str) -> Note {
+fn failed(common: &Common<'_>, why: &str) -> EventRecord {
     let message = format!("Error updating Endpoint Slices for Service {}: {why}", common.key);
-    Note::warning(common.about.clone(), "FailedToUpdateEndpointSlices", message)
+    EventRecord::warning(common.about.clone(), "FailedToUpdateEndpointSlices", message)
 }
 
 fn failure(common: &Common<'_>, why: &str) -> Action {
@@ -384,7 +384,7 @@ fn failure(common: &Common<'_>, why: &str) -> Action {
 }
 
 fn event(common: &Common<'_>, (warning, reason, message): HintsEvent) -> Action {
-    Note { regarding: common.about.clone(), warning, reason, message }.into()
+    EventRecord { regarding: common.about.clone(), warning, reason, message }.into()
 }
 
 /// Returns the Service's labels with the controller's. Upstream: `setEndpointSliceLabels`.

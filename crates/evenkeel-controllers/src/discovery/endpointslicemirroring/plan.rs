@@ -19,7 +19,7 @@ use evenkeel_api::{
         Service, SlicePort,
     },
 };
-use evenkeel_runtime::plan::{Action, Delete, Key, Note, OnError, Plan};
+use evenkeel_runtime::plan::{Action, Delete, EventRecord, Key, OnError, Plan};
 use std::sync::Arc;
 
 /// This controller's value of the label `managed-by`. Upstream: `controllerName`.
@@ -109,7 +109,7 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     let mut decision = Decision::default();
     let (groups, invalid, skipped) = groups(&endpoints.subsets, observed.max);
     let about = wire::target(endpoints);
-    let told = |reason, message| Action::from(Note::warning(about.clone(), reason, message));
+    let told = |reason, message| Action::from(EventRecord::warning(about.clone(), reason, message));
     if invalid > 0 {
         let message =
             format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");

@@ -7,7 +7,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{MetaCondition, Metadata, ServiceCidr},
 };
-use evenkeel_runtime::plan::{Note, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -65,10 +65,11 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             }
             let ready = ("True", "", "Kubernetes Service CIDR is ready");
             let message = "The ServiceCIDR Status can not be set to Ready=True";
-            let note = Note::warning(wire::target(cidr), "KubernetesServiceCIDRError", message);
+            let event =
+                EventRecord::warning(wire::target(cidr), "KubernetesServiceCIDRError", message);
             plan.actions.extend(
                 condition(cidr, ready, now)
-                    .map(|patch| Patch { failed: Some(note), ..patch }.into()),
+                    .map(|patch| Patch { failed: Some(event), ..patch }.into()),
             );
         }
         Some(_) if observed.orphan.is_some() => {

@@ -27,7 +27,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Action, Failure, Note, OnError, Outcomes, Plan, Steps, Update},
+    plan::{Action, EventRecord, Failure, OnError, Outcomes, Plan, Steps, Update},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -194,25 +194,25 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (budget, mut plan) = (&observed.budget, Plan::nothing());
     let target = wire::target(&**budget);
     if let Some(why) = budget.spec.selector.error() {
-        plan.push(Note::warning(target, "NoPods", format!("Failed to get pods: {why}")));
+        plan.push(EventRecord::warning(target, "NoPods", format!("Failed to get pods: {why}")));
         plan.actions.extend(status::fail_safe(budget, why, now));
         return plan;
     }
     if observed.pods.is_empty() {
-        plan.push(Note::normal(target.clone(), "NoPods", "No matching pods found"));
+        plan.push(EventRecord::normal(target.clone(), "NoPods", "No matching pods found"));
     }
     let expected = match expected(observed) {
         Ok(expected) => expected,
         Err(why) => {
             let description = format!("Failed to calculate the number of expected pods: {why}");
-            plan.push(Note::warning(target, "CalculateExpectedPodCountFailed", description));
+            plan.push(EventRecord::warning(target, "CalculateExpectedPodCountFailed", description));
             plan.actions.extend(status::fail_safe(budget, &why, now));
             return plan;
         }
     };
     if asks_owners(budget) && observed.pods.iter().any(|pod| pod.meta.controller().is_none()) {
         let selector = words::selector(&budget.spec.selector);
-        plan.push(Note::warning(
+        plan.push(EventRecord::warning(
             target,
             "UnmanagedPods",
             format!(
@@ -226,7 +226,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         let namespace = &budget.meta.namespace;
         let description =
             format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
-        plan.push(Note::warning(wire::target(*pod), "NotDeleted", description));
+        plan.push(EventRecord::warning(wire::target(*pod), "NotDeleted", description));
     }
     let healthy = healthy(&observed.pods, &disrupted, now);
     let counts = Counts {

@@ -9,7 +9,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::Cache,
-    plan::{Key, Note, Patch, PatchForm, Plan, Planner},
+    plan::{EventRecord, Key, Patch, PatchForm, Plan, Planner},
 };
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
@@ -75,7 +75,7 @@ fn plan(observed: &Observed, now: Timestamp) -> Plan {
         let told = format!(
             "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {first:?} arbitrarily."
         );
-        plan.push(Note::warning(wire::target(pod), "MultiplePodDisruptionBudgets", told));
+        plan.push(EventRecord::warning(wire::target(pod), "MultiplePodDisruptionBudgets", told));
     }
     let Some(since) = told_since(pod) else { return plan };
     let left = STALE_POD_DISRUPTION_TIMEOUT - now.duration_since(since);

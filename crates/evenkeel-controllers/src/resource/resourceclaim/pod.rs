@@ -13,7 +13,7 @@ use evenkeel_api::{
 use evenkeel_runtime::{
     introspect::Description,
     plan::{
-        Create, Failure, LiveRead, Note, OnError, Outcome, Outcomes, Patch, PatchForm, Plan,
+        Create, EventRecord, Failure, LiveRead, OnError, Outcome, Outcomes, Patch, PatchForm, Plan,
         PlanError, Update,
     },
 };
@@ -215,7 +215,7 @@ fn refuse(observed: &Observed, claim: &PodResourceClaim, error: &NotMade) -> Pla
     let message = format!("PodResourceClaim {}: {error}", claim.name);
     let failure = format!("pod {}/{}, {message}", meta.namespace, meta.name);
     let about = wire::target(&*observed.pod);
-    let event = Note::warning(about, "FailedResourceClaimCreation", message);
+    let event = EventRecord::warning(about, "FailedResourceClaimCreation", message);
     Plan { error: Some(PlanError::new(failure)), ..Plan::one(event) }
 }
 

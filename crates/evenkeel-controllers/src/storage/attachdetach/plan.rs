@@ -20,7 +20,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };
-use evenkeel_runtime::plan::{Create, Delete, Note, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan};
 use ring::digest;
 use serde_json::{Value, json};
 use std::{
@@ -357,7 +357,7 @@ fn update_node_status(
         let message = format!("AttachVolume.Attach succeeded for volume \"{}\" ", one.called);
         for pod in &one.pods {
             let of = wire::target(&**pod);
-            plan.push(Note::normal(of, "SuccessfulAttachVolume", message.clone()));
+            plan.push(EventRecord::normal(of, "SuccessfulAttachVolume", message.clone()));
         }
     }
 }
@@ -396,7 +396,7 @@ fn create_attachments(observed: &Observed, now: Timestamp, decision: &mut Decisi
                     for pod in &one.pods {
                         let of = wire::target(&**pod);
                         let message = multi_attach_message(one, pod);
-                        decision.plan.push(Note::warning(of, "FailedAttachVolume", message));
+                        decision.plan.push(EventRecord::warning(of, "FailedAttachVolume", message));
                     }
                 }
                 decision.memory.reported_multi_attach.insert(one.name.clone());
@@ -454,7 +454,7 @@ fn is_reported_attached(observed: &Observed, name: &Text) -> bool {
 
 fn record_attach_failure(one: &DesiredVolume, plan: &mut Plan, message: &str) {
     for pod in &one.pods {
-        plan.push(Note::warning(wire::target(&**pod), "FailedAttachVolume", message));
+        plan.push(EventRecord::warning(wire::target(&**pod), "FailedAttachVolume", message));
     }
 }
 

@@ -16,7 +16,7 @@ use evenkeel_api::{
     views::{PersistentVolume, PersistentVolumeClaim},
 };
 use evenkeel_runtime::plan::{
-    Create, Delete, Local, Note, OnError, Plan, PlanError, Rewrite, Steps,
+    Create, Delete, EventRecord, Local, OnError, Plan, PlanError, Rewrite, Steps,
 };
 use serde_json::{Value, json};
 use std::path::{Component, Path};
@@ -39,7 +39,7 @@ pub(super) fn provision(
 ) -> Result<Plan, Plan> {
     let claim = &*seen.claim;
     let refuse = |why: String| {
-        let event = Note::warning(wire::target(claim), "ProvisioningFailed", why.clone());
+        let event = EventRecord::warning(wire::target(claim), "ProvisioningFailed", why.clone());
         Plan { error: Some(PlanError::new(why)), ..Plan::one(event) }
     };
     if !options.host_path_provisioning {
@@ -74,7 +74,7 @@ pub(super) fn provision(
 fn create(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     let name = format!("pvc-{}", claim.meta.uid);
     let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
-    let event = Note::normal(wire::target(claim), "ProvisioningSucceeded", message);
+    let event = EventRecord::normal(wire::target(claim), "ProvisioningSucceeded", message);
     Create {
         done: Some(event),
         on_error: OnError::Ignore,

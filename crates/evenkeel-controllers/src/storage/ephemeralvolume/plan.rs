@@ -7,7 +7,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Create, Note, OnError, Outcomes, Plan, PlanError},
+    plan::{Create, EventRecord, OnError, Outcomes, Plan, PlanError},
 };
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ enum Step {
     /// The claim is made.
     Make(Box<Create>),
     /// There is a claim of the name that was not made for the pod.
-    Refuse(Note),
+    Refuse(EventRecord),
 }
 
 /// Whether the pod has ephemeral volumes and stays.
@@ -49,9 +49,9 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     for step in steps(observed) {
         match step {
             Step::Make(create) => plan.push(*create),
-            Step::Refuse(note) => {
-                plan.error = Some(PlanError::new(note.message.clone()));
-                plan.push(note);
+            Step::Refuse(event) => {
+                plan.error = Some(PlanError::new(event.message.clone()));
+                plan.push(event);
                 break;
             }
         }
@@ -81,8 +81,8 @@ pub(super) fn creates(outcomes: &Outcomes) -> Creates {
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     for step in steps(observed) {
-        if let Step::Refuse(note) = step {
-            description.waits(note.message);
+        if let Step::Refuse(event) = step {
+            description.waits(event.message);
         }
     }
     description
@@ -127,8 +127,8 @@ fn make(pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Create> {
     })
 }
 
-fn told(pod: &Pod, message: &str) -> Note {
-    Note::warning(wire::target(pod), "FailedBinding", message)
+fn told(pod: &Pod, message: &str) -> EventRecord {
+    EventRecord::warning(wire::target(pod), "FailedBinding", message)
 }
 
 #[cfg(test)]
@@ -180,9 +180,9 @@ mod tests {
             |owner: &str| steps(&Observed::new(Arc::new(pod()), |_| Some(claim(owner))));
         assert!(steps_with("u").is_empty());
         let steps = steps_with("other");
-        let [Step::Refuse(note)] = &steps[..] else { panic!("{steps:?}") };
+        let [Step::Refuse(event)] = &steps[..] else { panic!("{steps:?}") };
         assert_eq!(
-            note.message,
+            event.message,
             "ephemeral volume data: PVC ns/web-data was not created for pod ns/web (pod is not owner)"
         );
     }
@@ -209,12 +209,12 @@ mod tests {
         let observed =
             Observed::new(Arc::new(pod), |name| (name == "web-b").then(|| Arc::clone(&claim)));
         let plan = plan(&observed);
-        let [Action::Create(create), Action::Event(note)] = &plan.actions[..] else {
+        let [Action::Create(create), Action::Event(event)] = &plan.actions[..] else {
             panic!("{plan:?}")
         };
         assert!(create.apart && create.on_error == OnError::Abort);
-        assert_eq!(plan.error, Some(PlanError::new(note.message.clone())));
-        assert!(note.message.starts_with("ephemeral volume b: "), "{note:?}");
+        assert_eq!(plan.error, Some(PlanError::new(event.message.clone())));
+        assert!(event.message.starts_with("ephemeral volume b: "), "{event:?}");
     }
 
     #[test]

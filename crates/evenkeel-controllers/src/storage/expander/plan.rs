@@ -6,7 +6,7 @@ use evenkeel_api::{
     storage,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
-use evenkeel_runtime::plan::{Note, OnError, Patch, PatchForm, Plan};
+use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) fn wants_more(seen: &Seen) -> bool {
 pub(super) fn plan(seen: &Seen) -> Plan {
     let (mut plan, claim) = (Plan::nothing(), &*seen.claim);
     let Some(volume) = seen.volume.as_deref().filter(|_| wants_more(seen)) else { return plan };
-    let told = |message: String| Note::normal(wire::target(claim), EVENT, message);
+    let told = |message: String| EventRecord::normal(wire::target(claim), EVENT, message);
     let Some((plugin, driver)) = taken_over(volume) else {
         plan.push(told("waiting for an external controller to expand this PVC".to_owned()));
         return plan;
@@ -59,7 +59,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
         );
         plan.push(Patch {
             subresource: "status",
-            failed: Some(Note::warning(wire::target(claim), EVENT, failed)),
+            failed: Some(EventRecord::warning(wire::target(claim), EVENT, failed)),
             on_error: OnError::SkipRest,
             ..Patch::new(wire::target(claim), PatchForm::Strategic, body.to_string())
         });
@@ -108,7 +108,7 @@ mod tests {
     fn told(seen: &Seen) -> Vec<String> {
         let plan = plan(seen);
         let told = plan.actions.iter().map(|action| match action {
-            Action::Event(note) => note.message.clone(),
+            Action::Event(event) => event.message.clone(),
             Action::Patch(patch) => std::str::from_utf8(&patch.body).unwrap().to_owned(),
             other => panic!("{other:?}"),
         });

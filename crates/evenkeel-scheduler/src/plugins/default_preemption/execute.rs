@@ -1,7 +1,7 @@
 //! What a preemption writes about a victim, and what follows from how the victim left.
 
 use evenkeel_api::{View as _, time::Timestamp, views::Pod};
-use evenkeel_runtime::plan::{Note, Target};
+use evenkeel_runtime::plan::{EventRecord, Target};
 use serde_json::{Value, json};
 
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
@@ -29,9 +29,9 @@ pub(super) fn is_unseen(last: PreemptOutcome, cached: bool) -> bool {
 }
 
 /// Returns the event of a victim; `preemptor` is a uid.
-pub(super) fn preempted(victim: &Pod, preemptor: &str, node: &str, in_memory: bool) -> Note {
+pub(super) fn preempted(victim: &Pod, preemptor: &str, node: &str, in_memory: bool) -> EventRecord {
     let suffix = if in_memory { " (in kube-scheduler memory)." } else { "" };
-    Note {
+    EventRecord {
         regarding: Target::of(Pod::kind(), &victim.meta),
         warning: false,
         reason: "Preempted",

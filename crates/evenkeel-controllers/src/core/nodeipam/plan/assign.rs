@@ -5,7 +5,9 @@ use crate::wire;
 use evenkeel_api::{View, cidr::Cidr, views::Node};
 use evenkeel_runtime::{
     client::ListOptions,
-    plan::{Failure, LiveRead, Note, OnError, Outcomes, Patch, PatchForm, Plan, PlanError, Steps},
+    plan::{
+        EventRecord, Failure, LiveRead, OnError, Outcomes, Patch, PatchForm, Plan, PlanError, Steps,
+    },
 };
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
@@ -98,9 +100,9 @@ pub(crate) fn is_refused(observed: &Observed, outcomes: &Outcomes) -> bool {
     is_given && last.is_some_and(|error| (400..500).contains(&error.code))
 }
 
-fn status_event(node: &Node, status: &'static str) -> Note {
+fn status_event(node: &Node, status: &'static str) -> EventRecord {
     let message = format!("Node {} status is now: {status}", node.meta.name);
-    Note::normal(wire::target(node), status, message)
+    EventRecord::normal(wire::target(node), status, message)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use evenkeel_api::{
     time::{Timestamp, seconds},
     views::Pod,
 };
-use evenkeel_runtime::plan::{LiveRead, Note, OnError, Plan, Steps, Update};
+use evenkeel_runtime::plan::{EventRecord, LiveRead, OnError, Plan, Steps, Update};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ pub(crate) fn process_pod(
 }
 
 /// Returns the event of a pod that was marked.
-pub(crate) fn node_not_ready(pod: &Pod) -> Note {
-    Note::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
+pub(crate) fn node_not_ready(pod: &Pod) -> EventRecord {
+    EventRecord::warning(wire::target(pod), "NodeNotReady", "Node is not ready")
 }
 
 /// Whether the pod's condition `Ready` is not `False`.

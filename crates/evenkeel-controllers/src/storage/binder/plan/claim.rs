@@ -11,7 +11,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{Note, Outcomes, Plan, Rewrite, Steps},
+    plan::{EventRecord, Outcomes, Plan, Rewrite, Steps},
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
@@ -152,7 +152,7 @@ fn change(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
 }
 
 /// The claim is to wait; an event says why.
-fn pending(claim: &PersistentVolumeClaim, why: Option<Note>) -> Plan {
+fn pending(claim: &PersistentVolumeClaim, why: Option<EventRecord>) -> Plan {
     let mut plan = Plan::nothing();
     plan.actions.extend(why.map(Into::into));
     if let Some(change) = claim_phase_now(claim, "Pending") {
@@ -161,12 +161,12 @@ fn pending(claim: &PersistentVolumeClaim, why: Option<Note>) -> Plan {
     plan
 }
 
-fn warning(claim: &PersistentVolumeClaim, reason: &'static str, message: String) -> Note {
-    Note::warning(wire::target(claim), reason, message)
+fn warning(claim: &PersistentVolumeClaim, reason: &'static str, message: String) -> EventRecord {
+    EventRecord::warning(wire::target(claim), reason, message)
 }
 
-fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) -> Note {
-    Note::normal(wire::target(claim), reason, message)
+fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) -> EventRecord {
+    EventRecord::normal(wire::target(claim), reason, message)
 }
 
 /// The class that the claim gets, for it names none (KEP-3333).
@@ -196,7 +196,7 @@ fn best(seen: &Seen, delayed: bool) -> Option<&Arc<PersistentVolume>> {
         .find_map(|volumes| storage::best_match(&seen.claim, volumes, None, delayed))
 }
 
-fn waits_for_pod(seen: &Seen) -> Note {
+fn waits_for_pod(seen: &Seen) -> EventRecord {
     let claim = &*seen.claim;
     match &seen.waiting[..] {
         [] => normal(

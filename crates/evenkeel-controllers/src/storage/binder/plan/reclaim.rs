@@ -16,7 +16,7 @@ use evenkeel_api::{
     View, storage,
     views::{PersistentVolume, Pod},
 };
-use evenkeel_runtime::plan::{Create, Delete, Note, OnError, Plan, Rewrite};
+use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Plan, Rewrite};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ pub(in crate::storage::binder) fn fail(
     reason: &'static str,
     why: &str,
 ) -> Plan {
-    let told = Note::warning(wire::target(volume), reason, why);
+    let told = EventRecord::warning(wire::target(volume), reason, why);
     let change = phase_now(volume, "Failed", why)
         .map(|change| Rewrite { done: Some(told), ..change }.into());
     Plan::of(change.into_iter().collect())
@@ -167,7 +167,7 @@ fn recycle(seen: &Seen, options: &Options) -> Plan {
     let mut plan = Plan::nothing();
     if !seen.users.is_empty() && !seen.name_is_taken {
         let message = format!("Volume is used by pods: {}", seen.users.join(","));
-        plan.push(Note::normal(wire::target(volume), "VolumeFailedRecycle", message));
+        plan.push(EventRecord::normal(wire::target(volume), "VolumeFailedRecycle", message));
         plan.requeue_after(options.sync_period);
         return plan;
     }
@@ -181,7 +181,11 @@ fn recycle(seen: &Seen, options: &Options) -> Plan {
         _ if pod.meta.deleting() => plan.requeue_after(options.sync_period),
         "Succeeded" => {
             plan.push(Delete { on_error: OnError::SkipRest, ..Delete::new(wire::target(pod)) });
-            plan.push(Note::normal(wire::target(volume), "VolumeRecycled", "Volume recycled"));
+            plan.push(EventRecord::normal(
+                wire::target(volume),
+                "VolumeRecycled",
+                "Volume recycled",
+            ));
             plan.actions.extend(unbind(volume));
         }
         "Failed" => {

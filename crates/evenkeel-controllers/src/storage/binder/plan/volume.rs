@@ -11,7 +11,7 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     introspect::Description,
-    plan::{LiveRead, Note, OnError, Outcomes, Plan, Rewrite, Steps},
+    plan::{EventRecord, LiveRead, OnError, Outcomes, Plan, Rewrite, Steps},
 };
 use std::sync::Arc;
 
@@ -130,12 +130,12 @@ fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan 
     let mut plan = Plan::nothing();
     if storage::modes_differ(claim, volume) {
         let (of_volume, of_claim) = (&volume.meta.name, &claim.meta.name);
-        plan.push(Note::warning(
+        plan.push(EventRecord::warning(
             wire::target(volume),
             "VolumeMismatch",
             format!("Cannot bind PersistentVolume to requested PersistentVolumeClaim \"{of_claim}\" due to incompatible volumeMode."),
         ));
-        plan.push(Note::warning(
+        plan.push(EventRecord::warning(
             wire::target(claim),
             "VolumeMismatch",
             format!("Cannot bind PersistentVolume \"{of_volume}\" to requested PersistentVolumeClaim due to incompatible volumeMode."),

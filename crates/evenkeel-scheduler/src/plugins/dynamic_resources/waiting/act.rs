@@ -5,7 +5,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Pod, ResourceClaim},
 };
-use evenkeel_runtime::plan::{Note, Target};
+use evenkeel_runtime::plan::{EventRecord, Target};
 use std::{sync::Arc, time::Duration};
 
 use super::{Unready, check, later};
@@ -26,8 +26,9 @@ impl DynamicResources {
     ) -> Result<(), PreBindError> {
         let regarding = Target::of(Pod::kind(), &pod.pod.meta);
         let message = format!("waiting for binding conditions for device on node {node}");
-        let note = Note { regarding, warning: false, reason: "BindingConditionsPending", message };
-        seen.handle.recorder.record(&note, "Scheduling", None);
+        let event =
+            EventRecord { regarding, warning: false, reason: "BindingConditionsPending", message };
+        seen.handle.recorder.record(&event, "Scheduling", None);
         let began = seen.handle.clock.now();
         let outcome = self.until_ready(seen, pod.uid(), began).await;
         let how = outcome.as_ref().map_or_else(|unready| unready.how, |()| Awaited::Ready);
