@@ -134,7 +134,7 @@ impl StatusStrategy {
 /// `metadata.managedFields` is always that of the new object: the server has just recorded in it who set the status. A
 /// kubelet writes its node's labels and annotations through `/status`, so a Node's metadata changes with any body.
 ///
-/// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` are in [`update`].
+/// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` are in [`prepare_update`].
 ///
 /// Upstream: `podStatusStrategy.PrepareForUpdate`, `nodeStatusStrategy.PrepareForUpdate` and, for custom resources,
 /// `statusStrategy.PrepareForUpdate`.

@@ -1,7 +1,7 @@
 //! The strategies of built-in kinds: what their rows say, with the functions of the few kinds that need some.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use evenkeel_apimachinery::group_version::GroupVersionKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
@@ -186,20 +186,20 @@ const EVENT_LABELS: &[&str] = &[
     "type",
 ];
 
-/// Labels of a kind's selectable fields.
+/// Labels of the selectable fields of each kind, by group and kind.
+static LABELS: LazyLock<BTreeMap<(&str, &str), Vec<&str>>> = LazyLock::new(|| {
+    let labels = |kind_strategy: &KindStrategy| {
+        kind_strategy.selectable_fields.iter().map(|(label, _, _)| *label).collect()
+    };
+    STRATEGIES
+        .iter()
+        .map(|(_, kind_strategy)| {
+            ((kind_strategy.group, kind_strategy.kind), labels(kind_strategy))
+        })
+        .collect()
+});
+
+/// Returns the labels of a kind's selectable fields.
 fn labels(kind_strategy: &KindStrategy) -> &'static [&'static str] {
-    static LABELS: OnceLock<BTreeMap<(&'static str, &'static str), Vec<&'static str>>> =
-        OnceLock::new();
-    let all = LABELS.get_or_init(|| {
-        let labels = |kind_strategy: &KindStrategy| {
-            kind_strategy.selectable_fields.iter().map(|(label, _, _)| *label).collect()
-        };
-        STRATEGIES
-            .iter()
-            .map(|(_, kind_strategy)| {
-                ((kind_strategy.group, kind_strategy.kind), labels(kind_strategy))
-            })
-            .collect()
-    });
-    all.get(&(kind_strategy.group, kind_strategy.kind)).map_or(&[], Vec::as_slice)
+    LABELS.get(&(kind_strategy.group, kind_strategy.kind)).map_or(&[], Vec::as_slice)
 }

@@ -179,7 +179,7 @@ impl World {
                 unreachable!("it does neither")
             }
             Action::Event(event) => {
-                self.story.push(format!("  {}: {}", event.reason, event.message))
+                self.story.push(format!("  {}: {}", event.reason, event.message));
             }
         }
         Outcome::success()
