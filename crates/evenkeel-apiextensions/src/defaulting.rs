@@ -8,19 +8,17 @@
 //! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `admission::mutated::settle` |
 //! | a definition is validated: each default must fit its schema | `definition::schema::validate_schema` |
 //!
-//! The paths are those of `evenkeel-apiserver`; `Definition` is in its `resource/custom.rs`. Defaults are in the stored
-//! object too, and are applied on each read because the schema may have got new ones since the write.
-//! Functions without a crate are in `evenkeel-apiserver`; `Definition` is in its `custom/definition.rs`. Defaults are
-//! stored with the object. They are also applied on each read, because the schema may have got new ones since the
-//! write.
+//! These functions call [`default`]. Their paths are those of `evenkeel-apiserver`, where `Definition` is in
+//! `resource/custom.rs`. Defaults are stored with the object; they are also applied on each read, because the schema may
+//! have got new ones since the write.
 
 use serde_json::Value;
 
 use super::structural::Structural;
 
-/// Gives fields that are absent, or null where the schema does not allow null, their defaults, at every depth.
-///
 /// Sets the defaults of absent fields at every depth. A null counts as absent where the schema is not nullable.
+///
+/// Upstream: `structuraldefaulting.Default`.
 pub fn default(value: &mut Value, schema: &Structural) {
     match value {
         Value::Object(fields) => {

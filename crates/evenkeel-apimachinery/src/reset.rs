@@ -15,7 +15,7 @@ pub fn drop_field(object: &mut Value, field: &str) {
 }
 
 /// Resets a top-level field of `new` to its value in `old`.
-pub fn keep_field(new: &mut Value, old: &Value, field: &str) {
+pub fn reset_field(new: &mut Value, old: &Value, field: &str) {
     let Some(map) = new.as_object_mut() else { return };
     match old.get(field) {
         Some(value) if map.get(field) == Some(value) => {}
@@ -30,7 +30,7 @@ pub fn keep_field(new: &mut Value, old: &Value, field: &str) {
 
 /// Resets every top-level field of `new` except `metadata` and `status` to its value in `old`: `spec`, `data`, `rules`
 /// and all others. Fields that `old` lacks are removed.
-pub fn keep_all_but_metadata_and_status(new: &mut Value, old: &Value) {
+pub fn reset_all_but_metadata_and_status(new: &mut Value, old: &Value) {
     let fields: Vec<String> = [&*new, old]
         .iter()
         .filter_map(|object| object.as_object())
@@ -39,13 +39,13 @@ pub fn keep_all_but_metadata_and_status(new: &mut Value, old: &Value) {
         .cloned()
         .collect();
     for field in fields {
-        keep_field(new, old, &field);
+        reset_field(new, old, &field);
     }
 }
 
-/// Makes `new` a copy of `old`, except for `status` and `metadata.managedFields`. Either is absent where `new` has
+/// Resets every field of `new` to its value in `old`, except for `status` and `metadata.managedFields`. Either is absent where `new` has
 /// none. Labels, annotations and the rest of the metadata are those of `old`.
-pub fn keep_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
+pub fn reset_all_but_status_and_managed_fields(new: &mut Value, old: &Value) {
     let status = new.as_object_mut().and_then(|map| map.remove("status"));
     let managed = new
         .get_mut("metadata")

@@ -4,7 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_apimachinery::reset::{keep_all_but_metadata_and_status, keep_field};
+use evenkeel_apimachinery::reset::{reset_all_but_metadata_and_status, reset_field};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, list, set, text};
 use serde_json::Value;
@@ -21,8 +21,8 @@ const PERMANENT_CONDITIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 pub(super) fn prepare_approval_update(new: &mut Value, old: &Value, now: &str) {
     let mut conditions = list(new, "status.conditions").to_vec();
     populate_condition_timestamps(&mut conditions, old, now);
-    keep_all_but_metadata_and_status(new, old);
-    keep_field(new, old, "status");
+    reset_all_but_metadata_and_status(new, old);
+    reset_field(new, old, "status");
     set(new, "status.conditions", conditions);
 }
 
@@ -30,7 +30,7 @@ pub(super) fn prepare_approval_update(new: &mut Value, old: &Value, now: &str) {
 ///
 /// Upstream: `csrStatusStrategy`, `preserveConditionInstances`.
 pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
-    keep_all_but_metadata_and_status(new, old);
+    reset_all_but_metadata_and_status(new, old);
     let mut conditions = list(new, "status.conditions").to_vec();
     for condition_type in APPROVAL_CONDITIONS {
         let before: Vec<&Value> = conditions_of_type(old, condition_type).collect();

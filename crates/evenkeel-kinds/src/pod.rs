@@ -2,7 +2,7 @@
 //! deletion.
 
 use evenkeel_apimachinery::amount::Amount;
-use evenkeel_apimachinery::reset::keep_field;
+use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::value::{self, copy, int, list, object, set, text};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub fn prepare_create(pod: &mut Value, now: &str) {
 pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
     match subresource {
         "status" => {
-            keep_field(new, old, "spec");
+            reset_field(new, old, "spec");
             // `deletionTimestamp` is set by a DELETE, owner references by the pod's own path.
             copy(new, old, "metadata.deletionTimestamp");
             copy(new, old, "metadata.ownerReferences");
@@ -50,7 +50,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
                 }
             }
         }
-        _ => keep_field(new, old, "status"),
+        _ => reset_field(new, old, "status"),
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::registry::KindStrategy;
 use crate::{certificatesigningrequest, job, pod};
 use evenkeel_apimachinery::reset::{
-    keep_all_but_metadata_and_status, keep_all_but_status_and_managed_fields, keep_field,
+    reset_all_but_metadata_and_status, reset_all_but_status_and_managed_fields, reset_field,
 };
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{self, at, list, object_mut, set, text};
@@ -52,7 +52,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         ("", "Pod", subresource) => pod::prepare_update(subresource, new, old),
         ("", "Namespace", "finalize") => {
             let finalizers = at(new, "spec.finalizers").cloned();
-            keep_all_but_metadata_and_status(new, old);
+            reset_all_but_metadata_and_status(new, old);
             match finalizers.filter(|finalizers| !value::is_blank(finalizers)) {
                 Some(finalizers) => set(new, "spec.finalizers", finalizers),
                 None => {
@@ -61,8 +61,8 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
             }
         }
         ("", "Namespace", "") => {
-            keep_field(new, old, "spec");
-            keep_field(new, old, "status");
+            reset_field(new, old, "spec");
+            reset_field(new, old, "status");
         }
         ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
             certificatesigningrequest::prepare_approval_update(new, old, &cx.now);
@@ -71,15 +71,15 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
             certificatesigningrequest::prepare_status_update(new, old, &cx.now);
         }
         ("certificates.k8s.io", "CertificateSigningRequest", "") => {
-            keep_field(new, old, "spec");
-            keep_field(new, old, "status");
+            reset_field(new, old, "spec");
+            reset_field(new, old, "status");
         }
         ("", "PersistentVolume", "status") => {
             prepare_status_update(StatusStrategy::of(strategy), new, old);
             set_phase_transition_time(new, old, &cx.now);
         }
         (_, _, "status") => prepare_status_update(StatusStrategy::of(strategy), new, old),
-        _ if cx.has_status => keep_field(new, old, "status"),
+        _ if cx.has_status => reset_field(new, old, "status"),
         _ => {}
     }
     if strategy.group == "rbac.authorization.k8s.io" {
@@ -140,12 +140,12 @@ impl StatusStrategy {
 /// `statusStrategy.PrepareForUpdate`.
 pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
     match strategy {
-        StatusStrategy::Custom => keep_all_but_status_and_managed_fields(new, old),
-        StatusStrategy::Node => keep_field(new, old, "spec"),
+        StatusStrategy::Custom => reset_all_but_status_and_managed_fields(new, old),
+        StatusStrategy::Node => reset_field(new, old, "spec"),
         StatusStrategy::BuiltIn => {
-            keep_all_but_metadata_and_status(new, old);
+            reset_all_but_metadata_and_status(new, old);
             if new.get("status").is_none() {
-                keep_all_but_status_and_managed_fields(new, old);
+                reset_all_but_status_and_managed_fields(new, old);
             }
         }
     }
@@ -159,7 +159,7 @@ pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &
     match strategy {
         StatusStrategy::Custom => prepare_status_update(strategy, new, old),
         StatusStrategy::BuiltIn | StatusStrategy::Node => {
-            keep_all_but_metadata_and_status(new, old);
+            reset_all_but_metadata_and_status(new, old);
         }
     }
 }

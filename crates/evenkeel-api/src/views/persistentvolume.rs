@@ -30,15 +30,15 @@ view!(PersistentVolume, "", "v1", "PersistentVolume", "persistentvolumes", false
 message! {
     /// Specification of a volume.
     pub struct PersistentVolumeSpec("k8s.io.api.core.v1.PersistentVolumeSpec") {
-        /// How big.
+        /// Capacity by resource name: `storage`.
         capacity: Map<Quantity> = 1 "capacity",
-        /// How it can be mounted.
+        /// `ReadWriteOnce`, `ReadOnlyMany`, `ReadWriteMany` or `ReadWriteOncePod`.
         access_modes: Box<[Text]> = 3 "accessModes",
         /// The bound claim.
         claim_ref: Option<Box<ObjectReference>> = 4 "claimRef",
         /// `Retain`, `Delete` or `Recycle`.
         persistent_volume_reclaim_policy: Text = 5 "persistentVolumeReclaimPolicy",
-        /// Its class, empty for none.
+        /// StorageClass; empty for none.
         storage_class_name: Text = 6 "storageClassName",
         /// `Filesystem` (also when empty) or `Block`.
         volume_mode: Text = 8 "volumeMode",
@@ -54,9 +54,9 @@ message! {
 message! {
     /// Source of a volume; exactly one is set.
     pub struct PersistentVolumeSource("k8s.io.api.core.v1.PersistentVolumeSource") {
-        /// A disk at Google.
+        /// GCE persistent disk.
         gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 1 "gcePersistentDisk",
-        /// A disk at Amazon.
+        /// AWS EBS volume.
         aws_elastic_block_store: Option<Box<AwsElasticBlockStoreVolumeSource>> = 2 "awsElasticBlockStore",
         /// A path of the node.
         host_path: Option<Box<HostPathVolumeSource>> = 3 "hostPath",
@@ -64,15 +64,15 @@ message! {
         nfs: Option<Box<NfsVolumeSource>> = 5 "nfs",
         /// A block device over iSCSI.
         iscsi: Option<Box<IscsiPersistentVolumeSource>> = 7 "iscsi",
-        /// A volume of OpenStack.
+        /// Cinder volume of OpenStack.
         cinder: Option<Box<CinderPersistentVolumeSource>> = 8 "cinder",
         /// A block device over Fibre Channel.
         fc: Option<Box<FcVolumeSource>> = 10 "fc",
-        /// A file share at Azure.
+        /// Azure Files share.
         azure_file: Option<Unread> = 13 "azureFile",
         /// A disk of vSphere.
         vsphere_volume: Option<Box<VsphereVirtualDiskVolumeSource>> = 14 "vsphereVolume",
-        /// A disk at Azure.
+        /// Azure managed disk.
         azure_disk: Option<Box<AzureDiskVolumeSource>> = 16 "azureDisk",
         /// A volume of Portworx.
         portworx_volume: Option<Box<PortworxVolumeSource>> = 18 "portworxVolume",
@@ -86,19 +86,19 @@ message! {
 message! {
     /// A block device over iSCSI.
     pub struct IscsiPersistentVolumeSource("k8s.io.api.core.v1.ISCSIPersistentVolumeSource") {
-        /// Where.
+        /// Portal: `ip`, or `ip:port`.
         target_portal: Text = 1 "targetPortal",
-        /// Which target.
+        /// iSCSI qualified name of the target.
         iqn: Text = 2 "iqn",
-        /// Which unit.
+        /// Logical unit number.
         lun: i32 = 3 "lun",
     }
 }
 
 message! {
-    /// A volume of OpenStack.
+    /// Cinder volume of OpenStack.
     pub struct CinderPersistentVolumeSource("k8s.io.api.core.v1.CinderPersistentVolumeSource") {
-        /// Its id.
+        /// Volume id in Cinder.
         volume_id: Text = 1 "volumeID",
     }
 }
@@ -110,7 +110,7 @@ message! {
         server: Text = 1 "server",
         /// Exported path.
         path: Text = 2 "path",
-        /// Whether it is only read.
+        /// Whether it is mounted read-only.
         read_only: bool = 3 "readOnly",
     }
 }
@@ -118,7 +118,7 @@ message! {
 message! {
     /// A volume of a CSI driver.
     pub struct CsiPersistentVolumeSource("k8s.io.api.core.v1.CSIPersistentVolumeSource") {
-        /// The driver.
+        /// Name of the CSI driver.
         driver: Text = 1 "driver",
         /// The driver's handle of the volume.
         volume_handle: Text = 2 "volumeHandle",
@@ -126,15 +126,15 @@ message! {
 }
 
 message! {
-    /// From where a volume can be reached.
+    /// Nodes from which a volume can be reached.
     pub struct VolumeNodeAffinity("k8s.io.api.core.v1.VolumeNodeAffinity") {
-        /// From these nodes.
+        /// Selector of those nodes.
         required: Option<Box<NodeSelector>> = 1 "required",
     }
 }
 
 message! {
-    /// How a volume is.
+    /// Status of a PersistentVolume.
     pub struct PersistentVolumeStatus("k8s.io.api.core.v1.PersistentVolumeStatus") {
         /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
         phase: Text = 1 "phase",

@@ -1,4 +1,4 @@
-//! A resource in one version: what discovery says of it, where it is stored, and its strategy.
+//! A resource in one version: its discovery entry, storage prefix and strategy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// All, in discovery's order.
+    /// All verbs, in the order of discovery documents.
     pub(crate) const ALL: [Self; 8] = [
         Self::Create,
         Self::Delete,
@@ -37,7 +37,7 @@ impl Verb {
         Self::Watch,
     ];
 
-    /// In lower case, as RBAC has it.
+    /// Returns the verb in lower case, as in RBAC rules.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -57,7 +57,7 @@ impl Verb {
 pub(crate) struct Verbs(u8);
 
 impl Verbs {
-    /// Whether `verb` is in it.
+    /// Whether the set contains `verb`.
     pub(crate) fn has(self, verb: Verb) -> bool {
         self.0 & (1 << verb as u8) != 0
     }
@@ -69,16 +69,17 @@ impl FromIterator<Verb> for Verbs {
     }
 }
 
-/// A part of a resource that is served under its own path.
+/// A subresource, such as `status` or `scale`.
 #[derive(Debug, Clone)]
 pub(crate) struct Subresource {
     /// Last element of the path.
     pub(crate) name: Arc<str>,
-    /// The kind that is sent and answered; the version is empty in data where it is the parent's, here it is filled in.
+    /// Kind of requests and responses. The recorded table leaves the version empty where it equals the parent's; here it is
+    /// set.
     pub(crate) kind: GroupVersionKind,
-    /// Whether discovery gives group and version of the kind (they differ from the parent's).
+    /// Whether discovery states the group and version of the kind, because they differ from the parent's.
     pub(crate) foreign_kind: bool,
-    /// What it can do.
+    /// Supported verbs.
     pub(crate) verbs: Verbs,
 }
 
@@ -89,11 +90,11 @@ pub(crate) struct Column {
     pub(crate) name: Arc<str>,
     /// `string`, `integer`, `date`, …
     pub(crate) kind: Arc<str>,
-    /// `name` for the column of the name.
+    /// OpenAPI format, such as `name` for the column of names.
     pub(crate) format: Arc<str>,
     /// 0 is always shown, 1 with `-o wide`.
     pub(crate) priority: i64,
-    /// What it shows; none where the title says it.
+    /// Description; `None` if the title says enough.
     pub(crate) description: Option<Arc<str>>,
 }
 
@@ -115,22 +116,22 @@ pub(crate) struct ResourceType {
     pub(crate) categories: Box<[Box<str>]>,
     /// Whether objects live in namespaces.
     pub(crate) namespaced: bool,
-    /// What the resource can do.
+    /// Verbs that discovery lists.
     pub(crate) verbs: Verbs,
-    /// Parts with their own path, in order of name.
+    /// Subresources, ordered by name.
     pub(crate) subresources: Box<[Subresource]>,
     /// Columns of its Table.
     pub(crate) columns: Box<[Column]>,
-    /// Under which prefix its objects are stored. Versions of one resource (and `events` of both groups) share a prefix.
+    /// Prefix under which the store keeps its objects. Versions of one resource (and `events` of both groups) share a prefix.
     pub(crate) resource_prefix: ResourcePrefix,
-    /// Whether this is the version that is stored; others are converted by `Strategy::convert_out`.
+    /// Whether this is the storage version; `Strategy::convert_out` converts to the others.
     pub(crate) stored: bool,
-    /// Rules of the kind.
+    /// Strategy of the kind.
     pub(crate) strategy: Arc<dyn Strategy>,
-    /// Makes the objects, where they are not stored.
+    /// Source of objects that are computed rather than stored, such as metrics.
     pub(crate) source: Option<Arc<dyn Source>>,
-    /// What a custom resource has beyond. Its objects are stored in whatever version was the definition's, so that no row
-    /// of it is `stored`: each reads them into its own version.
+    /// Definition and schema of a custom resource. Its objects are stored in the storage version at the time of the write, so
+    /// that none of its versions is `stored`: each read converts them.
     pub(crate) custom: Option<Arc<Version>>,
 }
 
@@ -164,7 +165,7 @@ impl ResourceType {
         GroupKind { group: self.gvk.group.clone(), kind: self.gvk.kind.clone() }
     }
 
-    /// The schema of the resource's kind, or of that of one of its parts.
+    /// Returns the schema of the resource's kind, or of a subresource's.
     pub(crate) fn schema(&self, kind: &GroupVersionKind) -> Option<Schema> {
         match &self.custom {
             Some(custom) if *kind == self.gvk => Some(custom.schema.clone()),
@@ -172,13 +173,13 @@ impl ResourceType {
         }
     }
 
-    /// Whether another version of the resource is the stored one, and [`Strategy::convert_out`] leads from it. Custom
-    /// resources are read into their version as soon as they are decoded.
+    /// Whether [`Strategy::convert_out`] converts objects from the storage version. Custom resources are converted when they
+    /// are decoded.
     pub(crate) fn converts(&self) -> bool {
         !self.stored && self.custom.is_none()
     }
 
-    /// What a client of this version is told, where the version is deprecated.
+    /// Returns the text of the `Warning` header if this version is deprecated.
     pub(crate) fn deprecation(&self) -> Option<Box<str>> {
         match &self.custom {
             Some(custom) => custom.deprecation.clone(),
@@ -187,7 +188,7 @@ impl ResourceType {
         }
     }
 
-    /// A part by its name.
+    /// Returns the subresource with this name.
     pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| &*s.name == name)
     }

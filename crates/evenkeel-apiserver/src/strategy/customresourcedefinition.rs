@@ -6,7 +6,7 @@ use evenkeel_apiextensions::conditions::{self, CLEANUP_FINALIZER};
 use evenkeel_apiextensions::definition::{validation, warnings};
 
 use super::rest::Strategy;
-use evenkeel_apimachinery::reset::{keep_field, spec_differs};
+use evenkeel_apimachinery::reset::{reset_field, spec_differs};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
 use evenkeel_kinds::strategy::Context;
@@ -43,10 +43,10 @@ impl Strategy for DefinitionStrategy {
     fn prepare_for_update(&self, cx: &Context<'_>, new: &mut Value, old: &Value) {
         if cx.subresource == "status" {
             // The spec stays; metadata may change. `Write::reset_fields` has restored all other fields.
-            keep_field(new, old, "spec");
+            reset_field(new, old, "spec");
             return;
         }
-        keep_field(new, old, "status");
+        reset_field(new, old, "status");
         let stored = list(new, "status.storedVersions").to_vec();
         if let Some(version) = storage_version(new)
             && !stored.iter().any(|v| *v == version)

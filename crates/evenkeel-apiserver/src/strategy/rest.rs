@@ -1,7 +1,7 @@
 //! The strategy of a resource: the rules that the generic verbs follow for its kind.
 
 use evenkeel_apimachinery::group_version::GroupVersionKind;
-use evenkeel_apimachinery::reset::{drop_field, keep_field, spec_differs};
+use evenkeel_apimachinery::reset::{drop_field, reset_field, spec_differs};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_kinds::strategy::{Context, StatusStrategy, prepare_status_update};
 use serde_json::Value;
@@ -34,7 +34,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         if cx.subresource == "status" {
             prepare_status_update(StatusStrategy::Custom, new, old);
         } else if cx.has_status {
-            keep_field(new, old, "status");
+            reset_field(new, old, "status");
         }
     }
 

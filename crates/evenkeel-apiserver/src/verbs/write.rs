@@ -13,7 +13,7 @@ use crate::auth::permit;
 use crate::resource::key;
 use crate::store::Entry;
 use evenkeel_apimachinery::patch::{self};
-use evenkeel_apimachinery::reset::keep_field;
+use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
@@ -193,7 +193,7 @@ impl Write<'_> {
             }
             // A certificate signing request's approval is part of its status; the kind's strategy takes only that.
             "approval" => {}
-            _ if self.has_status() => keep_field(new, old, "status"),
+            _ if self.has_status() => reset_field(new, old, "status"),
             _ => {}
         }
     }

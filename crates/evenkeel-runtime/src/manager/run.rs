@@ -1,4 +1,15 @@
 //! Starts the groups of runnables in order, waits, and stops them in reverse order.
+//!
+//! When the leader's lease is lost, in this order:
+//!
+//! 1. The [`LeaderFence`](crate::client::LeaderFence) closes: no write of the leader is sent any more. It closes by the time
+//!    of the last renewal, before another candidate may acquire the lease.
+//! 2. `LeaderElector::renew` returns, and with it [`Manager::run_groups`].
+//! 3. [`Manager::stop_leading`] aborts the leader's runnables; the other groups stop within the grace period.
+//! 4. [`LeaderElector::step_down`] sets the metric, releases the lease if it is still ours, and records the event.
+//! 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the program exits with an error.
+//!
+//! Upstream: `OnStoppedLeading`.
 
 use super::{Manager, ManagerError, RunnableGroup, runnable::Runnable};
 use crate::{cache::Caches, leaderelection::LeaderElector, tasks::Tasks};
@@ -45,26 +56,25 @@ impl Manager {
             events: Tasks::new(),
         };
         self.events.start(&groups.events);
-        let ended = {
-            let life = self.run_groups(&groups, &failed);
+        let result = {
+            let lease_lost = self.run_groups(&groups, &failed);
             tokio::select! {
                 biased;
                 Some(failure) = failures.recv() => Err(failure),
                 () = shutdown => Ok(()),
-                lost = life => Err(lost),
+                error = lease_lost => Err(error),
             }
         };
-        let lost = matches!(ended, Err(ManagerError::LeaderElectionLost));
-        let late = self.stop(&groups, lost).await;
-        ended?;
+        let is_lease_lost = matches!(result, Err(ManagerError::LeaderElectionLost));
+        let not_stopped = self.stop(&groups, is_lease_lost).await;
+        result?;
         if let Ok(failure) = failures.try_recv() {
             return Err(failure);
         }
-        if late.is_empty() { Ok(()) } else { Err(ManagerError::NotStopped(late)) }
+        if not_stopped.is_empty() { Ok(()) } else { Err(ManagerError::NotStopped(not_stopped)) }
     }
 
-    /// Starts the groups one after the other; returns when the lease is lost. [`Self::run`] then aborts the leader's
-    /// runnables, stops the others and returns the error, with which the process exits. Upstream: `OnStoppedLeading`.
+    /// Starts the groups one after the other; returns the error of a lost lease when it is lost.
     async fn run_groups(
         &self,
         groups: &Groups,
@@ -124,37 +134,37 @@ impl Manager {
     }
 
     /// Stops all groups; returns the names of the tasks that did not stop in time.
-    async fn stop(&self, groups: &Groups, lost: bool) -> Vec<String> {
+    async fn stop(&self, groups: &Groups, is_lease_lost: bool) -> Vec<String> {
         tracing::info!("stopping");
         let deadline = self.env.clock.instant() + self.grace;
         if groups.leader.running().is_empty() {
             // A standby, or a leader without runnables.
             groups.lease.token().cancel();
         }
-        let mut late = Vec::new();
-        late.extend(self.stop_leading(groups, lost).await);
-        late.extend(groups.others.shut_down(self.remaining_grace(deadline)).await);
+        let mut not_stopped = Vec::new();
+        not_stopped.extend(self.stop_leading(groups, is_lease_lost).await);
+        not_stopped.extend(groups.others.shut_down(self.remaining_grace(deadline)).await);
         if let Some(election) = &self.election {
-            self.step_down(election, groups, lost).await;
+            self.step_down(election, groups, is_lease_lost).await;
         }
         for tasks in [&groups.caches, &groups.serving, &groups.events] {
-            late.extend(tasks.shut_down(self.remaining_grace(deadline)).await);
+            not_stopped.extend(tasks.shut_down(self.remaining_grace(deadline)).await);
         }
-        late.into_iter().map(std::borrow::Cow::into_owned).collect()
+        not_stopped.into_iter().map(std::borrow::Cow::into_owned).collect()
     }
 
     /// Stops the leader's runnables: within the grace period while the lease is renewed, at once when it is lost.
     async fn stop_leading(
         &self,
         groups: &Groups,
-        lost: bool,
+        is_lease_lost: bool,
     ) -> Vec<std::borrow::Cow<'static, str>> {
-        if !lost {
+        if !is_lease_lost {
             let renewed = !groups.leader.running().is_empty() && !groups.lease.running().is_empty();
             tokio::select! {
                 biased;
                 () = groups.lease.join(), if renewed => {}
-                late = groups.leader.shut_down(self.grace) => return late,
+                not_stopped = groups.leader.shut_down(self.grace) => return not_stopped,
             }
         }
         let stopped = groups.leader.shut_down(Duration::ZERO).await;
@@ -167,15 +177,17 @@ impl Manager {
         deadline.saturating_duration_since(self.env.clock.instant()).max(MIN_STOP_TIMEOUT)
     }
 
-    async fn step_down(&self, election: &LeaderElector, groups: &Groups, lost: bool) {
+    /// Ends the candidacy when the leader's runnables have ended: releases the lease that is held, or was lost (its holder may
+    /// still be this process), and withdraws a request for one. Runnables that have not ended keep it until it expires.
+    async fn step_down(&self, election: &LeaderElector, groups: &Groups, is_lease_lost: bool) {
         // A renewal stops at once, an attempt to acquire when its request has ended.
         groups.lease.shut_down(election.request_timeout()).await;
         // An aborted task ends at its next await; one that does not reach it could still write.
-        let ended =
+        let have_ended =
             tokio::time::timeout(Duration::from_secs(1), groups.leader.join()).await.is_ok();
-        if (election.is_leader() && ended) || lost {
+        if (election.is_leader() && have_ended) || is_lease_lost {
             election.step_down().await;
-        } else if ended {
+        } else if have_ended {
             election.withdraw().await;
         }
     }

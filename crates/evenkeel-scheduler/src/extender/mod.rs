@@ -2,8 +2,8 @@
 //!
 //! Upstream: `pkg/scheduler/extender.go`
 
+mod adapter;
 mod config;
-mod hook;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -77,8 +77,8 @@ impl Attempt {
         from: usize,
     ) -> Step {
         let feasible = &self.found.feasible;
-        if let Some(extender) = extenders::next_filter(cycle, feasible, from) {
-            return Step::Filter { extender, nodes: extenders::names(cycle, feasible) };
+        if let Some(extender) = extenders::next_filtering_extender(cycle, feasible, from) {
+            return Step::Filter { extender, nodes: extenders::node_names(cycle, feasible) };
         }
         self.found.extended = feasible.len() < self.feasible_before;
         if self.only_nominated && feasible.is_empty() {
@@ -96,9 +96,9 @@ impl Attempt {
         answer: Result<ExtenderFiltered, ExtenderError>,
     ) -> Step {
         match answer {
-            Ok(answer) => extenders::filter(cycle, &mut self.found, answer),
+            Ok(answer) => extenders::apply_filter_result(cycle, &mut self.found, answer),
             Err(_) if cycle.extenders[extender].is_ignorable() => {}
-            Err(error) => extenders::fail(&mut self.found, error.as_ref()),
+            Err(error) => extenders::reject_all_nodes(&mut self.found, error.as_ref()),
         }
         self.find_nodes_that_pass_extenders(cycle, state, extender + 1)
     }
@@ -114,11 +114,11 @@ impl Attempt {
                 self.select(cycle, only)
             }
             several => {
-                let extenders = extenders::prioritizing(cycle);
+                let extenders = extenders::prioritizing_extenders(cycle);
                 if extenders.is_empty() {
                     return self.prioritized(cycle, state, Vec::new());
                 }
-                Step::Prioritize { extenders, nodes: extenders::names(cycle, several) }
+                Step::Prioritize { extenders, nodes: extenders::node_names(cycle, several) }
             }
         }
     }
@@ -130,7 +130,7 @@ impl Attempt {
         state: &mut CycleState,
         answers: Vec<Result<ExtenderScores, ExtenderError>>,
     ) -> Step {
-        let extender_scores = extenders::sums(answers);
+        let extender_scores = extenders::sum_scores(answers);
         let best = cycle.prioritize_and_select_host(state, &self.found.feasible, &extender_scores);
         self.select(cycle, best)
     }

@@ -1,4 +1,6 @@
-//! What extenders are asked in an attempt, and what follows from their answers.
+//! Extenders in a scheduling cycle: which of them filter and score, and what follows from their replies.
+//!
+//! Upstream: `findNodesThatPassExtenders`, `prioritizeNodes`
 
 use super::{FilterOutcome, NodeStatus, cycle::Cycle, prioritize::ExtenderScoreSums};
 use crate::{
@@ -9,12 +11,16 @@ use crate::{
 use std::{fmt::Display, sync::Arc};
 
 /// Returns the names of the nodes.
-pub(super) fn names(cycle: &Cycle<'_>, slots: &[Slot]) -> Vec<Arc<str>> {
+pub(super) fn node_names(cycle: &Cycle<'_>, slots: &[Slot]) -> Vec<Arc<str>> {
     slots.iter().map(|slot| Arc::clone(cycle.nodes().at(*slot).name())).collect()
 }
 
 /// Returns the next extender, from index `from` on, that filters the feasible nodes.
-pub(super) fn next_filter(cycle: &Cycle<'_>, feasible: &[Slot], from: usize) -> Option<usize> {
+pub(super) fn next_filtering_extender(
+    cycle: &Cycle<'_>,
+    feasible: &[Slot],
+    from: usize,
+) -> Option<usize> {
     if feasible.is_empty() {
         return None;
     }
@@ -26,7 +32,11 @@ pub(super) fn next_filter(cycle: &Cycle<'_>, feasible: &[Slot], from: usize) -> 
 }
 
 /// Keeps the nodes that an extender accepts, and the reasons for the others.
-pub(super) fn filter(cycle: &Cycle<'_>, found: &mut FilterOutcome, answer: ExtenderFiltered) {
+pub(super) fn apply_filter_result(
+    cycle: &Cycle<'_>,
+    found: &mut FilterOutcome,
+    answer: ExtenderFiltered,
+) {
     let unresolvable =
         answer.unresolvable.into_iter().map(|(node, reason)| (node, Status::unresolvable(reason)));
     let failed =
@@ -44,14 +54,15 @@ pub(super) fn filter(cycle: &Cycle<'_>, found: &mut FilterOutcome, answer: Exten
 }
 
 /// Rejects all nodes because an extender failed.
-pub(super) fn fail(found: &mut FilterOutcome, error: &(impl Display + ?Sized)) {
+pub(super) fn reject_all_nodes(found: &mut FilterOutcome, error: &(impl Display + ?Sized)) {
     let why = Status::error(error.to_string());
     found.feasible.clear();
+    // One entry stands for all nodes.
     found.rejected.push(NodeStatus { slot: 0, plugin: PluginSet::EXTENDERS, why });
 }
 
 /// Returns the extenders that score nodes for the pod.
-pub(super) fn prioritizing(cycle: &Cycle<'_>) -> Vec<usize> {
+pub(super) fn prioritizing_extenders(cycle: &Cycle<'_>) -> Vec<usize> {
     let extenders = cycle.extenders.iter().enumerate();
     extenders
         .filter(|(_, extender)| extender.prioritizes() && extender.is_interested(cycle.pod))
@@ -60,7 +71,7 @@ pub(super) fn prioritizing(cycle: &Cycle<'_>) -> Vec<usize> {
 }
 
 /// Returns the sums of the extenders' scores. A failed extender adds nothing.
-pub(super) fn sums(answers: Vec<Result<ExtenderScores, ExtenderError>>) -> ExtenderScoreSums {
+pub(super) fn sum_scores(answers: Vec<Result<ExtenderScores, ExtenderError>>) -> ExtenderScoreSums {
     let mut sums = ExtenderScoreSums::default();
     for (node, score) in answers.into_iter().flatten().flatten() {
         let sum: &mut i64 = sums.entry(node).or_default();

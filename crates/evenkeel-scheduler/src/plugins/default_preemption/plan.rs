@@ -246,29 +246,37 @@ pub(super) fn pick_one_node_for_preemption(candidates: Vec<Candidate>) -> Option
 /// Returns all candidates that are as good as the best one.
 pub(super) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let least = candidates.iter().map(selection_key).min();
-    candidates.retain(|victims| Some(selection_key(victims)) == least);
+    candidates.retain(|candidate| Some(selection_key(candidate)) == least);
     candidates
 }
 
-/// Sort key of a candidate, by upstream's criteria: PDB violations, highest priority, sum of priorities, number of victims,
-/// earliest start of the highest. Last, prefers victims of an earlier preemption.
+/// Returns the key by which candidates are ordered; the least one is the best. Each criterion counts where those before it
+/// are equal:
+///
+/// 1. fewer PodDisruptionBudgets violated;
+/// 2. lower priority of the first victim, which is the highest;
+/// 3. lower sum of the victims' priorities;
+/// 4. fewer victims;
+/// 5. later start of the victims with the highest priority (of several, the earliest start counts);
+/// 6. fewer victims that no preemption has marked before (condition `DisruptionTarget`).
 ///
 /// Upstream: the score functions of `pickOneNodeForPreemption`
-fn selection_key(victims: &Candidate) -> impl Ord + use<> {
-    let priorities = || victims.pods.iter().map(|pod| pod.spec.priority.unwrap_or(0));
-    let highest = priorities().max().unwrap_or(i32::MIN);
+fn selection_key(candidate: &Candidate) -> impl Ord + use<> {
+    let victims = &candidate.pods;
+    let priorities = || victims.iter().map(|pod| pod.spec.priority.unwrap_or(0));
+    let max_priority = priorities().max().unwrap_or(i32::MIN);
     // Shifted to be non-negative, so that more victims with negative priority do not sum to less.
     let priority_sum: i64 = priorities().map(|priority| i64::from(priority) + (1_i64 << 31)).sum();
-    let highest_priority = victims.pods.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
-    let of_highest = victims.pods.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == highest);
+    let first_priority = victims.first().and_then(|pod| pod.spec.priority).unwrap_or(0);
+    let of_highest = victims.iter().filter(|pod| pod.spec.priority.unwrap_or(0) == max_priority);
     let earliest_start = of_highest.map(|pod| pod_start_time(pod)).min().unwrap_or(Timestamp::MAX);
     let without_disruption_target =
-        victims.pods.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
+        victims.iter().filter(|pod| !has_preemption_disruption_target(pod)).count();
     (
-        victims.num_pdb_violations,
-        highest_priority,
+        candidate.num_pdb_violations,
+        first_priority,
         priority_sum,
-        victims.pods.len(),
+        victims.len(),
         Reverse(earliest_start),
         without_disruption_target,
     )

@@ -1,4 +1,6 @@
-//! Adapts HTTP extenders to the framework's `Extender` trait.
+//! Adapts HTTP extenders to the framework's `Extender` trait. `Self::name(self)` and the like call the extender's own methods.
+//!
+//! Upstream: `IsFilter`, `IsPrioritizer`, `SupportsPreemption`, `IsBinder`, `ProcessPreemption`
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -67,13 +69,13 @@ impl framework::Extender for Extender {
     fn preempt<'a>(
         &'a self,
         pod: &'a PodInfo,
-        offered: &'a [framework::Candidate],
+        candidates: &'a [framework::Candidate],
     ) -> PluginFuture<'a, Answer<Vec<MetaVictims>>> {
         Box::pin(async move {
-            let victims = offered.iter().map(|victims| {
+            let victims = candidates.iter().map(|candidate| {
                 let num_pdb_violations =
-                    i64::try_from(victims.num_pdb_violations).unwrap_or(i64::MAX);
-                (Arc::clone(&victims.node), (victims.pods.clone(), num_pdb_violations))
+                    i64::try_from(candidate.num_pdb_violations).unwrap_or(i64::MAX);
+                (Arc::clone(&candidate.node), (candidate.pods.clone(), num_pdb_violations))
             });
             let answer = Self::preempt(self, &pod.pod, &victims.collect()).await?;
             let left = answer.into_iter().map(|(node, victims)| MetaVictims {
