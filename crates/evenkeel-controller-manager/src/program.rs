@@ -33,6 +33,11 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>) -> ExitCode {
+    start(arguments.into_iter().collect())
+}
+
+/// Not generic: compiled with this crate, not again in each program that calls [`main`].
+fn start(arguments: Vec<String>) -> ExitCode {
     let options = match options::from_arguments(arguments) {
         Ok(options) => options,
         Err(code) => return code,

@@ -80,6 +80,11 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the program with these arguments (without its name) and returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = String>, plugins: &Registry) -> ExitCode {
+    start(arguments.into_iter().collect(), plugins)
+}
+
+/// Not generic: compiled with this crate, not again in each program that calls [`main`].
+fn start(arguments: Vec<String>, plugins: &Registry) -> ExitCode {
     let given = match command_line().read(arguments) {
         Ok(given) => given,
         Err(code) => return code,

@@ -56,6 +56,11 @@ const REMINDER: Duration = Duration::from_secs(3);
 
 /// Runs the program with these arguments (without its name), and says how it ended.
 pub fn main(arguments: impl IntoIterator<Item = String>, providers: &Providers) -> ExitCode {
+    start(arguments.into_iter().collect(), providers)
+}
+
+/// Not generic: compiled with this crate, not again in each program that calls [`main`].
+fn start(arguments: Vec<String>, providers: &Providers) -> ExitCode {
     let given = match command_line().read(arguments) {
         Ok(given) => given,
         Err(code) => return code,
