@@ -4,6 +4,7 @@ use crate::Part;
 use bytes::Bytes;
 use evenkeel_api::time::{SignedDuration, Timestamp};
 use http::Method;
+use serde_json::Value;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -54,6 +55,17 @@ impl Write {
     /// Whether it tells of something rather than doing it.
     pub fn is_event(&self) -> bool {
         is_event(&self.target)
+    }
+
+    /// Whether it writes the last state of an event's series that was last observed before `time`. A recorder finishes a
+    /// series up to 12 minutes after that.
+    ///
+    /// Upstream: `finishSeries`
+    pub fn finishes_series_of_before(&self, time: Timestamp) -> bool {
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let observed = body.pointer("/series/lastObservedTime").and_then(Value::as_str);
+        let observed = observed.and_then(|text| text.parse::<Timestamp>().ok());
+        self.is_event() && observed.is_some_and(|observed| observed < time)
     }
 }
 
@@ -149,5 +161,33 @@ impl Log {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_series_that_was_observed_before_is_finished() {
+        let time = |second| Timestamp::from_second(second).expect("it is in range");
+        let write = |target: &str, body: &str| Write {
+            at: time(100),
+            since: SignedDuration::ZERO,
+            part: Part::Scheduler,
+            actor: "scheduler".into(),
+            method: Method::PATCH,
+            target: target.into(),
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            outcome: Outcome::Answered(200),
+        };
+        let events = "/apis/events.k8s.io/v1/namespaces/default/events/web.1";
+        let series = r#"{"series":{"count":2,"lastObservedTime":"1970-01-01T00:00:50.000000Z"}}"#;
+        let finishes =
+            |target, body, second| write(target, body).finishes_series_of_before(time(second));
+        assert!(finishes(events, series, 60));
+        assert!(!finishes(events, series, 50), "it was observed since");
+        assert!(!finishes(events, r#"{"note":"new"}"#, 60), "it is no series");
+        assert!(!finishes("/api/v1/namespaces/default/pods/web", series, 60), "it is no event");
     }
 }

@@ -79,7 +79,7 @@ pub(crate) struct Subresource {
     pub(crate) kind: GroupVersionKind,
     /// Whether discovery states the group and version of the kind, because they differ from the parent's.
     pub(crate) foreign_kind: bool,
-    /// Supported verbs.
+    /// Verbs that the subresource supports.
     pub(crate) verbs: Verbs,
 }
 
