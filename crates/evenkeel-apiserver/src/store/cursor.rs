@@ -7,7 +7,6 @@ use tokio::sync::watch;
 
 use super::event::{Event, Expired};
 use super::handle::Store;
-use super::state::Collection;
 use crate::resource::ResourcePrefix;
 
 /// Events at a time, so that one watch does not hold the lock for long.
@@ -69,11 +68,7 @@ impl Store {
     ) -> Result<Cursor, Expired> {
         let signal = {
             let mut state = self.shared.write();
-            let start = state.start;
-            let kept = state
-                .collections
-                .entry(resource_prefix.clone())
-                .or_insert_with(|| Collection::new(start));
+            let kept = state.collection(resource_prefix);
             kept.ring.holds(revision)?;
             kept.signal.subscribe()
         };

@@ -12,7 +12,7 @@ use super::entry::{Encoded, Entry};
 use super::index::IndexedResources;
 use super::log::{Log, OpenError};
 use super::shared::Shared;
-use super::state::{Collection, State};
+use super::state::State;
 use super::transaction::{Expect, Transaction, WriteError};
 use super::writer::Writer;
 use crate::resource::ResourcePrefix;
@@ -219,13 +219,7 @@ impl Store {
 
     /// Tells of writes to a collection, once they can be seen. It does not keep the store.
     pub(crate) fn changes(&self, resource_prefix: &ResourcePrefix) -> watch::Receiver<u64> {
-        let mut state = self.shared.write();
-        let start = state.start;
-        let kept = state
-            .collections
-            .entry(resource_prefix.clone())
-            .or_insert_with(|| Collection::new(start));
-        kept.signal.subscribe()
+        self.shared.write().collection(resource_prefix).signal.subscribe()
     }
 
     /// All objects of a collection, without waiting; for the start and for rules that are compiled from them.

@@ -70,6 +70,12 @@ impl State {
         }
         Self { revision, start: revision, collections }
     }
+
+    /// Returns a collection; an empty one if nothing was stored or followed under this prefix yet.
+    pub(super) fn collection(&mut self, resource_prefix: &ResourcePrefix) -> &mut Collection {
+        let start = self.start;
+        self.collections.entry(resource_prefix.clone()).or_insert_with(|| Collection::new(start))
+    }
 }
 
 /// A change that is in line for the log.

@@ -201,11 +201,8 @@ impl State {
         object: Option<&Value>,
     ) -> Staged {
         self.revision += 1;
-        let (start, revision) = (self.start, self.revision);
-        let kept = self
-            .collections
-            .entry(resource_prefix.clone())
-            .or_insert_with(|| Collection::new(start));
+        let revision = self.revision;
+        let kept = self.collection(&resource_prefix);
         let previous = kept.objects.get(key).cloned();
         let (key, change) = match &previous {
             None => (Arc::from(key), Change::Added),
