@@ -7,6 +7,7 @@ use crate::{
     worker::Worker,
 };
 use anyhow::{Error, Result};
+use futures::future::LocalBoxFuture;
 use std::{collections::BTreeMap, process::ExitCode};
 
 /// A program's flags, and what its help text says of them.
@@ -92,6 +93,10 @@ pub fn log_flags(given: &Given, warnings: &[String], log: &Log) {
 
 /// Runs the program on a worker, flushes the log, and returns the exit code.
 pub fn run(log: &Log, worker: Worker, work: impl Future<Output = Result<ExitCode>>) -> ExitCode {
+    block_on(log, worker, Box::pin(work))
+}
+
+fn block_on(log: &Log, worker: Worker, work: LocalBoxFuture<'_, Result<ExitCode>>) -> ExitCode {
     let ended = match worker.runtime() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => Err(Error::from(error).context("the runtime cannot start")),

@@ -23,6 +23,7 @@ use evenkeel_runtime::{
     manager::{Manager, RunnableGroup, shutdown_signal},
     tasks::Tasks,
 };
+use futures::future::BoxFuture;
 use prometheus::Registry;
 use serde_json::Value;
 use std::{sync::Arc, time::Duration};
@@ -85,7 +86,11 @@ impl Process {
     ///
     /// # Errors
     /// When a file cannot be read or the port cannot be bound.
-    pub async fn open(mut parts: Parts<'_>) -> Result<Self> {
+    pub fn open(parts: Parts<'_>) -> BoxFuture<'_, Result<Self>> {
+        Box::pin(Self::prepare(parts))
+    }
+
+    async fn prepare(mut parts: Parts<'_>) -> Result<Self> {
         let (clock, registry, around) = (Clock::system(), Registry::new(), Tasks::new());
         let stopping = CancellationToken::new();
         parts.log.keep_flushed(&around, &clock);
@@ -154,16 +159,18 @@ impl Process {
     ///
     /// # Errors
     /// The reason, if that was no signal.
-    pub async fn run(self) -> Result<()> {
-        let (signal, stopping) = (shutdown_signal(), self.stopping);
-        let shutdown = async move {
-            signal.await;
-            stopping.cancel();
-        };
-        self.manager.run(shutdown).await?;
-        self.around.token().cancel();
-        self.around.join().await;
-        Ok(())
+    pub fn run(self) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let (signal, stopping) = (shutdown_signal(), self.stopping);
+            let shutdown = async move {
+                signal.await;
+                stopping.cancel();
+            };
+            self.manager.run(shutdown).await?;
+            self.around.token().cancel();
+            self.around.join().await;
+            Ok(())
+        })
     }
 }
 

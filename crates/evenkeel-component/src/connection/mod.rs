@@ -10,6 +10,7 @@ use evenkeel_runtime::{
     clock::Clock,
     tasks::Tasks,
 };
+use futures::future::BoxFuture;
 use kube::{Config, config::AuthInfo};
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
@@ -143,7 +144,11 @@ impl Connection {
 ///
 /// # Errors
 /// When it is not healthy within ten seconds.
-pub async fn wait_for_server(client: &Client, clock: &Clock) -> Result<()> {
+pub fn wait_for_server<'a>(client: &'a Client, clock: &'a Clock) -> BoxFuture<'a, Result<()>> {
+    Box::pin(poll_health(client, clock))
+}
+
+async fn poll_health(client: &Client, clock: &Clock) -> Result<()> {
     let deadline = clock.now() + WAIT_FOR_SERVER;
     loop {
         let request = http::Request::get("/healthz").body(bytes::Bytes::new())?;

@@ -8,6 +8,7 @@ use super::{
     transport::{Current, Stack, Transport},
 };
 use crate::clock::Clock;
+use futures::future::BoxFuture;
 use http::{Request, header};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
@@ -171,7 +172,11 @@ pub fn connect_in_pod(
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn config(options: &ConnectOptions) -> Result<Config, ConnectError> {
+pub fn config(options: &ConnectOptions) -> BoxFuture<'_, Result<Config, ConnectError>> {
+    Box::pin(read_config(options))
+}
+
+async fn read_config(options: &ConnectOptions) -> Result<Config, ConnectError> {
     let mut config = match (&options.kubeconfig, &options.server) {
         (Some(path), _) => from_file(path, options.context.as_ref()).await?,
         (None, Some(url)) => Config::new(parse_server(url)?),

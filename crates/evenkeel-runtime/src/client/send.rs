@@ -4,6 +4,7 @@
 
 use super::{ApiError, Client, Status, leader_fence::run_fenced, transport::Answer, wire};
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -91,13 +92,18 @@ impl ApiRequest {
 
 impl Client {
     /// Sends a request and reads the whole response; an error status becomes an error.
-    pub(crate) async fn exchange(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {
-        let start = self.shared.clock.instant();
-        let result = self.send_and_read(call).await;
-        if let Some(metrics) = &self.shared.metrics {
-            metrics.observe_latency(&call.method, start.elapsed());
-        }
-        result
+    pub(crate) fn exchange<'a>(
+        &'a self,
+        call: &'a ApiRequest,
+    ) -> BoxFuture<'a, Result<Response<Bytes>, ApiError>> {
+        Box::pin(async move {
+            let start = self.shared.clock.instant();
+            let result = self.send_and_read(call).await;
+            if let Some(metrics) = &self.shared.metrics {
+                metrics.observe_latency(&call.method, start.elapsed());
+            }
+            result
+        })
     }
 
     async fn send_and_read(&self, call: &ApiRequest) -> Result<Response<Bytes>, ApiError> {

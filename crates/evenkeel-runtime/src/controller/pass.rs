@@ -30,12 +30,54 @@ pub(super) struct Planned<P: Planner, H> {
     pub(super) turns: Option<Mutex<()>>,
 }
 
-/// A pass that is planned.
-struct Begun<P: Planner> {
+/// A pass that is planned: what the planner says as it goes on.
+trait Begun: Send + Sync {
+    /// What the planner decides on the outcomes so far.
+    fn next(&self, outcomes: &Outcomes) -> Option<Plan>;
+    /// The status, and what else follows from how the actions went.
+    fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan;
+    /// Says how the pass went.
+    fn end(&self, passed: &Ended<'_>);
+}
+
+/// How a pass went.
+struct Ended<'a> {
+    outcomes: &'a Outcomes,
+    took: Duration,
+    succeeded: bool,
+    aborted: bool,
+}
+
+/// A pass of one planner, with what it decided on.
+struct PlannedPass<'a, P: Planner, H> {
+    planned: &'a Planned<P, H>,
+    key: &'a Key,
     observed: P::Observed,
     memory: Arc<P::Memory>,
     at: Timestamp,
-    plan: Plan,
+}
+
+impl<P: Planner, H: PassHandler<P>> Begun for PlannedPass<'_, P, H> {
+    fn next(&self, outcomes: &Outcomes) -> Option<Plan> {
+        self.planned.planner.next(&self.observed, &self.memory, outcomes, self.at)
+    }
+
+    fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan {
+        self.planned.planner.status(&self.observed, outcomes, now)
+    }
+
+    fn end(&self, ended: &Ended<'_>) {
+        let Planned { planner, handler, memories, .. } = self.planned;
+        let &Ended { outcomes, took, succeeded, aborted } = ended;
+        let memory = &*self.memory;
+        let pass = Pass { planned: self.at, memory, outcomes, took, succeeded, aborted };
+        handler.on_passed(&self.observed, &pass);
+        if !aborted
+            && let Some(memory) = planner.remember(&self.observed, memory, outcomes, self.at)
+        {
+            memories.set(self.key, memory);
+        }
+    }
 }
 
 impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
@@ -70,7 +112,7 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
 
 impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
     /// Plans a pass, up to its first action; `None` if there is nothing at the key.
-    fn begin(&self, key: &Key) -> Option<Begun<P>> {
+    fn begin<'a>(&'a self, key: &'a Key) -> Option<(Plan, PlannedPass<'a, P, H>)> {
         let turns = self.turns.as_ref();
         let _turn = turns.map(|turns| turns.lock().unwrap_or_else(PoisonError::into_inner));
         let memory = self.memories.get(key);
@@ -85,91 +127,82 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         check(&plan, key);
         let memory = self.memories.set(key, memory);
         self.handler.on_planned(&observed, plan::Planned { plan: &plan, memory: &memory, at });
-        Some(Begun { observed, memory, at, plan })
+        Some((plan, PlannedPass { planned: self, key, observed, memory, at }))
     }
 
     pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
-        let Some(Begun { observed, memory, at, plan }) = self.begin(key) else { return Ok(None) };
-        let Steps { outcomes, failure, requeue, aborted } =
-            self.steps(key, &observed, &memory, (at, plan), recorded).await;
-        let followed = if aborted {
-            Ok(None)
-        } else {
-            self.follow_up(key, &observed, &outcomes, recorded).await
-        };
-        let passed = match failure {
-            Some(failure) => Err(failure),
-            None if aborted => Ok(None),
-            None => followed.map(|later| sooner(requeue, later)),
-        };
-        let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
-        let pass = Pass {
-            planned: at,
-            memory: &*memory,
-            outcomes: &outcomes,
-            took,
-            succeeded: passed.is_ok(),
-            aborted,
-        };
-        self.handler.on_passed(&observed, &pass);
-        if !aborted && let Some(memory) = self.planner.remember(&observed, &memory, &outcomes, at) {
-            self.memories.set(key, memory);
-        }
-        passed
+        let Some((plan, pass)) = self.begin(key) else { return Ok(None) };
+        let Self { executor, clock, pace, .. } = self;
+        Driver { key, executor, clock, pace, pass: &pass, recorded }.drive(pass.at, plan).await
+    }
+}
+
+/// Drives a pass whose first plan is made. Without the planner's types, so that it is compiled once and not for each planner.
+struct Driver<'a> {
+    key: &'a Key,
+    executor: &'a Executor,
+    clock: &'a Clock,
+    pace: &'a Pace,
+    pass: &'a dyn Begun,
+    recorded: &'a mut RecordedActions,
+}
+
+impl<'a> Driver<'a> {
+    fn drive(mut self, at: Timestamp, plan: Plan) -> BoxFuture<'a, Passed> {
+        Box::pin(async move {
+            let Steps { outcomes, failure, requeue, aborted } = self.steps(plan).await;
+            let followed = if aborted { Ok(None) } else { self.follow_up(&outcomes).await };
+            let passed = match failure {
+                Some(failure) => Err(failure),
+                None if aborted => Ok(None),
+                None => followed.map(|later| sooner(requeue, later)),
+            };
+            let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
+            let succeeded = passed.is_ok();
+            self.pass.end(&Ended { outcomes: &outcomes, took, succeeded, aborted });
+            passed
+        })
     }
 
     /// Carries out the plan, and what the planner decides on its outcomes, step by step.
-    async fn steps(
-        &self,
-        key: &Key,
-        observed: &P::Observed,
-        memory: &P::Memory,
-        (at, plan): (Timestamp, Plan),
-        recorded: &mut RecordedActions,
-    ) -> Steps {
+    async fn steps(&mut self, plan: Plan) -> Steps {
         let (mut steps, mut next) = (Steps::default(), Some(plan));
         while let Some(plan) = next {
-            let report = self.executor.run(key, &plan.actions).await;
-            recorded.add(&plan.actions, &report.outcomes);
+            let report = self.executor.run(self.key, &plan.actions).await;
+            self.recorded.add(&plan.actions, &report.outcomes);
             let ended = report.ends_steps() || plan.error.is_some() || plan.actions.is_empty();
             steps.add(plan, report);
             if ended {
                 break;
             }
-            next = self.planner.next(observed, memory, &steps.outcomes, at);
+            next = self.pass.next(&steps.outcomes);
             if let Some(plan) = &next {
-                check(plan, key);
+                check(plan, self.key);
             }
         }
         steps
     }
 
     /// The status, and what else follows from how the actions went.
-    async fn follow_up(
-        &self,
-        key: &Key,
-        observed: &P::Observed,
-        outcomes: &Outcomes,
-        recorded: &mut RecordedActions,
-    ) -> Passed {
-        let after = self.planner.status(observed, outcomes, self.clock.now());
-        check(&after, key);
+    async fn follow_up(&mut self, outcomes: &Outcomes) -> Passed {
+        let after = self.pass.status(outcomes, self.clock.now());
+        check(&after, self.key);
         if after.actions.is_empty() {
             return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));
         }
         // What the pass did must be told in it; what was only seen can be told later.
         if outcomes.0.is_empty()
-            && let wait @ Some(_) = self.pace.wait(key, self.clock.instant())
+            && let wait @ Some(_) = self.pace.wait(self.key, self.clock.instant())
         {
             return Ok(sooner(after.requeue, wait));
         }
-        let Report { outcomes, failure, .. } = self.executor.run(key, &after.actions).await;
-        recorded.add(&after.actions, &outcomes);
+        let Report { outcomes, failure, .. } = self.executor.run(self.key, &after.actions).await;
+        self.recorded.add(&after.actions, &outcomes);
         if let Some(failure) = failure {
             // Its pause is the queue's, which grows.
             return Err(failed(failure));
         }
-        self.pace.wrote(key, self.clock.instant());
+        self.pace.wrote(self.key, self.clock.instant());
         after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)))
     }
 }

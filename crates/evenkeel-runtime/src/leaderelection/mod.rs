@@ -30,6 +30,7 @@ use crate::{
     plan::EventRecord,
 };
 use elector_state::{ElectorState, FastPath, LeaderElectionRecord, SendTime, SlowPath};
+use futures::future::BoxFuture;
 use lease_lock::{LeaseLock, LockError};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -81,7 +82,11 @@ impl LeaderElector {
     /// process leads.
     ///
     /// Upstream: `acquire`
-    pub async fn acquire_until(&self, stop: &CancellationToken) -> bool {
+    pub fn acquire_until<'a>(&'a self, stop: &'a CancellationToken) -> BoxFuture<'a, bool> {
+        Box::pin(self.contend(stop))
+    }
+
+    async fn contend(&self, stop: &CancellationToken) -> bool {
         let Config { namespace, name, retry_period, .. } = &self.config;
         tracing::info!(%namespace, %name, "attempting to acquire leader lease");
         self.election().start_acquiring();
@@ -102,7 +107,11 @@ impl LeaderElector {
     /// server prefers another one. Dropping the future stops the renewals.
     ///
     /// Upstream: `renew`
-    pub async fn renew(&self) {
+    pub fn renew(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.keep_renewing())
+    }
+
+    async fn keep_renewing(&self) {
         while self.renew_before_deadline().await {
             self.clock.sleep(self.config.retry_period).await;
         }
@@ -116,17 +125,21 @@ impl LeaderElector {
     /// has ended, or two processes would work at the same time.
     ///
     /// Upstream: `release`
-    pub async fn step_down(&self) {
-        self.metrics.master.with_label_values(&[&self.config.name]).set(0);
-        self.release_in_time().await;
-        self.record_event("stopped leading");
+    pub fn step_down(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            self.metrics.master.with_label_values(&[&self.config.name]).set(0);
+            self.release_in_time().await;
+            self.record_event("stopped leading");
+        })
     }
 
     /// Stops contending: releases the lease if a request whose response is missing may have acquired it.
-    pub async fn withdraw(&self) {
-        if self.election().may_lead() {
-            self.release_in_time().await;
-        }
+    pub fn withdraw(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            if self.election().may_lead() {
+                self.release_in_time().await;
+            }
+        })
     }
 
     async fn release_in_time(&self) {

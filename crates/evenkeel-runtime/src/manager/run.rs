@@ -13,6 +13,7 @@
 
 use super::{Manager, ManagerError, RunnableGroup, runnable::Runnable};
 use crate::{cache::Caches, leaderelection::LeaderElector, tasks::Tasks};
+use futures::future::BoxFuture;
 use std::{
     sync::{Arc, PoisonError},
     time::Duration,
@@ -45,7 +46,18 @@ impl Manager {
     ///
     /// # Errors
     /// When a runnable fails or the lease is lost (the others are stopped then, too), or when a runnable does not stop.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ManagerError> {
+    pub fn run<'a>(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'a,
+    ) -> BoxFuture<'a, Result<(), ManagerError>> {
+        self.run_until(Box::pin(shutdown))
+    }
+
+    fn run_until(self, shutdown: BoxFuture<'_, ()>) -> BoxFuture<'_, Result<(), ManagerError>> {
+        Box::pin(self.run_all(shutdown))
+    }
+
+    async fn run_all(self, shutdown: BoxFuture<'_, ()>) -> Result<(), ManagerError> {
         let (failed, mut failures) = mpsc::unbounded_channel();
         let groups = Groups {
             serving: Tasks::new(),
