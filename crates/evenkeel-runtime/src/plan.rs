@@ -11,7 +11,7 @@ mod steps;
 
 use crate::introspect::Description;
 use bytes::Bytes;
-use evenkeel_api::{Kind, time::Timestamp};
+use evenkeel_api::{Kind, Text, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
 pub use live_read::{LiveRead, Reply};
 use std::{fmt, sync::Arc, time::Duration};
@@ -150,7 +150,7 @@ pub struct Delete {
     /// Object that the action writes.
     pub target: Target,
     /// Only this version of it.
-    pub resource_version: Option<Arc<str>>,
+    pub resource_version: Option<Text>,
     /// What becomes of its dependents.
     pub propagation: Option<Propagation>,
     /// Seconds of grace, if not the object's own.
@@ -331,9 +331,9 @@ pub struct Outcome {
     /// How long a live read took.
     pub took: Duration,
     /// Name of the object that was created; of the last one of several.
-    pub created: Option<Arc<str>>,
+    pub created: Option<Text>,
     /// `metadata.resourceVersion` that the API server returned for a change of one object.
-    pub resource_version: Option<Arc<str>>,
+    pub resource_version: Option<Text>,
 }
 
 /// Why a write failed, as far as a status may depend on it.
@@ -380,6 +380,11 @@ pub trait Planner: Send + Sync + 'static {
     ) -> Option<Plan> {
         let _ = (observed, memory, outcomes, now);
         None
+    }
+    /// Returns the first step of planners whose steps are one decision: what [`Planner::next`] decides without outcomes. For
+    /// their [`Planner::plan`].
+    fn first_step(&self, observed: &Self::Observed, memory: &Self::Memory, now: Timestamp) -> Plan {
+        self.next(observed, memory, &Outcomes::default(), now).unwrap_or_default()
     }
     /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
     /// update of the status sub-resource, or none when nothing changed. A kind without a status has nothing to add.

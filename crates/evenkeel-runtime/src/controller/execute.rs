@@ -9,7 +9,7 @@ use crate::{
         Local, OnError, Outcome, Outcomes, Patch, Rewrite, Target, Update,
     },
 };
-use evenkeel_api::Kind;
+use evenkeel_api::{Kind, Text};
 use futures::{StreamExt as _, future::BoxFuture};
 use std::{collections::HashSet, sync::Arc};
 
@@ -78,7 +78,11 @@ type Live = Vec<(Target, Option<Failure>)>;
 
 impl Executor {
     /// Carries out `actions` for `key` until one ends the pass.
-    pub(super) async fn run(&self, key: &Key, actions: &[Action]) -> Report {
+    pub(super) fn run<'a>(&'a self, key: &'a Key, actions: &'a [Action]) -> BoxFuture<'a, Report> {
+        Box::pin(self.run_in_order(key, actions))
+    }
+
+    async fn run_in_order(&self, key: &Key, actions: &[Action]) -> Report {
         let (mut report, mut live) = (Report::default(), Live::new());
         let mut rest = actions;
         while let Some((first, others)) = rest.split_first() {
@@ -145,7 +149,7 @@ impl Executor {
         let calls_ref = &calls;
         let call = |n: usize| async move { self.create(key, creates_ref[calls_ref[n]]).await };
         // As upstream has it: each refusal by a namespace that goes counts as if it had worked.
-        let go_on = |answer: &Result<Arc<str>, Failure>| match answer {
+        let go_on = |answer: &Result<Text, Failure>| match answer {
             Ok(_) => true,
             Err(failure) => failure.namespace_terminating,
         };
@@ -171,7 +175,7 @@ impl Executor {
     }
 
     /// Creates one object, and returns its name.
-    async fn create(&self, key: &Key, create: &Create) -> Result<Arc<str>, Failure> {
+    async fn create(&self, key: &Key, create: &Create) -> Result<Text, Failure> {
         match self
             .client
             .create::<Metadata>(&create.kind, &create.namespace, create.body.clone())
@@ -180,7 +184,7 @@ impl Executor {
             Ok(made) => {
                 self.wrote(key, &create.kind, &made);
                 self.tell(create.done.as_ref(), "{name}", &made.meta.name);
-                Ok(Arc::from(&*made.meta.name))
+                Ok(made.meta.name)
             }
             Err(error) => Err(self.failed(create.failed.as_ref(), error)),
         }
@@ -308,7 +312,7 @@ impl Executor {
             Ok(made) => {
                 self.wrote(key, &target.kind, &made);
                 self.tell(done, "{name}", &target.name);
-                let resource_version = Some(Arc::from(&*made.meta.resource_version));
+                let resource_version = Some(made.meta.resource_version);
                 Outcome { resource_version, ..Outcome::success() }
             }
             Err(failure) => Outcome::failure(failure),

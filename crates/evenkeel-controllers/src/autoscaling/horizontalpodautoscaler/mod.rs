@@ -143,8 +143,8 @@ impl Planner for Autoscalers {
         history: &StabilizationHistory,
         now: Timestamp,
     ) -> (Plan, StabilizationHistory) {
-        let first = self.next(watched, history, &Outcomes::default(), now);
-        (first.unwrap_or_default(), history.clone())
+        let first = self.first_step(watched, history, now);
+        (first, history.clone())
     }
 
     fn next(

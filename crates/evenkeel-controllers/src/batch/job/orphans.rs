@@ -80,7 +80,7 @@ impl Planner for OrphanPods {
     }
 
     fn plan(&self, orphan: &OrphanPod, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.next(orphan, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+        (self.first_step(orphan, &(), now), ())
     }
 
     fn next(&self, orphan: &OrphanPod, (): &(), outcomes: &Outcomes, _: Timestamp) -> Option<Plan> {

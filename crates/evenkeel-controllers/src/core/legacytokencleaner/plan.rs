@@ -123,7 +123,7 @@ fn action(secret: &Full<Secret>, age: &Age) -> Option<Action> {
             Patch { tolerates: &[409], ..Patch::new(target, PatchForm::Merge, body) }.into()
         }
         Verdict::Delete => {
-            let resource_version = Some(Arc::from(&*meta.resource_version));
+            let resource_version = Some(meta.resource_version.clone());
             Delete { resource_version, ..Delete::new(target) }.into()
         }
     })

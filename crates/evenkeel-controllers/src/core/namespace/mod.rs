@@ -70,7 +70,7 @@ impl Planner for Namespaces {
     }
 
     fn plan(&self, namespace: &Arc<Namespace>, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.next(namespace, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+        (self.first_step(namespace, &(), now), ())
     }
 
     fn next(

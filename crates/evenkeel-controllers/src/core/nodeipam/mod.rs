@@ -100,7 +100,7 @@ impl Planner for Nodes {
     }
 
     fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.next(observed, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+        (self.first_step(observed, &(), now), ())
     }
 
     fn next(

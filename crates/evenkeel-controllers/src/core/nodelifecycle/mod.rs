@@ -172,7 +172,7 @@ impl Planner for PodsOnNodes {
     }
 
     fn plan(&self, observed: &PodOnNode, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.next(observed, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+        (self.first_step(observed, &(), now), ())
     }
 
     fn next(

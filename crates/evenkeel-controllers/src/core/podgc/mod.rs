@@ -107,8 +107,8 @@ impl Planner for Collector {
 
     fn plan(&self, observed: &Observed, memory: &Memory, now: Timestamp) -> (Plan, Memory) {
         let memory = memory.updated(observed, now);
-        let first = self.next(observed, &memory, &Outcomes::default(), now);
-        (first.unwrap_or_default(), memory)
+        let first = self.first_step(observed, &memory, now);
+        (first, memory)
     }
 
     fn next(

@@ -103,8 +103,7 @@ impl Planner for Runner {
     }
 
     fn plan(&self, observed: &OfResource, (): &(), now: Timestamp) -> (Plan, ()) {
-        let first = steps::run_next(observed, &Outcomes::default(), now);
-        (first.unwrap_or_default(), ())
+        (self.first_step(observed, &(), now), ())
     }
 
     fn next(
@@ -132,8 +131,7 @@ impl Planner for Versions {
     }
 
     fn plan(&self, migration: &Arc<Migration>, (): &(), now: Timestamp) -> (Plan, ()) {
-        let first = steps::note_version(migration, &Outcomes::default(), now);
-        (first.unwrap_or_default(), ())
+        (self.first_step(migration, &(), now), ())
     }
 
     fn next(

@@ -146,7 +146,7 @@ impl Planner for Budgets {
     }
 
     fn plan(&self, budget: &BudgetPods, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.next(budget, &(), &Outcomes::default(), now).unwrap_or_default(), ())
+        (self.first_step(budget, &(), now), ())
     }
 
     fn next(

@@ -51,8 +51,8 @@ impl Planner for Claims {
         self.0.claim_seen(key)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _: Timestamp) -> (Plan, ()) {
-        (claim::first_step(seen, &self.0.options), ())
+    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.first_step(seen, &(), now), ())
     }
 
     fn next(&self, seen: &Seen, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {

@@ -49,8 +49,8 @@ impl Planner for Volumes {
         Some(self.0.volume_seen(self.0.volumes.get("", &key.name)?))
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _: Timestamp) -> (Plan, ()) {
-        (volume::first_step(seen, &self.0.options), ())
+    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.first_step(seen, &(), now), ())
     }
 
     fn next(&self, seen: &Seen, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {

@@ -96,11 +96,6 @@ pub(in crate::storage::binder) fn next<'a>(seen: &'a Seen, options: &Options) ->
     }
 }
 
-/// The first step of a pass over a claim.
-pub(in crate::storage::binder) fn first_step(seen: &Seen, options: &Options) -> Plan {
-    next_step(seen, options, &Outcomes::default()).unwrap_or_default()
-}
-
 /// The step after these outcomes: a folder is made once the claim names its provisioner.
 pub(in crate::storage::binder) fn next_step(
     seen: &Seen,

@@ -402,7 +402,7 @@ fn path(plan: &Plan) -> &str {
 fn a_claim_that_the_cache_lacks_is_read_live() {
     let seen = of(&claimed("Retain", "Bound"), None);
     let claim = "/api/v1/namespaces/ns/persistentvolumeclaims/data";
-    assert_eq!(path(&volume::first_step(&seen, &Options::default())), claim);
+    assert_eq!(path(&volume_step(&seen, &[]).unwrap()), claim);
     let live = |uid: &str| {
         let more = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"uid": uid}, "spec": {"volumeName": "v"}});
@@ -430,7 +430,7 @@ fn a_folder_is_made_once_the_claim_names_the_provisioner() {
     let after = |seen: &claim::Seen, done: &[Outcome]| {
         claim::next_step(seen, &options, &Outcomes(done.to_vec()))
     };
-    let first = claim::first_step(&seen, &options);
+    let first = after(&seen, &[]).unwrap();
     assert!(told(&first)[0].contains("storage-provisioner"), "{first:?}");
     let folder = |plan: Option<Plan>| match &plan.unwrap().actions[..] {
         [Action::Local(local)] => local.subject.clone(),

@@ -43,11 +43,6 @@ impl From<Plan> for Decision {
     }
 }
 
-/// The first step of a pass over a volume.
-pub(in crate::storage::binder) fn first_step(seen: &Seen, options: &Options) -> Plan {
-    next_step(seen, options, &Outcomes::default()).unwrap_or_default()
-}
-
 /// The step after these outcomes: a claim that the cache lacks is read live, and a folder goes before its volume.
 pub(in crate::storage::binder) fn next_step(
     seen: &Seen,
