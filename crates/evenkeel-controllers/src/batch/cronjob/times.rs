@@ -1,10 +1,10 @@
 //! Scheduled times. Upstream: `mostRecentScheduleTime`, `nextScheduleTimeDuration` in `utils.go`.
 
 use evenkeel_api::{
-    cron::{Schedule, zone},
     time::{SignedDuration, Timestamp},
     views::CronJob,
 };
+use evenkeel_component_helpers::cron::{Schedule, zone};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
