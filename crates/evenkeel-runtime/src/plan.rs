@@ -383,8 +383,16 @@ pub trait Planner: Send + Sync + 'static {
     }
     /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
     /// update of the status sub-resource, or none when nothing changed. A kind without a status has nothing to add.
-    fn status(&self, observed: &Self::Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        let _ = (observed, outcomes, now);
+    /// `memory` is what [`Planner::plan`] returned, so a planner can keep its decision there: `now` is a later time than that
+    /// of the plan.
+    fn status(
+        &self,
+        observed: &Self::Observed,
+        memory: &Self::Memory,
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Plan {
+        let _ = (observed, memory, outcomes, now);
         Plan::nothing()
     }
     /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as an aborted pass does. `now` is the

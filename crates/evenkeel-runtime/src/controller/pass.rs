@@ -51,9 +51,9 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation> {
         let memory = self.memories.get(key);
         let observed = self.planner.observe(key, &memory)?;
-        let (plan, _) = self.planner.plan(&observed, &memory, now);
+        let (plan, memory) = self.planner.plan(&observed, &memory, now);
         let well = plan.actions.iter().map(as_if_done).collect();
-        let after = self.planner.status(&observed, &Outcomes(well), now);
+        let after = self.planner.status(&observed, &memory, &Outcomes(well), now);
         let mut would: Vec<String> =
             plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
         if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {
@@ -95,7 +95,7 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         let followed = if aborted {
             Ok(None)
         } else {
-            self.follow_up(key, &observed, &outcomes, recorded).await
+            self.follow_up(key, &observed, &memory, &outcomes, recorded).await
         };
         let passed = match failure {
             Some(failure) => Err(failure),
@@ -149,10 +149,11 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
         &self,
         key: &Key,
         observed: &P::Observed,
+        memory: &P::Memory,
         outcomes: &Outcomes,
         recorded: &mut RecordedActions,
     ) -> Passed {
-        let after = self.planner.status(observed, outcomes, self.clock.now());
+        let after = self.planner.status(observed, memory, outcomes, self.clock.now());
         check(&after, key);
         if after.actions.is_empty() {
             return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));

@@ -188,7 +188,7 @@ impl Planner for Podder {
         (plan, ())
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let made: u32 = outcomes.0.iter().map(|outcome| outcome.succeeded).sum();
         let mut plan = Plan::nothing();
         if made > 0 || outcomes.first_error().is_some() {
@@ -216,7 +216,7 @@ impl Planner for Teller {
         (Plan::nothing(), ())
     }
 
-    fn status(&self, seen: &Seen, _outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), _outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let mut plan = Plan::nothing();
         plan.actions.extend(seen.told("seen", &seen.pods.len().to_string()).map(Into::into));
         plan
@@ -260,7 +260,7 @@ impl Planner for Parts {
         (plan, ())
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let told: Vec<String> = outcomes
             .0
             .iter()
@@ -331,7 +331,7 @@ impl Planner for Copier {
         Some(Plan::one(Create::new(pods(), "ns", body.to_string())))
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let Some(created) = outcomes.0.last().and_then(|last| last.created.as_deref()) else {
             return Plan::nothing();
         };
@@ -536,7 +536,7 @@ impl Planner for Folders {
         (Plan::of(vec![folder("/tmp/a"), folder("/etc/b")]), ())
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let told = |outcome: &evenkeel_runtime::plan::Outcome| match &outcome.error {
             Some(error) => error.message.clone(),
             None => "made".to_owned(),
