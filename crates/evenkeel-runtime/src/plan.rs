@@ -13,7 +13,7 @@ use crate::introspect::Description;
 use bytes::Bytes;
 use evenkeel_api::{Kind, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
-pub use live_read::{LiveRead, Reply};
+pub use live_read::{LiveRead, ReadRequest, Reply};
 use std::{fmt, sync::Arc, time::Duration};
 pub use steps::Steps;
 

@@ -121,7 +121,7 @@ fn ignored(read: LiveRead) -> LiveRead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::plan::{Action, Outcome, Outcomes, Reply};
+    use evenkeel_runtime::plan::{Action, Outcome, Outcomes, ReadRequest, Reply};
 
     fn deployments() -> Resource {
         Resource {
@@ -151,7 +151,9 @@ mod tests {
             Ok(Ok(found)) => Ok(Ok(found[0].kind.plural.to_string())),
             Ok(Err(error)) => Ok(Err(error.to_string())),
             Err(step) => match &step.actions[..] {
-                [Action::Read(LiveRead { resources: Some(max_age), .. })] => Err(*max_age),
+                [Action::Read(LiveRead { request: ReadRequest::Discovery { max_age }, .. })] => {
+                    Err(*max_age)
+                }
                 other => panic!("{other:?}"),
             },
         }

@@ -6,7 +6,7 @@ use crate::{
     events::EventRecorder,
     plan::{
         Action, BURST_LIMIT, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead,
-        Local, OnError, Outcome, Outcomes, Patch, Rewrite, Target, Update,
+        Local, OnError, Outcome, Outcomes, Patch, ReadRequest, Rewrite, Target, Update,
     },
 };
 use evenkeel_api::Kind;
@@ -129,7 +129,12 @@ impl Executor {
 
     async fn read(&self, read: &LiveRead) -> Outcome {
         let begun = self.client.clock().instant();
-        let client = if read.shared { &self.shared } else { &self.client };
+        let client = match read.request {
+            ReadRequest::GetShared { .. } => &self.shared,
+            ReadRequest::Get { .. }
+            | ReadRequest::Review { .. }
+            | ReadRequest::Discovery { .. } => &self.client,
+        };
         let outcome = match client.live_read(read).await {
             Ok(reply) => Outcome { reply: Some(reply), ..Outcome::success() },
             Err(error) => Outcome::failure(error.into()),

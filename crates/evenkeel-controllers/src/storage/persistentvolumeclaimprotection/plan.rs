@@ -362,7 +362,7 @@ mod tests {
         let observed = observed(vec![claim(true, None), claim(true, None)], &[]);
         let asked = plan(&observed, T0);
         let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
-        assert_eq!((&*read.path, read.on_error), ("/api/v1/namespaces/ns/pods", OnError::Abort));
+        assert_eq!((read.path(), read.on_error), ("/api/v1/namespaces/ns/pods", OnError::Abort));
         let after = |outcomes: Vec<Outcome>| next(&observed, &Outcomes(outcomes), T0);
         let listed = |items: Value| Outcome {
             reply: Some(Reply::json(

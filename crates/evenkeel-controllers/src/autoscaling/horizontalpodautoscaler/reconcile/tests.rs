@@ -93,7 +93,7 @@ fn scale(version: &str) -> Value {
 /// What the API server answers, if nothing is wrong: each pod uses as much CPU as it requests, and gets 20 requests.
 fn answer(action: &Action) -> Outcome {
     let Action::Read(read) = action else { return Outcome::success() };
-    if read.resources.is_some() {
+    if read.is_discovery() {
         return discovered();
     }
     let of = |name: &str| {
@@ -107,7 +107,7 @@ fn answer(action: &Action) -> Outcome {
             "describedObject": {"name": name}, "timestamp": T0.to_string(), "value": "20",
         })
     };
-    let path = read.path.split('?').next().unwrap_or_default();
+    let path = read.path().split('?').next().unwrap_or_default();
     match path {
         "/apis/apps/v1/namespaces/ns/deployments/web/scale" => reply(&scale("7")),
         "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods" => {
@@ -231,7 +231,7 @@ fn the_version_of_custom_metrics_is_looked_up_once_in_a_period() {
 fn a_target_without_a_scale_is_told() {
     let watched = watched(&cpu());
     let (words, outcomes, last) = run(&watched, |action| match action {
-        Action::Read(read) if read.path.ends_with("/scale") => failed(404),
+        Action::Read(read) if read.path().ends_with("/scale") => failed(404),
         other => answer(other),
     });
     assert_eq!(words, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);

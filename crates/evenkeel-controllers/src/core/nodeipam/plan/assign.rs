@@ -138,7 +138,7 @@ mod tests {
         let first = observed(Allocations::Unlisted);
         let step = next(&first, &[]).expect("a step");
         let [Action::Read(read)] = &step.actions[..] else { panic!("{step:?}") };
-        assert_eq!(read.path, "/api/v1/nodes");
+        assert_eq!(read.path(), "/api/v1/nodes");
         let listed = Outcome { reply: Some(Reply::json(r#"{"items":[]}"#)), ..Outcome::success() };
         assert_eq!(next(&first, &[listed]), requeue(Duration::ZERO));
         assert_eq!(next(&first, &[failed(500)]), Some(Plan::failure("no")));

@@ -26,8 +26,8 @@ fn failed(code: u16, reason: &str) -> Outcome {
 
 fn words(plan: &Plan) -> Vec<String> {
     let words = plan.actions.iter().map(|action| match action {
-        Action::Read(read) if read.resources.is_some() => "discover".to_owned(),
-        Action::Read(read) => format!("read {}", read.path),
+        Action::Read(read) if read.is_discovery() => "discover".to_owned(),
+        Action::Read(read) => format!("read {}", read.path()),
         Action::Patch(patch) => format!("apply {}", patch.target.name),
         Action::Update(update) => {
             let body: Value = serde_json::from_slice(&update.body).unwrap();

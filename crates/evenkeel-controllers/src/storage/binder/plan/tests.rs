@@ -397,7 +397,7 @@ fn volume_step(seen: &volume::Seen, done: &[Outcome]) -> Option<Plan> {
 
 fn path(plan: &Plan) -> &str {
     let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
-    &read.path
+    read.path()
 }
 
 #[test]
