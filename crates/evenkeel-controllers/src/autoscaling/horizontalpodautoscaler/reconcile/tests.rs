@@ -1,27 +1,13 @@
 //! The steps of a reconciliation, against scripted answers.
 
-use super::*;
-use crate::fixtures::{T0, label, meta, object, pod};
+use super::{super::tests::OPTIONS, *};
+use crate::fixtures::{T0, deployments, discovered, label, meta, object, pod};
 use evenkeel_api::views::Pod;
 use evenkeel_runtime::{
-    discovery::{Resource, ServerResources},
     introspect,
     plan::{LiveRead, Outcome, Outcomes, Reply},
 };
 use serde_json::{Value, json};
-
-const OPTIONS: Options = Options {
-    concurrent_syncs: 1,
-    sync_period: Duration::from_secs(15),
-    downscale_stabilization: Duration::from_secs(300),
-    tolerance: 0.1,
-    cpu_initialization_period: Duration::from_secs(300),
-    initial_readiness_delay: Duration::from_secs(30),
-    to_zero: true,
-    by_generation: true,
-    own_tolerance: true,
-    pod_level: true,
-};
 
 /// An autoscaler of 1 to 5 replicas with this metric, and two pods that request 1 CPU each.
 fn watched(metric: &Value) -> Watched {
@@ -69,20 +55,6 @@ fn failed(code: u16) -> Outcome {
     Outcome::failure(Failure { code, reason: "Reason".to_owned(), ..Failure::local("no") })
 }
 
-fn discovered() -> Outcome {
-    let deployments = Resource {
-        kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
-        singular: "deployment".into(),
-        verbs: Box::default(),
-        short_names: Box::default(),
-        categories: Box::default(),
-        subresources: Box::default(),
-        preferred: true,
-    };
-    let all = ServerResources { resources: vec![deployments], failed: Vec::new() };
-    Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
-}
-
 fn scale(version: &str) -> Value {
     json!({
         "metadata": {"name": "web", "uid": "u", "resourceVersion": version},
@@ -94,7 +66,7 @@ fn scale(version: &str) -> Value {
 fn answer(action: &Action) -> Outcome {
     let Action::Read(read) = action else { return Outcome::success() };
     if read.is_discovery() {
-        return discovered();
+        return discovered(vec![deployments()]);
     }
     let of = |name: &str| {
         json!({

@@ -1,7 +1,7 @@
 //! The steps of a namespace's deletion, against scripted answers.
 
 use super::*;
-use crate::fixtures::{T0, at, meta};
+use crate::fixtures::{self, T0, at, meta};
 use evenkeel_api::{Kind, Meta};
 use evenkeel_runtime::{
     discovery::{FailedGroup, Resource},
@@ -26,13 +26,8 @@ fn live_namespace(phase: &str, version: &str) -> Value {
 
 fn resource(kind: &'static str, plural: &'static str, verbs: &[&str]) -> Resource {
     Resource {
-        kind: Kind::new("", "v1", kind, plural, true),
-        singular: "".into(),
         verbs: verbs.iter().map(|verb| Box::from(*verb)).collect(),
-        short_names: Box::default(),
-        categories: Box::default(),
-        subresources: Box::default(),
-        preferred: true,
+        ..fixtures::resource(Kind::new("", "v1", kind, plural, true))
     }
 }
 
