@@ -193,11 +193,13 @@ pub struct Patch {
     pub if_live: Option<Target>,
     /// Status codes besides 404 that count as success without an event, such as 422 when an object is released.
     pub tolerates: &'static [u16],
+    /// Whether it is a failure that the target is not there (404). Otherwise that counts as success without an event.
+    pub fails_if_missing: bool,
     /// Event after success.
     pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
     pub failed: Option<EventRecord>,
-    /// What a failure means for the rest of the pass. Not found is no failure.
+    /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
 

@@ -269,7 +269,10 @@ impl Executor {
             .patch::<Metadata>(kind, namespace, name, subresource, *form, body.clone())
             .await;
         match answer {
-            Err(error) if error.is_not_found() || patch.tolerates.contains(&error.code()) => {
+            Err(error)
+                if (error.is_not_found() && !patch.fails_if_missing)
+                    || patch.tolerates.contains(&error.code()) =>
+            {
                 Outcome::success()
             }
             answer => {

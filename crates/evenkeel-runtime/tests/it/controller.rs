@@ -801,6 +801,32 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_patch_of_what_is_gone_fails_only_where_it_must() {
+    let world = World::new();
+    world.want("a", 0);
+    let codes: Arc<Mutex<Vec<Option<u16>>>> = Arc::default();
+    let log = codes.clone();
+    let controller = world.builder().reconcile(move |request, context| {
+        let log = log.clone();
+        async move {
+            for fails_if_missing in [false, true] {
+                let target = Target::new(<Full<ConfigMap> as View>::kind(), "ns", "gone", "");
+                let patch = Patch {
+                    fails_if_missing,
+                    ..Patch::new(target, PatchForm::Merge, r#"{"data":{"x":"y"}}"#)
+                };
+                let answer = context.act(&request.key, &Plan::one(patch)).await;
+                log.lock().unwrap().push(answer.err().map(|error| error.code));
+            }
+            Ok(Outcome::Settled)
+        }
+    });
+    world.tasks.spawn("patcher", controller.run(world.tasks.token()));
+    settle().await;
+    assert_eq!(*codes.lock().unwrap(), [None, Some(404)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_told_of_a_namespace_that_goes() {
     let world = World::new();
     world.server.fail(Fault {
