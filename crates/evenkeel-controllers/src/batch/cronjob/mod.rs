@@ -15,7 +15,7 @@ use crate::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
-    time::Timestamp,
+    time::{TimeZone, Timestamp},
     views::{CronJob, Job},
 };
 use evenkeel_runtime::{
@@ -47,11 +47,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (crons, jobs) = (context.env.caches.of::<CronJob>(), context.env.caches.of::<Job>());
-    let clock = context.env.clock.clone();
+    let (clock, local_zone) = (context.env.clock.clone(), context.env.clock.local_zone());
+    let of_events = local_zone.clone();
     let (skew, of_jobs) = (skew(context), crons.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &crons, move |event, enqueue| {
-            on_cron_job(event, clock.now(), enqueue);
+            on_cron_job(event, &of_events, clock.now(), enqueue);
         })
         .workers(context.options.cronjob.concurrent_syncs)
         .owns(&jobs)
@@ -61,16 +62,22 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     let of_jobs = ByController::of(&jobs);
-    context.run(builder.planned(CronJobs { crons, jobs, of_jobs }));
+    context.run(builder.planned(CronJobs { crons, jobs, of_jobs, local_zone }));
     Ok(())
 }
 
 /// Enqueues a CronJob at once; after a change of the schedule, at its next time. Upstream: `updateCronJob`.
-fn on_cron_job(event: &CacheEvent<CronJob>, now: Timestamp, enqueue: &Enqueue) {
+fn on_cron_job(
+    event: &CacheEvent<CronJob>,
+    local_zone: &TimeZone,
+    now: Timestamp,
+    enqueue: &Enqueue,
+) {
     let key = Key::of(&event.object().meta);
     if let CacheEvent::Updated { old, new } = event
         && (&old.spec.schedule, &old.spec.time_zone) != (&new.spec.schedule, &new.spec.time_zone)
-        && let Some(next) = Times::of(new).ok().and_then(|times| times.until_next(new, now))
+        && let Some(next) =
+            Times::of(new, local_zone).ok().and_then(|times| times.until_next(new, now))
     {
         return enqueue.add_after(key, next);
     }
@@ -97,6 +104,8 @@ struct CronJobs {
     crons: Cache<CronJob>,
     jobs: Cache<Job>,
     of_jobs: ByController<Job>,
+    /// Time zone of schedules without one.
+    local_zone: TimeZone,
 }
 
 impl Planner for CronJobs {
@@ -108,7 +117,7 @@ impl Planner for CronJobs {
         let cron = self.crons.get(&key.namespace, &key.name)?;
         let all = self.jobs.version() >= cron.meta.version();
         let jobs = self.of_jobs.owned(&cron.meta.uid);
-        Some(Observed::new(cron, jobs, all))
+        Some(Observed::new(cron, jobs, all, self.local_zone.clone()))
     }
 
     fn plan(&self, observed: &Observed, _: &Plan, now: Timestamp) -> (Plan, Plan) {
