@@ -5,8 +5,6 @@
 
 pub mod cidr;
 pub mod condition;
-pub mod cron;
-pub mod daemons;
 mod decode;
 pub mod duration;
 pub mod forms;
@@ -17,19 +15,14 @@ pub mod kind;
 pub mod list;
 pub mod map;
 pub mod meta;
-pub mod migrated;
 pub mod name;
 mod owner;
-pub mod placement;
 pub mod protobuf;
 pub mod quantity;
-pub mod quota;
 pub mod quote;
-pub mod requests;
 pub mod selector;
 pub mod shared;
 pub mod status;
-pub mod storage;
 pub mod template;
 pub mod text;
 pub mod time;

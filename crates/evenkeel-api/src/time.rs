@@ -1,6 +1,6 @@
 //! Timestamps as the API encodes them.
 
-pub use jiff::{SignedDuration, Timestamp};
+pub use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 /// Go's zero time, 0001-01-01T00:00:00Z, by which upstream means "no time".
 pub(crate) const ZERO: Timestamp = Timestamp::constant(-62_135_596_800, 0);

@@ -1,13 +1,17 @@
 //! Objects for tests.
 
 use evenkeel_api::{
-    Encoding, Meta, OwnerReference, StrMap, View,
+    Encoding, Kind, Meta, OwnerReference, StrMap, View,
     shared::Shared,
     time::{SignedDuration, Timestamp},
     views::{Pod, PodCondition},
 };
-use evenkeel_runtime::plan::Target;
+use evenkeel_runtime::{
+    discovery::{Resource, ServerResources},
+    plan::{Outcome, Reply, Target},
+};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// The time at which tests begin.
 pub(crate) const T0: Timestamp = Timestamp::constant(1_790_000_000, 0);
@@ -61,4 +65,28 @@ pub(crate) fn pod(name: &str, ready: Option<Timestamp>) -> Pod {
         }]);
     }
     pod
+}
+
+/// A resource of the preferred version of its group, without verbs and sub-resources.
+pub(crate) fn resource(kind: Kind) -> Resource {
+    Resource {
+        kind,
+        singular: "".into(),
+        verbs: Box::default(),
+        short_names: Box::default(),
+        categories: Box::default(),
+        subresources: Box::default(),
+        preferred: true,
+    }
+}
+
+/// Deployments, as [`resource`] makes them.
+pub(crate) fn deployments() -> Resource {
+    resource(Kind::new("apps", "v1", "Deployment", "deployments", true))
+}
+
+/// The outcome of a discovery that finds these resources.
+pub(crate) fn discovered(resources: Vec<Resource>) -> Outcome {
+    let all = ServerResources { resources, failed: Vec::new() };
+    Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
 }

@@ -101,7 +101,7 @@ pub enum Unmet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_api::Kind;
+    use crate::fixtures::deployments;
     use evenkeel_runtime::discovery::FailedGroup;
 
     #[test]
@@ -113,15 +113,7 @@ mod tests {
     #[test]
     fn a_group_that_was_not_asked_counts_as_there() {
         let found = ServerResources {
-            resources: vec![evenkeel_runtime::discovery::Resource {
-                kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
-                singular: "".into(),
-                verbs: [].into(),
-                short_names: [].into(),
-                categories: [].into(),
-                subresources: [].into(),
-                preferred: true,
-            }],
+            resources: vec![deployments()],
             failed: vec![FailedGroup {
                 group: "metrics".into(),
                 version: "v1".into(),

@@ -3,8 +3,12 @@
 //! Upstream: `podResourceCollector`
 
 use bytes::Bytes;
-use evenkeel_api::{quota, requests::Amounts, views::Pod};
+use evenkeel_api::views::Pod;
 use evenkeel_component::secure_serving::Routes;
+use evenkeel_component_helpers::{
+    quota,
+    resource::{self, Amounts},
+};
 use evenkeel_runtime::{
     cache::Caches,
     metrics::{answer, gauges},
@@ -31,7 +35,7 @@ fn page(pods: &[Arc<Pod>], headers: &HeaderMap) -> Response<Bytes> {
     ]
     .map(|(name, help)| gauges(&registry, name, help, &LABELS));
     for pod in pods.iter().filter(|pod| !is_terminal(pod)) {
-        set(&requests, pod, &evenkeel_api::requests::pod_requests(pod, &[]));
+        set(&requests, pod, &resource::pod_requests(pod, &[]));
         set(&limits, pod, &quota::limits(pod));
     }
     answer(headers, &registry.gather())

@@ -1,6 +1,7 @@
 //! Whether a node takes a pod that was bound to it: room and host ports, as a kubelet checks them once more.
 
-use evenkeel_api::{quantity::Quantity, requests, views::Pod};
+use evenkeel_api::{quantity::Quantity, views::Pod};
+use evenkeel_component_helpers::resource;
 
 use crate::pod::facts::{Refusal, Refused};
 
@@ -80,12 +81,12 @@ fn resources<'a>(
     // As upstream, extended resources that the node knows nothing of are none of its business.
     let known = |name: &str| !name.contains('/') || amount(capacity, name).is_some();
     let wanted: Vec<_> =
-        requests::pod_requests(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
+        resource::pod_requests(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
     if wanted.iter().all(|(_, amount)| amount.is_zero()) {
         return None;
     }
     let zero = Quantity::from_units(0);
-    let taken: Vec<_> = others.map(|other| requests::pod_requests(other, &[])).collect();
+    let taken: Vec<_> = others.map(|other| resource::pod_requests(other, &[])).collect();
     wanted.iter().filter(|(_, amount)| !amount.is_zero()).find_map(|(name, requested)| {
         let used = taken
             .iter()

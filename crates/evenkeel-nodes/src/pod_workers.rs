@@ -1,9 +1,10 @@
 //! The shell around the pods' plan: one queue of pods, which is also the timer wheel, for all nodes of the process.
 
 use evenkeel_api::{
-    Text, View, placement,
+    Text, View,
     views::{Node, Pod, PodCommand},
 };
+use evenkeel_component_helpers::scheduling::corev1;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Index},
     client::{ApiError, Client, DeleteOptions, Metadata},
@@ -80,7 +81,7 @@ impl PodWorkers {
             .enumerate()
             .map(|(n, node)| (node.name.as_str().into(), n))
             .collect();
-        let by_node = pods.index("node", placement::node_key);
+        let by_node = pods.index("node", corev1::node_key);
         let state = State {
             memories: HashMap::new(),
             addresses: Addresses::new(options.first_pod_ip),

@@ -1,8 +1,9 @@
 //! Whether a pod's volumes can be mounted on its node.
 
-use evenkeel_api::{
-    placement, storage,
-    views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod},
+use evenkeel_api::views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use evenkeel_component_helpers::{
+    scheduling::corev1,
+    storage::{attach, claims, ephemeral},
 };
 use evenkeel_runtime::cache::{Cache, CacheEvent, Caches, Index};
 use std::sync::Arc;
@@ -26,8 +27,8 @@ impl Volumes {
             volumes: caches.of(),
             drivers: caches.of(),
             nodes: caches.of(),
-            users: pods.index("claim", storage::claim_keys),
-            by_node: pods.index("node", placement::node_key),
+            users: pods.index("claim", claims::keys_of_pod),
+            by_node: pods.index("node", corev1::node_key),
         }
     }
 
@@ -37,7 +38,7 @@ impl Volumes {
         self.claims.subscribe(move |event| {
             let meta = &event.object().meta;
             if !matches!(event, CacheEvent::Deleted(_)) {
-                let pods = users.get(&storage::claim_key(&meta.namespace, &meta.name));
+                let pods = users.get(&claims::key(&meta.namespace, &meta.name));
                 pods.iter().for_each(|pod| woken(pod));
             }
         });
@@ -47,7 +48,7 @@ impl Volumes {
                 && old.status.volumes_attached != new.status.volumes_attached
             {
                 let pods = by_node.get(&new.meta.name);
-                let waiting = pods.iter().filter(|pod| storage::claims_of(pod).next().is_some());
+                let waiting = pods.iter().filter(|pod| claims::of_pod(pod).next().is_some());
                 waiting.for_each(|pod| wake(pod));
             }
         });
@@ -55,7 +56,7 @@ impl Volumes {
 
     /// Whether all claims of the pod are bound, and their volumes attached if their drivers require it.
     pub(crate) fn are_there(&self, pod: &Pod) -> bool {
-        let mut claims = storage::claims_of(pod).peekable();
+        let mut claims = claims::of_pod(pod).peekable();
         if claims.peek().is_none() {
             return true;
         }
@@ -63,7 +64,7 @@ impl Volumes {
         claims.all(|used| {
             let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod));
             claim.is_some_and(|claim| {
-                let own = !used.ephemeral || storage::made_for_pod(&claim, pod).is_ok();
+                let own = !used.ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
                 own && self.is_there(&claim, node.as_ref())
             })
         })
@@ -83,12 +84,12 @@ impl Volumes {
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let csi = volume.spec.source.csi.as_deref()?;
         let driver = self.drivers.get("", &csi.driver)?;
-        (driver.spec.attach_required != Some(false)).then(|| storage::attached_name(&volume))?
+        (driver.spec.attach_required != Some(false)).then(|| attach::attached_name(&volume))?
     }
 
     /// Names of the pod's attachable volumes, as in `status.volumesInUse`.
     pub(crate) fn attachable(&self, pod: &Pod) -> Vec<String> {
-        let claims = storage::claims_of(pod).filter_map(|used| {
+        let claims = claims::of_pod(pod).filter_map(|used| {
             let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
             (&*claim.status.phase == "Bound").then_some(claim)
         });

@@ -2,9 +2,10 @@
 //! detach them.
 
 use evenkeel_api::{
-    Text, View, placement, storage,
+    Text, View,
     views::{Node, Pod},
 };
+use evenkeel_component_helpers::{scheduling::corev1, storage::claims};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Index},
     client::{ApiError, Client, Metadata},
@@ -33,14 +34,14 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
     let report = Arc::new(VolumesInUse {
         client: client.clone(),
         nodes: caches.of(),
-        by_node: pods.index("node", placement::node_key),
+        by_node: pods.index("node", corev1::node_key),
         volumes: Volumes::new(caches, &pods),
         queue: Queue::unnamed(client.clock()),
     });
     let ours: BTreeSet<Text> = options.nodes.iter().map(|node| node.name.as_str().into()).collect();
     let queue = report.queue.clone();
     let add = move |pod: &Pod| {
-        if ours.contains(&pod.spec.node_name) && storage::claims_of(pod).next().is_some() {
+        if ours.contains(&pod.spec.node_name) && claims::of_pod(pod).next().is_some() {
             queue.add(pod.spec.node_name.clone(), Priority::NORMAL);
         }
     };

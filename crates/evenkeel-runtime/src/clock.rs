@@ -1,6 +1,6 @@
 //! Clock and jitter, which a simulation can replace.
 
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::time::{TimeZone, Timestamp};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
@@ -62,6 +62,17 @@ impl Clock {
         }
     }
 
+    /// Returns the time zone of this machine, by the environment variable `TZ` or by `/etc/localtime`; UTC if neither is
+    /// valid, and on a virtual clock.
+    ///
+    /// Upstream: Go's `time.Local`.
+    pub fn local_zone(&self) -> TimeZone {
+        match &self.source {
+            Source::System => TimeZone::try_system().unwrap_or(TimeZone::UTC),
+            Source::Virtual { .. } => TimeZone::UTC,
+        }
+    }
+
     /// The monotonic time, which timers follow; for durations. It starts anywhere and does not jump.
     #[expect(clippy::disallowed_methods, reason = "the clock reads the time that timers follow")]
     pub fn instant(&self) -> Instant {
@@ -100,6 +111,7 @@ mod tests {
         assert_eq!(clock.now(), start);
         clock.sleep(Duration::from_millis(1500)).await;
         assert_eq!(clock.now().to_string(), "2026-01-01T00:00:01.5Z");
+        assert_eq!(clock.local_zone(), TimeZone::UTC);
     }
 
     #[tokio::test(start_paused = true)]

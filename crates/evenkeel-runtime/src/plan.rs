@@ -13,7 +13,7 @@ use crate::introspect::Description;
 use bytes::Bytes;
 use evenkeel_api::{Kind, Text, time::Timestamp};
 pub use lint::{BURST_LIMIT, lint};
-pub use live_read::{LiveRead, Reply};
+pub use live_read::{LiveRead, ReadRequest, Reply};
 use std::{fmt, sync::Arc, time::Duration};
 pub use steps::Steps;
 
@@ -193,11 +193,13 @@ pub struct Patch {
     pub if_live: Option<Target>,
     /// Status codes besides 404 that count as success without an event, such as 422 when an object is released.
     pub tolerates: &'static [u16],
+    /// Whether it is a failure that the target is not there (404). Otherwise that counts as success without an event.
+    pub fails_if_missing: bool,
     /// Event after success.
     pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
     pub failed: Option<EventRecord>,
-    /// What a failure means for the rest of the pass. Not found is no failure.
+    /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
 
@@ -388,8 +390,16 @@ pub trait Planner: Send + Sync + 'static {
     }
     /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
     /// update of the status sub-resource, or none when nothing changed. A kind without a status has nothing to add.
-    fn status(&self, observed: &Self::Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        let _ = (observed, outcomes, now);
+    /// `memory` is what [`Planner::plan`] returned, so a planner can keep its decision there: `now` is a later time than that
+    /// of the plan.
+    fn status(
+        &self,
+        observed: &Self::Observed,
+        memory: &Self::Memory,
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Plan {
+        let _ = (observed, memory, outcomes, now);
         Plan::nothing()
     }
     /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as an aborted pass does. `now` is the

@@ -1,6 +1,7 @@
 //! PodInfo: a pod with properties computed once from its spec.
 
-use evenkeel_api::{Text, quantity::Quantity, requests, views::Pod};
+use evenkeel_api::{Text, quantity::Quantity, views::Pod};
+use evenkeel_component_helpers::resource;
 use std::sync::Arc;
 
 use crate::resources::Resources;
@@ -56,7 +57,7 @@ const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 impl PodInfo {
     /// Computes the requests of the pod.
     pub fn new(pod: Arc<Pod>) -> Self {
-        let requests = Resources::from_amounts(&requests::pod_requests(&pod, &[]));
+        let requests = Resources::from_amounts(&resource::pod_requests(&pod, &[]));
         let scored = scored(&pod, &requests);
         let asks = Asks { requests, scored, ports: host_ports(&pod), claims: claims(&pod) };
         Self { pod, asks: Arc::new(asks) }
@@ -66,7 +67,7 @@ impl PodInfo {
     #[must_use]
     pub fn updated(&self, pod: Arc<Pod>) -> Self {
         let same = pod.meta.generation == self.pod.meta.generation && pod.meta.generation != 0;
-        if same && !requests::depends_on_status(&pod) && !requests::depends_on_status(&self.pod) {
+        if same && !resource::depends_on_status(&pod) && !resource::depends_on_status(&self.pod) {
             return Self { pod, asks: Arc::clone(&self.asks) };
         }
         let updated = Self::new(pod);
@@ -111,10 +112,10 @@ pub(crate) fn floor() -> [(&'static str, Quantity); 2] {
 fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
     let says = |name: &str| {
         let mut all = pod.spec.containers.iter().chain(&*pod.spec.init_containers);
-        !requests::depends_on_status(pod) && all.all(|one| one.resources.requests.contains(name))
+        !resource::depends_on_status(pod) && all.all(|one| one.resources.requests.contains(name))
     };
-    let whole = requests::has_pod_level_requests(pod);
-    let asked = if whole { requests::pod_requests(pod, &[]) } else { Vec::new() };
+    let whole = resource::has_pod_level_requests(pod);
+    let asked = if whole { resource::pod_requests(pod, &[]) } else { Vec::new() };
     let has = |name: &str| match whole {
         true => asked.iter().any(|(own, _)| *own == name),
         false => says(name),
@@ -123,7 +124,7 @@ fn scored(pod: &Pod, requests: &Resources) -> (i64, i64) {
     if floor.is_empty() {
         return (requests.cpu, requests.memory);
     }
-    let scored = Resources::from_amounts(&requests::pod_requests(pod, &floor));
+    let scored = Resources::from_amounts(&resource::pod_requests(pod, &floor));
     (scored.cpu, scored.memory)
 }
 

@@ -1,6 +1,7 @@
 //! Amounts of resources in integers.
 
-use evenkeel_api::{quantity::Quantity, requests::Amounts};
+use evenkeel_api::quantity::Quantity;
+use evenkeel_component_helpers::resource::Amounts;
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -6,16 +6,17 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-x509", &[]),
+    ("evenkeel-component-helpers", &["evenkeel-api"]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
-    ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery"]),
+    ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-component-helpers"]),
     ("evenkeel-apiextensions", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel"]),
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
-    ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
+    ("evenkeel-controllers", &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime"]),
     ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime", "evenkeel-x509"]),
     (
         "evenkeel-controller-manager",
@@ -24,13 +25,23 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("evenkeel-cloud", &["evenkeel-api", "evenkeel-runtime", "evenkeel-component"]),
     (
         "evenkeel-kube-scheduler",
-        &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-scheduler"],
+        &[
+            "evenkeel-api",
+            "evenkeel-component-helpers",
+            "evenkeel-runtime",
+            "evenkeel-component",
+            "evenkeel-scheduler",
+        ],
     ),
-    ("evenkeel-scheduler", &["evenkeel-api", "evenkeel-cel", "evenkeel-runtime"]),
+    (
+        "evenkeel-scheduler",
+        &["evenkeel-api", "evenkeel-cel", "evenkeel-component-helpers", "evenkeel-runtime"],
+    ),
     (
         "evenkeel-apiserver",
         &[
             "evenkeel-api",
+            "evenkeel-component-helpers",
             "evenkeel-apimachinery",
             "evenkeel-kinds",
             "evenkeel-apiextensions",
@@ -39,7 +50,10 @@ const ARROWS: [(&str, &[&str]); 19] = [
         ],
     ),
     ("evenkeel-shell", &["evenkeel-api"]),
-    ("evenkeel-nodes", &["evenkeel-api", "evenkeel-runtime", "evenkeel-shell"]),
+    (
+        "evenkeel-nodes",
+        &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-shell"],
+    ),
     (
         "evenkeel-sim",
         &[

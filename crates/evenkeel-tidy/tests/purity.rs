@@ -82,8 +82,9 @@ const DECIDING: [(&str, &[&str]); 8] = [
 /// Files that compile an expression when it is first evaluated. What is remembered follows from the expression alone.
 const COMPILING_FILES: [&str; 1] = ["crates/evenkeel-apiextensions/src/cel.rs"];
 
-/// Crates of which every file is pure: rules of the API, without the server that applies them.
-const PURE_CRATES: [&str; 3] = [
+/// Crates of which every file is pure: rules of the API, without the programs that apply them.
+const PURE_CRATES: [&str; 4] = [
+    "crates/evenkeel-component-helpers/src",
     "crates/evenkeel-apimachinery/src",
     "crates/evenkeel-kinds/src",
     "crates/evenkeel-apiextensions/src",

@@ -135,12 +135,14 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
         ],
     ),
     (
-        "evenkeel-api",
+        "evenkeel-component-helpers",
         &[
             ("Tracked", "Evaluator"),
             ("Unsaid", "MissingResources"),
             ("Uncounted", "StatusUnknown"),
             ("forbidding", "find_untolerated_taint"),
+            ("BORNE", "TOLERATED"),
+            ("bear", "add_tolerations"),
         ],
     ),
 ];

@@ -4,12 +4,12 @@ use super::objects::{decoded, namespaced};
 use crate::api::Context;
 use evenkeel_api::map::Map;
 use evenkeel_api::quantity::Quantity;
-use evenkeel_api::requests::{Amounts, aggregate, amounts};
 use evenkeel_api::views::{
     LimitRange, LimitRangeItem, PersistentVolumeClaim, Pod, ResourceRequirements,
 };
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, Object, list, object, object_mut, set, text};
+use evenkeel_component_helpers::resource::{Amounts, aggregate, amounts};
 use serde_json::Value;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";

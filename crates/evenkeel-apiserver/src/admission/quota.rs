@@ -8,16 +8,16 @@ use crate::api::{Api, Context};
 use crate::resource::ResourcePrefix;
 use crate::selector::selection_attributes;
 use crate::store::{Encoded, Entry, Expect, Transaction};
-use evenkeel_api::quota::charge::{Request, charge};
-use evenkeel_api::quota::{
-    Classes, Evaluator, EvaluatorKind, Item, Usage, is_claim_of, is_terminating,
-};
 use evenkeel_api::views::{
     DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service,
 };
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::object_mut;
+use evenkeel_component_helpers::quota::charge::{Request, charge};
+use evenkeel_component_helpers::quota::{
+    Classes, Evaluator, EvaluatorKind, Item, Usage, is_claim_of, is_terminating,
+};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;

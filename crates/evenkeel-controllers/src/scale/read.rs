@@ -121,24 +121,8 @@ fn ignored(read: LiveRead) -> LiveRead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_runtime::plan::{Action, Outcome, Outcomes, Reply};
-
-    fn deployments() -> Resource {
-        Resource {
-            kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
-            singular: "deployment".into(),
-            verbs: Box::default(),
-            short_names: Box::default(),
-            categories: Box::default(),
-            subresources: Box::default(),
-            preferred: true,
-        }
-    }
-
-    fn discovered(resources: Vec<Resource>) -> Outcome {
-        let all = ServerResources { resources, failed: Vec::new() };
-        Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
-    }
+    use crate::fixtures::{deployments, discovered};
+    use evenkeel_runtime::plan::{Action, Outcome, Outcomes, ReadRequest, Reply};
 
     fn failed(code: u16) -> Outcome {
         Outcome::failure(Failure { code, ..Failure::local("no") })
@@ -151,7 +135,9 @@ mod tests {
             Ok(Ok(found)) => Ok(Ok(found[0].kind.plural.to_string())),
             Ok(Err(error)) => Ok(Err(error.to_string())),
             Err(step) => match &step.actions[..] {
-                [Action::Read(LiveRead { resources: Some(max_age), .. })] => Err(*max_age),
+                [Action::Read(LiveRead { request: ReadRequest::Discovery { max_age }, .. })] => {
+                    Err(*max_age)
+                }
                 other => panic!("{other:?}"),
             },
         }

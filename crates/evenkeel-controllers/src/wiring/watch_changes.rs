@@ -33,6 +33,7 @@ impl WatchChanges {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
     use evenkeel_runtime::discovery::FailedGroup;
 
     fn kind(group: &'static str, plural: &'static str) -> Kind {
@@ -40,15 +41,7 @@ mod tests {
     }
 
     fn resource(group: &'static str, plural: &'static str) -> Resource {
-        Resource {
-            kind: kind(group, plural),
-            preferred: true,
-            singular: "".into(),
-            verbs: Box::default(),
-            short_names: Box::default(),
-            categories: Box::default(),
-            subresources: Box::default(),
-        }
+        fixtures::resource(kind(group, plural))
     }
 
     #[test]

@@ -505,7 +505,8 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
             if zone_inside && old.is_none_or(|old| text(old, "spec.schedule") != schedule) {
                 let words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
                 errors.invalid(&path.field("schedule"), schedule, words);
-            } else if !zone_inside && let Err(words) = evenkeel_api::cron::Schedule::parse(schedule)
+            } else if !zone_inside
+                && let Err(words) = evenkeel_component_helpers::cron::Schedule::parse(schedule)
             {
                 errors.invalid(&path.field("schedule"), schedule, &words);
             }
@@ -521,7 +522,7 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
         } else if zone.eq_ignore_ascii_case("local") {
             let words = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
             errors.invalid(&path.field("timeZone"), zone, words);
-        } else if evenkeel_api::cron::zone(zone).is_none() {
+        } else if evenkeel_component_helpers::cron::zone(zone).is_none() {
             errors.invalid(&path.field("timeZone"), zone, &format!("unknown time zone {zone}"));
         }
     }

@@ -6,9 +6,10 @@ mod plan;
 mod tests;
 
 use evenkeel_api::{
-    Kind, View, storage,
+    Kind, View,
     views::{CsiDriver, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches, Index},
     client::{ApiError, Client, DeleteOptions, Metadata},
@@ -82,7 +83,7 @@ impl Storage {
             volumes: caches.of(),
             classes: caches.of(),
             attachments: caches.of(),
-            of_class: claims.index("class", |claim, key| key(storage::class_of_claim(claim))),
+            of_class: claims.index("class", |claim, key| key(volume::class_of_claim(claim))),
             claims,
             queue: Queue::unnamed(clock),
         });
@@ -166,7 +167,7 @@ impl Storage {
         let writes = match item {
             Item::Claim(key) => {
                 let Some(claim) = self.claims.get(&key.namespace, &key.name) else { return Ok(()) };
-                let class = self.classes.get("", storage::class_of_claim(&claim));
+                let class = self.classes.get("", volume::class_of_claim(&claim));
                 let volume = self.volumes.get("", &claim.spec.volume_name);
                 plan::of_claim(&claim, class.as_deref(), volume.as_deref())
             }

@@ -2,9 +2,10 @@
 
 use super::DRIVER;
 use evenkeel_api::{
-    Kind, Meta, View, storage,
+    Kind, Meta, View,
     views::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::plan::{EventRecord, Target};
 use serde_json::{Value, json};
 
@@ -55,7 +56,7 @@ pub(super) fn of_claim(
 ) -> Vec<Write> {
     match (class, volume) {
         (Some(class), None) if is_handed_over(claim, class) => vec![make(claim, class)],
-        (_, Some(volume)) if is_ours(volume) && storage::is_for_claim(volume, claim) => {
+        (_, Some(volume)) if is_ours(volume) && volume::is_for_claim(volume, claim) => {
             grow(claim, volume)
         }
         _ => Vec::new(),
@@ -64,8 +65,8 @@ pub(super) fn of_claim(
 
 fn is_handed_over(claim: &PersistentVolumeClaim, class: &StorageClass) -> bool {
     let annotations = &claim.meta.annotations;
-    let waits = storage::waits_for_consumer(class) && !annotations.contains(storage::SELECTED_NODE);
-    annotations.get(storage::STORAGE_PROVISIONER) == Some(DRIVER)
+    let waits = volume::waits_for_consumer(class) && !annotations.contains(volume::SELECTED_NODE);
+    annotations.get(volume::STORAGE_PROVISIONER) == Some(DRIVER)
         && &*class.provisioner == DRIVER
         && claim.spec.volume_name.is_empty()
         && !claim.meta.deleting()
@@ -82,12 +83,12 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     let mut body = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name, "annotations": {storage::PROVISIONED_BY: DRIVER}},
+        "metadata": {"name": name, "annotations": {volume::PROVISIONED_BY: DRIVER}},
         "spec": {
-            "capacity": {"storage": storage::requested(claim).to_string()},
+            "capacity": {"storage": volume::requested(claim).to_string()},
             "accessModes": claim.spec.access_modes,
             "persistentVolumeReclaimPolicy": policy,
-            "storageClassName": storage::class_of_claim(claim),
+            "storageClassName": volume::class_of_claim(claim),
             "csi": {"driver": DRIVER, "volumeHandle": name},
             "claimRef": {
                 "apiVersion": "v1",
@@ -124,14 +125,14 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
 
 /// Resizes the volume first, then updates the claim's capacity.
 fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
-    let wanted = storage::requested(claim);
+    let wanted = volume::requested(claim);
     let has = claim.status.capacity.get("storage").copied();
     if &*claim.status.phase != "Bound" || has.is_none_or(|has| has >= wanted) {
         return Vec::new();
     }
     let capacity = json!({"storage": wanted.to_string()});
     let mut writes = Vec::new();
-    if storage::capacity(volume) < wanted {
+    if volume::capacity(volume) < wanted {
         writes.push(patch(
             PersistentVolume::kind(),
             &volume.meta,
@@ -150,7 +151,7 @@ fn patch(kind: Kind, meta: &Meta, subresource: &'static str, mut body: Value) ->
 }
 
 fn is_ours(volume: &PersistentVolume) -> bool {
-    volume.meta.annotations.get(storage::PROVISIONED_BY) == Some(DRIVER)
+    volume.meta.annotations.get(volume::PROVISIONED_BY) == Some(DRIVER)
 }
 
 /// Deletes the storage of a released volume, and then the volume.

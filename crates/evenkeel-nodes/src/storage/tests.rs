@@ -5,9 +5,10 @@ use super::{
     plan::{Write, of_attachment, of_claim, of_volume},
 };
 use evenkeel_api::{
-    Encoding, View, storage,
+    Encoding, View,
     views::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment},
 };
+use evenkeel_component_helpers::storage::volume;
 use serde_json::{Value, json};
 
 fn object<V: View>(value: &Value) -> V {
@@ -20,9 +21,9 @@ fn claim(
     size: &str,
     has: Option<&str>,
 ) -> PersistentVolumeClaim {
-    let mut annotations = json!({storage::STORAGE_PROVISIONER: provisioner});
+    let mut annotations = json!({volume::STORAGE_PROVISIONER: provisioner});
     if let Some(node) = node {
-        annotations[storage::SELECTED_NODE] = node.into();
+        annotations[volume::SELECTED_NODE] = node.into();
     }
     let mut claim = json!({
         "metadata": {"name": "data", "namespace": "shop", "uid": "u", "resourceVersion": "7", "annotations": annotations},
@@ -44,7 +45,7 @@ fn class(mode: &str) -> StorageClass {
 
 fn volume(phase: &str, policy: &str, going: bool, finalizers: &[&str]) -> PersistentVolume {
     let mut volume = json!({
-        "metadata": {"name": "pvc-u", "uid": "v", "finalizers": finalizers, "annotations": {storage::PROVISIONED_BY: DRIVER}},
+        "metadata": {"name": "pvc-u", "uid": "v", "finalizers": finalizers, "annotations": {volume::PROVISIONED_BY: DRIVER}},
         "spec": {"capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": policy,
             "claimRef": {"namespace": "shop", "name": "data", "uid": "u"}},
         "status": {"phase": phase},

@@ -3,7 +3,7 @@
 use super::{ApiError, Client, List, ListOptions, send::ApiRequest, verbs::object_path, wire};
 use crate::{
     discovery::ServerResources,
-    plan::{Failure, LiveRead, OnError, Outcome, Reply},
+    plan::{Failure, LiveRead, OnError, Outcome, ReadRequest, Reply},
 };
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Kind, View};
@@ -13,32 +13,38 @@ use std::{sync::Arc, time::Duration};
 impl LiveRead {
     /// Reads one object of type `V`, or its metadata where that is [`Metadata`](super::Metadata).
     pub fn get<V: View>(kind: &Kind, namespace: &str, name: &str) -> Self {
-        Self::path(object_path(kind, namespace, name, ""), wire::accept::<V>())
+        let path = object_path(kind, namespace, name, "");
+        Self::of(ReadRequest::Get { path, accept: wire::accept::<V>() })
     }
 
     /// Lists objects of type `V`; in all namespaces where `namespace` is empty.
     pub fn list<V: View>(kind: &Kind, namespace: &str, options: &ListOptions) -> Self {
-        Self::path(kind.path(namespace) + options.query().as_str(), wire::accept_list::<V>())
+        let path = kind.path(namespace) + options.query().as_str();
+        Self::of(ReadRequest::Get { path, accept: wire::accept_list::<V>() })
     }
 
     /// Posts a review, such as a SubjectAccessReview, to its collection's path.
     pub fn review(path: &str, body: impl Into<Bytes>) -> Self {
-        Self { body: Some(body.into()), ..Self::json(path) }
+        Self::of(ReadRequest::Review { path: path.to_owned(), body: body.into() })
     }
 
     /// Reads JSON from a path.
     pub fn json(path: &str) -> Self {
-        Self::path(path.to_owned(), wire::JSON)
+        Self::of(ReadRequest::Get { path: path.to_owned(), accept: wire::JSON })
+    }
+
+    /// Reads JSON from a path by the program's client ([`ReadRequest::GetShared`]).
+    pub fn shared_json(path: &str) -> Self {
+        Self::of(ReadRequest::GetShared { path: path.to_owned() })
     }
 
     /// Discovers the API server's resources, unless the client did so less than `max_age` ago.
     pub fn resources(max_age: Duration) -> Self {
-        Self { resources: Some(max_age), ..Self::json("/apis") }
+        Self::of(ReadRequest::Discovery { max_age })
     }
 
-    fn path(path: String, accept: &'static str) -> Self {
-        let (resources, delay, on_error) = (None, Duration::ZERO, OnError::Continue);
-        Self { path, accept, body: None, resources, delay, shared: false, on_error }
+    fn of(request: ReadRequest) -> Self {
+        Self { request, delay: Duration::ZERO, on_error: OnError::Continue }
     }
 }
 
@@ -74,7 +80,7 @@ impl Reply {
         wire::list(&self.headers, &self.body).map_err(|error| undecodable(&error))
     }
 
-    /// Returns the body, for replies to [`LiveRead::json`] and [`LiveRead::review`].
+    /// Returns the body, for replies to [`LiveRead::json`], [`LiveRead::shared_json`] and [`LiveRead::review`].
     pub fn body(&self) -> &Bytes {
         &self.body
     }
@@ -99,19 +105,22 @@ fn undecodable(error: &DecodeError) -> Failure {
 }
 
 impl Client {
-    /// Sends a live read.
+    /// Sends a live read. The caller chooses the client by its [`ReadRequest`].
     pub(crate) async fn live_read(&self, read: &LiveRead) -> Result<Reply, ApiError> {
         if !read.delay.is_zero() {
             self.clock().sleep(read.delay).await;
         }
-        if let Some(max_age) = read.resources {
-            return Ok(Reply::of_resources(self.recent_api_resources(max_age).await?));
-        }
-        let method = if read.body.is_some() { Method::POST } else { Method::GET };
-        let call = ApiRequest::new(method, read.path.clone(), read.accept);
-        let call = match &read.body {
-            Some(body) => call.json(body.clone()),
-            None => call,
+        let call = match &read.request {
+            ReadRequest::Discovery { max_age } => {
+                return Ok(Reply::of_resources(self.recent_api_resources(*max_age).await?));
+            }
+            ReadRequest::Get { path, accept } => ApiRequest::new(Method::GET, path.clone(), accept),
+            ReadRequest::GetShared { path } => {
+                ApiRequest::new(Method::GET, path.clone(), wire::JSON)
+            }
+            ReadRequest::Review { path, body } => {
+                ApiRequest::new(Method::POST, path.clone(), wire::JSON).json(body.clone())
+            }
         };
         let (parts, body) = self.exchange(&call).await?.into_parts();
         Ok(Reply { headers: parts.headers, body, resources: None })

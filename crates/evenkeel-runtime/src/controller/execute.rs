@@ -6,7 +6,7 @@ use crate::{
     events::EventRecorder,
     plan::{
         Action, BURST_LIMIT, Create, Delete, DeleteCollection, EventRecord, Failure, Key, LiveRead,
-        Local, OnError, Outcome, Outcomes, Patch, Rewrite, Target, Update,
+        Local, OnError, Outcome, Outcomes, Patch, ReadRequest, Rewrite, Target, Update,
     },
 };
 use evenkeel_api::{Kind, Text};
@@ -133,7 +133,12 @@ impl Executor {
 
     async fn read(&self, read: &LiveRead) -> Outcome {
         let begun = self.client.clock().instant();
-        let client = if read.shared { &self.shared } else { &self.client };
+        let client = match read.request {
+            ReadRequest::GetShared { .. } => &self.shared,
+            ReadRequest::Get { .. }
+            | ReadRequest::Review { .. }
+            | ReadRequest::Discovery { .. } => &self.client,
+        };
         let outcome = match client.live_read(read).await {
             Ok(reply) => Outcome { reply: Some(reply), ..Outcome::success() },
             Err(error) => Outcome::failure(error.into()),
@@ -268,7 +273,10 @@ impl Executor {
             .patch::<Metadata>(kind, namespace, name, subresource, *form, body.clone())
             .await;
         match answer {
-            Err(error) if error.is_not_found() || patch.tolerates.contains(&error.code()) => {
+            Err(error)
+                if (error.is_not_found() && !patch.fails_if_missing)
+                    || patch.tolerates.contains(&error.code()) =>
+            {
                 Outcome::success()
             }
             answer => {

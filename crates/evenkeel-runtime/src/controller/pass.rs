@@ -63,7 +63,7 @@ impl<P: Planner, H: PassHandler<P>> Begun for PlannedPass<'_, P, H> {
     }
 
     fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        self.planned.planner.status(&self.observed, outcomes, now)
+        self.planned.planner.status(&self.observed, &self.memory, outcomes, now)
     }
 
     fn end(&self, ended: &Ended<'_>) {
@@ -93,9 +93,9 @@ impl<P: Planner, H: PassHandler<P>> Reconcile for Planned<P, H> {
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation> {
         let memory = self.memories.get(key);
         let observed = self.planner.observe(key, &memory)?;
-        let (plan, _) = self.planner.plan(&observed, &memory, now);
+        let (plan, memory) = self.planner.plan(&observed, &memory, now);
         let well = plan.actions.iter().map(as_if_done).collect();
-        let after = self.planner.status(&observed, &Outcomes(well), now);
+        let after = self.planner.status(&observed, &memory, &Outcomes(well), now);
         let mut would: Vec<String> =
             plan.actions.iter().chain(&after.actions).map(introspect::action).collect();
         if plan.actions.iter().any(|action| matches!(action, Action::Read(_))) {

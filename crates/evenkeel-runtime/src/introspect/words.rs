@@ -1,6 +1,6 @@
 //! One-line descriptions of actions, for people who want to know what would be written.
 
-use crate::plan::{Action, Create, Propagation, Target};
+use crate::plan::{Action, Create, Propagation, ReadRequest, Target};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -14,9 +14,13 @@ const PRECONDITIONS: [&str; 2] = ["uid", "resourceVersion"];
 /// Describes an action, such as `create 2 Pods default/web-7d4b-xxxxx` or `patch status of ReplicaSet default/web: replicas 3`.
 pub fn action(action: &Action) -> String {
     match action {
-        Action::Read(read) if read.body.is_some() => format!("post a review to {}", read.path),
-        Action::Read(read) if read.resources.is_some() => "discover the API's resources".to_owned(),
-        Action::Read(read) => format!("read {} live", read.path),
+        Action::Read(read) => match &read.request {
+            ReadRequest::Get { path, .. } | ReadRequest::GetShared { path } => {
+                format!("read {path} live")
+            }
+            ReadRequest::Review { path, .. } => format!("post a review to {path}"),
+            ReadRequest::Discovery { .. } => "discover the API's resources".to_owned(),
+        },
         Action::Create(create) => creation(create),
         Action::Delete(delete) => {
             let how = match delete.propagation {

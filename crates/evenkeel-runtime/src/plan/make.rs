@@ -137,6 +137,7 @@ impl Patch {
             body: body.into(),
             if_live: None,
             tolerates: &[],
+            fails_if_missing: false,
             done: None,
             failed: None,
             on_error: OnError::Continue,

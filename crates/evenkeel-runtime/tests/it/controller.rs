@@ -188,7 +188,7 @@ impl Planner for Podder {
         (plan, ())
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let made: u32 = outcomes.0.iter().map(|outcome| outcome.succeeded).sum();
         let mut plan = Plan::nothing();
         if made > 0 || outcomes.first_error().is_some() {
@@ -216,7 +216,7 @@ impl Planner for Teller {
         (Plan::nothing(), ())
     }
 
-    fn status(&self, seen: &Seen, _outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), _outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let mut plan = Plan::nothing();
         plan.actions.extend(seen.told("seen", &seen.pods.len().to_string()).map(Into::into));
         plan
@@ -260,7 +260,7 @@ impl Planner for Parts {
         (plan, ())
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let told: Vec<String> = outcomes
             .0
             .iter()
@@ -331,7 +331,7 @@ impl Planner for Copier {
         Some(Plan::one(Create::new(pods(), "ns", body.to_string())))
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let Some(created) = outcomes.0.last().and_then(|last| last.created.as_deref()) else {
             return Plan::nothing();
         };
@@ -536,7 +536,7 @@ impl Planner for Folders {
         (Plan::of(vec![folder("/tmp/a"), folder("/etc/b")]), ())
     }
 
-    fn status(&self, seen: &Seen, outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let told = |outcome: &evenkeel_runtime::plan::Outcome| match &outcome.error {
             Some(error) => error.message.clone(),
             None => "made".to_owned(),
@@ -798,6 +798,32 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
     assert_eq!(*conflicts.lock().unwrap(), [message, message]);
     assert_eq!(world.reasons(), ["Told"]);
     assert_eq!(world.server.all("v1/events")[0]["message"], message);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_of_what_is_gone_fails_only_where_it_must() {
+    let world = World::new();
+    world.want("a", 0);
+    let codes: Arc<Mutex<Vec<Option<u16>>>> = Arc::default();
+    let log = codes.clone();
+    let controller = world.builder().reconcile(move |request, context| {
+        let log = log.clone();
+        async move {
+            for fails_if_missing in [false, true] {
+                let target = Target::new(<Full<ConfigMap> as View>::kind(), "ns", "gone", "");
+                let patch = Patch {
+                    fails_if_missing,
+                    ..Patch::new(target, PatchForm::Merge, r#"{"data":{"x":"y"}}"#)
+                };
+                let answer = context.act(&request.key, &Plan::one(patch)).await;
+                log.lock().unwrap().push(answer.err().map(|error| error.code));
+            }
+            Ok(Outcome::Settled)
+        }
+    });
+    world.tasks.spawn("patcher", controller.run(world.tasks.token()));
+    settle().await;
+    assert_eq!(*codes.lock().unwrap(), [None, Some(404)]);
 }
 
 #[tokio::test(start_paused = true)]

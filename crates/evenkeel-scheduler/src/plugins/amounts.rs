@@ -2,7 +2,8 @@
 //!
 //! Upstream: `plugins/noderesources/resource_allocation.go`
 
-use evenkeel_api::{quantity::Quantity, requests};
+use evenkeel_api::quantity::Quantity;
+use evenkeel_component_helpers::resource;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -75,9 +76,9 @@ impl Counted {
 
     /// Requests of the pod's containers, with defaults. As upstream, ignores pod-level requests here.
     pub(super) fn asked_with_floor(&self, pod: &PodInfo) -> Asked {
-        if requests::has_pod_level_requests(&pod.pod) {
+        if resource::has_pod_level_requests(&pod.pod) {
             let floor: [(&'static str, Quantity); 2] = crate::pod::floor();
-            return self.of(&Resources::from_amounts(&requests::spec_requests(&pod.pod, &floor)));
+            return self.of(&Resources::from_amounts(&resource::spec_requests(&pod.pod, &floor)));
         }
         let (cpu, memory) = pod.asks.scored;
         let asks = &pod.asks.requests;

@@ -26,10 +26,8 @@ use crate::{
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
 };
-use evenkeel_api::{
-    placement,
-    views::{self, Node},
-};
+use evenkeel_api::views::{self, Node};
+use evenkeel_component_helpers::scheduling::corev1::nodeaffinity;
 
 /// The NodeAffinity plugin.
 #[derive(Debug, Clone, Default)]
@@ -92,9 +90,9 @@ impl Plugin for NodeAffinity {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let added = |node: &Node| {
             let mut terms = self.added().map(|added| added.node_selector_terms.iter());
-            terms.as_mut().is_none_or(|terms| terms.any(|term| placement::matches(term, node)))
+            terms.as_mut().is_none_or(|terms| terms.any(|term| nodeaffinity::matches(term, node)))
         };
-        let matches = |node: &Node| placement::required(&pod.pod.spec, node);
+        let matches = |node: &Node| nodeaffinity::required(&pod.pod.spec, node);
         match change {
             Change::Node(edit) => QueueingHint::when(edit.now().is_some_and(|new| {
                 added(new) && matches(new) && !edit.before().is_some_and(|old| matches(old))

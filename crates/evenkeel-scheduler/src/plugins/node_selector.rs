@@ -209,7 +209,7 @@ mod tests {
         fixtures::info,
         plugins::world::{World, ZONE, steps},
     };
-    use evenkeel_api::placement;
+    use evenkeel_component_helpers::scheduling::corev1::nodeaffinity;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -268,9 +268,9 @@ mod tests {
                 let wished = Preferred::of(preferences_of(&pod.pod.spec), &world.table);
                 for node in world.table.iter() {
                     let object = node.node();
-                    prop_assert_eq!(asked.holds(node.slot()), placement::required(&pod.pod.spec, object), "{}", node.name());
+                    prop_assert_eq!(asked.holds(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
                     let matching = preferences_of(&pod.pod.spec).iter();
-                    let matching = matching.filter(|one| placement::matches(&one.preference, object));
+                    let matching = matching.filter(|one| nodeaffinity::matches(&one.preference, object));
                     let weight: i64 = matching.map(|one| i64::from(one.weight)).sum();
                     prop_assert_eq!(wished.weight(node.slot()), weight);
                 }

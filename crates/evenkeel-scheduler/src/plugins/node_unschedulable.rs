@@ -6,10 +6,8 @@
 //! | toleration of `node.kubernetes.io/unschedulable:NoSchedule`, as DaemonSet pods have | `tolerated` |
 //! | `kubectl uncordon` | `queueing_hint` |
 
-use evenkeel_api::{
-    placement,
-    views::{Node, Taint},
-};
+use evenkeel_api::views::{Node, Taint};
+use evenkeel_component_helpers::scheduling::corev1;
 
 use crate::{
     framework::{
@@ -86,5 +84,5 @@ fn tolerated(pod: &PodInfo) -> bool {
         effect: "NoSchedule".into(),
         ..Taint::default()
     };
-    placement::tolerated(&pod.pod.spec.tolerations, &taint)
+    corev1::tolerated(&pod.pod.spec.tolerations, &taint)
 }

@@ -9,10 +9,8 @@
 //! | effects `NoSchedule`, `NoExecute` keep pods without toleration away | `ToleratedTaintSets`, `pre_filter`, `filter` |
 //! | effect `PreferNoSchedule` lowers the score | `IntolerableCounts`, `pre_score`, `score` |
 
-use evenkeel_api::{
-    placement::{find_untolerated_taint, tolerates},
-    views::{Node, Taint, Toleration},
-};
+use evenkeel_api::views::{Node, Taint, Toleration};
+use evenkeel_component_helpers::scheduling::corev1::{find_untolerated_taint, tolerates};
 use std::sync::Arc;
 
 use super::default_normalize_score;

@@ -1,10 +1,14 @@
 //! Missing pods of workloads, built like their controllers do, limited to fields that scheduling reads.
 
 use evenkeel_api::{
-    Encoding, View, daemons, placement,
+    Encoding, View,
     selector::Selector,
-    storage,
     views::{Node, Pod, ReplicaSet, StorageClass},
+};
+use evenkeel_component_helpers::{
+    apps::daemonset,
+    scheduling::corev1::{self, nodeaffinity},
+    storage::volume,
 };
 use serde_json::{Value, json};
 use std::{
@@ -251,7 +255,7 @@ impl<'a> Owner<'a> {
         if spec["storageClassName"].is_null() {
             let classes = listed(objects, CLASSES).iter().filter_map(read).map(Arc::new);
             let classes: Vec<Arc<StorageClass>> = classes.collect();
-            let class = storage::default_class(&classes);
+            let class = volume::default_class(&classes);
             spec["storageClassName"] = class.map_or(Value::Null, |one| (*one.meta.name).into());
         }
         let uid = format!("{}/{name}", text(namespace));
@@ -266,21 +270,20 @@ impl<'a> Owner<'a> {
     fn of_daemon_set(&self, objects: &Objects) -> Made {
         let mut made = Made::default();
         let mut model = self.pod("", self.object);
-        daemons::bear(&mut model["spec"]);
+        daemonset::add_tolerations(&mut model["spec"]);
         let Some(spec) = read::<Pod>(&model).map(|pod| pod.spec) else { return made };
         let there: Vec<Pod> = self.pods.iter().filter_map(read).collect();
-        let there: BTreeSet<&str> = there.iter().filter_map(daemons::target_node).collect();
+        let there: BTreeSet<&str> = there.iter().filter_map(daemonset::target_node).collect();
         for node in listed(objects, NODES).iter().filter_map(read::<Node>) {
             let name = &*node.meta.name;
-            let runs = placement::required(&spec, &node)
-                && placement::find_untolerated_taint(&spec.tolerations, &node.spec.taints)
-                    .is_none();
+            let runs = nodeaffinity::required(&spec, &node)
+                && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints).is_none();
             if there.contains(name) || !runs {
                 continue;
             }
             let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);
-            daemons::bear(&mut pod["spec"]);
-            daemons::only_on(&mut pod["spec"], name);
+            daemonset::add_tolerations(&mut pod["spec"]);
+            daemonset::only_on(&mut pod["spec"], name);
             made.pods.push(pod);
         }
         made

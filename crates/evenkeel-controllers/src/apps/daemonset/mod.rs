@@ -147,7 +147,13 @@ impl Planner for Sets {
         (plan, backoff)
     }
 
-    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    fn status(
+        &self,
+        observed: &Observed,
+        _: &Backoff,
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Plan {
         status::status(observed, outcomes, now)
     }
 

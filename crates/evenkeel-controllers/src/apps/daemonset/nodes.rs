@@ -1,10 +1,8 @@
 //! Maps events of nodes to the DaemonSets to enqueue. Upstream: `syncNodeUpdate`.
 
 use super::pod_template::PodTemplate;
-use evenkeel_api::{
-    daemons::target_node,
-    views::{DaemonSet, Node, Pod},
-};
+use evenkeel_api::views::{DaemonSet, Node, Pod};
+use evenkeel_component_helpers::apps::daemonset::target_node;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     plan::Key,

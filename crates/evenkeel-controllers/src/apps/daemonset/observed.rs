@@ -8,9 +8,9 @@ use crate::{
 };
 use evenkeel_api::{
     Text,
-    daemons::target_node,
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
+use evenkeel_component_helpers::apps::daemonset::target_node;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// A DaemonSet, its pods by node, and its revisions.

@@ -2,10 +2,13 @@
 
 use crate::pods::REVISION_LABEL;
 use evenkeel_api::{
-    Encoding, OwnerReference, View, daemons,
-    placement::{required, tolerated},
+    Encoding, OwnerReference, View,
     template::Template,
     views::{DaemonSet, Node, Pod, PodSpec},
+};
+use evenkeel_component_helpers::{
+    apps::daemonset,
+    scheduling::corev1::{nodeaffinity::required, tolerated},
 };
 
 /// Annotation with the deprecated template generation. Upstream: `DeprecatedTemplateGeneration`.
@@ -32,7 +35,7 @@ pub(crate) struct Fit {
 impl PodTemplate {
     /// Returns the template of a DaemonSet.
     pub(crate) fn new(set: &DaemonSet) -> Self {
-        let template = set.spec.template.with_spec(daemons::bear);
+        let template = set.spec.template.with_spec(daemonset::add_tolerations);
         let pod = format!(r#"{{"spec":{}}}"#, template.spec);
         // The API server rejects an invalid template; here it fits every node.
         let spec = Pod::decode(pod.as_bytes(), Encoding::Json).unwrap_or_default().spec;
@@ -72,7 +75,7 @@ impl PodTemplate {
     ) -> String {
         let prefix = format!("{}-", set.meta.name);
         self.template
-            .with_spec(|spec| daemons::only_on(spec, node))
+            .with_spec(|spec| daemonset::only_on(spec, node))
             .with_label(REVISION_LABEL, revision)
             .pod_json(&prefix, &set.meta.namespace, owner)
     }

@@ -12,11 +12,11 @@ use crate::{
     pods,
 };
 use evenkeel_api::{
-    daemons::target_node,
     shared::Shared,
     time::{SignedDuration, Timestamp},
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
+use evenkeel_component_helpers::apps::daemonset::target_node;
 use evenkeel_runtime::plan::{Action, EventRecord, Outcome, Outcomes, Target};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;

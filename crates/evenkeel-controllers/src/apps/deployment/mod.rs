@@ -128,7 +128,7 @@ impl Planner for Deployments {
         describe::describe(observed, now)
     }
 
-    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    fn status(&self, observed: &Observed, (): &(), outcomes: &Outcomes, now: Timestamp) -> Plan {
         status::status(observed, outcomes, now)
     }
 }

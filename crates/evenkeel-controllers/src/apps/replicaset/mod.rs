@@ -133,7 +133,7 @@ impl<S: Set> Planner for Sets<S> {
         describe::describe(observed, now)
     }
 
-    fn status(&self, observed: &Observed<S>, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    fn status(&self, observed: &Observed<S>, (): &(), outcomes: &Outcomes, now: Timestamp) -> Plan {
         status::status(observed, outcomes, now)
     }
 }

@@ -161,7 +161,7 @@ impl Planner for Sets {
         describe::describe(observed, now)
     }
 
-    fn status(&self, observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
+    fn status(&self, observed: &Observed, (): &(), outcomes: &Outcomes, now: Timestamp) -> Plan {
         status::status(observed, outcomes, now)
     }
 }

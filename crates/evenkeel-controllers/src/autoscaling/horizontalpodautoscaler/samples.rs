@@ -2,10 +2,11 @@
 
 use super::Options;
 use evenkeel_api::{
-    Text, requests,
+    Text,
     time::{SignedDuration, Timestamp},
     views::{Container, Pod},
 };
+use evenkeel_component_helpers::resource;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -121,8 +122,8 @@ pub(super) fn requested(
 fn of_whole(pod: &Pod, resource: &str) -> Result<i64, String> {
     let named = pod.spec.resources.as_ref().and_then(|whole| whole.requests.get(resource)).copied();
     let summed = || {
-        let each = |container, _: Option<_>| requests::amounts(amounts_of(container));
-        let all = requests::aggregate(pod, each);
+        let each = |container, _: Option<_>| resource::amounts(amounts_of(container));
+        let all = resource::aggregate(pod, each);
         all.into_iter().find(|(name, _)| *name == resource).map(|(_, amount)| amount)
     };
     let amount = named.or_else(summed).ok_or_else(|| {

@@ -26,7 +26,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 
-const OPTIONS: Options = Options {
+/// Upstream's defaults, with one worker and all gates on.
+pub(super) const OPTIONS: Options = Options {
     concurrent_syncs: 1,
     sync_period: Duration::from_secs(15),
     downscale_stabilization: Duration::from_secs(300),

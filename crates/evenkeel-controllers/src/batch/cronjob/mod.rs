@@ -15,12 +15,11 @@ use crate::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
-    time::Timestamp,
+    time::{TimeZone, Timestamp},
     views::{CronJob, Job},
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    clock::Clock,
     controller::Enqueue,
     metrics,
     plan::{Key, Outcomes, Plan, Planner},
@@ -48,11 +47,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let (crons, jobs) = (context.env.caches.of::<CronJob>(), context.env.caches.of::<Job>());
-    let (clock, of_events) = (context.env.clock.clone(), context.env.clock.clone());
+    let (clock, local_zone) = (context.env.clock.clone(), context.env.clock.local_zone());
+    let of_events = local_zone.clone();
     let (skew, of_jobs) = (skew(context), crons.clone());
     let builder = context
         .builder_watching(&DESCRIPTOR, &crons, move |event, enqueue| {
-            on_cron_job(event, of_events.now(), enqueue);
+            on_cron_job(event, &of_events, clock.now(), enqueue);
         })
         .workers(context.options.cronjob.concurrent_syncs)
         .owns(&jobs)
@@ -62,16 +62,22 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             }
         });
     let of_jobs = ByController::of(&jobs);
-    context.run(builder.planned(CronJobs { clock, crons, jobs, of_jobs }));
+    context.run(builder.planned(CronJobs { crons, jobs, of_jobs, local_zone }));
     Ok(())
 }
 
 /// Enqueues a CronJob at once; after a change of the schedule, at its next time. Upstream: `updateCronJob`.
-fn on_cron_job(event: &CacheEvent<CronJob>, now: Timestamp, enqueue: &Enqueue) {
+fn on_cron_job(
+    event: &CacheEvent<CronJob>,
+    local_zone: &TimeZone,
+    now: Timestamp,
+    enqueue: &Enqueue,
+) {
     let key = Key::of(&event.object().meta);
     if let CacheEvent::Updated { old, new } = event
         && (&old.spec.schedule, &old.spec.time_zone) != (&new.spec.schedule, &new.spec.time_zone)
-        && let Some(next) = Times::of(new).ok().and_then(|times| times.until_next(new, now))
+        && let Some(next) =
+            Times::of(new, local_zone).ok().and_then(|times| times.until_next(new, now))
     {
         return enqueue.add_after(key, next);
     }
@@ -95,36 +101,35 @@ fn observe_skew(crons: &Cache<CronJob>, job: &Job, skew: &Histogram) {
 }
 
 struct CronJobs {
-    clock: Clock,
     crons: Cache<CronJob>,
     jobs: Cache<Job>,
     of_jobs: ByController<Job>,
-}
-
-/// Observed state and decision, from which the status follows.
-struct Pass {
-    observed: Observed,
-    plan: Plan,
+    /// Time zone of schedules without one.
+    local_zone: TimeZone,
 }
 
 impl Planner for CronJobs {
-    type Observed = Pass;
-    type Memory = ();
+    type Observed = Observed;
+    /// The plan of a pass, until its status is computed.
+    type Memory = Plan;
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Pass> {
+    fn observe(&self, key: &Key, _: &Plan) -> Option<Observed> {
         let cron = self.crons.get(&key.namespace, &key.name)?;
         let all = self.jobs.version() >= cron.meta.version();
         let jobs = self.of_jobs.owned(&cron.meta.uid);
-        let observed = Observed::new(cron, jobs, all);
-        let plan = plan::plan(&observed, self.clock.now());
-        Some(Pass { observed, plan })
+        Some(Observed::new(cron, jobs, all, self.local_zone.clone()))
     }
 
-    fn plan(&self, pass: &Pass, (): &(), _: Timestamp) -> (Plan, ()) {
-        (pass.plan.clone(), ())
+    fn plan(&self, observed: &Observed, _: &Plan, now: Timestamp) -> (Plan, Plan) {
+        let plan = plan::plan(observed, now);
+        (plan.clone(), plan)
     }
 
-    fn status(&self, pass: &Pass, outcomes: &Outcomes, _: Timestamp) -> Plan {
-        status::status(&pass.observed, &pass.plan, outcomes)
+    fn status(&self, observed: &Observed, plan: &Plan, outcomes: &Outcomes, _: Timestamp) -> Plan {
+        status::status(observed, plan, outcomes)
+    }
+
+    fn remember(&self, _: &Observed, _: &Plan, _: &Outcomes, _: Timestamp) -> Option<Plan> {
+        Some(Plan::nothing())
     }
 }

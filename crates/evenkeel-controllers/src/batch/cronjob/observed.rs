@@ -3,7 +3,7 @@
 use super::run::Run;
 use crate::batch::job;
 use evenkeel_api::{
-    time::Timestamp,
+    time::{TimeZone, Timestamp},
     views::{CronJob, Job, ObjectReference},
 };
 use std::sync::Arc;
@@ -16,12 +16,19 @@ pub(super) struct Observed {
     pub(super) jobs: Vec<Arc<Job>>,
     /// Whether the cache of Jobs is at least as new as the CronJob, so that a Job missing in `jobs` is gone.
     pub(super) all: bool,
+    /// Time zone of a schedule without one.
+    pub(super) local_zone: TimeZone,
 }
 
 impl Observed {
-    pub(super) fn new(cron: Arc<CronJob>, mut jobs: Vec<Arc<Job>>, all: bool) -> Self {
+    pub(super) fn new(
+        cron: Arc<CronJob>,
+        mut jobs: Vec<Arc<Job>>,
+        all: bool,
+        local_zone: TimeZone,
+    ) -> Self {
         jobs.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        Self { cron, jobs, all }
+        Self { cron, jobs, all, local_zone }
     }
 
     /// Whether `status.active` has the Job. Upstream: `inActiveList`.

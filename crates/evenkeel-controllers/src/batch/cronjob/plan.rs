@@ -43,7 +43,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if cron.meta.deleting() {
         return plan;
     }
-    match times(cron, &mut plan) {
+    match times(observed, &mut plan) {
         Some(times) if !cron.spec.suspend => start_due_job(observed, &times, now, &mut plan),
         Some(_) | None => {}
     }
@@ -51,10 +51,11 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 }
 
 /// Returns the schedule, or records an event about an invalid one. A suspended CronJob may have an invalid schedule.
-fn times(cron: &CronJob, plan: &mut Plan) -> Option<Times> {
+fn times(observed: &Observed, plan: &mut Plan) -> Option<Times> {
+    let cron = &*observed.cron;
     let warn = |reason, message: String| EventRecord::warning(wire::target(cron), reason, message);
     let schedule = &cron.spec.schedule;
-    match Times::of(cron) {
+    match Times::of(cron, &observed.local_zone) {
         Err(Unusable::Zone(why)) => {
             let zone = cron.spec.time_zone.as_deref().unwrap_or_default();
             plan.push(Action::Event(warn(
@@ -140,7 +141,7 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
     // AlreadyExists is handled in the status, apart from other errors.
     plan.push(Create {
         done: Some(EventRecord::normal(target, "SuccessfulCreate", "Created job {name}")),
-        ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron, &times.zone))
+        ..Create::new(Job::kind(), &cron.meta.namespace, run.body(cron))
     });
 }
 

@@ -6,11 +6,12 @@ use evenkeel_api::{
     time::Timestamp,
     views::{CronJob, Job},
 };
+use evenkeel_component_helpers::cron::zone;
 use evenkeel_runtime::plan::Target;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-/// Annotation of a Job with its scheduled time in the CronJob's time zone. Upstream:
+/// Annotation of a Job with its scheduled time, in the zone of the CronJob's `timeZone`, otherwise in UTC. Upstream:
 /// `CronJobScheduledTimestampAnnotation`.
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 
@@ -34,9 +35,10 @@ impl Run {
     }
 
     /// Returns the Job's body.
-    pub(super) fn body(self, cron: &CronJob, zone: &TimeZone) -> Vec<u8> {
+    pub(super) fn body(self, cron: &CronJob) -> Vec<u8> {
+        let zone = cron.spec.time_zone.as_deref().and_then(zone).unwrap_or(TimeZone::UTC);
         let template = &cron.spec.job_template;
-        let annotations = template.annotations.with(SCHEDULED, &self.written(zone));
+        let annotations = template.annotations.with(SCHEDULED, &self.written(&zone));
         let owner = wire::controller_reference(&Target::of(CronJob::kind(), &cron.meta)).to_json();
         let labels: serde_json::Map<_, _> =
             template.labels.iter().map(|(key, value)| (key.to_owned(), value.into())).collect();

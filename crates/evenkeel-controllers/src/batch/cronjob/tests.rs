@@ -3,7 +3,7 @@
 use super::{observed::Observed, plan::plan, status::status};
 use crate::fixtures::{object, owned_by};
 use evenkeel_api::{
-    time::Timestamp,
+    time::{TimeZone, Timestamp},
     views::{CronJob, Job},
 };
 use evenkeel_runtime::plan::{Action, Failure, OnError, Outcome, Outcomes, Plan};
@@ -50,7 +50,7 @@ fn active(cron: &mut CronJob, names: &[&str]) {
 }
 
 fn observed(cron: &CronJob, jobs: &[Arc<Job>]) -> Observed {
-    Observed::new(Arc::new(cron.clone()), jobs.to_vec(), true)
+    Observed::new(Arc::new(cron.clone()), jobs.to_vec(), true, TimeZone::UTC)
 }
 
 /// What a plan does, in a word each.
@@ -66,6 +66,20 @@ fn deeds(plan: &Plan) -> Vec<String> {
         other => panic!("{other:?}"),
     };
     plan.actions.iter().map(deed).collect()
+}
+
+#[test]
+fn a_schedule_without_a_zone_is_in_the_machines() {
+    let vienna = evenkeel_component_helpers::cron::zone("Europe/Vienna").unwrap();
+    let daily = cron(&json!({ "schedule": "0 12 * * *" }));
+    let observed = Observed { local_zone: vienna, ..observed(&daily, &[]) };
+    assert_eq!(deeds(&plan(&observed, time("2026-01-05T10:59:00Z"))), [""; 0]);
+    let made = plan(&observed, time("2026-01-05T11:00:00Z"));
+    let [Action::Create(create)] = &made.actions[..] else { panic!("{made:?}") };
+    let body: Value = serde_json::from_slice(&create.body).unwrap();
+    let scheduled =
+        &body["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"];
+    assert_eq!(scheduled, "2026-01-05T11:00:00Z", "in UTC, as the CronJob names no zone");
 }
 
 #[test]
@@ -206,7 +220,7 @@ fn the_status_tells_of_jobs_as_they_come_and_go() {
 fn a_job_that_is_not_seen_yet_is_not_missing() {
     let mut cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
     active(&mut cron, &["late"]);
-    let observed = Observed::new(Arc::new(cron), Vec::new(), false);
+    let observed = Observed::new(Arc::new(cron), Vec::new(), false, TimeZone::UTC);
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
     assert_eq!(deeds(&planned), ["JobAlreadyActive"]);
     let told = status(&observed, &planned, &Outcomes(vec![Outcome::success()]));

@@ -1,10 +1,10 @@
 //! Scheduled times. Upstream: `mostRecentScheduleTime`, `nextScheduleTimeDuration` in `utils.go`.
 
 use evenkeel_api::{
-    cron::{Schedule, zone},
     time::{SignedDuration, Timestamp},
     views::CronJob,
 };
+use evenkeel_component_helpers::cron::{Schedule, zone};
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ const MAX_MISSED_TIMES: i64 = 100;
 #[derive(Debug, Clone)]
 pub(super) struct Times {
     schedule: Schedule,
-    /// The time zone of the schedule.
-    pub(super) zone: TimeZone,
+    zone: TimeZone,
 }
 
 /// Why a schedule cannot be used.
@@ -42,12 +41,12 @@ pub(super) struct Due {
 }
 
 impl Times {
-    /// Parses the schedule. Without `timeZone` it is UTC, unless the schedule itself has a `TZ` prefix. Upstream:
-    /// `formatSchedule`.
-    pub(super) fn of(cron: &CronJob) -> Result<Self, Unusable> {
+    /// Parses the schedule. Without `timeZone` it is in the `local` zone, that of the controller's machine, unless the
+    /// schedule itself has a `TZ` prefix. Upstream: `formatSchedule`.
+    pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, Unusable> {
         let unknown = |name: &str| Unusable::Zone(format!("unknown time zone {name}"));
         let named = cron.spec.time_zone.as_deref();
-        let beside = named.map_or(Some(TimeZone::UTC), zone);
+        let beside = named.map_or_else(|| Some(local.clone()), zone);
         let beside = beside.ok_or_else(|| unknown(named.unwrap_or_default()))?;
         let text = &*cron.spec.schedule;
         let inside = ["TZ=", "CRON_TZ="].iter().find_map(|prefix| text.strip_prefix(prefix));
@@ -182,19 +181,23 @@ mod tests {
             ),
         ] {
             let cron = cron(schedule, last);
-            let due = Times::of(&cron).unwrap().due(&cron, None, time(now)).unwrap();
+            let due =
+                Times::of(&cron, &TimeZone::UTC).unwrap().due(&cron, None, time(now)).unwrap();
             assert_eq!((due.at, due.too_many), (want.map(time), many), "{schedule} {now}");
         }
         let never = cron("59 23 31 2 *", "2026-01-05T10:00:00Z");
         assert!(
-            Times::of(&never).unwrap().due(&never, None, time("2026-01-06T00:00:00Z")).is_err()
+            Times::of(&never, &TimeZone::UTC)
+                .unwrap()
+                .due(&never, None, time("2026-01-06T00:00:00Z"))
+                .is_err()
         );
     }
 
     #[test]
     fn how_long_until_the_next() {
         let cron = cron("0 * * * *", "2026-01-05T10:00:00Z");
-        let times = Times::of(&cron).unwrap();
+        let times = Times::of(&cron, &TimeZone::UTC).unwrap();
         for (now, seconds) in [
             ("2026-01-05T10:10:00Z", 50 * 60),
             ("2026-01-05T13:30:00Z", 30 * 60),
@@ -208,11 +211,15 @@ mod tests {
     #[test]
     fn zones_are_named_beside_or_inside() {
         let mut cron = cron("TZ=Asia/Tokyo 0 0 * * *", "2026-01-05T10:00:00Z");
-        assert_eq!(Times::of(&cron).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
+        assert_eq!(Times::of(&cron, &TimeZone::UTC).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
         cron.spec.schedule = "0 0 * * *".into();
+        let local = zone("Europe/Vienna").unwrap();
+        assert_eq!(Times::of(&cron, &local).unwrap().zone, local, "the machine's");
+        cron.spec.time_zone = Some("Asia/Tokyo".into());
+        assert_eq!(Times::of(&cron, &local).unwrap().zone.iana_name(), Some("Asia/Tokyo"));
         cron.spec.time_zone = Some("Mars/Olympus".into());
         assert_eq!(
-            Times::of(&cron).err(),
+            Times::of(&cron, &TimeZone::UTC).err(),
             Some(Unusable::Zone("unknown time zone Mars/Olympus".into()))
         );
     }

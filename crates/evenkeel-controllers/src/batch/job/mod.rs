@@ -35,7 +35,6 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    clock::Clock,
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
     queue::Backoff,
 };
@@ -81,7 +80,6 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         jobs: jobs.clone(),
         pods: ByController::of(&pods),
         clears_start_time: context.gates.enabled(MUTABLE_WHILE_SUSPENDED),
-        clock: context.env.clock.clone(),
     };
     let (of_pods, counted, passes) = (jobs.clone(), metrics.clone(), metrics.clone());
     let builder = context
@@ -129,47 +127,65 @@ struct Jobs {
     jobs: Cache<Job>,
     pods: ByController<Pod>,
     clears_start_time: bool,
-    clock: Clock,
 }
 
-/// A Job with its pods, and the decision about it. Time passes between plan and status, and both need the same decision.
-#[derive(Debug)]
-struct Decided {
-    observed: Observed,
-    decision: Decision,
+/// What the controller remembers of a Job.
+#[derive(Debug, Default, PartialEq)]
+struct Memory {
+    /// Failures as of the last reconciliation, with the Job's uid. Upstream: `podBackoffStore`.
+    failures: Option<(Text, Failures)>,
+    /// The decision of a pass, until its status is computed: time passes in between, and both need the same decision.
+    decision: Option<Decision>,
 }
-
-/// Failures as of the last reconciliation of a Job, with the Job's uid. Upstream: `podBackoffStore`.
-type Memory = Option<(Text, Failures)>;
 
 impl PassHandler<Jobs> for Metrics {
-    fn on_passed(&self, decided: &Decided, pass: &Pass<'_, Memory>) {
-        self.passed(&decided.observed, &decided.decision, pass);
+    fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
+        if let Some(decision) = &pass.memory.decision {
+            self.passed(observed, decision, pass);
+        }
     }
 }
 
 impl Planner for Jobs {
-    type Observed = Decided;
+    type Observed = Observed;
     type Memory = Memory;
 
-    fn observe(&self, key: &Key, memory: &Memory) -> Option<Decided> {
+    fn observe(&self, key: &Key, memory: &Memory) -> Option<Observed> {
         let job = self.jobs.get(&key.namespace, &key.name);
         let job = job.filter(|job| !end::is_left_alone(job))?;
-        let earlier = memory.as_ref().filter(|(uid, _)| *uid == job.meta.uid);
+        let earlier = memory.failures.as_ref().filter(|(uid, _)| *uid == job.meta.uid);
         let earlier = earlier.map(|(_, failures)| failures);
         let candidates = self.pods.owned_and_orphans(&job.meta.uid, &job.meta.namespace);
-        let observed = Observed::new(job, candidates, earlier, self.clears_start_time);
-        let decision = Decision::new(&observed, self.clock.now());
-        Some(Decided { observed, decision })
+        Some(Observed::new(job, candidates, earlier, self.clears_start_time))
     }
 
-    fn plan(&self, decided: &Decided, _: &Memory, now: Timestamp) -> (Plan, Memory) {
-        let Decided { observed, decision } = decided;
-        let memory = (observed.job.meta.uid.clone(), observed.failures.clone());
-        (plan::plan(observed, decision, now), Some(memory))
+    fn plan(&self, observed: &Observed, _: &Memory, now: Timestamp) -> (Plan, Memory) {
+        let decision = Decision::new(observed, now);
+        let plan = plan::plan(observed, &decision, now);
+        let failures = (observed.job.meta.uid.clone(), observed.failures.clone());
+        (plan, Memory { failures: Some(failures), decision: Some(decision) })
     }
 
-    fn status(&self, decided: &Decided, outcomes: &Outcomes, now: Timestamp) -> Plan {
-        status::status(&decided.observed, &decided.decision, outcomes, now)
+    fn status(
+        &self,
+        observed: &Observed,
+        memory: &Memory,
+        outcomes: &Outcomes,
+        now: Timestamp,
+    ) -> Plan {
+        let decision = memory.decision.as_ref();
+        decision.map_or_else(Plan::nothing, |decision| {
+            status::status(observed, decision, outcomes, now)
+        })
+    }
+
+    fn remember(
+        &self,
+        _: &Observed,
+        memory: &Memory,
+        _: &Outcomes,
+        _: Timestamp,
+    ) -> Option<Memory> {
+        Some(Memory { failures: memory.failures.clone(), decision: None })
     }
 }

@@ -134,7 +134,7 @@ mod tests {
         let waits = Some(Plan { requeue: Some(BATCH), ..Plan::nothing() });
         let first = next(Vec::new()).expect("a step");
         let [Action::Read(read)] = &first.actions[..] else { panic!("{first:?}") };
-        assert_eq!(read.path, "/apis/batch/v1/namespaces/ns/jobs/job");
+        assert_eq!(read.path(), "/apis/batch/v1/namespaces/ns/jobs/job");
         let table = [
             (vec![found("job")], waits),
             (vec![found("another")], untracked.clone()),

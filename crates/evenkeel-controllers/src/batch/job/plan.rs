@@ -41,7 +41,7 @@ use evenkeel_runtime::plan::{
 use std::{sync::Arc, time::Duration};
 
 /// Decision of one reconciliation.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Decision {
     /// How the Job finishes, if it does.
     pub(super) end: Option<FinishedCondition>,

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::{certificates::request::tests::pem, fixtures::object};
     use base64::prelude::*;
-    use evenkeel_runtime::plan::{Action, Failure, Reply};
+    use evenkeel_runtime::plan::{Action, Failure, ReadRequest, Reply};
 
     fn request(signer: &str, user: &str, organization: &str, status: &Value) -> SigningRequest {
         let pem = pem(organization, "system:node:a", &[]);
@@ -245,8 +245,9 @@ mod tests {
 
     fn asked(plan: &Plan) -> Value {
         let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
-        assert_eq!((&*read.path, read.on_error), (REVIEWS, OnError::Abort));
-        let body: Value = serde_json::from_slice(read.body.as_ref().unwrap()).unwrap();
+        assert_eq!((read.path(), read.on_error), (REVIEWS, OnError::Abort));
+        let ReadRequest::Review { body, .. } = &read.request else { panic!("{read:?}") };
+        let body: Value = serde_json::from_slice(body).unwrap();
         body["spec"]["resourceAttributes"]["subresource"].clone()
     }
 

@@ -97,8 +97,8 @@ fn candidates(tokens: &[Token], age: &Age) -> BTreeMap<Text, Vec<Arc<Full<Secret
 
 /// Lists the pods of a namespace with all fields. The controller's role does not permit it: upstream reads an informer.
 fn list(namespace: &str) -> LiveRead {
-    let read = LiveRead::json(&Pod::kind().path(namespace));
-    LiveRead { shared: true, on_error: OnError::Abort, ..read }
+    let read = LiveRead::shared_json(&Pod::kind().path(namespace));
+    LiveRead { on_error: OnError::Abort, ..read }
 }
 
 /// Returns the Secrets that the listed pods use. Upstream: `getMountedSecretNames`.

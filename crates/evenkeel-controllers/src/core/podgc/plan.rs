@@ -319,7 +319,7 @@ mod tests {
         let plan = Steps::next(&outcomes, |steps| plan(observed, memory, 0, T0, steps))?;
         assert!(lint(&plan).is_empty());
         let words = plan.actions.iter().map(|action| match action {
-            Action::Read(read) => format!("read {}", read.path),
+            Action::Read(read) => format!("read {}", read.path()),
             Action::Patch(patch) => format!("mark {}", patch.target.name),
             Action::Delete(delete) => {
                 assert_eq!(delete.grace_seconds, Some(0));

@@ -3,9 +3,9 @@
 use super::plan::{Content, Observed, Part};
 use evenkeel_api::{
     Text, View,
-    quota::{Classes, Evaluator, EvaluatorKind},
     views::{DeviceClass, PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
 };
+use evenkeel_component_helpers::quota::{Classes, Evaluator, EvaluatorKind};
 use evenkeel_runtime::cache::{Cache, Caches};
 use std::{any::Any, collections::BTreeMap, sync::Arc};
 

@@ -14,7 +14,8 @@ use crate::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use contents::Contents;
-use evenkeel_api::{quota::Usage, time::Timestamp, views::ResourceQuota};
+use evenkeel_api::{time::Timestamp, views::ResourceQuota};
+use evenkeel_component_helpers::quota::Usage;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     controller::Enqueue,

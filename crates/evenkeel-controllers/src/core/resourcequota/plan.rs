@@ -3,18 +3,20 @@
 //! | documented | where |
 //! |---|---|
 //! | `status.hard`, `status.used` | `plan`, `counted` |
-//! | `scopes`, `scopeSelector` | `counted`, `../../../../evenkeel-api/src/quota/scope.rs` |
-//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, those of a class | `counted`, `../../../../evenkeel-api/src/quota/mod.rs` |
-//! | pods that have ended or outlived their grace | `overdue`, `../../../../evenkeel-api/src/quota/pods.rs` |
+//! | `scopes`, `scopeSelector` | `counted`, `../../../../evenkeel-component-helpers/src/quota/scope.rs` |
+//! | `requests.*`, `limits.*`, `count/*`, `pods`, `services.nodeports`, `persistentvolumeclaims`, those of a class | `counted`, `../../../../evenkeel-component-helpers/src/quota/mod.rs` |
+//! | pods that have ended or outlived their grace | `overdue`, `../../../../evenkeel-component-helpers/src/quota/pods.rs` |
 //! | which changes make room before `--resource-quota-sync-period` is over | `replenish/update_filter.rs` |
 //! | nothing is made beyond `hard` | `../../../../evenkeel-apiserver/src/admission/quota.rs` |
 
 use crate::wire;
 use evenkeel_api::{
     quantity::Quantity,
-    quota::{Classes, Evaluator, Item, Usage, grace_period_end, is_claim_of},
     time::Timestamp,
     views::{PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service},
+};
+use evenkeel_component_helpers::quota::{
+    Classes, Evaluator, Item, Usage, grace_period_end, is_claim_of,
 };
 use evenkeel_runtime::{
     introspect::Description,

@@ -5,9 +5,9 @@ use super::{
 use crate::fixtures::{T0, at, object};
 use evenkeel_api::{
     View,
-    quota::{Classes, Evaluator},
     views::{PersistentVolumeClaim, ResourceQuota},
 };
+use evenkeel_component_helpers::quota::{Classes, Evaluator};
 use evenkeel_runtime::plan::Action;
 use proptest::prelude::*;
 use serde_json::{Value, json};

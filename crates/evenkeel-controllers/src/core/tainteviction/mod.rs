@@ -5,10 +5,10 @@ mod plan;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    placement,
     time::Timestamp,
     views::{Node, Pod, Taint},
 };
+use evenkeel_component_helpers::scheduling::corev1;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     controller::Builder,
@@ -38,7 +38,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// Index of pods by node.
 pub(super) fn pods_by_node(pods: &Cache<Pod>) -> Index<Pod> {
-    pods.index("node", placement::node_key)
+    pods.index("node", corev1::node_key)
 }
 
 /// Starts the controller: alone or, without the gate `SeparateTaintEvictionController`, from the node lifecycle

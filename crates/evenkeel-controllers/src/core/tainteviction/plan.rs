@@ -3,7 +3,7 @@
 //! | documented | where |
 //! |---|---|
 //! | taints with `effect`: `NoExecute` | `evicting` |
-//! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-api/src/placement.rs` |
+//! | `tolerations`: `key`, `operator`, `value`, `effect` | `min_toleration_time`, `../../../../evenkeel-component-helpers/src/scheduling/corev1/mod.rs` |
 //! | `tolerationSeconds`, the shortest of those that match; 0 and less | `min_toleration_time` |
 //! | an eviction that is scheduled stays so, or is cancelled | `verdict`, `plan` |
 //! | condition `DisruptionTarget`: `DeletionByTaintManager` | `plan` |
@@ -16,10 +16,10 @@ use crate::{
 };
 use evenkeel_api::{
     View,
-    placement::tolerates,
     time::{SignedDuration, Timestamp},
     views::{Pod, Taint, Toleration},
 };
+use evenkeel_component_helpers::scheduling::corev1::tolerates;
 use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 

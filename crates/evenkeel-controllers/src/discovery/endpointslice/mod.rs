@@ -24,10 +24,10 @@ use super::{
 };
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    placement,
     time::Timestamp,
     views::{EndpointSlice, Node, Pod, Service},
 };
+use evenkeel_component_helpers::scheduling::corev1;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     introspect::Description,
@@ -87,7 +87,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         max: options.max_endpoints,
     };
     let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
-    let on_node = pods.index("node", placement::node_key);
+    let on_node = pods.index("node", corev1::node_key);
     let (of_pods, of_slices, of_nodes) = (Arc::clone(&shared), Arc::clone(&shared), shared);
     let builder = context
         .builder(&DESCRIPTOR, &services)

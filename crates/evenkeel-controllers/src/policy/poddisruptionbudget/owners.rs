@@ -137,9 +137,10 @@ fn by_scale(owner: &Owner, steps: &mut Steps<'_>) -> Result<Result<Option<Scaled
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures;
     use evenkeel_api::Kind;
     use evenkeel_runtime::{
-        discovery::{Resource, ServerResources},
+        discovery::Resource,
         plan::{Failure, Outcome, Outcomes, Reply},
     };
     use serde_json::json;
@@ -162,17 +163,8 @@ mod tests {
 
     /// Discovery of a kind, with this sub-resource.
     fn discovered(subresource: &str) -> Outcome {
-        let resource = Resource {
-            kind: Kind::new("x.io", "v1", "Web", "webs", true),
-            singular: "web".into(),
-            verbs: Box::default(),
-            short_names: Box::default(),
-            categories: Box::default(),
-            subresources: [subresource.into()].into(),
-            preferred: true,
-        };
-        let all = ServerResources { resources: vec![resource], failed: Vec::new() };
-        Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
+        let web = fixtures::resource(Kind::new("x.io", "v1", "Web", "webs", true));
+        fixtures::discovered(vec![Resource { subresources: [subresource.into()].into(), ..web }])
     }
 
     fn scale(uid: &str, replicas: i32) -> Outcome {

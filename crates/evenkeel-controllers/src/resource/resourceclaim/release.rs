@@ -333,7 +333,7 @@ mod tests {
         );
         let asked = plan(&seen);
         let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
-        assert_eq!((&*read.path, read.on_error), ("/api/v1/namespaces/ns/pods/b", OnError::Abort));
+        assert_eq!((read.path(), read.on_error), ("/api/v1/namespaces/ns/pods/b", OnError::Abort));
         let found = |uid: &str| {
             let pod =
                 json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b", "uid": uid}});

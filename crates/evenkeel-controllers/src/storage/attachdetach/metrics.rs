@@ -2,10 +2,11 @@
 
 use super::{iscsi_fc, plan, state_of_world::StateOfWorld};
 use evenkeel_api::{
-    Text, migrated, storage,
+    Text,
     time::Timestamp,
     views::{PersistentVolume, VolumeAttachment, VolumeSource},
 };
+use evenkeel_component_helpers::storage::{attach, claims, csi_translation};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     metrics,
@@ -119,7 +120,7 @@ const CSI: &str = "kubernetes.io/csi";
 
 /// Returns the plugin of a unique volume name on a node.
 fn plugin_of_name(name: &str) -> String {
-    match storage::split_attached_name(name) {
+    match attach::split_attached_name(name) {
         Some((driver, _)) => format!("{CSI}:{driver}"),
         None => name.splitn(3, '/').take(2).collect::<Vec<_>>().join("/"),
     }
@@ -127,7 +128,7 @@ fn plugin_of_name(name: &str) -> String {
 
 /// Returns the attachable plugin of a PersistentVolume.
 fn plugin_of_volume(volume: &PersistentVolume) -> Option<String> {
-    match migrated::driver_and_handle(volume) {
+    match csi_translation::driver_and_handle(volume) {
         Some((driver, _)) => Some(format!("{CSI}:{driver}")),
         None => iscsi_fc::unique_volume_name(volume).as_deref().map(plugin_of_name),
     }
@@ -138,7 +139,8 @@ fn plugin_of_inline(source: &VolumeSource) -> Option<String> {
     match &source.csi {
         Some(csi) => Some(format!("{CSI}:{}", csi.driver)),
         None => {
-            let driver = migrated::plugin_of_inline(source).and_then(storage::driver_of);
+            let driver =
+                csi_translation::plugin_of_inline(source).and_then(csi_translation::driver_of);
             let driven = driver.map(|driver| format!("{CSI}:{driver}"));
             driven.or_else(|| {
                 iscsi_fc::unique_volume_name_of_inline(source).as_deref().map(plugin_of_name)
@@ -210,7 +212,7 @@ impl Counts {
             if node.is_empty() {
                 continue;
             }
-            let claimed = storage::claims_of(&pod)
+            let claimed = claims::of_pod(&pod)
                 .filter_map(|used| plugin_of_volume(&*state_of_world.bound(&pod, &used)?));
             let inline = pod.spec.volumes.iter().filter_map(|one| plugin_of_inline(&one.source));
             for plugin in claimed.chain(inline) {

@@ -16,10 +16,11 @@ pub use options::Options;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    Text, storage,
+    Text,
     time::Timestamp,
     views::{Node, PersistentVolumeClaim, Pod},
 };
+use evenkeel_component_helpers::storage::{attach, claims};
 use evenkeel_runtime::{
     cache::{CacheEvent, Index},
     introspect::Description,
@@ -108,7 +109,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
             if let CacheEvent::Updated { old, new } = event
                 && old.status.phase != new.status.phase
             {
-                let pods = users.get(&storage::claim_key(&new.meta.namespace, &new.meta.name));
+                let pods = users.get(&claims::key(&new.meta.namespace, &new.meta.name));
                 for pod in pods.iter().filter(|pod| !pod.spec.node_name.is_empty()) {
                     enqueue.add(Key::new("", &pod.spec.node_name));
                 }
@@ -139,7 +140,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
 
 /// Whether any of the pod's volumes may need to be attached.
 fn may_attach(pod: &Pod) -> bool {
-    storage::claims_of(pod).next().is_some()
+    claims::of_pod(pod).next().is_some()
         || pod
             .spec
             .volumes
@@ -156,7 +157,7 @@ fn nodes_of_users(
     let pods = claims
         .get(volume)
         .into_iter()
-        .flat_map(|claim| users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name)));
+        .flat_map(|claim| users.get(&claims::key(&claim.meta.namespace, &claim.meta.name)));
     pods.filter(|pod| !pod.spec.node_name.is_empty())
         .map(|pod| Key::new("", &pod.spec.node_name))
         .collect()
@@ -242,7 +243,7 @@ impl Planner for Attachments {
                 let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
                 let volume = self.state_of_world.volumes.get("", volume);
                 Some(AttachedVolume {
-                    name: volume.as_deref().and_then(storage::attached_name).map(Text::from),
+                    name: volume.as_deref().and_then(attach::attached_name).map(Text::from),
                     attachment,
                 })
             })

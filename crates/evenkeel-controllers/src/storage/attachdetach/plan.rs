@@ -16,10 +16,11 @@
 use super::{Options, iscsi_fc};
 use crate::{storage::persistentvolumeclaimprotection, wire};
 use evenkeel_api::{
-    Text, View, migrated, storage,
+    Text, View,
     time::{SignedDuration, Timestamp},
     views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };
+use evenkeel_component_helpers::storage::{attach, csi_translation};
 use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Patch, PatchForm, Plan};
 use ring::digest;
 use serde_json::{Value, json};
@@ -211,7 +212,7 @@ fn is_own(attached_volume: &AttachedVolume) -> bool {
         // Without the PersistentVolume the name cannot be computed again.
         return is_attachment_name(&attachment.meta.name);
     };
-    storage::split_attached_name(name).is_some_and(|(driver, handle)| {
+    attach::split_attached_name(name).is_some_and(|(driver, handle)| {
         attachment_name(handle, driver, &attachment.spec.node_name) == *attachment.meta.name
     })
 }
@@ -438,7 +439,7 @@ fn attach_timeout(
     decision.memory.requested.insert(id.clone(), since);
     let left = CSI_TIMEOUT.checked_sub(waited).filter(|left| !left.is_zero());
     decision.plan.requeue_after(left.unwrap_or(CSI_TIMEOUT));
-    let (driver, handle) = storage::split_attached_name(attached_volume.name.as_deref()?)?;
+    let (driver, handle) = attach::split_attached_name(attached_volume.name.as_deref()?)?;
     late.then(|| {
         format!("timed out waiting for external-attacher of {driver} CSI driver to attach volume {handle}")
     })
@@ -477,7 +478,7 @@ fn multi_attach_message(one: &DesiredVolume, pod: &Pod) -> String {
 }
 
 fn new_attachment(volume: &PersistentVolume, node: &str) -> Option<Create> {
-    let (driver, handle) = migrated::driver_and_handle(volume)?;
+    let (driver, handle) = csi_translation::driver_and_handle(volume)?;
     let body = json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "VolumeAttachment",

@@ -5,8 +5,12 @@ use super::{
     plan::{self, DesiredVolume},
 };
 use evenkeel_api::{
-    Text, migrated, placement, storage,
+    Text,
     views::{CsiDriver, Node, PersistentVolume, PersistentVolumeClaim, Pod, VolumeAttachment},
+};
+use evenkeel_component_helpers::{
+    scheduling::corev1,
+    storage::{attach, claims, csi_translation, ephemeral},
 };
 use evenkeel_runtime::cache::{Cache, Caches, Index};
 use std::sync::Arc;
@@ -45,8 +49,8 @@ impl StateOfWorld {
                 let attached = node.status.volumes_attached.iter().map(|one| &*one.name);
                 attached.filter(|name| iscsi_fc::is_iscsi_or_fc(name)).for_each(&mut *key);
             }),
-            on_node: pods.index("node", placement::node_key),
-            users: pods.index("claim", storage::claim_keys),
+            on_node: pods.index("node", corev1::node_key),
+            users: pods.index("claim", claims::keys_of_pod),
             nodes,
             pods,
             attachments,
@@ -60,9 +64,9 @@ impl StateOfWorld {
             if !plan::counts(&pod) {
                 continue;
             }
-            let claimed = storage::claims_of(&pod).filter_map(|used| {
+            let claimed = claims::of_pod(&pod).filter_map(|used| {
                 let volume = self.volume(&pod, &used)?;
-                let name = storage::attached_name(&volume)
+                let name = attach::attached_name(&volume)
                     .or_else(|| iscsi_fc::unique_volume_name(&volume))?;
                 Some((Text::from(name), volume.meta.name.clone(), Some(volume)))
             });
@@ -107,9 +111,9 @@ impl StateOfWorld {
     }
 
     /// Returns the bound PersistentVolume of a pod's claim, if it needs to be attached.
-    fn volume(&self, pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
+    fn volume(&self, pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Arc<PersistentVolume>> {
         let volume = self.bound(pod, used)?;
-        let attaches = match migrated::driver_and_handle(&volume) {
+        let attaches = match csi_translation::driver_and_handle(&volume) {
             Some((driver, _)) => {
                 let driver = self.drivers.get("", &driver);
                 driver.is_none_or(|driver| driver.spec.attach_required != Some(false))
@@ -123,10 +127,10 @@ impl StateOfWorld {
     pub(super) fn bound(
         &self,
         pod: &Pod,
-        used: &storage::ClaimUse<'_>,
+        used: &claims::ClaimUse<'_>,
     ) -> Option<Arc<PersistentVolume>> {
         let claim = self.claims.get(&pod.meta.namespace, &used.claim_name(pod))?;
-        let own = !used.ephemeral || storage::made_for_pod(&claim, pod).is_ok();
+        let own = !used.ephemeral || ephemeral::made_for_pod(&claim, pod).is_ok();
         let volume = self.volumes.get("", &claim.spec.volume_name)?;
         let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
         (own && bound && &*claim.status.phase == "Bound").then_some(volume)
@@ -135,7 +139,7 @@ impl StateOfWorld {
     /// Returns the pods on other nodes that use the volume.
     fn others(&self, pod: &Pod, volume: &PersistentVolume) -> Vec<Arc<Pod>> {
         let Some(claim) = volume.spec.claim_ref.as_deref() else { return Vec::new() };
-        let users = self.users.get(&storage::claim_key(&claim.namespace, &claim.name));
+        let users = self.users.get(&claims::key(&claim.namespace, &claim.name));
         let mut others: Vec<Arc<Pod>> = users
             .into_iter()
             .filter(|other| {

@@ -9,10 +9,10 @@ use super::{
 };
 use crate::fixtures::{T0, at, object, pod};
 use evenkeel_api::{
-    storage,
     time::Timestamp,
     views::{Node, PersistentVolume, VolumeAttachment},
 };
+use evenkeel_component_helpers::storage::attach;
 use evenkeel_runtime::plan::Action;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn node(ready: &str, in_use: bool, attached: bool, out: bool) -> Arc<Node> {
 fn desired(mode: &str, elsewhere: &[&str]) -> DesiredVolume {
     let volume = volume(mode);
     DesiredVolume {
-        name: storage::attached_name(&volume).unwrap().into(),
+        name: attach::attached_name(&volume).unwrap().into(),
         called: "v".into(),
         volume: Some(volume),
         pods: vec![Arc::new(pod("p", None))],
@@ -55,7 +55,7 @@ fn attached_volume(attached: bool, going: bool) -> AttachedVolume {
     );
     attachment.meta.deletion = going.then_some(T0);
     AttachedVolume {
-        name: storage::attached_name(&volume("ReadWriteOnce")).map(Into::into),
+        name: attach::attached_name(&volume("ReadWriteOnce")).map(Into::into),
         attachment: Arc::new(attachment),
     }
 }
@@ -219,7 +219,7 @@ fn drivers_attach_what_was_built_in() {
         let volume: PersistentVolume = object(&json!({"metadata": {"name": "v"},
             "spec": {"accessModes": modes, "gcePersistentDisk": {"pdName": "d"}}}));
         DesiredVolume {
-            name: storage::attached_name(&volume).unwrap().into(),
+            name: attach::attached_name(&volume).unwrap().into(),
             volume: Some(Arc::new(volume)),
             ..desired("ReadWriteOnce", elsewhere)
         }

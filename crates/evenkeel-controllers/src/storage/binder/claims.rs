@@ -6,10 +6,11 @@ use super::{
 };
 use crate::{storage::persistentvolumeclaimprotection, wiring::descriptor::ControllerContext};
 use evenkeel_api::{
-    Text, storage,
+    Text,
     time::Timestamp,
     views::{PersistentVolumeClaim, Pod},
 };
+use evenkeel_component_helpers::storage::{claims, volume};
 use evenkeel_runtime::{
     cache::CacheEvent,
     introspect::Description,
@@ -92,20 +93,20 @@ impl PassHandler<Self> for Claims {
 impl Binder {
     fn claim_seen(&self, key: &Key) -> Option<Seen> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
-        let class = storage::class_of_claim(&claim);
+        let class = volume::class_of_claim(&claim);
         let named = match &*claim.spec.volume_name {
             "" => None,
             name => self.volumes.get("", name),
         };
-        let unbound = !claim.meta.annotations.contains(storage::BIND_COMPLETED);
+        let unbound = !claim.meta.annotations.contains(volume::BIND_COMPLETED);
         let mut candidates = Vec::new();
         if unbound && claim.spec.volume_name.is_empty() {
-            candidates = self.promised.get(&storage::claim_key(&key.namespace, &key.name));
+            candidates = self.promised.get(&claims::key(&key.namespace, &key.name));
             candidates.extend(self.free.get(class));
         }
-        let nameless = unbound && !storage::names_class(&claim);
+        let nameless = unbound && !volume::names_class(&claim);
         let default_class =
-            nameless.then(|| storage::default_class(&self.classes.list()).cloned()).flatten();
+            nameless.then(|| volume::default_class(&self.classes.list()).cloned()).flatten();
         Some(Seen {
             named,
             candidates,
@@ -118,7 +119,7 @@ impl Binder {
 
     /// Pods that want the claim and have no node.
     fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Text> {
-        let users = self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
+        let users = self.users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
         let waits = |pod: &&Arc<Pod>| {
             pod.spec.node_name.is_empty() && !persistentvolumeclaimprotection::is_terminated(pod)
         };

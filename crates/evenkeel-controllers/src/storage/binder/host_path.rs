@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{storage::finalizers, wire};
 use evenkeel_api::{
-    View, storage,
+    View,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::plan::{
     Create, Delete, EventRecord, Local, OnError, Plan, PlanError, Rewrite, Steps,
 };
@@ -47,7 +48,7 @@ pub(super) fn provision(
             "Failed to create provisioner: provisioning in volume plugin \"{HOST_PATH}\" is disabled"
         )));
     }
-    let class = storage::class_of_claim(claim);
+    let class = volume::class_of_claim(claim);
     let failed = |why: &str| {
         refuse(format!("Failed to provision volume with StorageClass \"{class}\": {why}"))
     };
@@ -94,17 +95,17 @@ fn object(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) 
             "name": format!("pvc-{}", claim.meta.uid),
             "annotations": {
                 "kubernetes.io/createdby": "hostpath-dynamic-provisioner",
-                storage::BOUND_BY_CONTROLLER: "yes",
-                storage::PROVISIONED_BY: HOST_PATH,
+                volume::BOUND_BY_CONTROLLER: "yes",
+                volume::PROVISIONED_BY: HOST_PATH,
             },
         },
         "spec": {
-            "capacity": {"storage": storage::requested(claim).to_string()},
+            "capacity": {"storage": volume::requested(claim).to_string()},
             "accessModes": modes,
             "persistentVolumeReclaimPolicy": policy,
             "storageClassName": class,
             "hostPath": {"path": path},
-            "claimRef": storage::claim_reference(claim),
+            "claimRef": volume::claim_reference(claim),
         },
     });
     if policy == "Delete" {

@@ -2,10 +2,11 @@
 
 use super::Binder;
 use evenkeel_api::{
-    Meta, Text, storage,
+    Meta, Text,
     time::Timestamp,
     views::{PersistentVolume, PersistentVolumeSource},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::{metrics, plan::Key};
 use prometheus::{
     HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts, Registry,
@@ -182,7 +183,7 @@ impl Counts {
         for claim in binder.claims.list() {
             let bound = &*claim.status.phase == "Bound";
             let gauge = if bound { &self.bound_claims } else { &self.unbound_claims };
-            let class = storage::class_of_claim(&claim);
+            let class = volume::class_of_claim(&claim);
             let attributes = &*claim.spec.volume_attributes_class_name;
             gauge.with_label_values(&[&*claim.meta.namespace, class, attributes]).inc();
         }

@@ -12,10 +12,8 @@ mod volumes;
 pub use options::{Options, Recycling};
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
-use evenkeel_api::{
-    storage,
-    views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
-};
+use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use evenkeel_component_helpers::storage;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     controller::Builder,
@@ -92,17 +90,17 @@ impl Binder {
         Self {
             free: volumes.index("free", |volume, key| {
                 if volume.spec.claim_ref.is_none() {
-                    key(storage::class_of_volume(volume));
+                    key(storage::volume::class_of_volume(volume));
                 }
             }),
             promised: volumes.index("promised", |volume, key| {
                 if let Some(claim) = volume.spec.claim_ref.as_deref() {
-                    key(&storage::claim_key(&claim.namespace, &claim.name));
+                    key(&storage::claims::key(&claim.namespace, &claim.name));
                 }
             }),
             unbound: claims.index("unbound", |claim, key| {
-                if !claim.meta.annotations.contains(storage::BIND_COMPLETED) {
-                    key(storage::class_of_claim(claim));
+                if !claim.meta.annotations.contains(storage::volume::BIND_COMPLETED) {
+                    key(storage::volume::class_of_claim(claim));
                 }
             }),
             naming: claims.index("volume", |claim, key| {
@@ -110,7 +108,7 @@ impl Binder {
                     key(&claim.spec.volume_name);
                 }
             }),
-            users: pods.index("claim", storage::claim_keys),
+            users: pods.index("claim", storage::claims::keys_of_pod),
             metrics: Metrics::new(&context.registry),
             options: context.options.binder.clone(),
             claims,
@@ -143,7 +141,7 @@ impl Binder {
         let freed = is_free(volume) && !old.is_some_and(|old| is_free(old));
         let new = matches!(event, CacheEvent::Added { .. });
         if new || freed {
-            let waiting = self.unbound.get(storage::class_of_volume(volume));
+            let waiting = self.unbound.get(storage::volume::class_of_volume(volume));
             keys.extend(waiting.iter().map(|claim| Key::of(&claim.meta)));
         }
         keys.dedup();
@@ -162,7 +160,7 @@ impl Binder {
             return Vec::new();
         }
         let promised =
-            self.promised.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
+            self.promised.get(&storage::claims::key(&claim.meta.namespace, &claim.meta.name));
         let named = [Some(claim), old].into_iter().flatten();
         let named = named.map(|claim| &claim.spec.volume_name).filter(|name| !name.is_empty());
         let mut keys: Vec<Key> = named.map(|name| Key::new("", name)).collect();
@@ -174,7 +172,7 @@ impl Binder {
     fn concerned_by_class(&self, class: &StorageClass) -> Vec<Key> {
         let named = self.unbound.get(&class.meta.name);
         let nameless = self.unbound.get("");
-        let nameless = nameless.iter().filter(|claim| !storage::names_class(claim));
+        let nameless = nameless.iter().filter(|claim| !storage::volume::names_class(claim));
         named.iter().chain(nameless).map(|claim| Key::of(&claim.meta)).collect()
     }
 }

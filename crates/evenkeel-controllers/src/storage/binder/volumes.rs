@@ -9,10 +9,10 @@ use super::{
 };
 use crate::wiring::descriptor::ControllerContext;
 use evenkeel_api::{
-    storage,
     time::Timestamp,
     views::{ObjectReference, PersistentVolume, PersistentVolumeClaim},
 };
+use evenkeel_component_helpers::storage::claims;
 use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Outcomes, Plan, Planner},
@@ -74,7 +74,7 @@ impl Binder {
         let reference = volume.spec.claim_ref.as_deref();
         let taken = |of: &ObjectReference| self.claims.get(&of.namespace, &of.name).is_some();
         let users = |of: &ObjectReference| {
-            reclaim::users(&self.users.get(&storage::claim_key(&of.namespace, &of.name)))
+            reclaim::users(&self.users.get(&claims::key(&of.namespace, &of.name)))
         };
         let recycled = &*volume.spec.persistent_volume_reclaim_policy == "Recycle";
         let recycler =

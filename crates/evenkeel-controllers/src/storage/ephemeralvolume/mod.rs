@@ -9,10 +9,10 @@ use crate::{
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use evenkeel_api::{
-    storage,
     time::Timestamp,
     views::{PersistentVolumeClaim, Pod},
 };
+use evenkeel_component_helpers::storage::claims;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     introspect::Description,
@@ -44,7 +44,7 @@ const SOURCE: &str = "ephemeral_volume";
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let caches = &context.env.caches;
     let (pods, claims) = (caches.of::<Pod>(), caches.of::<PersistentVolumeClaim>());
-    let users = pods.index("claim", storage::claim_keys);
+    let users = pods.index("claim", claims::keys_of_pod);
     let counter = |name: &str, help: &str| {
         let counter = IntCounter::new(name, help).expect("the name is a valid literal");
         metrics::register(&context.registry, counter)
@@ -73,7 +73,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .workers(context.options.ephemeralvolume.concurrent_syncs)
         .watches(&claims, move |event, enqueue| {
             if let CacheEvent::Deleted(claim) = event {
-                let pods = users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
+                let pods = users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
                 let concerned = pods.iter().filter(|pod| plan::concerns(pod));
                 concerned.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
             }

@@ -2,9 +2,10 @@
 
 use crate::wire;
 use evenkeel_api::{
-    View, storage,
+    View,
     views::{PersistentVolumeClaim, Pod},
 };
+use evenkeel_component_helpers::storage::{claims, ephemeral};
 use evenkeel_runtime::{
     introspect::Description,
     plan::{Create, EventRecord, OnError, Outcomes, Plan, PlanError},
@@ -22,7 +23,7 @@ impl Observed {
         pod: Arc<Pod>,
         claim: impl Fn(&str) -> Option<Arc<PersistentVolumeClaim>>,
     ) -> Self {
-        let volumes = storage::claims_of(&pod).filter(|used| used.ephemeral);
+        let volumes = claims::of_pod(&pod).filter(|used| used.ephemeral);
         let claims = volumes.map(|used| claim(&used.claim_name(&pod))).collect();
         Self { pod, claims }
     }
@@ -39,7 +40,7 @@ enum Step {
 
 /// Whether the pod has ephemeral volumes and stays.
 pub(super) fn concerns(pod: &Pod) -> bool {
-    !pod.meta.deleting() && storage::claims_of(pod).any(|used| used.ephemeral)
+    !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.ephemeral)
 }
 
 /// Creates the missing claims, one after the other. The first volume whose claim cannot be created or is not the pod's ends
@@ -94,12 +95,12 @@ fn steps(observed: &Observed) -> Vec<Step> {
     if pod.meta.deleting() {
         return Vec::new();
     }
-    let volumes = storage::claims_of(pod).filter(|used| used.ephemeral);
-    let step = |(used, claim): (storage::ClaimUse<'_>, &Option<Arc<PersistentVolumeClaim>>)| {
+    let volumes = claims::of_pod(pod).filter(|used| used.ephemeral);
+    let step = |(used, claim): (claims::ClaimUse<'_>, &Option<Arc<PersistentVolumeClaim>>)| {
         let volume = &*used.volume.name;
         match claim {
             None => make(pod, &used).map(Box::new).map(Step::Make),
-            Some(claim) => storage::made_for_pod(claim, pod).err().map(|error| {
+            Some(claim) => ephemeral::made_for_pod(claim, pod).err().map(|error| {
                 Step::Refuse(told(pod, &format!("ephemeral volume {volume}: {error}")))
             }),
         }
@@ -107,7 +108,7 @@ fn steps(observed: &Observed) -> Vec<Step> {
     volumes.zip(&observed.claims).filter_map(step).collect()
 }
 
-fn make(pod: &Pod, used: &storage::ClaimUse<'_>) -> Option<Create> {
+fn make(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
     let template = &used.volume.source.ephemeral.as_deref()?.volume_claim_template;
     let (name, namespace) = (used.claim_name(pod), &*pod.meta.namespace);
     let owner = wire::controller_reference(&wire::target(pod));

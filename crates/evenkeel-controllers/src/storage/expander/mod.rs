@@ -7,10 +7,10 @@ mod plan;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    storage,
     time::Timestamp,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
     introspect::Description,
@@ -76,7 +76,7 @@ impl Planner for Expander {
         if let Some(has) = seen.claim.status.capacity.get("storage") {
             description.fact("has", has);
         }
-        description.fact("asks for", storage::requested(&seen.claim));
+        description.fact("asks for", volume::requested(&seen.claim));
         if plan::wants_more(seen) {
             description.waits("its driver is to make the volume bigger");
         }

@@ -3,9 +3,9 @@
 use crate::wire;
 use evenkeel_api::{
     quantity::Quantity,
-    storage,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
+use evenkeel_component_helpers::storage::{csi_translation, volume};
 use evenkeel_runtime::plan::{EventRecord, OnError, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Seen {
 
 /// Whether the claim asks for more than before, or has more.
 pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
-    storage::requested(new) > storage::requested(old) || has(new) > has(old)
+    volume::requested(new) > volume::requested(old) || has(new) > has(old)
 }
 
 fn has(claim: &PersistentVolumeClaim) -> Quantity {
@@ -35,7 +35,7 @@ pub(super) fn wants_more(seen: &Seen) -> bool {
     seen.volume.as_deref().is_some_and(|volume| {
         let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
         bound
-            && (storage::requested(claim) > has(claim)
+            && (volume::requested(claim) > has(claim)
                 || volume.meta.annotations.contains(PRE_RESIZE))
     })
 }
@@ -80,7 +80,7 @@ fn taken_over(volume: &PersistentVolume) -> Option<(&'static str, &'static str)>
         (source.portworx_volume.is_some(), "kubernetes.io/portworx-volume"),
     ];
     let (_, plugin) = table.into_iter().find(|(is, _)| *is)?;
-    Some((plugin, storage::driver_of(plugin)?))
+    Some((plugin, csi_translation::driver_of(plugin)?))
 }
 
 #[cfg(test)]

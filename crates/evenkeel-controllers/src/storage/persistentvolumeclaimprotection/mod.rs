@@ -11,10 +11,11 @@ pub(super) use plan::is_terminated;
 use super::finalizers;
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
-    Text, View, storage,
+    Text, View,
     time::Timestamp,
     views::{Namespace, PersistentVolumeClaim, Pod},
 };
+use evenkeel_component_helpers::storage::claims;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     controller::{Builder, Enqueue},
@@ -47,7 +48,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let waiting = Waiting::default();
     let protection = Protection {
         claims: claims.clone(),
-        users: pods.index("claim", storage::claim_keys),
+        users: pods.index("claim", claims::keys_of_pod),
         waiting: waiting.clone(),
         noting,
     };
@@ -121,7 +122,7 @@ impl Waiting {
     }
 
     fn enqueue_claims(&self, pod: &Pod, enqueue: &Enqueue) {
-        for used in storage::claims_of(pod) {
+        for used in claims::of_pod(pod) {
             self.wait(enqueue, &pod.meta.namespace, &used.claim_name(pod));
         }
     }
@@ -155,7 +156,7 @@ struct Protection {
 
 impl Protection {
     fn waiting(&self, claim: Arc<PersistentVolumeClaim>) -> WaitingClaim {
-        let users = self.users.get(&storage::claim_key(&claim.meta.namespace, &claim.meta.name));
+        let users = self.users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
         WaitingClaim { claim, users }
     }
 }

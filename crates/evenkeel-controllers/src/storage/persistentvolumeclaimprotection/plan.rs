@@ -5,10 +5,11 @@
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
-    Text, View as _, storage,
+    Text, View as _,
     time::Timestamp,
     views::{ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod},
 };
+use evenkeel_component_helpers::storage::{claims, ephemeral};
 use evenkeel_runtime::{
     client::ListOptions,
     introspect::Description,
@@ -116,9 +117,10 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
 
 fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
     pod.meta.namespace == claim.meta.namespace
-        && storage::claims_of(pod).any(|used| {
+        && claims::of_pod(pod).any(|used| {
             used.claim_name(pod) == *claim.meta.name
-                && (!used.ephemeral || (!only_by_name && storage::made_for_pod(claim, pod).is_ok()))
+                && (!used.ephemeral
+                    || (!only_by_name && ephemeral::made_for_pod(claim, pod).is_ok()))
         })
 }
 
@@ -360,7 +362,7 @@ mod tests {
         let observed = observed(vec![claim(true, None), claim(true, None)], &[]);
         let asked = plan(&observed, T0);
         let [Action::Read(read)] = &asked.actions[..] else { panic!("{asked:?}") };
-        assert_eq!((&*read.path, read.on_error), ("/api/v1/namespaces/ns/pods", OnError::Abort));
+        assert_eq!((read.path(), read.on_error), ("/api/v1/namespaces/ns/pods", OnError::Abort));
         let after = |outcomes: Vec<Outcome>| next(&observed, &Outcomes(outcomes), T0);
         let listed = |items: Value| Outcome {
             reply: Some(Reply::json(

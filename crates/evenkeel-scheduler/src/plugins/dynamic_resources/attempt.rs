@@ -4,10 +4,10 @@
 //! Upstream: `stateData`
 
 use evenkeel_api::{
-    placement,
     time::Timestamp,
     views::{Node, Pod, ResourceClaim},
 };
+use evenkeel_component_helpers::scheduling::corev1::nodeaffinity;
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -307,7 +307,7 @@ impl Attempt {
 fn is_available(claim: &ResourceClaim, node: &Node, patience: Duration, now: Timestamp) -> bool {
     let Some(allocation) = claim.status.allocation.as_deref() else { return true };
     let reaches = allocation.node_selector.as_deref().is_none_or(|selector| {
-        selector.node_selector_terms.iter().any(|term| placement::matches(term, node))
+        selector.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
     });
     reaches
         && match claims::readiness(claim) {

@@ -2,10 +2,8 @@
 //!
 //! Upstream: `structured/internal/incubating/pools_incubating.go`, `GatherPools`
 
-use evenkeel_api::{
-    placement,
-    views::{CounterSet, Device, Node, NodeSelector},
-};
+use evenkeel_api::views::{CounterSet, Device, Node, NodeSelector};
+use evenkeel_component_helpers::scheduling::corev1::nodeaffinity;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::{Inventory, Offer};
@@ -39,7 +37,7 @@ pub(super) fn reaches(name: &str, all: bool, selector: Option<&NodeSelector>, no
         return *name == *node.meta.name;
     }
     let selected = |selector: &NodeSelector| {
-        selector.node_selector_terms.iter().any(|term| placement::matches(term, node))
+        selector.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
     };
     all || selector.is_some_and(selected)
 }

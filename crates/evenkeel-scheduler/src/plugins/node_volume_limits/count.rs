@@ -1,9 +1,7 @@
 //! Which volumes of drivers pods have.
 
-use evenkeel_api::{
-    migrated, storage,
-    views::{CsiNode, PersistentVolumeClaim, Pod, Volume, VolumeAttachment},
-};
+use evenkeel_api::views::{CsiNode, PersistentVolumeClaim, Pod, Volume, VolumeAttachment};
+use evenkeel_component_helpers::storage::{csi_translation, ephemeral, volume};
 use std::{collections::HashSet, sync::Arc};
 
 use crate::{
@@ -109,7 +107,7 @@ fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Status>
     let ephemeral = volume.source.persistent_volume_claim.is_none();
     let name = match &volume.source.persistent_volume_claim {
         Some(source) => source.claim_name.to_string(),
-        None if volume.source.ephemeral.is_some() => storage::ephemeral_claim_name(pod, volume),
+        None if volume.source.ephemeral.is_some() => ephemeral::claim_name(pod, volume),
         None => return Ok(Of::Inline),
     };
     if name.is_empty() {
@@ -117,19 +115,21 @@ fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Status>
     }
     let Some(claim) = seen.claim(&pod.meta.namespace, &name) else { return Ok(Of::Missing(name)) };
     if ephemeral {
-        storage::made_for_pod(&claim, pod).map_err(Status::error)?;
+        ephemeral::made_for_pod(&claim, pod).map_err(Status::error)?;
     }
     Ok(Of::Claim(claim))
 }
 
 /// A volume that the pod names itself, if a driver does the work of what was built in for it.
 fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
-    let plugin = migrated::plugin_of_inline(&volume.source).filter(|name| migrated::is_over(name));
-    let Some((plugin, driver)) = plugin.and_then(|name| Some((name, storage::driver_of(name)?)))
+    let plugin = csi_translation::plugin_of_inline(&volume.source)
+        .filter(|name| csi_translation::is_over(name));
+    let Some((plugin, driver)) =
+        plugin.and_then(|name| Some((name, csi_translation::driver_of(name)?)))
     else {
         return Ok(None);
     };
-    let Some(handle) = migrated::handle_of_inline(&volume.source) else {
+    let Some(handle) = csi_translation::handle_of_inline(&volume.source) else {
         let name = &volume.name;
         return Err(Status::error(format!(
             "converting volume({name}) from inline to csi: {plugin} does not name it so"
@@ -146,19 +146,23 @@ fn of_claim(seen: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted>
     if let Some(csi) = volume.spec.source.csi.as_deref() {
         return Counted::new(&csi.driver, &csi.volume_handle, false);
     }
-    let plugin = migrated::plugin_of_volume(&volume).filter(|name| migrated::is_over(name))?;
-    Counted::new(storage::driver_of(plugin)?, &migrated::handle_of_volume(&volume)?, true)
+    let plugin =
+        csi_translation::plugin_of_volume(&volume).filter(|name| csi_translation::is_over(name))?;
+    Counted::new(
+        csi_translation::driver_of(plugin)?,
+        &csi_translation::handle_of_volume(&volume)?,
+        true,
+    )
 }
 
 fn of_class(seen: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
-    let class = storage::class_of_claim(claim);
+    let class = volume::class_of_claim(claim);
     let class = if class.is_empty() { None } else { seen.class(class) }?;
     // No driver calls a volume so.
     let handle = format!("\0{}/{}", claim.meta.namespace, claim.meta.name);
-    match storage::driver_of(&class.provisioner) {
-        Some(driver) => {
-            migrated::is_over(&class.provisioner).then(|| Counted::new(driver, &handle, true))?
-        }
+    match csi_translation::driver_of(&class.provisioner) {
+        Some(driver) => csi_translation::is_over(&class.provisioner)
+            .then(|| Counted::new(driver, &handle, true))?,
         None => Counted::new(&class.provisioner, &handle, false),
     }
 }

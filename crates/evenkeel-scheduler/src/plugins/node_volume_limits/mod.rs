@@ -17,10 +17,8 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use evenkeel_api::{
-    migrated, storage,
-    views::{CsiNode, CsiNodeDriver, Pod, Volume},
-};
+use evenkeel_api::views::{CsiNode, CsiNodeDriver, Pod, Volume};
+use evenkeel_component_helpers::storage::{claims, csi_translation};
 
 use super::volumes::{Cached, Lookup, named_claims};
 use crate::{
@@ -94,12 +92,12 @@ impl Plugin for NodeVolumeLimits {
             },
             Change::Object(ObjectChange::Claim(Edit::Added(claim))) => QueueingHint::when(
                 claim.meta.namespace == pod.meta.namespace
-                    && storage::claims_of(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
+                    && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name),
             ),
             Change::Object(ObjectChange::VolumeAttachment(Edit::Deleted(gone))) => {
                 let inline = pod.spec.volumes.iter().filter_map(|volume| {
-                    let plugin = migrated::plugin_of_inline(&volume.source)?;
-                    storage::driver_of(plugin)
+                    let plugin = csi_translation::plugin_of_inline(&volume.source)?;
+                    csi_translation::driver_of(plugin)
                 });
                 let mut drivers = inline;
                 QueueingHint::when(
@@ -124,7 +122,7 @@ fn may_count(volume: &Volume) -> bool {
     let source = &volume.source;
     source.persistent_volume_claim.is_some()
         || source.ephemeral.is_some()
-        || migrated::plugin_of_inline(source).is_some()
+        || csi_translation::plugin_of_inline(source).is_some()
 }
 
 /// At most so many volumes the pod may have.

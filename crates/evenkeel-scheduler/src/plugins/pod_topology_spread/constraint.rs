@@ -2,10 +2,10 @@
 
 use evenkeel_api::{
     Text,
-    placement::find_untolerated_taint,
     selector::{Operator, Requirement, Selector},
     views::{Pod, TopologySpreadConstraint},
 };
+use evenkeel_component_helpers::scheduling::corev1::find_untolerated_taint;
 use std::sync::Arc;
 
 use super::DefaultConstraint;

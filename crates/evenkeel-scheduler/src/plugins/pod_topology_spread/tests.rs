@@ -1,8 +1,8 @@
 //! Against what upstream's rules say when every pod is looked at.
 
-use evenkeel_api::{
-    placement::{find_untolerated_taint, required},
-    views::{Node, Pod, TopologySpreadConstraint},
+use evenkeel_api::views::{Node, Pod, TopologySpreadConstraint};
+use evenkeel_component_helpers::scheduling::corev1::{
+    find_untolerated_taint, nodeaffinity::required,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

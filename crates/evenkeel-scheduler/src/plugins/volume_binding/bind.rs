@@ -3,9 +3,10 @@
 use super::{AssumedPodVolumes, Observed, find};
 use crate::plugins::volumes::{Lookup, not_found};
 use evenkeel_api::{
-    Text, View, storage,
+    Text, View,
     views::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
 };
+use evenkeel_component_helpers::storage::volume;
 use serde_json::{Value, json};
 
 /// Resource version of a written object.
@@ -22,17 +23,17 @@ pub(super) fn written<V: View>(object: &V, version: u64) -> Written {
 
 /// Returns the patch that binds the volume to the claim.
 pub(super) fn promise(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Value {
-    let mut change = json!({"spec": {"claimRef": storage::claim_reference(claim)}});
-    if !storage::is_for_claim(volume, claim) {
-        change["metadata"] = json!({"annotations": {storage::BOUND_BY_CONTROLLER: "yes"}});
+    let mut change = json!({"spec": {"claimRef": volume::claim_reference(claim)}});
+    if !volume::is_for_claim(volume, claim) {
+        change["metadata"] = json!({"annotations": {volume::BOUND_BY_CONTROLLER: "yes"}});
     }
     change
 }
 
 /// Returns the patch that tells the provisioner the node, unless the claim names it.
 pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option<Value> {
-    let noted = claim.meta.annotations.get(storage::SELECTED_NODE) == Some(node);
-    (!noted).then(|| json!({"metadata": {"annotations": {storage::SELECTED_NODE: node}}}))
+    let noted = claim.meta.annotations.get(volume::SELECTED_NODE) == Some(node);
+    (!noted).then(|| json!({"metadata": {"annotations": {volume::SELECTED_NODE: node}}}))
 }
 
 /// Reports whether all claims are bound; fails if one never will be.
@@ -97,7 +98,7 @@ fn is_made(seen: &Observed, written: &Written, node: &Node) -> Result<bool, Stri
         return Err(format!("selectedNode annotation reset for PVC \"{name}\""));
     }
     // A provisioner rejects the node by removing the annotation.
-    if annotations.get(storage::SELECTED_NODE) != Some(&*node.meta.name) {
+    if annotations.get(volume::SELECTED_NODE) != Some(&*node.meta.name) {
         return Err(format!("provisioning failed for PVC \"{name}\""));
     }
     if !claim.spec.volume_name.is_empty() {

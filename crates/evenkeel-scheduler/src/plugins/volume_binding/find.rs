@@ -4,11 +4,10 @@
 
 use crate::{framework::Status, plugins::volumes::Lookup};
 use evenkeel_api::{
-    migrated,
     quantity::Quantity,
-    storage,
     views::{CsiStorageCapacity, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
 };
+use evenkeel_component_helpers::storage::{csi_translation, ephemeral, volume};
 use std::sync::Arc;
 
 const NO_VOLUME: &str = "node(s) didn't find available persistent volumes to bind";
@@ -72,7 +71,7 @@ impl PodVolumes {
 ///
 /// Upstream: `isPVCFullyBound`
 pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
-    !claim.spec.volume_name.is_empty() && claim.meta.annotations.contains(storage::BIND_COMPLETED)
+    !claim.spec.volume_name.is_empty() && claim.meta.annotations.contains(volume::BIND_COMPLETED)
 }
 
 /// Returns the claim if a pod may use it.
@@ -103,7 +102,7 @@ pub(super) fn usable(
         )));
     }
     if ephemeral {
-        storage::made_for_pod(&claim, pod).map_err(Status::unresolvable)?;
+        ephemeral::made_for_pod(&claim, pod).map_err(Status::unresolvable)?;
     }
     Ok(claim)
 }
@@ -155,8 +154,9 @@ fn check_bound_claims(
 
 /// Reports whether the volume is accessible from the node, also after CSI migration.
 pub(super) fn is_reachable(seen: &dyn Lookup, volume: &PersistentVolume, node: &Node) -> bool {
-    let drivers = migrated::plugin_of_volume(volume).and_then(|_| seen.csi_node(&node.meta.name));
-    migrated::is_reachable(volume, node, drivers.as_deref())
+    let drivers =
+        csi_translation::plugin_of_volume(volume).and_then(|_| seen.csi_node(&node.meta.name));
+    csi_translation::is_reachable(volume, node, drivers.as_deref())
 }
 
 /// Finds volumes for the claims with delayed binding, smallest claim first; else returns the reason.
@@ -177,12 +177,12 @@ fn delayed(
             None => choosing.push(one),
         }
     }
-    choosing.sort_by_key(|one| storage::requested(&one.claim));
+    choosing.sort_by_key(|one| volume::requested(&one.claim));
     for one in choosing {
         let free = one.candidates.iter().filter(|candidate| {
             found.bindings.iter().all(|(taken, _)| taken.meta.name != candidate.meta.name)
         });
-        match storage::best_match(&one.claim, free, Some(node), true) {
+        match volume::best_match(&one.claim, free, Some(node), true) {
             Some(volume) => found.bindings.push((Arc::clone(volume), Arc::clone(&one.claim))),
             None => unmade.push(one),
         }
@@ -205,11 +205,11 @@ fn check_volume_provision(
     node: &Node,
 ) -> Result<Result<Provision, &'static str>, Status> {
     let Some(class) = one.class.as_deref() else {
-        let name = storage::class_of_claim(&one.claim);
+        let name = volume::class_of_claim(&one.claim);
         return Err(Status::error(format!("failed to find storage class \"{name}\"")));
     };
-    let nobody = matches!(&*class.provisioner, "" | storage::NO_PROVISIONER);
-    if nobody || !storage::allows_topology_of(class, node) {
+    let nobody = matches!(&*class.provisioner, "" | volume::NO_PROVISIONER);
+    if nobody || !volume::allows_topology_of(class, node) {
         return Ok(Err(NO_VOLUME));
     }
     let capacity = has_enough_capacity(seen, &one.claim, class, node);

@@ -22,10 +22,10 @@ mod score;
 #[cfg(test)]
 mod tests;
 
-use evenkeel_api::{
-    migrated, storage,
-    views::{CsiNode, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume},
+use evenkeel_api::views::{
+    CsiNode, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume,
 };
+use evenkeel_component_helpers::storage::{claims, csi_translation, volume};
 use evenkeel_runtime::{
     cache::{Cache, Index},
     client::Client,
@@ -113,7 +113,7 @@ impl Observed {
         stored.claims.subscribe(move |_| of_claims.notify_waiters());
         stored.volumes.subscribe(move |_| of_volumes.notify_waiters());
         let class = |volume: &PersistentVolume, key: &mut dyn FnMut(&str)| {
-            key(storage::class_of_volume(volume));
+            key(volume::class_of_volume(volume));
         };
         Self {
             clock: clock.clone(),
@@ -182,7 +182,7 @@ fn of_object(pod: &Pod, change: &ObjectChange) -> QueueingHint {
     match change {
         ObjectChange::Claim(edit) => QueueingHint::when(edit.now().is_some_and(|claim| {
             claim.meta.namespace == pod.meta.namespace
-                && storage::claims_of(pod).any(|used| used.claim_name(pod) == *claim.meta.name)
+                && claims::of_pod(pod).any(|used| used.claim_name(pod) == *claim.meta.name)
         })),
         ObjectChange::Volume(edit) => QueueingHint::when(edit.now().is_some()),
         ObjectChange::Class(edit) => match edit {
@@ -221,7 +221,7 @@ fn of_object(pod: &Pod, change: &ObjectChange) -> QueueingHint {
 
 /// For which plug-ins drivers work on the node.
 fn plugins(node: &CsiNode) -> &str {
-    node.meta.annotations.get(migrated::MIGRATED_PLUGINS).unwrap_or_default()
+    node.meta.annotations.get(csi_translation::MIGRATED_PLUGINS).unwrap_or_default()
 }
 
 impl VolumeBinding {
@@ -237,15 +237,15 @@ impl VolumeBinding {
     /// Returns the pod's claims, and the volumes available to them.
     fn claims(&self, seen: &Observed, pod: &Pod) -> Result<PodClaims, Status> {
         let mut claims = PodClaims::default();
-        for used in storage::claims_of(pod) {
+        for used in claims::of_pod(pod) {
             let name = used.claim_name(pod);
             let claim = seen.stored.claim(&pod.meta.namespace, &name);
             let claim = find::usable(pod, &name, used.ephemeral, claim)?;
-            let class = storage::class_of_claim(&claim);
+            let class = volume::class_of_claim(&claim);
             let class = if class.is_empty() { None } else { seen.stored.class(class) };
             if find::is_bound(&claim) {
                 claims.bound.push(seen.stored.volume(&claim.spec.volume_name));
-            } else if class.as_deref().is_some_and(storage::waits_for_consumer)
+            } else if class.as_deref().is_some_and(volume::waits_for_consumer)
                 && claim.spec.volume_name.is_empty()
             {
                 claims.delayed.push(self.delayed(seen, claim, class));
@@ -265,8 +265,8 @@ impl VolumeBinding {
         class: Option<Arc<StorageClass>>,
     ) -> UnboundClaim {
         let mut node: Option<Arc<str>> =
-            claim.meta.annotations.get(storage::SELECTED_NODE).map(Arc::from);
-        let mut candidates = seen.by_class.get(storage::class_of_claim(&claim));
+            claim.meta.annotations.get(volume::SELECTED_NODE).map(Arc::from);
+        let mut candidates = seen.by_class.get(volume::class_of_claim(&claim));
         for assumed_volumes in self.assumed_volumes().values() {
             if assumed_volumes
                 .found
@@ -295,7 +295,7 @@ impl PreFilter for VolumeBinding {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        if storage::claims_of(&pod.pod).next().is_none() {
+        if claims::of_pod(&pod.pod).next().is_none() {
             return Ok(PreFilterResult::Skip);
         }
         let Some(seen) = self.seen.get() else {

@@ -4,7 +4,8 @@
 
 use super::find::PodVolumes;
 use crate::plugins::shape::Shape;
-use evenkeel_api::{quantity::Quantity, storage};
+use evenkeel_api::quantity::Quantity;
+use evenkeel_component_helpers::storage::volume;
 use std::collections::BTreeMap;
 
 /// Returns the mean score over the StorageClasses of static bindings or, without any, of dynamic provisions.
@@ -12,15 +13,15 @@ pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
     let mut classes: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     for (volume, claim) in &found.bindings {
         let sums = classes.entry(&volume.spec.storage_class_name).or_default();
-        sums.0 += storage::requested(claim).value();
-        sums.1 += storage::capacity(volume).value();
+        sums.0 += volume::requested(claim).value();
+        sums.1 += volume::capacity(volume).value();
     }
     if found.bindings.is_empty() {
         for provision in &found.provisions {
             let Some(room) = provision.capacity.as_deref() else { continue };
             let class = provision.claim.spec.storage_class_name.as_deref().unwrap_or_default();
             let sums = classes.entry(class).or_default();
-            sums.0 += storage::requested(&provision.claim).value();
+            sums.0 += volume::requested(&provision.claim).value();
             // Volumes of one class share the same capacity.
             sums.1 = room.capacity.map_or(0, Quantity::value);
         }

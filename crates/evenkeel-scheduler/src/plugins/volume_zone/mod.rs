@@ -14,10 +14,8 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use evenkeel_api::{
-    storage,
-    views::{PersistentVolume, Pod},
-};
+use evenkeel_api::views::{PersistentVolume, Pod};
+use evenkeel_component_helpers::storage::volume;
 
 use super::volumes::{CLAIM, CLASS, Cached, Lookup, VOLUME, named_claims, not_found};
 use crate::{
@@ -87,7 +85,7 @@ impl Plugin for VolumeZone {
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         match change {
             Change::Object(ObjectChange::Class(edit)) => {
-                let waits = edit.now().is_some_and(|class| storage::waits_for_consumer(class));
+                let waits = edit.now().is_some_and(|class| volume::waits_for_consumer(class));
                 QueueingHint::when(edit.is_added() && waits)
             }
             Change::Node(Edit::Added(_)) => QueueingHint::Queue,
@@ -168,7 +166,7 @@ fn volume_of(
     if !volume.is_empty() {
         return seen.volume(volume).ok_or_else(|| not_found(VOLUME, volume)).map(Some);
     }
-    let class = storage::class_of_claim(&claim);
+    let class = volume::class_of_claim(&claim);
     if class.is_empty() {
         return Err("PersistentVolumeClaim had no pv name and storageClass name".to_owned());
     }
@@ -176,7 +174,7 @@ fn volume_of(
     if class.volume_binding_mode.is_empty() {
         return Err(format!("VolumeBindingMode not set for StorageClass \"{}\"", class.meta.name));
     }
-    if storage::waits_for_consumer(&class) {
+    if volume::waits_for_consumer(&class) {
         return Ok(None);
     }
     Err("PersistentVolume had no name".to_owned())

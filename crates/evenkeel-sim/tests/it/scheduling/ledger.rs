@@ -1,7 +1,8 @@
 //! What may never be, at no moment: a node over its capacity, a pod that changes its node, one that its node refuses, a victim that
 //! is no less important than who it yields to.
 
-use evenkeel_api::{requests, views::Pod};
+use evenkeel_api::views::Pod;
+use evenkeel_component_helpers::resource;
 use evenkeel_runtime::cache::CacheEvent;
 use evenkeel_sim::{Outcome, Part, World, Write};
 use http::Method;
@@ -70,7 +71,7 @@ impl Books {
         if pod.spec.node_name.is_empty() {
             return;
         }
-        let requests = requests::pod_requests(pod, &[]);
+        let requests = resource::pod_requests(pod, &[]);
         let cpu = requests.iter().find(|(resource, _)| *resource == "cpu");
         let cpu = cpu.map_or(0, |(_, amount)| amount.value());
         let node = pod.spec.node_name.to_string();

@@ -1,27 +1,13 @@
 //! The steps of a reconciliation, against scripted answers.
 
-use super::*;
-use crate::fixtures::{T0, label, meta, object, pod};
+use super::{super::tests::OPTIONS, *};
+use crate::fixtures::{T0, deployments, discovered, label, meta, object, pod};
 use evenkeel_api::views::Pod;
 use evenkeel_runtime::{
-    discovery::{Resource, ServerResources},
     introspect,
     plan::{LiveRead, Outcome, Outcomes, Reply},
 };
 use serde_json::{Value, json};
-
-const OPTIONS: Options = Options {
-    concurrent_syncs: 1,
-    sync_period: Duration::from_secs(15),
-    downscale_stabilization: Duration::from_secs(300),
-    tolerance: 0.1,
-    cpu_initialization_period: Duration::from_secs(300),
-    initial_readiness_delay: Duration::from_secs(30),
-    to_zero: true,
-    by_generation: true,
-    own_tolerance: true,
-    pod_level: true,
-};
 
 /// An autoscaler of 1 to 5 replicas with this metric, and two pods that request 1 CPU each.
 fn watched(metric: &Value) -> Watched {
@@ -69,20 +55,6 @@ fn failed(code: u16) -> Outcome {
     Outcome::failure(Failure { code, reason: "Reason".to_owned(), ..Failure::local("no") })
 }
 
-fn discovered() -> Outcome {
-    let deployments = Resource {
-        kind: Kind::new("apps", "v1", "Deployment", "deployments", true),
-        singular: "deployment".into(),
-        verbs: Box::default(),
-        short_names: Box::default(),
-        categories: Box::default(),
-        subresources: Box::default(),
-        preferred: true,
-    };
-    let all = ServerResources { resources: vec![deployments], failed: Vec::new() };
-    Outcome { reply: Some(Reply::of_resources(Arc::new(all))), ..Outcome::success() }
-}
-
 fn scale(version: &str) -> Value {
     json!({
         "metadata": {"name": "web", "uid": "u", "resourceVersion": version},
@@ -93,8 +65,8 @@ fn scale(version: &str) -> Value {
 /// What the API server answers, if nothing is wrong: each pod uses as much CPU as it requests, and gets 20 requests.
 fn answer(action: &Action) -> Outcome {
     let Action::Read(read) = action else { return Outcome::success() };
-    if read.resources.is_some() {
-        return discovered();
+    if read.is_discovery() {
+        return discovered(vec![deployments()]);
     }
     let of = |name: &str| {
         json!({
@@ -107,7 +79,7 @@ fn answer(action: &Action) -> Outcome {
             "describedObject": {"name": name}, "timestamp": T0.to_string(), "value": "20",
         })
     };
-    let path = read.path.split('?').next().unwrap_or_default();
+    let path = read.path().split('?').next().unwrap_or_default();
     match path {
         "/apis/apps/v1/namespaces/ns/deployments/web/scale" => reply(&scale("7")),
         "/apis/metrics.k8s.io/v1beta1/namespaces/ns/pods" => {
@@ -231,7 +203,7 @@ fn the_version_of_custom_metrics_is_looked_up_once_in_a_period() {
 fn a_target_without_a_scale_is_told() {
     let watched = watched(&cpu());
     let (words, outcomes, last) = run(&watched, |action| match action {
-        Action::Read(read) if read.path.ends_with("/scale") => failed(404),
+        Action::Read(read) if read.path().ends_with("/scale") => failed(404),
         other => answer(other),
     });
     assert_eq!(words, [DISCOVER, SCALE, "FailedGetScale", "status null 1"]);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixtures::object;
-use evenkeel_runtime::plan::{Failure, Outcome};
+use evenkeel_runtime::plan::{Failure, Outcome, ReadRequest};
 
 const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01
 
@@ -48,8 +48,8 @@ fn failed(code: u16) -> Outcome {
 fn words(plan: &Plan) -> Vec<String> {
     let words = plan.actions.iter().map(|action| match action {
         Action::Read(read) => {
-            let who = if read.shared { "shared" } else { "own" };
-            format!("{who} read {}", read.path)
+            let is_shared = matches!(read.request, ReadRequest::GetShared { .. });
+            format!("{} read {}", if is_shared { "shared" } else { "own" }, read.path())
         }
         Action::Patch(patch) => format!("mark {}", patch.target.name),
         Action::Delete(delete) => {

@@ -1,7 +1,7 @@
 //! The steps of a namespace's deletion, against scripted answers.
 
 use super::*;
-use crate::fixtures::{T0, at, meta};
+use crate::fixtures::{self, T0, at, meta};
 use evenkeel_api::{Kind, Meta};
 use evenkeel_runtime::{
     discovery::{FailedGroup, Resource},
@@ -26,13 +26,8 @@ fn live_namespace(phase: &str, version: &str) -> Value {
 
 fn resource(kind: &'static str, plural: &'static str, verbs: &[&str]) -> Resource {
     Resource {
-        kind: Kind::new("", "v1", kind, plural, true),
-        singular: "".into(),
         verbs: verbs.iter().map(|verb| Box::from(*verb)).collect(),
-        short_names: Box::default(),
-        categories: Box::default(),
-        subresources: Box::default(),
-        preferred: true,
+        ..fixtures::resource(Kind::new("", "v1", kind, plural, true))
     }
 }
 
@@ -74,11 +69,11 @@ impl World {
 
     fn answer(&self, action: &Action) -> Outcome {
         match action {
-            Action::Read(read) if read.resources.is_some() => Outcome {
+            Action::Read(read) if read.is_discovery() => Outcome {
                 reply: Some(Reply::of_resources(Arc::new(discovered()))),
                 ..Outcome::success()
             },
-            Action::Read(read) => match &*read.path {
+            Action::Read(read) => match read.path() {
                 "/api/v1/namespaces/n" => reply(&live_namespace("Active", "1")),
                 "/api/v1/namespaces/n/pods" => reply(&self.pods),
                 "/api/v1/namespaces/n/keys" => reply(&self.keys),
@@ -200,7 +195,7 @@ fn a_conflict_is_tried_again_and_a_new_namespace_left_alone() {
     let mut reads = 0;
     let (words, deleted) = run(|action| match action {
         Action::Update(_) => failed(409),
-        Action::Read(read) if read.path == "/api/v1/namespaces/n" && reads > 0 => {
+        Action::Read(read) if read.path() == "/api/v1/namespaces/n" && reads > 0 => {
             let mut another = live_namespace("Active", "5");
             another["metadata"]["uid"] = "another".into();
             reply(&another)
@@ -240,7 +235,7 @@ fn it_ends_where_the_namespace_is_gone_or_cannot_be_read() {
     assert_eq!(deleted.plan, Plan::failure("no"));
     let world = World::empty();
     let (words, _) = run(|action| match action {
-        Action::Read(read) if read.resources.is_some() => {
+        Action::Read(read) if read.is_discovery() => {
             let (group, version, reason) = ("x.io".into(), "v1".into(), "stale".into());
             let failed = vec![FailedGroup { group, version, reason }];
             let all = ServerResources { failed, ..discovered() };

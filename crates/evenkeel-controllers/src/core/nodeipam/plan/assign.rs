@@ -73,7 +73,7 @@ pub(crate) fn list_nodes(steps: &mut Steps<'_>) -> Result<Result<Vec<Node>, Fail
     })
 }
 
-/// Writes the CIDRs, with retries. Upstream: `updateCIDRsAllocation`.
+/// Writes the CIDRs, with retries. That the node is gone is a failure as any other. Upstream: `updateCIDRsAllocation`.
 fn update_cidrs_allocation(
     node: &Node,
     ranges: &[Cidr],
@@ -82,11 +82,14 @@ fn update_cidrs_allocation(
     let all: Vec<String> = ranges.iter().map(ToString::to_string).collect();
     let spec = json!({"podCIDR": all.first(), "podCIDRs": all});
     let body = json!({"metadata": {"uid": &*node.meta.uid}, "spec": spec}).to_string();
-    let patch = Patch::new(wire::target(node), PatchForm::Strategic, body);
+    let patch = Patch {
+        fails_if_missing: true,
+        on_error: OnError::Ignore,
+        ..Patch::new(wire::target(node), PatchForm::Strategic, body)
+    };
     let mut last = None;
     for _ in 0..TRIES {
-        let patch = Patch { on_error: OnError::Ignore, ..patch.clone() };
-        let Some(error) = &steps.one(patch)?.error else { return Ok(Plan::nothing()) };
+        let Some(error) = &steps.one(patch.clone())?.error else { return Ok(Plan::nothing()) };
         last = Some(PlanError::new(&*error.message));
     }
     Ok(Plan { error: last, ..Plan::one(status_event(node, "CIDRAssignmentFailed")) })
@@ -138,7 +141,7 @@ mod tests {
         let first = observed(Allocations::Unlisted);
         let step = next(&first, &[]).expect("a step");
         let [Action::Read(read)] = &step.actions[..] else { panic!("{step:?}") };
-        assert_eq!(read.path, "/api/v1/nodes");
+        assert_eq!(read.path(), "/api/v1/nodes");
         let listed = Outcome { reply: Some(Reply::json(r#"{"items":[]}"#)), ..Outcome::success() };
         assert_eq!(next(&first, &[listed]), requeue(Duration::ZERO));
         assert_eq!(next(&first, &[failed(500)]), Some(Plan::failure("no")));
@@ -150,6 +153,7 @@ mod tests {
         let step = next(&given, &[]).expect("a step");
         let [Action::Patch(patch)] = &step.actions[..] else { panic!("{step:?}") };
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
+        assert!(patch.fails_if_missing, "CIDRs of a node that is gone are not given");
         assert_eq!(body["spec"], json!({"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}));
         assert_eq!(next(&given, &[failed(500)]), Some(step));
         assert_eq!(next(&given, &[failed(500), Outcome::success()]), Some(Plan::nothing()));
@@ -166,6 +170,7 @@ mod tests {
         let refused = |codes: [u16; 3]| {
             is_refused(&given, &Outcomes(codes.map(failed).into_iter().collect()))
         };
+        assert!(refused([404, 404, 404]), "the node is gone");
         assert!(refused([500, 500, 422]) && !refused([422, 422, 500]) && !refused([0, 0, 0]));
         assert!(!is_refused(&given, &Outcomes(vec![failed(422), Outcome::success()])));
     }

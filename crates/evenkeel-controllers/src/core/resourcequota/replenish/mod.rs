@@ -6,7 +6,8 @@ pub(super) use update_filter::matters;
 
 use super::{SharedContents, contents::Contents};
 use crate::wiring::monitors::{Follower, WithCache, with_cache};
-use evenkeel_api::{Kind, View, quota::Evaluator, views::ResourceQuota};
+use evenkeel_api::{Kind, View, views::ResourceQuota};
+use evenkeel_component_helpers::quota::Evaluator;
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Caches},
     clock::Clock,

@@ -1,9 +1,11 @@
 //! Events after which quotas are recounted. Upstream: `DefaultUpdateFilter`.
 
 use evenkeel_api::{
-    quota::{Evaluator, is_charged, is_terminating, service_type, volume_classes},
     time::Timestamp,
     views::{ContainerStatus, PersistentVolumeClaim, Pod, Service},
+};
+use evenkeel_component_helpers::quota::{
+    Evaluator, is_charged, is_terminating, service_type, volume_classes,
 };
 use evenkeel_runtime::discovery::Resource;
 use std::any::Any;

@@ -48,7 +48,7 @@ fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
 fn path(plan: &Plan) -> &str {
     let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
     assert_eq!(read.on_error, OnError::Abort);
-    &read.path
+    read.path()
 }
 
 fn written(plan: Option<Plan>) -> Value {

@@ -1,10 +1,7 @@
 use super::*;
-use crate::fixtures::{T0, at, object};
+use crate::fixtures::{self, T0, at, discovered, object};
 use evenkeel_api::time::seconds;
-use evenkeel_runtime::{
-    discovery::ServerResources,
-    plan::{Action, Failure, Outcome, Reply},
-};
+use evenkeel_runtime::plan::{Action, Failure, Outcome, Reply};
 use serde_json::json;
 
 fn migration(name: &str, conditions: &[&str]) -> Arc<Migration> {
@@ -26,8 +23,8 @@ fn failed(code: u16, reason: &str) -> Outcome {
 
 fn words(plan: &Plan) -> Vec<String> {
     let words = plan.actions.iter().map(|action| match action {
-        Action::Read(read) if read.resources.is_some() => "discover".to_owned(),
-        Action::Read(read) => format!("read {}", read.path),
+        Action::Read(read) if read.is_discovery() => "discover".to_owned(),
+        Action::Read(read) => format!("read {}", read.path()),
         Action::Patch(patch) => format!("apply {}", patch.target.name),
         Action::Update(update) => {
             let body: Value = serde_json::from_slice(&update.body).unwrap();
@@ -74,17 +71,10 @@ fn an_ended_migration_makes_room_for_the_next() {
 }
 
 fn resource(verbs: &[&str]) -> Outcome {
-    let found = Resource {
-        kind: Kind::new("g", "v1", "R", "r", true),
+    discovered(vec![Resource {
         verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
-        preferred: true,
-        singular: "".into(),
-        short_names: Box::default(),
-        categories: Box::default(),
-        subresources: Box::default(),
-    };
-    let resources = ServerResources { resources: vec![found], failed: Vec::new() };
-    Outcome { reply: Some(Reply::of_resources(Arc::new(resources))), ..Outcome::success() }
+        ..fixtures::resource(Kind::new("g", "v1", "R", "r", true))
+    }])
 }
 
 #[test]

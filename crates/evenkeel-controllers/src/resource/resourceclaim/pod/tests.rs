@@ -50,7 +50,7 @@ fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
 /// The actions in words, and the error.
 fn words(plan: &Plan) -> (Vec<String>, Option<String>) {
     let words = plan.actions.iter().map(|action| match action {
-        Action::Read(read) => format!("read {}", read.path),
+        Action::Read(read) => format!("read {}", read.path()),
         Action::Create(create) => {
             let body: Value = serde_json::from_slice(&create.body).unwrap();
             format!("create {}", body["metadata"]["generateName"].as_str().unwrap())

@@ -6,9 +6,10 @@ use crate::{
     wire,
 };
 use evenkeel_api::{
-    Text, storage,
+    Text,
     views::{PersistentVolume, PersistentVolumeClaim, StorageClass},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::{
     introspect::Description,
     plan::{EventRecord, Outcomes, Plan, Rewrite, Steps},
@@ -76,20 +77,20 @@ pub(in crate::storage::binder) fn next<'a>(seen: &'a Seen, options: &Options) ->
     if let Some(body) = migration::of_claim(claim) {
         return Next::Migrate(body);
     }
-    if annotations.contains(storage::BIND_COMPLETED) {
+    if annotations.contains(volume::BIND_COMPLETED) {
         return Next::Bound;
     }
     if !claim.spec.volume_name.is_empty() {
         return Next::Prebound;
     }
-    let delayed = seen.class.as_deref().is_some_and(storage::waits_for_consumer);
+    let delayed = seen.class.as_deref().is_some_and(volume::waits_for_consumer);
     if let Some(volume) = best(seen, delayed) {
         Next::Bind(volume)
     } else if let Some(class) = default_class(seen) {
         Next::DefaultClass(class)
-    } else if delayed && !annotations.contains(storage::SELECTED_NODE) {
+    } else if delayed && !annotations.contains(volume::SELECTED_NODE) {
         Next::WaitForFirstConsumer
-    } else if storage::class_of_claim(claim).is_empty() {
+    } else if volume::class_of_claim(claim).is_empty() {
         Next::NoClass
     } else {
         Next::Provision(provisioner(seen, options))
@@ -166,19 +167,19 @@ fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) 
 
 /// The class that the claim gets, for it names none (KEP-3333).
 fn default_class(seen: &Seen) -> Option<&str> {
-    if storage::names_class(&seen.claim) {
+    if volume::names_class(&seen.claim) {
         return None;
     }
     seen.default_class.as_deref().map(|class| &*class.meta.name)
 }
 
-/// Of the volumes with just the `accessModes` asked for, then of those with more, the best match ([`storage::best_match`]):
+/// Of the volumes with just the `accessModes` asked for, then of those with more, the best match ([`volume::best_match`]):
 /// the one whose `claimRef` is the claim, or else the smallest that is big enough, of the same `storageClassName`,
 /// `volumeMode` and `volumeAttributesClassName`, as `selector` says, and free.
 fn best(seen: &Seen, delayed: bool) -> Option<&Arc<PersistentVolume>> {
     let mut groups: BTreeMap<(usize, Vec<&str>), Vec<&Arc<PersistentVolume>>> = BTreeMap::new();
     for volume in &seen.candidates {
-        if storage::has_access_modes(&seen.claim, volume) {
+        if volume::has_access_modes(&seen.claim, volume) {
             let mut modes: Vec<&str> =
                 volume.spec.access_modes.iter().map(|mode| &**mode).collect();
             modes.sort_unstable();
@@ -186,9 +187,7 @@ fn best(seen: &Seen, delayed: bool) -> Option<&Arc<PersistentVolume>> {
             groups.entry((modes.len(), modes)).or_default().push(volume);
         }
     }
-    groups
-        .into_values()
-        .find_map(|volumes| storage::best_match(&seen.claim, volumes, None, delayed))
+    groups.into_values().find_map(|volumes| volume::best_match(&seen.claim, volumes, None, delayed))
 }
 
 fn waits_for_pod(seen: &Seen) -> EventRecord {
@@ -215,7 +214,7 @@ fn provisioner<'a>(seen: &'a Seen, options: &Options) -> Provisioner<'a> {
         return Provisioner::Off;
     }
     let Some(class) = seen.class.as_deref() else {
-        let name = storage::class_of_claim(&seen.claim);
+        let name = volume::class_of_claim(&seen.claim);
         return Provisioner::Nobody(format!("storageclass.storage.k8s.io \"{name}\" not found"));
     };
     let name = &*class.provisioner;
@@ -262,16 +261,16 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
 /// Names the provisioner on the claim, where it is not named.
 fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
-    if annotations.get(storage::STORAGE_PROVISIONER) == Some(provisioner) {
+    if annotations.get(volume::STORAGE_PROVISIONER) == Some(provisioner) {
         return None;
     }
     let mut notes = json!({
-        storage::BETA_STORAGE_PROVISIONER: provisioner,
-        storage::STORAGE_PROVISIONER: provisioner,
+        volume::BETA_STORAGE_PROVISIONER: provisioner,
+        volume::STORAGE_PROVISIONER: provisioner,
     });
     // Named by its driver, it is nothing that was built in.
-    if annotations.contains(storage::MIGRATED_TO) {
-        notes[storage::MIGRATED_TO] = Value::Null;
+    if annotations.contains(volume::MIGRATED_TO) {
+        notes[volume::MIGRATED_TO] = Value::Null;
     }
     let change = change(claim, &json!({"metadata": {"annotations": notes}}));
     Some(Rewrite { on_error: evenkeel_runtime::plan::OnError::SkipRest, ..change })
@@ -291,13 +290,13 @@ fn prebound(seen: &Seen) -> Plan {
             }
         };
     }
-    if storage::is_for_claim(volume, claim) {
+    if volume::is_for_claim(volume, claim) {
         return Plan::of(bind(volume, claim));
     }
     let message = format!("volume \"{name}\" already bound to a different claim.");
     let told = warning(claim, "FailedBinding", message);
     // Where a controller chose the volume, somebody took away the note that the binding was complete: nothing to mend.
-    if claim.meta.annotations.contains(storage::BOUND_BY_CONTROLLER) {
+    if claim.meta.annotations.contains(volume::BOUND_BY_CONTROLLER) {
         return Plan::one(told);
     }
     pending(claim, Some(told))
@@ -307,15 +306,15 @@ fn prebound(seen: &Seen) -> Plan {
 fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     if volume.meta.deleting() {
         Some(format!("the volume is marked for deletion \"{}\"", volume.meta.name))
-    } else if storage::capacity(volume).value() < storage::requested(claim).value() {
+    } else if volume::capacity(volume).value() < volume::requested(claim).value() {
         Some("requested PV is too small".to_owned())
-    } else if storage::class_of_volume(volume) != storage::class_of_claim(claim) {
+    } else if volume::class_of_volume(volume) != volume::class_of_claim(claim) {
         Some("storageClassName does not match".to_owned())
     } else if claim.spec.volume_attributes_class_name != volume.spec.volume_attributes_class_name {
         Some("volumeAttributesClassName does not match".to_owned())
-    } else if storage::modes_differ(claim, volume) {
+    } else if volume::modes_differ(claim, volume) {
         Some("incompatible volumeMode".to_owned())
-    } else if !storage::has_access_modes(claim, volume) {
+    } else if !volume::has_access_modes(claim, volume) {
         Some("incompatible accessMode".to_owned())
     } else {
         None
@@ -362,15 +361,15 @@ fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> P
 /// What there is to say of a claim.
 pub(in crate::storage::binder) fn describe(seen: &Seen) -> Description {
     let (claim, mut description) = (&*seen.claim, Description::new());
-    let class = storage::class_of_claim(claim);
+    let class = volume::class_of_claim(claim);
     description.fact("class", if class.is_empty() { "none" } else { class });
-    description.fact("asks for", storage::requested(claim));
+    description.fact("asks for", volume::requested(claim));
     if claim.spec.volume_name.is_empty() {
         description.fact("volumes that come into question", seen.candidates.len());
     } else {
         description.fact("volume", &claim.spec.volume_name);
     }
-    if claim.meta.annotations.contains(storage::BIND_COMPLETED) {
+    if claim.meta.annotations.contains(volume::BIND_COMPLETED) {
         return description;
     }
     match (&seen.named, seen.waiting.as_slice()) {

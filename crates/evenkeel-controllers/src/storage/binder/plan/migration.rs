@@ -2,26 +2,27 @@
 
 use super::reclaim;
 use evenkeel_api::{
-    StrMap, storage,
+    StrMap,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
+use evenkeel_component_helpers::storage::{csi_translation, volume};
 use serde_json::{Value, json};
 
-pub(super) use storage::driver_of as driver;
+pub(super) use csi_translation::driver_of as driver;
 
 /// What the note of the driver that took over is to become; `None` where it is right.
 fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
-    let noted = annotations.get(storage::MIGRATED_TO).unwrap_or_default();
+    let noted = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
     let wanted = driver(provisioner?).unwrap_or_default();
     let value = Some(wanted).filter(|wanted| !wanted.is_empty());
-    (noted != wanted).then(|| json!({storage::MIGRATED_TO: value}))
+    (noted != wanted).then(|| json!({volume::MIGRATED_TO: value}))
 }
 
 /// What is to be put right on a claim.
 pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
     let annotations = &claim.meta.annotations;
-    let old = || annotations.get(storage::BETA_STORAGE_PROVISIONER);
-    let provisioner = annotations.get(storage::STORAGE_PROVISIONER).or_else(old);
+    let old = || annotations.get(volume::BETA_STORAGE_PROVISIONER);
+    let provisioner = annotations.get(volume::STORAGE_PROVISIONER).or_else(old);
     let change = annotation(annotations, provisioner)?;
     Some(json!({"metadata": {"annotations": change}}))
 }
@@ -29,7 +30,7 @@ pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
 /// What is to be put right on a volume: the note, and the finalizers of whoever will delete what is behind it.
 pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
     let meta = &volume.meta;
-    let provisioner = meta.annotations.get(storage::PROVISIONED_BY);
+    let provisioner = meta.annotations.get(volume::PROVISIONED_BY);
     let mut body = json!({});
     if let Some(change) = annotation(&meta.annotations, provisioner) {
         body["metadata"]["annotations"] = change;
@@ -57,7 +58,7 @@ mod tests {
     fn volume(provisioner: &str, policy: &str, finalizers: &[&str]) -> PersistentVolume {
         let mut volume = PersistentVolume { meta: meta("v"), ..PersistentVolume::default() };
         if !provisioner.is_empty() {
-            volume.meta.annotations = label(storage::PROVISIONED_BY, provisioner);
+            volume.meta.annotations = label(volume::PROVISIONED_BY, provisioner);
         }
         volume.meta.finalizers = finalizers.iter().map(|f| (*f).into()).collect();
         volume.spec.persistent_volume_reclaim_policy = policy.into();
@@ -68,7 +69,7 @@ mod tests {
     fn finalizers_are_of_whoever_deletes() {
         let (host, csi) = ("kubernetes.io/host-path", "csi.example.com");
         let migrated = Some(
-            json!({"metadata": {"annotations": {storage::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}),
+            json!({"metadata": {"annotations": {volume::MIGRATED_TO: "pd.csi.storage.gke.io"}, "finalizers": ["x"]}}),
         );
         let finalizers = |all: &[&str]| Some(json!({"metadata": {"finalizers": all}}));
         for (provisioner, policy, has, want) in [
@@ -93,17 +94,18 @@ mod tests {
         let mut claim =
             PersistentVolumeClaim { meta: meta("c"), ..PersistentVolumeClaim::default() };
         assert_eq!(of_claim(&claim), None);
-        claim.meta.annotations = label(storage::BETA_STORAGE_PROVISIONER, "kubernetes.io/cinder");
-        let note = json!({"metadata": {"annotations": {storage::MIGRATED_TO: "cinder.csi.openstack.org"}}});
+        claim.meta.annotations = label(volume::BETA_STORAGE_PROVISIONER, "kubernetes.io/cinder");
+        let note =
+            json!({"metadata": {"annotations": {volume::MIGRATED_TO: "cinder.csi.openstack.org"}}});
         assert_eq!(of_claim(&claim), Some(note));
         claim.meta.annotations =
-            claim.meta.annotations.with(storage::STORAGE_PROVISIONER, "csi.example.com");
+            claim.meta.annotations.with(volume::STORAGE_PROVISIONER, "csi.example.com");
         assert_eq!(of_claim(&claim), None);
         claim.meta.annotations =
-            claim.meta.annotations.with(storage::MIGRATED_TO, "cinder.csi.openstack.org");
+            claim.meta.annotations.with(volume::MIGRATED_TO, "cinder.csi.openstack.org");
         assert_eq!(
             of_claim(&claim),
-            Some(json!({"metadata": {"annotations": {storage::MIGRATED_TO: null}}}))
+            Some(json!({"metadata": {"annotations": {volume::MIGRATED_TO: null}}}))
         );
     }
 }

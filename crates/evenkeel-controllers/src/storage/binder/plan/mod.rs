@@ -6,7 +6,7 @@
 //! | documented | where |
 //! |---|---|
 //! | what a claim gets first, second, … | `claim::next` |
-//! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-api/src/storage.rs` |
+//! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
 //! | reserving: a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
 //! | reserving: a volume's `claimRef` | `claim::best`, `claim_ref` |
 //! | the default class (`storageclass.kubernetes.io/is-default-class`), also of older claims | `claim::default_class` |
@@ -34,9 +34,9 @@ use crate::wire;
 use evenkeel_api::{
     Map,
     quantity::Quantity,
-    storage,
     views::{PersistentVolume, PersistentVolumeClaim},
 };
+use evenkeel_component_helpers::storage;
 use evenkeel_runtime::plan::{Action, OnError, PatchForm, Rewrite};
 use serde_json::{Map as Object, Value, json};
 use std::sync::Arc;
@@ -101,13 +101,13 @@ fn claim_ref(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option
             && known.uid == claim.meta.uid
     });
     if !complete {
-        let mut reference = storage::claim_reference(claim);
+        let mut reference = storage::volume::claim_reference(claim);
         reference["fieldPath"] = Value::Null;
         body["spec"]["claimRef"] = reference;
     }
-    let chosen = !storage::is_for_claim(volume, claim);
-    if chosen && !volume.meta.annotations.contains(storage::BOUND_BY_CONTROLLER) {
-        body["metadata"]["annotations"][storage::BOUND_BY_CONTROLLER] = "yes".into();
+    let chosen = !storage::volume::is_for_claim(volume, claim);
+    if chosen && !volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
+        body["metadata"]["annotations"][storage::volume::BOUND_BY_CONTROLLER] = "yes".into();
     }
     (body != json!({})).then_some(body)
 }
@@ -117,12 +117,12 @@ fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Opti
     let (mut body, annotations) = (json!({}), &claim.meta.annotations);
     if claim.spec.volume_name != volume.meta.name {
         body["spec"]["volumeName"] = json!(volume.meta.name);
-        if !annotations.contains(storage::BOUND_BY_CONTROLLER) {
-            body["metadata"]["annotations"][storage::BOUND_BY_CONTROLLER] = "yes".into();
+        if !annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
+            body["metadata"]["annotations"][storage::volume::BOUND_BY_CONTROLLER] = "yes".into();
         }
     }
-    if !annotations.contains(storage::BIND_COMPLETED) {
-        body["metadata"]["annotations"][storage::BIND_COMPLETED] = "yes".into();
+    if !annotations.contains(storage::volume::BIND_COMPLETED) {
+        body["metadata"]["annotations"][storage::volume::BIND_COMPLETED] = "yes".into();
     }
     (body != json!({})).then_some(body)
 }
@@ -130,9 +130,9 @@ fn volume_name(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Opti
 /// Takes the claim from the volume: wholly where a controller put it there, else only which claim of that name it was.
 fn unbind(volume: &PersistentVolume) -> Vec<Action> {
     let mut changes = Changes::of(&volume.meta.resource_version);
-    let body = if volume.meta.annotations.contains(storage::BOUND_BY_CONTROLLER) {
+    let body = if volume.meta.annotations.contains(storage::volume::BOUND_BY_CONTROLLER) {
         json!({
-            "metadata": {"annotations": {storage::BOUND_BY_CONTROLLER: null}},
+            "metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: null}},
             "spec": {"claimRef": null},
         })
     } else {
@@ -214,7 +214,7 @@ fn claim_phase_now(claim: &PersistentVolumeClaim, phase: &str) -> Option<Rewrite
 fn capacity(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
     let (was, has) = (&claim.status.capacity, &volume.spec.capacity);
     if let Some(before) = volume.meta.annotations.get(PRE_RESIZE) {
-        let before = Quantity::parse(before).unwrap_or_else(|_| storage::capacity(volume));
+        let before = Quantity::parse(before).unwrap_or_else(|_| storage::volume::capacity(volume));
         return Some(json!({"storage": before.to_string()}));
     }
     if was.get("storage").is_some() && was.get("storage") == has.get("storage") {

@@ -13,9 +13,10 @@ use crate::{
     wire,
 };
 use evenkeel_api::{
-    View, storage,
+    View,
     views::{PersistentVolume, Pod},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Plan, Rewrite};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ const GI: i64 = 1 << 30;
 /// Carries out the volume's policy.
 pub(super) fn plan(seen: &Seen, options: &Options) -> Decision {
     let volume = &*seen.volume;
-    if volume.meta.annotations.get(storage::MIGRATED_TO).is_some_and(|to| !to.is_empty()) {
+    if volume.meta.annotations.get(volume::MIGRATED_TO).is_some_and(|to| !to.is_empty()) {
         return Decision::default();
     }
     match &*volume.spec.persistent_volume_reclaim_policy {
@@ -106,7 +107,7 @@ enum Deleter {
 }
 
 fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
-    let maker = volume.meta.annotations.get(storage::PROVISIONED_BY).unwrap_or_default();
+    let maker = volume.meta.annotations.get(volume::PROVISIONED_BY).unwrap_or_default();
     match maker {
         "" => {}
         HOST_PATH => return Ok(Deleter::Folder),
@@ -229,7 +230,7 @@ fn scrub(volume: &PersistentVolume, recycling: &Recycling) -> Create {
 /// Upstream's `CalculateTimeoutForVolume`.
 fn time_for(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
     let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-    let gi = storage::capacity(volume).value() / GI;
+    let gi = volume::capacity(volume).value() / GI;
     gi.saturating_mul(seconds(recycling.each_gi)).max(seconds(recycling.least))
 }
 

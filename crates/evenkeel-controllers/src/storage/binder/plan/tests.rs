@@ -8,10 +8,8 @@ use crate::{
     fixtures::{T0, object},
     storage::binder::Options,
 };
-use evenkeel_api::{
-    storage,
-    views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
-};
+use evenkeel_api::views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass};
+use evenkeel_component_helpers::storage;
 use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Plan, Reply, Rewrite, lint};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -193,8 +191,11 @@ fn why_a_claim_waits() {
         assert_eq!(told(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
-    let handed =
-        with(late(), &["p"], &json!({"metadata": {"annotations": {storage::SELECTED_NODE: "n"}}}));
+    let handed = with(
+        late(),
+        &["p"],
+        &json!({"metadata": {"annotations": {storage::volume::SELECTED_NODE: "n"}}}),
+    );
     let told = told(&claim_plan(&handed, &options));
     assert!(
         told[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#),
@@ -307,7 +308,7 @@ fn a_named_volume_must_fit() {
 
 #[test]
 fn a_bound_claim_stays_so_or_is_lost() {
-    let bound = json!({"metadata": {"annotations": {storage::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
+    let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
     let with = |change: &Value, named| claim::Seen {
@@ -375,7 +376,7 @@ fn phases_of_volumes() {
 #[test]
 fn a_volume_whose_claim_took_another_is_free_or_goes() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
-    let ours = json!({"metadata": {"annotations": {storage::BOUND_BY_CONTROLLER: "yes"}}});
+    let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
     let told = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
     assert_eq!(
         told[0],
@@ -384,7 +385,8 @@ fn a_volume_whose_claim_took_another_is_free_or_goes() {
     assert!(told[1].contains("Available"));
     let told = decided(&of(&claimed("Retain", "Bound"), Some(&elsewhere)));
     assert_eq!(told[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
-    let made = json!({"metadata": {"annotations": {storage::PROVISIONED_BY: "csi.example.com"}}});
+    let made =
+        json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: "csi.example.com"}}});
     let told = decided(&of(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
     assert!(told.len() == 1 && told[0].contains("Released"), "{told:?}");
 }
@@ -395,7 +397,7 @@ fn volume_step(seen: &volume::Seen, done: &[Outcome]) -> Option<Plan> {
 
 fn path(plan: &Plan) -> &str {
     let [Action::Read(read)] = &plan.actions[..] else { panic!("{plan:?}") };
-    &read.path
+    read.path()
 }
 
 #[test]
@@ -438,7 +440,7 @@ fn a_folder_is_made_once_the_claim_names_the_provisioner() {
     };
     assert_eq!(folder(after(&seen, &[Outcome::success()])), "/tmp/hostpath_pv/c");
     let named = json!({
-        "metadata": {"annotations": {storage::STORAGE_PROVISIONER: claim::HOST_PATH}},
+        "metadata": {"annotations": {storage::volume::STORAGE_PROVISIONER: claim::HOST_PATH}},
         "spec": {"storageClassName": "fast"},
     });
     seen.claim = Arc::new(object(&claim_json(&named)));
@@ -451,7 +453,7 @@ fn reclaim_policies() {
     let csi = source(json!({"csi": {"driver": "d", "volumeHandle": "h"}}));
     let path = source(json!({"hostPath": {"path": "/tmp/x"}}));
     let local = source(json!({"local": {"path": "/mnt"}}));
-    let by = |who: &str| json!({"metadata": {"annotations": {storage::PROVISIONED_BY: who}, "finalizers": ["kubernetes.io/pv-controller"]}});
+    let by = |who: &str| json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: who}, "finalizers": ["kubernetes.io/pv-controller"]}});
     let deleter = "error getting deleter volume plugin for volume \"v\": ";
     for (change, policy, event, folder) in [
         (json!({}), "Retain", None, false),
@@ -479,7 +481,12 @@ fn reclaim_policies() {
             ),
             false,
         ),
-        (json!({"metadata": {"annotations": {storage::MIGRATED_TO: "d"}}}), "Delete", None, false),
+        (
+            json!({"metadata": {"annotations": {storage::volume::MIGRATED_TO: "d"}}}),
+            "Delete",
+            None,
+            false,
+        ),
         (
             csi,
             "Recycle",
@@ -567,7 +574,7 @@ impl World {
         let candidates = volumes
             .iter()
             .filter(|volume| {
-                volume.spec.claim_ref.is_none() || storage::is_for_claim(volume, &claim)
+                volume.spec.claim_ref.is_none() || storage::volume::is_for_claim(volume, &claim)
             })
             .cloned()
             .collect();

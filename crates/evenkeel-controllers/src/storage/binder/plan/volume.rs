@@ -6,9 +6,10 @@ use crate::{
     wire,
 };
 use evenkeel_api::{
-    View as _, storage,
+    View as _,
     views::{PersistentVolume, PersistentVolumeClaim, Pod},
 };
+use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::{
     introspect::Description,
     plan::{EventRecord, LiveRead, OnError, Outcomes, Plan, Rewrite, Steps},
@@ -123,7 +124,7 @@ fn released(seen: &Seen, options: &Options) -> Decision {
 /// The claim does not know of the volume yet; who binds it looks at the claim.
 fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
     let mut plan = Plan::nothing();
-    if storage::modes_differ(claim, volume) {
+    if volume::modes_differ(claim, volume) {
         let (of_volume, of_claim) = (&volume.meta.name, &claim.meta.name);
         plan.push(EventRecord::warning(
             wire::target(volume),
@@ -142,7 +143,7 @@ fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan 
 /// The claim is bound elsewhere, to another volume: one that was made for it goes, others are free again.
 fn claim_bound_elsewhere(seen: &Seen, options: &Options) -> Decision {
     let volume = &*seen.volume;
-    let made = volume.meta.annotations.contains(storage::PROVISIONED_BY);
+    let made = volume.meta.annotations.contains(volume::PROVISIONED_BY);
     if made && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
         return released(seen, options);
     }
@@ -152,7 +153,7 @@ fn claim_bound_elsewhere(seen: &Seen, options: &Options) -> Decision {
 /// What there is to say of a volume.
 pub(in crate::storage::binder) fn describe(seen: &Seen) -> Description {
     let (volume, mut description) = (&*seen.volume, Description::new());
-    description.fact("capacity", storage::capacity(volume));
+    description.fact("capacity", volume::capacity(volume));
     description.fact("phase", &volume.status.phase);
     if let Some(claim) = volume.spec.claim_ref.as_deref() {
         let there = if seen.claim.is_some() { "" } else { ", which is not there" };

@@ -16,8 +16,8 @@ pub use objects::{service_type, volume_classes};
 pub use pods::{grace_period_end, is_charged, is_terminating, limits};
 pub use usage::Usage;
 
-use crate::text::Text;
-use crate::{
+use evenkeel_api::text::Text;
+use evenkeel_api::{
     quantity::Quantity,
     time::Timestamp,
     views::{PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuotaSpec, Service},

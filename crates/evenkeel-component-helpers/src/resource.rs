@@ -1,7 +1,7 @@
 //! Resource requests of a pod, summed over its containers as kubelet and scheduler do
 //! (`k8s.io/component-helpers/resource`).
 
-use crate::{
+use evenkeel_api::{
     map::Map,
     quantity::Quantity,
     views::{Container, ContainerStatus, Pod},
@@ -199,7 +199,7 @@ pub(crate) fn raise_to<'a>(to: &mut Amounts<'a>, least: &[(&'a str, Quantity)]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Encoding, View};
+    use evenkeel_api::{Encoding, View};
 
     fn cpu(spec: &str, defaults: &Defaults) -> Option<i64> {
         let body = format!(r#"{{"metadata":{{"name":"p"}},"spec":{spec}}}"#);

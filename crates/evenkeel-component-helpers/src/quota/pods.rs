@@ -1,11 +1,11 @@
 //! Quota usage of pods.
 
 use super::Usage;
-use crate::{
+use crate::resource::{
+    Amounts, add, aggregate, amounts, is_pod_level_resource, raise_to, replace_pod_level,
+};
+use evenkeel_api::{
     quantity::Quantity,
-    requests::{
-        Amounts, add, aggregate, amounts, is_pod_level_resource, raise_to, replace_pod_level,
-    },
     time::{SignedDuration, Timestamp},
     views::{Container, Pod, PodAffinityTerm, ResourceRequirements},
 };

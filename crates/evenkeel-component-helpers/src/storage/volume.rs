@@ -1,11 +1,11 @@
 //! Volume binding rules that the persistent volume controller and the scheduler share.
 //!
-//! Upstream: `k8s.io/component-helpers/storage`.
+//! Upstream: `k8s.io/component-helpers/storage/volume`.
 
-use crate::{
-    migrated, placement,
+use crate::scheduling::corev1::nodeaffinity;
+use evenkeel_api::{
     quantity::Quantity,
-    views::{Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume},
+    views::{Node, PersistentVolume, PersistentVolumeClaim, StorageClass},
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -32,23 +32,6 @@ const DEFAULT_CLASS: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
-
-/// In-tree plugins and the CSI drivers that replace them, sorted.
-const DRIVERS: [(&str, &str); 7] = [
-    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
-    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
-    ("kubernetes.io/azure-file", "file.csi.azure.com"),
-    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
-    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
-    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
-    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
-];
-
-/// Returns the CSI driver that replaces an in-tree plugin. Upstream: `k8s.io/csi-translation-lib`.
-pub fn driver_of(plugin: &str) -> Option<&'static str> {
-    let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
-    Some(DRIVERS[at].1)
-}
 
 /// Returns the claim's class, empty for none. The deprecated annotation takes precedence over the field.
 pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
@@ -120,7 +103,7 @@ pub fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
     let required =
         volume.spec.node_affinity.as_deref().and_then(|affinity| affinity.required.as_deref());
     required.is_none_or(|selector| {
-        selector.node_selector_terms.iter().any(|term| placement::matches(term, node))
+        selector.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
     })
 }
 
@@ -187,51 +170,6 @@ pub fn best_match<'a>(
     best
 }
 
-/// A pod's volume that a claim backs.
-#[derive(Debug, Clone, Copy)]
-pub struct ClaimUse<'a> {
-    /// The pod's volume.
-    pub volume: &'a Volume,
-    /// Whether it is an ephemeral volume, whose claim is created for this pod.
-    pub ephemeral: bool,
-}
-
-impl ClaimUse<'_> {
-    /// Returns the claim's name, in the pod's namespace.
-    pub fn claim_name(&self, pod: &Pod) -> String {
-        match &self.volume.source.persistent_volume_claim {
-            Some(source) => source.claim_name.to_string(),
-            None => ephemeral_claim_name(pod, self.volume),
-        }
-    }
-}
-
-/// Returns the name of the claim for a pod's ephemeral volume.
-pub fn ephemeral_claim_name(pod: &Pod, volume: &Volume) -> String {
-    format!("{}-{}", pod.meta.name, volume.name)
-}
-
-/// Returns the pod's volumes that claims back.
-pub fn claims_of(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
-    pod.spec.volumes.iter().filter_map(|volume| {
-        let (named, ephemeral) =
-            (volume.source.persistent_volume_claim.is_some(), volume.source.ephemeral.is_some());
-        (named || ephemeral).then_some(ClaimUse { volume, ephemeral: !named })
-    })
-}
-
-/// Returns the key of a claim in indexes: `namespace/name`.
-pub fn claim_key(namespace: &str, name: &str) -> String {
-    format!("{namespace}/{name}")
-}
-
-/// Calls `key` with the [`claim_key`] of each claim of the pod: an index of pods.
-pub fn claim_keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
-    for used in claims_of(pod) {
-        key(&claim_key(&pod.meta.namespace, &used.claim_name(pod)));
-    }
-}
-
 /// Returns the `spec.claimRef` of a volume that is bound to the claim.
 pub fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
     json!({
@@ -244,40 +182,10 @@ pub fn claim_reference(claim: &PersistentVolumeClaim) -> Value {
     })
 }
 
-/// Prefix of a CSI volume's unique name on nodes.
-const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
-
-/// Returns the volume's unique name, as in `status.volumesAttached`; `None` unless it is a CSI volume.
-pub fn attached_name(volume: &PersistentVolume) -> Option<String> {
-    let (driver, handle) = migrated::driver_and_handle(volume)?;
-    Some(format!("{ATTACHED_OF_CSI}{driver}^{handle}"))
-}
-
-/// Splits an [`attached_name`] into driver and handle.
-pub fn split_attached_name(name: &str) -> Option<(&str, &str)> {
-    name.strip_prefix(ATTACHED_OF_CSI)?.split_once('^')
-}
-
-/// Checks that an ephemeral volume's claim is owned by this pod.
-///
-/// Upstream: `VolumeIsForPod`.
-///
-/// # Errors
-/// An error text when it is not.
-pub fn made_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
-    if claim.meta.namespace == pod.meta.namespace && claim.meta.controlled_by(&pod.meta.uid) {
-        return Ok(());
-    }
-    Err(format!(
-        "PVC {}/{} was not created for pod {}/{} (pod is not owner)",
-        claim.meta.namespace, claim.meta.name, pod.meta.namespace, pod.meta.name
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Encoding, View};
+    use evenkeel_api::{Encoding, View};
 
     fn object<V: View>(value: &Value) -> V {
         V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
@@ -439,13 +347,6 @@ mod tests {
         let node: Node = object(&json!({"metadata": {"name": "n", "labels": {"zone": "y"}}}));
         let found = best_match(&claim, &volumes, Some(&node), true);
         assert_eq!(found.map(|volume| &*volume.meta.name), Some("b"));
-    }
-
-    #[test]
-    fn drivers_are_found() {
-        assert!(DRIVERS.is_sorted());
-        assert_eq!(driver_of("kubernetes.io/gce-pd"), Some("pd.csi.storage.gke.io"));
-        assert_eq!(driver_of("kubernetes.io/nfs"), None);
     }
 
     #[test]

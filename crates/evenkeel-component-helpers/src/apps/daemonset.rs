@@ -2,11 +2,11 @@
 //!
 //! Upstream: `pkg/controller/daemon/util`.
 
-use crate::views::Pod;
+use evenkeel_api::views::Pod;
 use serde_json::{Value, json};
 
 /// Taints that every DaemonSet pod tolerates, so that it starts and stays on nodes with problems.
-const BORNE: [(&str, &str); 6] = [
+const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
@@ -15,17 +15,19 @@ const BORNE: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 /// Taint that only pods with host network tolerate.
-const NO_NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+const NETWORK_UNAVAILABLE: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// Adds the tolerations to a pod's spec; one of the same key, effect and operator that holds for some time only holds for
-/// ever then.
-pub fn bear(spec: &mut Value) {
+/// Adds the tolerations to a pod's spec. They replace those of the same key, effect and operator, which may hold for some
+/// time only.
+///
+/// Upstream: `AddOrUpdateDaemonPodTolerations`.
+pub fn add_tolerations(spec: &mut Value) {
     let of_host = spec["hostNetwork"] == true;
     let mut tolerations = match spec["tolerations"].take() {
         Value::Array(given) => given,
         _ => Vec::new(),
     };
-    for (key, effect) in BORNE.into_iter().chain(of_host.then_some(NO_NETWORK)) {
+    for (key, effect) in TOLERATED.into_iter().chain(of_host.then_some(NETWORK_UNAVAILABLE)) {
         let toleration = json!({ "key": key, "operator": "Exists", "effect": effect });
         let same = tolerations.iter_mut().find(|given| {
             ["key", "operator", "effect"].iter().all(|field| given[*field] == toleration[*field])

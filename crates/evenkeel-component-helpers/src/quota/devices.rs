@@ -1,8 +1,8 @@
 //! Quota usage of ResourceClaims (KEP-4381, KEP-5004).
 
 use super::{Usage, pods};
-use crate::text::Text;
-use crate::{
+use evenkeel_api::text::Text;
+use evenkeel_api::{
     quantity::Quantity,
     time::Timestamp,
     views::{DeviceClass, Pod, ResourceClaim},

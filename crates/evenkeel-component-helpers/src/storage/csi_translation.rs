@@ -2,8 +2,10 @@
 //!
 //! Upstream: `k8s.io/csi-translation-lib`.
 
-use crate::text::Text;
-use crate::views::{
+use super::volume;
+use crate::scheduling::corev1::nodeaffinity;
+use evenkeel_api::text::Text;
+use evenkeel_api::views::{
     AwsElasticBlockStoreVolumeSource, CsiNode, GcePersistentDiskVolumeSource, Node, NodeSelector,
     NodeSelectorRequirement, PersistentVolume, VolumeSource,
 };
@@ -25,6 +27,23 @@ const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 /// Between the zones of a label.
 const ZONES_APART: &str = "__";
+
+/// In-tree plugins and the CSI drivers that replace them, sorted.
+const DRIVERS: [(&str, &str); 7] = [
+    ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
+    ("kubernetes.io/azure-disk", "disk.csi.azure.com"),
+    ("kubernetes.io/azure-file", "file.csi.azure.com"),
+    ("kubernetes.io/cinder", "cinder.csi.openstack.org"),
+    ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+    ("kubernetes.io/portworx-volume", "pxd.portworx.com"),
+    ("kubernetes.io/vsphere-volume", "csi.vsphere.vmware.com"),
+];
+
+/// Returns the CSI driver that replaces an in-tree plugin. Upstream: `k8s.io/csi-translation-lib`.
+pub fn driver_of(plugin: &str) -> Option<&'static str> {
+    let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
+    Some(DRIVERS[at].1)
+}
 
 /// The plug-in that was built in for this volume.
 pub fn plugin_of_volume(volume: &PersistentVolume) -> Option<&'static str> {
@@ -90,7 +109,7 @@ pub fn driver_and_handle(volume: &PersistentVolume) -> Option<(Text, Text)> {
     if let Some(csi) = &volume.spec.source.csi {
         return Some((csi.driver.clone(), csi.volume_handle.clone()));
     }
-    let driver = crate::storage::driver_of(plugin_of_volume(volume)?)?;
+    let driver = driver_of(plugin_of_volume(volume)?)?;
     Some((driver.into(), handle_of_volume(volume)?.into()))
 }
 
@@ -144,10 +163,10 @@ pub fn is_reachable(volume: &PersistentVolume, node: &Node, drivers: Option<&Csi
         .filter(|plugin| is_over(plugin) && is_on_node(plugin, drivers))
         .and_then(topology_key);
     match key {
-        None => crate::storage::is_reachable(volume, node),
+        None => volume::is_reachable(volume, node),
         Some(key) => translated(volume, key).is_none_or(|selector| {
             let terms = selector.node_selector_terms.iter();
-            terms.into_iter().any(|term| crate::placement::matches(term, node))
+            terms.into_iter().any(|term| nodeaffinity::matches(term, node))
         }),
     }
 }
@@ -218,11 +237,18 @@ fn add_zones(selector: &mut Option<NodeSelector>, key: &str, label: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Encoding, View};
+    use evenkeel_api::{Encoding, View};
     use serde_json::{Value, json};
 
     fn object<V: View>(value: &Value) -> V {
         V::decode(value.to_string().as_bytes(), Encoding::Json).unwrap()
+    }
+
+    #[test]
+    fn drivers_are_found() {
+        assert!(DRIVERS.is_sorted());
+        assert_eq!(driver_of("kubernetes.io/gce-pd"), Some("pd.csi.storage.gke.io"));
+        assert_eq!(driver_of("kubernetes.io/nfs"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Resource lists: amounts by name, and their arithmetic.
 
-use crate::text::Text;
-use crate::{map::Map, quantity::Quantity};
+use evenkeel_api::text::Text;
+use evenkeel_api::{map::Map, quantity::Quantity};
 use std::{collections::BTreeMap, fmt};
 
 /// Amounts by name, in order of name.

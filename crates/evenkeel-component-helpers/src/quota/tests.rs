@@ -1,6 +1,6 @@
 use super::charge::{Refusal, Request, charge};
 use super::*;
-use crate::{
+use evenkeel_api::{
     Encoding, View,
     views::{DeviceClass, ResourceQuota},
 };
@@ -113,7 +113,7 @@ fn what_pods_count() {
 #[test]
 fn a_pod_is_charged_until_its_grace_is_over() {
     let going = |seconds: i64, grace: i64| {
-        let deletion = T0 - crate::time::SignedDuration::from_secs(seconds);
+        let deletion = T0 - evenkeel_api::time::SignedDuration::from_secs(seconds);
         let meta =
             json!({"deletionTimestamp": deletion.to_string(), "deletionGracePeriodSeconds": grace});
         usage_of(&json!({"metadata": meta, "spec": {"containers": [container(&json!({}))]}}))

@@ -1,7 +1,7 @@
 //! Quota usage of Services and PersistentVolumeClaims.
 
 use super::Usage;
-use crate::{
+use evenkeel_api::{
     quantity::Quantity,
     views::{PersistentVolumeClaim, Service},
 };

@@ -3,8 +3,8 @@
 //! Upstream: `CheckRequest` of `k8s.io/apiserver/pkg/admission/plugin/resourcequota`.
 
 use super::{Classes, Evaluator, Item, Usage, pods};
-use crate::text::Text;
-use crate::{time::Timestamp, views::ResourceQuota};
+use evenkeel_api::text::Text;
+use evenkeel_api::{time::Timestamp, views::ResourceQuota};
 
 /// A write that quotas limit.
 #[derive(Debug, Clone, Copy)]

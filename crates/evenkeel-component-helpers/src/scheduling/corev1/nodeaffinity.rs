@@ -1,19 +1,12 @@
-//! Matching of pods and nodes: node selectors, node affinity, taints and tolerations.
+//! Node selectors and the node affinity that a pod requires.
 //!
-//! Upstream: `k8s.io/component-helpers/scheduling/corev1`.
+//! Upstream: `k8s.io/component-helpers/scheduling/corev1/nodeaffinity`.
 
-use crate::views::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, Taint, Toleration,
-};
-
-/// Calls `key` with the name of the pod's node, once it has one: an index of pods.
-pub fn node_key(pod: &Pod, key: &mut dyn FnMut(&str)) {
-    if !pod.spec.node_name.is_empty() {
-        key(&pod.spec.node_name);
-    }
-}
+use evenkeel_api::views::{Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
 
 /// Whether the node matches `spec.nodeSelector` and the required node affinity.
+///
+/// Upstream: `GetRequiredNodeAffinity`.
 pub fn required(spec: &PodSpec, node: &Node) -> bool {
     let labels = &node.meta.labels;
     if !spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value)) {
@@ -56,33 +49,4 @@ fn satisfies(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool
         "Lt" => compare(|found, wanted| found < wanted),
         _ => false,
     }
-}
-
-/// Whether the toleration tolerates the taint.
-///
-/// Upstream: `ToleratesTaint`.
-pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    (toleration.effect.is_empty() || toleration.effect == taint.effect)
-        && (toleration.key.is_empty() || toleration.key == taint.key)
-        && match &*toleration.operator {
-            "" | "Equal" => toleration.value == taint.value,
-            "Exists" => true,
-            _ => false,
-        }
-}
-
-/// Whether one of the tolerations tolerates the taint.
-pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
-    tolerations.iter().any(|toleration| tolerates(toleration, taint))
-}
-
-/// Returns the first taint that no toleration tolerates.
-///
-/// Upstream: `FindMatchingUntoleratedTaint`.
-pub fn find_untolerated_taint<'a>(
-    tolerations: &[Toleration],
-    taints: &'a [Taint],
-) -> Option<&'a Taint> {
-    let hard = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
-    taints.iter().filter(hard).find(|taint| !tolerated(tolerations, taint))
 }

@@ -1,7 +1,7 @@
 //! Quota scopes.
 
 use super::{Item, objects, pods};
-use crate::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
+use evenkeel_api::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};
 use std::borrow::Cow;
 
 /// The scopes of a quota, from both fields that say them.

@@ -3,7 +3,7 @@
 //! No crate reads this dialect: Sunday is 0 and never 7, a step takes the star off, `@every` counts from any time, and a day
 //! matches by either of its fields where both are given.
 
-use crate::duration;
+use evenkeel_api::duration;
 use jiff::{
     SignedDuration, Timestamp, ToSpan, Zoned,
     civil::{Date, DateTime},

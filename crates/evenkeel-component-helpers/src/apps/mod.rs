@@ -1,0 +1,3 @@
+//! Rules of workloads that more than their controller needs.
+
+pub mod daemonset;

@@ -1,0 +1,12 @@
+//! Rules that several programs of the control plane apply alike: controllers, scheduler, simulated kubelets and API server.
+//!
+//! Everything is a pure function of views and values of [`evenkeel_api`]: nothing here does I/O, reads a clock, is
+//! asynchronous or remembers anything. The folders are those of upstream's `k8s.io/component-helpers`; quota and cron
+//! schedules, which upstream keeps in other shared packages, are beside them.
+
+pub mod apps;
+pub mod cron;
+pub mod quota;
+pub mod resource;
+pub mod scheduling;
+pub mod storage;

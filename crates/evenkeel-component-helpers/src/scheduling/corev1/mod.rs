@@ -1,0 +1,43 @@
+//! Matching of pods and nodes: taints and tolerations here, node selectors and affinity in [`nodeaffinity`].
+//!
+//! Upstream: `k8s.io/component-helpers/scheduling/corev1`.
+
+pub mod nodeaffinity;
+
+use evenkeel_api::views::{Pod, Taint, Toleration};
+
+/// Calls `key` with the name of the pod's node, once it has one: an index of pods.
+pub fn node_key(pod: &Pod, key: &mut dyn FnMut(&str)) {
+    if !pod.spec.node_name.is_empty() {
+        key(&pod.spec.node_name);
+    }
+}
+
+/// Whether the toleration tolerates the taint.
+///
+/// Upstream: `ToleratesTaint`.
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    (toleration.effect.is_empty() || toleration.effect == taint.effect)
+        && (toleration.key.is_empty() || toleration.key == taint.key)
+        && match &*toleration.operator {
+            "" | "Equal" => toleration.value == taint.value,
+            "Exists" => true,
+            _ => false,
+        }
+}
+
+/// Whether one of the tolerations tolerates the taint.
+pub fn tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| tolerates(toleration, taint))
+}
+
+/// Returns the first taint that no toleration tolerates.
+///
+/// Upstream: `FindMatchingUntoleratedTaint`.
+pub fn find_untolerated_taint<'a>(
+    tolerations: &[Toleration],
+    taints: &'a [Taint],
+) -> Option<&'a Taint> {
+    let hard = |taint: &&Taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute");
+    taints.iter().filter(hard).find(|taint| !tolerated(tolerations, taint))
+}

@@ -1,0 +1,3 @@
+//! Which pods fit which nodes.
+
+pub mod corev1;

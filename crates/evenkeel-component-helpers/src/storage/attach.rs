@@ -1,0 +1,20 @@
+//! Unique names of attached volumes, as a Node's status lists them.
+
+use super::csi_translation;
+use evenkeel_api::views::PersistentVolume;
+
+/// Prefix of a CSI volume's unique name on nodes.
+const ATTACHED_OF_CSI: &str = "kubernetes.io/csi/";
+
+/// Returns the volume's unique name, as in `status.volumesAttached`; `None` unless it is a CSI volume.
+///
+/// Upstream: `GetUniqueVolumeNameFromSpec`.
+pub fn attached_name(volume: &PersistentVolume) -> Option<String> {
+    let (driver, handle) = csi_translation::driver_and_handle(volume)?;
+    Some(format!("{ATTACHED_OF_CSI}{driver}^{handle}"))
+}
+
+/// Splits an [`attached_name`] into driver and handle.
+pub fn split_attached_name(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix(ATTACHED_OF_CSI)?.split_once('^')
+}

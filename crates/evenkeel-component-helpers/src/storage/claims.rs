@@ -1,0 +1,44 @@
+//! The claims of a pod: those that it names, and those of its ephemeral volumes.
+
+use super::ephemeral;
+use evenkeel_api::views::{Pod, Volume};
+
+/// A pod's volume that a claim backs.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimUse<'a> {
+    /// The pod's volume.
+    pub volume: &'a Volume,
+    /// Whether it is an ephemeral volume, whose claim is created for this pod.
+    pub ephemeral: bool,
+}
+
+impl ClaimUse<'_> {
+    /// Returns the claim's name, in the pod's namespace.
+    pub fn claim_name(&self, pod: &Pod) -> String {
+        match &self.volume.source.persistent_volume_claim {
+            Some(source) => source.claim_name.to_string(),
+            None => ephemeral::claim_name(pod, self.volume),
+        }
+    }
+}
+
+/// Returns the pod's volumes that claims back.
+pub fn of_pod(pod: &Pod) -> impl Iterator<Item = ClaimUse<'_>> {
+    pod.spec.volumes.iter().filter_map(|volume| {
+        let (named, ephemeral) =
+            (volume.source.persistent_volume_claim.is_some(), volume.source.ephemeral.is_some());
+        (named || ephemeral).then_some(ClaimUse { volume, ephemeral: !named })
+    })
+}
+
+/// Returns the key of a claim in indexes: `namespace/name`.
+pub fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// Calls `index` with the [`key`] of each claim of the pod: an index of pods.
+pub fn keys_of_pod(pod: &Pod, index: &mut dyn FnMut(&str)) {
+    for used in of_pod(pod) {
+        index(&key(&pod.meta.namespace, &used.claim_name(pod)));
+    }
+}
