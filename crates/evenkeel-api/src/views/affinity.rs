@@ -7,11 +7,11 @@ use crate::text::Text;
 message! {
     /// Scheduling constraints of a pod: node affinity, pod affinity and anti-affinity.
     pub struct Affinity("k8s.io.api.core.v1.Affinity") {
-        /// Affinity to nodes.
+        /// Labels and fields of the nodes that the pod requires or prefers.
         node_affinity: Option<Box<NodeAffinity>> = 1 "nodeAffinity",
-        /// Affinity to pods.
+        /// Pods whose topology domain this pod shares.
         pod_affinity: Option<Box<PodAffinity>> = 2 "podAffinity",
-        /// Away from these pods.
+        /// Pods whose topology domain this pod avoids.
         pod_anti_affinity: Option<Box<PodAntiAffinity>> = 3 "podAntiAffinity",
     }
 }
@@ -19,7 +19,7 @@ message! {
 message! {
     /// Required and preferred node affinity of a pod.
     pub struct NodeAffinity("k8s.io.api.core.v1.NodeAffinity") {
-        /// Required terms.
+        /// Nodes that the pod may be scheduled to; all where absent.
         required_during_scheduling_ignored_during_execution: Option<Box<NodeSelector>> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
         /// Preferred terms, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[PreferredSchedulingTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
@@ -69,7 +69,7 @@ message! {
 message! {
     /// Required and preferred topologies that run certain pods.
     pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
-        /// Required terms.
+        /// Terms that must all hold where the pod is scheduled.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
         /// Preferred terms, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
@@ -79,9 +79,9 @@ message! {
 message! {
     /// Required and preferred topologies that do not run certain pods.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
-        /// Required terms.
+        /// Terms none of which may hold where the pod is scheduled.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Preferred terms, weighted.
+        /// Terms to avoid where possible, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
@@ -91,7 +91,7 @@ message! {
     pub struct WeightedPodAffinityTerm("k8s.io.api.core.v1.WeightedPodAffinityTerm") {
         /// Weight, 1 to 100.
         weight: i32 = 1 "weight",
-        /// Term to prefer.
+        /// Term that the weight counts for, or against with anti-affinity.
         pod_affinity_term: PodAffinityTerm = 2 "podAffinityTerm",
     }
 }
@@ -99,13 +99,13 @@ message! {
 message! {
     /// Pods by labels and namespaces, and the topology key that they share.
     pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
-        /// Selector of the pods.
+        /// Selector of the pods; absent, it selects none.
         label_selector: Selector = 1 "labelSelector",
-        /// In these namespaces; the pod's own when this and the selector are absent.
+        /// Namespaces of the pods; the pod's own when this and the selector are absent.
         namespaces: Box<[Text]> = 2 "namespaces",
         /// Node label whose value identifies the topology domain.
         topology_key: Text = 3 "topologyKey",
-        /// In namespaces with these labels.
+        /// Selector of further namespaces of the pods; empty, it selects all.
         namespace_selector: Selector = 4 "namespaceSelector",
         /// `matchLabelKeys`: labels whose values must equal the pod's.
         match_label_keys: Box<[Text]> = 5 "matchLabelKeys",
@@ -125,7 +125,7 @@ message! {
         value: Text = 3 "value",
         /// Effect; all when empty.
         effect: Text = 4 "effect",
-        /// How long; for ever when absent.
+        /// Seconds from a `NoExecute` taint to the eviction; absent, the taint is tolerated forever.
         toleration_seconds: Option<i64> = 5 "tolerationSeconds",
     }
 }

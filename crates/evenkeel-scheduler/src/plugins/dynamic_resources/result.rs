@@ -197,7 +197,7 @@ fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
     for (class, requests) in &classes {
         let of = taken.iter().find(|choice| *choice.class.meta.name == **class);
         for one in of.iter().flat_map(|choice| &*choice.class.spec.config) {
-            config.push(entry("FromClass", requests, &one.what));
+            config.push(entry("FromClass", requests, &one.configuration));
         }
     }
     for one in &wanted.claim.spec.devices.config {
@@ -207,7 +207,7 @@ fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
                 requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
             });
         if concerns {
-            config.push(entry("FromClaim", &requests, &one.what));
+            config.push(entry("FromClaim", &requests, &one.configuration));
         }
     }
     config
