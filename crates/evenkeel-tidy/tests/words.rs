@@ -110,6 +110,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
             ("Census", "PodIndex"),
             ("Telling", "StatusPatcher"),
             ("Verdict", "Status"),
+            ("Wanted", "ClaimRequests, VolumesToAttach"),
             ("happened", "move_all_to_active_or_backoff_queue"),
         ],
     ),
