@@ -17,7 +17,7 @@ const ATTACHER_FINALIZER: &str = "external-attacher/csi-sim-evenkeel-dev";
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Write {
     /// Creates a cluster-scoped object; the first event is recorded before, the others after it.
-    Create { kind: Kind, body: Value, told: Vec<EventRecord> },
+    Create { kind: Kind, body: Value, events: Vec<EventRecord> },
     /// A merge patch.
     Patch { target: Target, subresource: &'static str, body: Value },
     /// Deletes a cluster-scoped object.
@@ -108,7 +108,7 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     if !claim.spec.volume_attributes_class_name.is_empty() {
         body["spec"]["volumeAttributesClassName"] = json!(claim.spec.volume_attributes_class_name);
     }
-    let told = |reason, message| {
+    let event = |reason, message| {
         EventRecord::normal(Target::of(PersistentVolumeClaim::kind(), meta), reason, message)
     };
     let (namespace, claim) = (&meta.namespace, &meta.name);
@@ -118,20 +118,20 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     Write::Create {
         kind: PersistentVolume::kind(),
         body,
-        told: vec![told("Provisioning", begun), told("ProvisioningSucceeded", done)],
+        events: vec![event("Provisioning", begun), event("ProvisioningSucceeded", done)],
     }
 }
 
 /// Resizes the volume first, then updates the claim's capacity.
 fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
-    let wanted = storage::requested(claim);
+    let requested = storage::requested(claim);
     let has = claim.status.capacity.get("storage").copied();
-    if &*claim.status.phase != "Bound" || has.is_none_or(|has| has >= wanted) {
+    if &*claim.status.phase != "Bound" || has.is_none_or(|has| has >= requested) {
         return Vec::new();
     }
-    let capacity = json!({"storage": wanted.to_string()});
+    let capacity = json!({"storage": requested.to_string()});
     let mut writes = Vec::new();
-    if storage::capacity(volume) < wanted {
+    if storage::capacity(volume) < requested {
         writes.push(patch(
             PersistentVolume::kind(),
             &volume.meta,
@@ -201,7 +201,7 @@ fn has(meta: &Meta, finalizer: &str) -> bool {
 }
 
 fn without(kind: Kind, meta: &Meta, finalizer: &str) -> Write {
-    let left: Vec<&str> =
+    let remaining: Vec<&str> =
         meta.finalizers.iter().map(|present| &**present).filter(|f| *f != finalizer).collect();
-    patch(kind, meta, "", json!({"metadata": {"finalizers": left}}))
+    patch(kind, meta, "", json!({"metadata": {"finalizers": remaining}}))
 }
