@@ -27,9 +27,9 @@ message! {
 }
 
 message! {
-    /// Node selector terms, of which one must match.
+    /// Node selector terms; a node that matches any one of them is selected.
     pub struct NodeSelector("k8s.io.api.core.v1.NodeSelector") {
-        /// The terms; none selects nothing.
+        /// Terms, any one of which suffices; without terms, no node is selected.
         node_selector_terms: Box<[NodeSelectorTerm]> = 1 "nodeSelectorTerms",
     }
 }
@@ -51,7 +51,7 @@ message! {
         key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
         operator: Text = 2 "operator",
-        /// Values that the label is compared with.
+        /// Values to compare with; one number for `Gt` and `Lt`, none for `Exists` and `DoesNotExist`.
         values: Box<[Text]> = 3 "values",
     }
 }
@@ -67,7 +67,7 @@ message! {
 }
 
 message! {
-    /// Required and preferred topologies that run certain pods.
+    /// Required and preferred topology domains: those that run certain pods.
     pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
         /// Terms that must all hold where the pod is scheduled.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
@@ -77,7 +77,7 @@ message! {
 }
 
 message! {
-    /// Required and preferred topologies that do not run certain pods.
+    /// Required and preferred topology domains: those that do not run certain pods.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
         /// Terms none of which may hold where the pod is scheduled.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
@@ -97,7 +97,7 @@ message! {
 }
 
 message! {
-    /// Pods by labels and namespaces, and the topology key that they share.
+    /// Pods by labels and namespaces, and the key of the topology domains that they run in.
     pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
         /// Selector of the pods; absent, it selects none.
         label_selector: Selector = 1 "labelSelector",
@@ -115,7 +115,7 @@ message! {
 }
 
 message! {
-    /// Taints that a pod tolerates, and for how long.
+    /// Taints that a pod tolerates, and the time for which it does.
     pub struct Toleration("k8s.io.api.core.v1.Toleration") {
         /// Key; all keys when empty.
         key: Text = 1 "key",
@@ -131,17 +131,17 @@ message! {
 }
 
 message! {
-    /// Limit of the skew with which a pod's group spreads over a topology.
+    /// Limit of the difference between topology domains in the number of pods that a selector matches.
     pub struct TopologySpreadConstraint("k8s.io.api.core.v1.TopologySpreadConstraint") {
-        /// Maximum difference in pods between topology domains.
+        /// Maximum difference in pods between a domain and the one with the fewest; at least 1.
         max_skew: i32 = 1 "maxSkew",
         /// Node label whose value identifies the topology domain.
         topology_key: Text = 2 "topologyKey",
         /// `DoNotSchedule` or `ScheduleAnyway`.
         when_unsatisfiable: Text = 3 "whenUnsatisfiable",
-        /// Selector of the pods.
+        /// Selector of the pods to count; an empty one counts no existing pods.
         label_selector: Selector = 4 "labelSelector",
-        /// Minimum number of topology domains.
+        /// Number of domains below which the minimum counts as 0; 1 by default. Only with `DoNotSchedule`.
         min_domains: Option<i32> = 5 "minDomains",
         /// `Honor` (also when empty) or `Ignore`.
         node_affinity_policy: Text = 6 "nodeAffinityPolicy",

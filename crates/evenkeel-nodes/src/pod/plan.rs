@@ -9,7 +9,7 @@
 //! | CrashLoopBackOff: 10 s, doubled up to 300 s, reset after 10 minutes | `restart` |
 //! | init containers run in order, each to completion | `advance_inits` |
 //! | sidecar containers start before the others and stop after them | `advance_inits`, `finish` |
-//! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe`, `plan/processes::probe` |
+//! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe_delay`, `plan/processes::probe` |
 //! | `readinessGates` | `status::gates` |
 //! | ErrImagePull, ImagePullBackOff | `step`, `status::pull_error`, `status::pull_back_off` |
 //! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `stop_when_asked` |
