@@ -69,25 +69,25 @@ message! {
         generate_name: Text = 2 "generateName",
         /// Namespace, empty for cluster-scoped objects.
         namespace: Text = 3 "namespace",
-        /// Unique in time and space.
+        /// Identifier that no other object has, past or present; set by the server.
         uid: Text = 5 "uid",
         /// Opaque to clients but ordered within a resource since v1.35 (KEP-5504); see [`Meta::version`].
         resource_version: Text = 6 "resourceVersion",
-        /// Counts changes of the spec.
+        /// Number of the spec's current version; the server increments it with each change.
         generation: i64 = 7 "generation",
-        /// When the server made it.
+        /// Time of creation; set by the server.
         creation: Option<Timestamp> = 8 "creationTimestamp",
-        /// When deletion was asked for, plus the grace period.
+        /// Time at which the grace period of a deletion ends; absent while nobody has deleted the object.
         deletion: Option<Timestamp> = 9 "deletionTimestamp",
-        /// Seconds of grace once deletion was asked for.
+        /// Grace period of the deletion in seconds; set together with the deletion timestamp.
         deletion_grace_seconds: Option<i64> = 10 "deletionGracePeriodSeconds",
-        /// Labels.
+        /// Labels, which selectors match.
         labels: StrMap = 11 "labels",
-        /// Annotations.
+        /// Annotations: values that are not selected by, set by users and controllers.
         annotations: StrMap = 12 "annotations",
-        /// Owners.
+        /// Owners; the garbage collector deletes the object once all of them are gone.
         owners: Shared<OwnerReference> = 13 "ownerReferences",
-        /// Finalizers.
+        /// Finalizers; a deleted object stays until their controllers have removed all of them.
         finalizers: Box<[Text]> = 14 "finalizers",
     }
 }
@@ -120,11 +120,11 @@ message! {
     pub struct OwnerReference("k8s.io.apimachinery.pkg.apis.meta.v1.OwnerReference") {
         /// `group/version`, or `v1`.
         api_version: Text = 5 "apiVersion",
-        /// Kind.
+        /// Kind of the owner, such as `ReplicaSet`.
         kind: Text = 1 "kind",
-        /// Name.
+        /// Name of the owner, which is in the object's namespace or cluster-scoped.
         name: Text = 3 "name",
-        /// Uid.
+        /// Uid of the owner; an owner of this name with another uid counts as deleted.
         uid: Text = 4 "uid",
         /// Whether this owner manages the object; at most one does.
         controller: bool = 6 "controller",

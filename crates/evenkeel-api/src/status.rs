@@ -7,7 +7,7 @@ use crate::{DecodeError, Encoding};
 message! {
     /// A `metav1.Status` with the fields that programs read.
     pub struct Status("k8s.io.apimachinery.pkg.apis.meta.v1.Status") {
-        /// Human-readable message.
+        /// What failed and why, for people; programs read `reason`.
         message: Text = 3 "message",
         /// Machine-readable, such as `AlreadyExists`.
         reason: Text = 4 "reason",
@@ -33,7 +33,7 @@ message! {
     pub struct StatusCause("k8s.io.apimachinery.pkg.apis.meta.v1.StatusCause") {
         /// Machine-readable, such as `FieldValueInvalid` or `NamespaceTerminating`.
         reason: Text = 1 "reason",
-        /// Human-readable message.
+        /// Description of the cause, for people.
         message: Text = 2 "message",
         /// Path of the field with the error.
         field: Text = 3 "field",

@@ -1,4 +1,4 @@
-//! Selection of the enabled controllers, with their options and clients.
+//! The enabled controllers, with the options, clients and context from which they are created.
 
 use crate::options::{self, Options};
 use anyhow::{Context, Result};
@@ -20,23 +20,25 @@ use kube::config::Kubeconfig;
 use prometheus::Registry;
 use std::sync::Arc;
 
-/// Returns the descriptors of the controllers that `--controllers` enables, and logs the enabled ones that this
-/// program lacks.
+/// Returns the descriptors of the controllers that `--controllers` enables, and logs the enabled ones that are not
+/// implemented.
 pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
     let (known, implemented) = (options::known(), descriptors());
     let enabled =
         options.choice.enabled(known.iter().map(|known| (known.name, known.on_by_default)));
-    let chosen: Vec<Descriptor> =
+    let descriptors: Vec<Descriptor> =
         implemented.into_iter().filter(|descriptor| enabled.contains(&descriptor.name)).collect();
-    let absent: Vec<&str> =
-        enabled.into_iter().filter(|name| !chosen.iter().any(|d| d.name == *name)).collect();
-    if !absent.is_empty() {
-        tracing::warn!(controllers = absent.join(","), "Enabled controllers are not implemented");
+    let missing: Vec<&str> =
+        enabled.into_iter().filter(|name| !descriptors.iter().any(|d| d.name == *name)).collect();
+    if !missing.is_empty() {
+        tracing::warn!(controllers = missing.join(","), "Enabled controllers are not implemented");
     }
-    chosen
+    descriptors
 }
 
-/// Factor by which a controller exceeds `--kube-api-qps` and `--kube-api-burst`, as upstream's.
+/// Returns the factors by which a controller's client multiplies `--kube-api-qps` and `--kube-api-burst`.
+///
+/// Upstream: `newNamespaceController` and `newGarbageCollectorController`, which change the client's QPS and Burst.
 pub fn rate_factor(client: &str) -> (f32, u32) {
     match client {
         "namespace-controller" => (20.0, 100),
@@ -45,21 +47,26 @@ pub fn rate_factor(client: &str) -> (f32, u32) {
     }
 }
 
-/// Returns the options of all controllers from those of the program.
+/// Returns the options of the controllers, with the files read that the program's flags name: the root CA and the pod
+/// templates of the PersistentVolume recycler.
+///
+/// # Errors
+/// When one of the files cannot be read or parsed.
 pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
     let mut controllers = options.controllers.clone();
-    controllers.rootcacertpublisher.ca = root_ca(options)?.map(Arc::from);
+    controllers.rootcacertpublisher.ca = read_root_ca(options)?.map(Arc::from);
     let binder = &mut controllers.binder;
-    for recycling in [&mut binder.recycle_nfs, &mut binder.recycle_host_path] {
-        if let Some(path) = &recycling.template_file {
-            recycling.template = Some(pod_template(path)?.into());
+    for recycler in [&mut binder.recycle_nfs, &mut binder.recycle_host_path] {
+        if let Some(path) = &recycler.template_file {
+            recycler.template = Some(recycler_pod_template(path)?.into());
         }
     }
     Ok(controllers)
 }
 
-/// Reads a recycler pod template, JSON or YAML, as JSON. Its first volume is the one that is replaced.
-fn pod_template(path: &str) -> Result<String> {
+/// Reads the pod template of the recycler, JSON or YAML, as JSON. It needs a volume: the recycler replaces the first one by
+/// the PersistentVolume.
+fn recycler_pod_template(path: &str) -> Result<String> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("pv-recycler-pod-template-filepath: cannot read {path}"))?;
     let pod: serde_json::Value = serde_saphyr::from_str(&text)
@@ -69,8 +76,9 @@ fn pod_template(path: &str) -> Result<String> {
     Ok(pod.to_string())
 }
 
-/// Returns the CA to publish: that of the flag's file, else of the kubeconfig, else of the pod's service account.
-fn root_ca(options: &Options) -> Result<Option<String>> {
+/// Returns the CA bundle (PEM) that every namespace gets in `kube-root-ca.crt`: that of `--root-ca-file`, else of the
+/// kubeconfig's cluster, else of the pod's service account. `None` if there is none.
+fn read_root_ca(options: &Options) -> Result<Option<String>> {
     let read = |path: &str| {
         std::fs::read_to_string(path).with_context(|| format!("--root-ca-file: cannot read {path}"))
     };
@@ -105,16 +113,15 @@ fn root_ca(options: &Options) -> Result<Option<String>> {
     cluster.certificate_authority.as_deref().map(read).transpose()
 }
 
-/// Returns the client of the token controller, which starts first and writes with the program's own credentials.
+/// Name of the token controller's client.
 pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
 
-/// How controllers get their clients. The token controller always has the program's credentials: the tokens of the
-/// others may
-/// depend on it.
+/// Differences between the controllers' clients. The token controller always uses the program's credentials, because it
+/// creates the tokens that other controllers may authenticate with.
 pub(crate) const SHARES: Shares =
     Shares { of: rate_factor, with_programs: |client| client == TOKENS_CLIENT };
 
-/// Everything that this program's controllers are created from.
+/// What the controllers of kube-controller-manager are created from: connection, options, gates, registries.
 pub(crate) struct KubeControllers {
     pub(crate) connection: Connection,
     pub(crate) env: Env,
@@ -143,26 +150,29 @@ impl Controllers for KubeControllers {
     }
 }
 
-/// Prepared controllers with their context.
+/// The enabled controllers under one lease, ready to start.
 pub(crate) struct ReadyControllers {
     chosen: Vec<Descriptor>,
     context: ControllerContext,
-    /// Discovers the server's resources.
+    /// Client of discovery.
     client: Client,
 }
 
 impl Ready for ReadyControllers {
     fn start(&self, controller: &'static str) -> Result<Started> {
         let context = &self.context;
-        let Some(descriptor) = self.chosen.iter().find(|one| one.name == controller) else {
-            return Ok(Started::Never("it is not here".to_owned()));
+        let Some(descriptor) = self.chosen.iter().find(|descriptor| descriptor.name == controller)
+        else {
+            return Ok(Started::Never("not implemented".to_owned()));
         };
         match descriptor.unmet(&context.gates, &context.resources) {
-            Some(unmet @ Unmet::Gate(_)) => return Ok(Started::Never(unmet.to_string())),
-            Some(unmet @ Unmet::Resource(_)) => return Ok(Started::NotYet(unmet.to_string())),
+            Some(gate @ Unmet::Gate(_)) => return Ok(Started::Never(gate.to_string())),
+            Some(resource @ Unmet::Resource(_)) => {
+                return Ok(Started::NotYet(resource.to_string()));
+            }
             None => {}
         }
-        // A controller may replace this health check by its own.
+        // A controller that has its own health check replaces this one when it starts.
         context.health.add(controller, || Ok(()));
         context.start(descriptor)?;
         Ok(Started::Yes)
@@ -173,12 +183,13 @@ impl Ready for ReadyControllers {
     }
 }
 
-/// Discovers the server's resources. If that fails, all count as present: controllers wait for missing ones.
+/// Discovers the server's resources. If that fails, all count as present, and controllers start nevertheless: their watches
+/// wait for resources that are missing.
 async fn discover(client: &Client) -> Resources {
     match client.api_resources().await {
         Ok(found) => Resources::discovered(&found),
         Err(error) => {
-            tracing::warn!(%error, "What the API server has cannot be found out");
+            tracing::warn!(%error, "Cannot discover the resources of the API server");
             Resources::default()
         }
     }
@@ -189,13 +200,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_agree_with_what_is_known() {
+    fn descriptors_match_the_known_controllers() {
         let known = options::known();
         assert_eq!(known.len(), 49);
         for descriptor in descriptors() {
             let Descriptor { name, aliases, on_by_default, gates, .. } = descriptor;
             let known = known.iter().find(|known| known.name == name).unwrap_or_else(|| {
-                panic!("{name} is none of upstream's");
+                panic!("{name} is not a controller of upstream");
             });
             assert_eq!(known.aliases, aliases, "{name}");
             assert_eq!(known.on_by_default, on_by_default, "{name}");

@@ -4,7 +4,7 @@ use evenkeel_runtime::plan::Failure;
 
 /// Returns the failure's text as upstream writes it in events and conditions. `asked` is client-go's name for the
 /// request, such as `get pods.metrics.k8s.io`, or empty.
-pub(crate) fn words(failure: &Failure, asked: &str) -> String {
+pub(crate) fn words(failure: &Failure, request: &str) -> String {
     let Failure { code, reason, message, .. } = failure;
     if *code == 0 || !reason.is_empty() {
         return message.clone();
@@ -30,7 +30,7 @@ pub(crate) fn words(failure: &Failure, asked: &str) -> String {
             "the server responded with the status code {code} but did not return more information"
         ),
     };
-    if asked.is_empty() { message } else { format!("{message} ({asked})") }
+    if request.is_empty() { message } else { format!("{message} ({request})") }
 }
 
 #[cfg(test)]
@@ -39,18 +39,18 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_status_is_told_by_its_code() {
-        let told = |code, reason: &str, message: &str| {
+        let text = |code, reason: &str, message: &str| {
             let failure = Failure { code, reason: reason.to_owned(), ..Failure::local(message) };
             words(&failure, "get pods.metrics.k8s.io")
         };
         assert_eq!(
-            told(404, "", "404 page not found"),
+            text(404, "", "404 page not found"),
             "the server could not find the requested resource (get pods.metrics.k8s.io)"
         );
         assert_eq!(
-            told(502, "", "bad gateway"),
+            text(502, "", "bad gateway"),
             "an error on the server (\"bad gateway\") has prevented the request from succeeding (get pods.metrics.k8s.io)"
         );
-        assert_eq!(told(404, "NotFound", "pods \"a\" not found"), "pods \"a\" not found");
+        assert_eq!(text(404, "NotFound", "pods \"a\" not found"), "pods \"a\" not found");
     }
 }

@@ -44,9 +44,9 @@ pub(crate) fn marked(pod: &Pod, why: Option<Why>, fails: bool, now: Timestamp) -
 
 /// Keeps the order of existing conditions; by default a strategic merge patch puts new entries first.
 fn order(pod: &Pod) -> Value {
-    let there = pod.status.conditions.iter().map(|condition| &*condition.type_);
-    let missing = there.clone().all(|type_| type_ != CONDITION).then_some(CONDITION);
-    there.chain(missing).map(|type_| json!({"type": type_})).collect()
+    let types = pod.status.conditions.iter().map(|condition| &*condition.type_);
+    let missing = types.clone().all(|type_| type_ != CONDITION).then_some(CONDITION);
+    types.chain(missing).map(|type_| json!({"type": type_})).collect()
 }
 
 fn condition(pod: &Pod, why: Why, now: Timestamp) -> Option<Value> {

@@ -91,8 +91,8 @@ pub(crate) fn until_available(
     if min_ready_seconds <= 0 {
         return None;
     }
-    let left = available_at(ready(pod)??, min_ready_seconds).duration_since(now);
-    Duration::try_from(left).ok().filter(|left| !left.is_zero())
+    let remaining = available_at(ready(pod)??, min_ready_seconds).duration_since(now);
+    Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
 }
 
 fn available_at(since: Timestamp, min_ready_seconds: i32) -> Timestamp {

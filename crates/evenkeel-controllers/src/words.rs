@@ -7,8 +7,8 @@ use evenkeel_api::{
 use std::time::Duration;
 
 /// Formats a count: `1 pod`, `3 pods`.
-pub(crate) fn count(n: i64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+pub(crate) fn count(n: i64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Converts a length to a signed number.

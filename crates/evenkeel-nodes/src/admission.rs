@@ -31,12 +31,13 @@ fn too_many(alive: usize, capacity: &[(String, String)]) -> Option<Refusal> {
 }
 
 fn ports<'a>(pod: &Pod, others: impl Iterator<Item = &'a Pod>) -> Option<Refusal> {
-    let wanted: Vec<_> = host_ports(pod).collect();
-    if wanted.is_empty() {
+    let requested_ports: Vec<_> = host_ports(pod).collect();
+    if requested_ports.is_empty() {
         return None;
     }
-    let taken =
-        others.flat_map(host_ports).any(|theirs| wanted.iter().any(|ours| ours.clashes(&theirs)));
+    let taken = others
+        .flat_map(host_ports)
+        .any(|used| requested_ports.iter().any(|requested| requested.clashes(&used)));
     taken.then(|| Refusal {
         reason: Refused::Ports,
         message:
@@ -80,14 +81,14 @@ fn resources<'a>(
 ) -> Option<Refusal> {
     // As upstream, extended resources that the node knows nothing of are none of its business.
     let known = |name: &str| !name.contains('/') || amount(capacity, name).is_some();
-    let wanted: Vec<_> =
+    let pod_requests: Vec<_> =
         resource::pod_requests(pod, &[]).into_iter().filter(|(name, _)| known(name)).collect();
-    if wanted.iter().all(|(_, amount)| amount.is_zero()) {
+    if pod_requests.iter().all(|(_, amount)| amount.is_zero()) {
         return None;
     }
     let zero = Quantity::from_units(0);
     let taken: Vec<_> = others.map(|other| resource::pod_requests(other, &[])).collect();
-    wanted.iter().filter(|(_, amount)| !amount.is_zero()).find_map(|(name, requested)| {
+    pod_requests.iter().filter(|(_, amount)| !amount.is_zero()).find_map(|(name, requested)| {
         let used = taken
             .iter()
             .flatten()

@@ -147,8 +147,10 @@ fn entries(value: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
 }
 
 fn value_for<'v>(value: &'v str, name: &str) -> Option<&'v str> {
-    let own = entries(value).find(|(of, _)| *of == Some(name));
-    own.or_else(|| entries(value).find(|(of, _)| of.is_none())).map(|(_, value)| value)
+    let of_container = entries(value).find(|(container, _)| *container == Some(name));
+    of_container
+        .or_else(|| entries(value).find(|(container, _)| container.is_none()))
+        .map(|(_, value)| value)
 }
 
 fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str> {

@@ -177,7 +177,7 @@ impl PodWorkers {
                 .with_processes(&processes, self.files(*node));
         facts.mounted = self.volumes.are_there(&pod);
         let memory = self.recall(key, &pod, &mut facts, *node);
-        let Decision { mut memory, patch, remove, wake, told, node_writes } =
+        let Decision { mut memory, patch, remove, wake, events, node_writes } =
             plan(&facts, &memory, self.clock.now());
         let mut gone = false;
         if let Some(patch) = patch {
@@ -186,13 +186,13 @@ impl PodWorkers {
                 None => gone = true,
             }
         }
-        for told in told {
+        for event in events {
             let regarding = target(&pod);
             self.recorder.record(&EventRecord {
                 regarding,
-                warning: told.warning,
-                reason: told.reason,
-                message: told.message,
+                warning: event.warning,
+                reason: event.reason,
+                message: event.message,
             });
         }
         if remove && !gone {

@@ -116,8 +116,9 @@ mod tests {
         has_nomination: bool,
         want: Option<Value>,
     ) {
-        let told = FailureStatus { reason: "Unschedulable", message, nominated, has_nomination };
-        let patch = patch(&crate::fixtures::pod("p", pod), &told, at(9));
+        let failure_status =
+            FailureStatus { reason: "Unschedulable", message, nominated, has_nomination };
+        let patch = patch(&crate::fixtures::pod("p", pod), &failure_status, at(9));
         let patch: Option<Value> = patch.map(|patch| serde_json::from_str(&patch).unwrap());
         let want = want.map(|status| json!({ "metadata": { "uid": "p" }, "status": status }));
         assert_eq!(patch, want, "{message} {nominated:?} over {pod}");

@@ -260,9 +260,9 @@ fn scored(
         .collect();
     let mut add = |n: usize, scores: &[i64]| {
         for (node, score) in all.iter_mut().zip(scores) {
-            let worth = score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
-            node.scores.push((profile.plugin(n).name(), worth));
-            node.total += worth;
+            let weighted = score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
+            node.scores.push((profile.plugin(n).name(), weighted));
+            node.total += weighted;
         }
     };
     let mut done = Vec::new();
@@ -277,10 +277,10 @@ fn scored(
     }
     for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
         let Some(plugin) = plugin.as_score() else { continue };
-        let mut own = Vec::with_capacity(feasible.len());
-        plugin.score_all(state, pod, feasible, &mut own);
-        plugin.normalize_score(state, feasible, &mut own);
-        add(n, &own);
+        let mut of_plugin = Vec::with_capacity(feasible.len());
+        plugin.score_all(state, pod, feasible, &mut of_plugin);
+        plugin.normalize_score(state, feasible, &mut of_plugin);
+        add(n, &of_plugin);
     }
     all
 }

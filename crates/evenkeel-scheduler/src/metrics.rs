@@ -203,7 +203,7 @@ impl Metrics {
         let filtered = filtered
             .filter(|(_, n)| **n > 0)
             .map(|(plugin, n)| (ExtensionPoint::Filter, plugin, *n));
-        for (point, plugin, n) in filtered.chain(trace.asked.iter().copied()) {
+        for (point, plugin, n) in filtered.chain(trace.called.iter().copied()) {
             let labels = &[profile.plugin(plugin).name(), point.as_str(), profile.name()];
             self.evaluations.with_label_values(labels).inc_by(u64::from(n));
         }
@@ -246,9 +246,9 @@ impl Metrics {
         let point = ExtensionPoint::PreEnqueue.as_str();
         for call in calls {
             match *call {
-                PluginCall::Hint { asked, took } => {
-                    let plugin = profiles[asked.profile].plugin(asked.plugin);
-                    self.hints.took(asked, plugin.name(), took);
+                PluginCall::Hint { key, took } => {
+                    let plugin = profiles[key.profile].plugin(key.plugin);
+                    self.hints.took(key, plugin.name(), took);
                 }
                 PluginCall::PreEnqueue { profile, plugin, status, took } => {
                     let plugin = profiles[profile].plugin(plugin);

@@ -284,10 +284,9 @@ impl Scheduler {
     /// Waits for the next event or due time; returns `false` if there will be none.
     async fn wait(&mut self, events: &mut Events) -> bool {
         let now = self.clock.now();
-        let due = self
-            .core
-            .next_due()
-            .map(|due| Duration::try_from(due.duration_since(now)).unwrap_or(Duration::ZERO));
+        let next_flush = self.core.next_due().map(|next_flush| {
+            Duration::try_from(next_flush.duration_since(now)).unwrap_or(Duration::ZERO)
+        });
         let (full, waiting_pods) = (!self.has_room(), self.core.waiting_pods().clone());
         tokio::select! {
             // Polled in order, so that runs are reproducible. `work` drains every source, so none starves.
@@ -299,7 +298,7 @@ impl Scheduler {
             Some(answer) = self.bindings.next(), if !self.bindings.is_empty() => self.binding_finished(answer),
             () = waiting_pods.pre_bind_started(), if full => {}
             Some(()) = self.status_patcher.next_finished(), if !self.status_patcher.is_empty() => {}
-            () = self.clock.sleep(due.unwrap_or_default()), if due.is_some() => {}
+            () = self.clock.sleep(next_flush.unwrap_or_default()), if next_flush.is_some() => {}
         }
         true
     }

@@ -56,7 +56,7 @@ pub(crate) struct Script {
     rule: Option<Arc<Rule>>,
     watches: Arc<Mutex<BTreeMap<String, mpsc::UnboundedSender<Bytes>>>>,
     lists: Arc<BTreeMap<&'static str, Value>>,
-    asked: Arc<Mutex<Vec<(String, Value)>>>,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
 impl Script {
@@ -104,13 +104,13 @@ impl Script {
     }
 
     /// Takes the recorded requests as `METHOD path` with bodies.
-    pub(crate) fn asked(&self) -> Vec<(String, Value)> {
-        std::mem::take(&mut self.asked.lock().unwrap())
+    pub(crate) fn requests(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.requests.lock().unwrap())
     }
 
     /// Takes the recorded requests as `METHOD path`.
-    pub(crate) fn seen(&self) -> Vec<String> {
-        self.asked().into_iter().map(|(what, _)| what).collect()
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.requests().into_iter().map(|(what, _)| what).collect()
     }
 
     fn next(&self, method: &Method, uri: &Uri, body: Value) -> Answer {
@@ -125,7 +125,7 @@ impl Script {
         }
         let what = format!("{method} {path}");
         let ruled = self.rule.as_ref().and_then(|rule| rule(&what, &body));
-        self.asked.lock().unwrap().push((what.clone(), body));
+        self.requests.lock().unwrap().push((what.clone(), body));
         if let Some(answer) = ruled {
             return answer;
         }

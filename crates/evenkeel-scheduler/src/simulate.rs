@@ -61,19 +61,23 @@ impl Dump {
         self.n_objects == 0
     }
 
-    fn take(&mut self, mut object: Value, of: Option<(String, String)>) -> Result<(), DumpError> {
+    fn take(
+        &mut self,
+        mut object: Value,
+        item_kind: Option<(String, String)>,
+    ) -> Result<(), DumpError> {
         let n = self.n_objects + 1;
         let text = |field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
-        let (version, kind) = match (text("apiVersion"), text("kind"), of) {
+        let (version, kind) = match (text("apiVersion"), text("kind"), item_kind) {
             (Some(version), Some(kind), _) | (_, _, Some((version, kind))) => (version, kind),
             (None, ..) => return Err(DumpError::Object(n, "apiVersion")),
             (_, None, _) => return Err(DumpError::Object(n, "kind")),
         };
         if let Some(Value::Array(items)) = object.get_mut("items").map(Value::take) {
             // Items of a typed list such as `PodList` may omit their kind.
-            let of = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
-            let of = of.map(|kind| (version.clone(), kind.to_owned()));
-            return items.into_iter().try_for_each(|item| self.take(item, of.clone()));
+            let item_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+            let item_kind = item_kind.map(|kind| (version.clone(), kind.to_owned()));
+            return items.into_iter().try_for_each(|item| self.take(item, item_kind.clone()));
         }
         if object.pointer("/metadata/name").is_none() {
             return Err(DumpError::Object(n, "metadata.name"));

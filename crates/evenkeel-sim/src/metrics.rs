@@ -25,6 +25,6 @@ struct Pods(Usage);
 
 impl Source for Pods {
     fn list(&self, _: &str, namespace: &str) -> Vec<Value> {
-        self.0.of_pods(namespace)
+        self.0.pod_metrics(namespace)
     }
 }

@@ -110,6 +110,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
             ("Census", "PodIndex"),
             ("Telling", "StatusPatcher"),
             ("Verdict", "Status"),
+            ("Wanted", "ClaimRequests, VolumesToAttach"),
             ("happened", "move_all_to_active_or_backoff_queue"),
         ],
     ),
@@ -166,17 +167,32 @@ fn retired_words_do_not_come_back() {
     }
 }
 
-/// Places of public items whose doc comment is a single line of one or two words.
+/// Whether the line is a field in a `message!`: `name: Type = 1 "json"`, or `name: Type = 1` for an inlined one. The macro
+/// makes these fields public.
+fn is_message_field(line: &str) -> bool {
+    let Some((declaration, rest)) = line.split_once(" = ") else { return false };
+    let json = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+    declaration.contains(": ")
+        && json.len() < rest.len()
+        && (json.is_empty() || json.starts_with(" \""))
+}
+
+/// Line numbers of doc comments of public items that are a single line of one or two words.
 fn short_docs(text: &str) -> Vec<usize> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let doc = |at: usize| lines.get(at).and_then(|line| line.strip_prefix("///"));
+    let doc = |line: usize| {
+        let line = lines.get(line)?;
+        line.strip_prefix("=> ").unwrap_or(line).strip_prefix("///")
+    };
     (0..lines.len())
         .filter(|at| {
             let alone = (*at == 0 || doc(at - 1).is_none()) && doc(at + 1).is_none();
             let item = lines[at + 1..].iter().find(|line| !line.starts_with("#["));
             alone
                 && doc(*at).is_some_and(|text| text.split_whitespace().count() <= 2)
-                && item.is_some_and(|line| line.starts_with("pub ") || line.starts_with("pub("))
+                && item.is_some_and(|line| {
+                    line.starts_with("pub ") || line.starts_with("pub(") || is_message_field(line)
+                })
         })
         .map(|at| at + 1)
         .collect()
@@ -203,4 +219,6 @@ fn doc_comments_say_something() {
 fn short_docs_are_found() {
     let text = "/// When.\npub at: u64,\n/// A longer one.\npub fn a();\n/// Not\n/// one line.\npub b: u8,\n/// Hidden.\nc: u8,\n/// Marked.\n#[must_use]\npub(crate) fn d();\n";
     assert_eq!(short_docs(text), [1, 10]);
+    let message = "/// Name.\n#[serde]\nname: Text = 1 \"name\",\n/// Name of it.\nb: Text = 2 \"b\",\n=> /// Which.\nc: Text = 3\n/// Local.\nlet d: u8 = 4;\n";
+    assert_eq!(short_docs(message), [1, 6]);
 }

@@ -41,8 +41,8 @@ struct Metrics(Usage);
 impl Source for Metrics {
     fn list(&self, resource: &str, namespace: &str) -> Vec<Value> {
         match resource {
-            "nodes" => self.0.of_nodes(),
-            _ => self.0.of_pods(namespace),
+            "nodes" => self.0.node_metrics(),
+            _ => self.0.pod_metrics(namespace),
         }
     }
 }

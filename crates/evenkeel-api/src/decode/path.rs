@@ -1,17 +1,18 @@
-//! Locates errors in JSON text: from line and column to the field path.
+//! Field path of a position in JSON text, for error messages: `serde_json` reports only line and column.
 
-/// An object or array around the current position of the scan.
-enum Enclosing {
-    /// An object, and the name of the member that the scan is in.
+/// An object or array that the scan has entered and not left.
+enum Container {
+    /// An object, and the name of the member at the current position; `None` before its name.
     Object(Option<String>),
-    /// An array, and the index of the element that the scan is in.
+    /// An array, and the index of the element at the current position; `None` before the first.
     Array(Option<usize>),
 }
 
-/// Returns the path (`spec.containers[0].image`, `.` for the whole) of the value at a line and column as `serde_json`'s
-/// errors count them: both from one, columns in bytes.
+/// Returns the path, such as `spec.containers[0].image`, of the value at a line and column; `.` for the whole document. Both
+/// count from one as in errors of `serde_json`, columns in bytes.
 ///
-/// The text before that place must be JSON, which it is when the parser came that far; whatever else, some path is returned.
+/// The text before that position is assumed to be valid JSON, because the parser has read it. Of other text, the path is
+/// unspecified.
 pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
     let line_start: usize = text
         .split_inclusive(|byte| *byte == b'\n')
@@ -19,69 +20,70 @@ pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
         .map(<[u8]>::len)
         .sum();
     let end = text.len().min(line_start + column);
-    path(&enclosing(&text[..end]))
+    path(&open_containers(&text[..end]))
 }
 
-/// Scans JSON text, which may end anywhere, for what encloses its end.
-fn enclosing(text: &[u8]) -> Vec<Enclosing> {
-    let mut around = Vec::new();
-    let mut at = 0;
-    while let Some(byte) = text.get(at) {
-        if let (Some(Enclosing::Array(index @ None)), false) =
-            (around.last_mut(), byte.is_ascii_whitespace() || *byte == b']')
+/// Scans JSON text, which may break off anywhere, and returns the containers that are open at its end, outermost first.
+fn open_containers(text: &[u8]) -> Vec<Container> {
+    let mut open = Vec::new();
+    let mut position = 0;
+    while let Some(byte) = text.get(position) {
+        if let (Some(Container::Array(index @ None)), false) =
+            (open.last_mut(), byte.is_ascii_whitespace() || *byte == b']')
         {
             *index = Some(0);
         }
         match byte {
-            b'{' => around.push(Enclosing::Object(None)),
-            b'[' => around.push(Enclosing::Array(None)),
-            b'}' | b']' => drop(around.pop()),
-            b',' => match around.last_mut() {
-                Some(Enclosing::Object(name)) => *name = None,
-                Some(Enclosing::Array(Some(index))) => *index += 1,
+            b'{' => open.push(Container::Object(None)),
+            b'[' => open.push(Container::Array(None)),
+            b'}' | b']' => drop(open.pop()),
+            b',' => match open.last_mut() {
+                Some(Container::Object(name)) => *name = None,
+                Some(Container::Array(Some(index))) => *index += 1,
                 _ => {}
             },
             b'"' => {
-                let length = string_length(&text[at..]);
-                if let Some(Enclosing::Object(name @ None)) = around.last_mut() {
-                    let quoted = &text[at..at + length];
+                let length = string_length(&text[position..]);
+                if let Some(Container::Object(name @ None)) = open.last_mut() {
+                    let quoted = &text[position..position + length];
                     *name = Some(serde_json::from_slice(quoted).unwrap_or_default());
                 }
-                at += length - 1;
+                position += length - 1;
             }
             _ => {}
         }
-        at += 1;
+        position += 1;
     }
-    around
+    open
 }
 
-/// Length in bytes of the string that the text begins with, quotes included; of the rest if it does not end.
+/// Returns the length in bytes of the JSON string at the start of the text, with its quotes. An unterminated string extends
+/// to the end of the text.
 fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
-    for (at, byte) in text.iter().enumerate().skip(1) {
+    for (index, byte) in text.iter().enumerate().skip(1) {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
-            b'"' => return at + 1,
+            b'"' => return index + 1,
             _ => {}
         }
     }
     text.len()
 }
 
-fn path(around: &[Enclosing]) -> String {
+fn path(open: &[Container]) -> String {
     let mut path = String::new();
-    for part in around {
-        match part {
-            Enclosing::Object(Some(name)) => {
+    for container in open {
+        match container {
+            Container::Object(Some(name)) => {
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(name);
             }
-            Enclosing::Array(Some(index)) => path.push_str(&format!("[{index}]")),
-            Enclosing::Object(None) | Enclosing::Array(None) => {}
+            Container::Array(Some(index)) => path.push_str(&format!("[{index}]")),
+            Container::Object(None) | Container::Array(None) => {}
         }
     }
     if path.is_empty() { ".".into() } else { path }
@@ -91,16 +93,16 @@ fn path(around: &[Enclosing]) -> String {
 mod tests {
     use super::field_at;
 
-    /// The path where the text has a `^` in it, which is left out.
-    fn at(marked: &str) -> String {
+    /// Returns the path at the `^` of the text, which is removed first.
+    fn path_at_mark(marked: &str) -> String {
         let (before, after) = marked.split_once('^').expect("a mark");
         let line = before.matches('\n').count() + 1;
-        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+        let column = before.len() - before.rfind('\n').map_or(0, |line_feed| line_feed + 1);
         field_at(format!("{before}{after}").as_bytes(), line, column)
     }
 
     #[test]
-    fn the_path_of_a_place_in_text() {
+    fn positions_have_paths() {
         for (text, path) in [
             (r#"{"spec": {"replicas": "x"^}}"#, "spec.replicas"),
             (r#"{"spec": {"replicas": {^}}}"#, "spec.replicas"),
@@ -119,13 +121,13 @@ mod tests {
             ("7^", "."),
             (r#"{"a": "no end^"#, "a"),
         ] {
-            assert_eq!(at(text), path, "{text}");
+            assert_eq!(path_at_mark(text), path, "{text}");
         }
     }
 
     proptest::proptest! {
         #[test]
-        fn any_place_of_any_text_has_a_path(text: Vec<u8>, line in 0_usize..9, column in 0_usize..99) {
+        fn every_position_of_every_text_has_a_path(text: Vec<u8>, line in 0_usize..9, column in 0_usize..99) {
             assert!(!field_at(&text, line, column).is_empty());
         }
     }

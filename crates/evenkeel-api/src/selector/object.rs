@@ -12,9 +12,9 @@ use crate::text::Text;
 message! {
     /// The decoded object.
     pub struct LabelSelector("k8s.io.apimachinery.pkg.apis.meta.v1.LabelSelector") {
-        /// Required labels.
+        /// Labels that an object must have, with these values.
         match_labels: StrMap = 1 "matchLabels",
-        /// Further requirements.
+        /// Further requirements, all of which must hold.
         match_expressions: Box<[Expression]> = 2 "matchExpressions",
     }
 }

@@ -7,11 +7,11 @@ use crate::text::Text;
 message! {
     /// Scheduling constraints of a pod: node affinity, pod affinity and anti-affinity.
     pub struct Affinity("k8s.io.api.core.v1.Affinity") {
-        /// Affinity to nodes.
+        /// Labels and fields of the nodes that the pod requires or prefers.
         node_affinity: Option<Box<NodeAffinity>> = 1 "nodeAffinity",
-        /// Affinity to pods.
+        /// Pods whose topology domain this pod shares.
         pod_affinity: Option<Box<PodAffinity>> = 2 "podAffinity",
-        /// Away from these pods.
+        /// Pods whose topology domain this pod avoids.
         pod_anti_affinity: Option<Box<PodAntiAffinity>> = 3 "podAntiAffinity",
     }
 }
@@ -19,7 +19,7 @@ message! {
 message! {
     /// Required and preferred node affinity of a pod.
     pub struct NodeAffinity("k8s.io.api.core.v1.NodeAffinity") {
-        /// Required terms.
+        /// Nodes that the pod may be scheduled to; all where absent.
         required_during_scheduling_ignored_during_execution: Option<Box<NodeSelector>> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
         /// Preferred terms, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[PreferredSchedulingTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
@@ -27,9 +27,9 @@ message! {
 }
 
 message! {
-    /// Node selector terms, of which one must match.
+    /// Node selector terms; a node that matches any one of them is selected.
     pub struct NodeSelector("k8s.io.api.core.v1.NodeSelector") {
-        /// The terms; none selects nothing.
+        /// Terms, any one of which suffices; without terms, no node is selected.
         node_selector_terms: Box<[NodeSelectorTerm]> = 1 "nodeSelectorTerms",
     }
 }
@@ -51,7 +51,7 @@ message! {
         key: Text = 1 "key",
         /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
         operator: Text = 2 "operator",
-        /// Values that the label is compared with.
+        /// Values to compare with; one number for `Gt` and `Lt`, none for `Exists` and `DoesNotExist`.
         values: Box<[Text]> = 3 "values",
     }
 }
@@ -67,9 +67,9 @@ message! {
 }
 
 message! {
-    /// Required and preferred topologies that run certain pods.
+    /// Required and preferred topology domains: those that run certain pods.
     pub struct PodAffinity("k8s.io.api.core.v1.PodAffinity") {
-        /// Required terms.
+        /// Terms that must all hold where the pod is scheduled.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
         /// Preferred terms, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
@@ -77,11 +77,11 @@ message! {
 }
 
 message! {
-    /// Required and preferred topologies that do not run certain pods.
+    /// Required and preferred topology domains: those that do not run certain pods.
     pub struct PodAntiAffinity("k8s.io.api.core.v1.PodAntiAffinity") {
-        /// Required terms.
+        /// Terms none of which may hold where the pod is scheduled.
         required_during_scheduling_ignored_during_execution: Box<[PodAffinityTerm]> = 1 "requiredDuringSchedulingIgnoredDuringExecution",
-        /// Preferred terms, weighted.
+        /// Terms to avoid where possible, weighted.
         preferred_during_scheduling_ignored_during_execution: Box<[WeightedPodAffinityTerm]> = 2 "preferredDuringSchedulingIgnoredDuringExecution",
     }
 }
@@ -91,21 +91,21 @@ message! {
     pub struct WeightedPodAffinityTerm("k8s.io.api.core.v1.WeightedPodAffinityTerm") {
         /// Weight, 1 to 100.
         weight: i32 = 1 "weight",
-        /// Term to prefer.
+        /// Term that the weight counts for, or against with anti-affinity.
         pod_affinity_term: PodAffinityTerm = 2 "podAffinityTerm",
     }
 }
 
 message! {
-    /// Pods by labels and namespaces, and the topology key that they share.
+    /// Pods by labels and namespaces, and the key of the topology domains that they run in.
     pub struct PodAffinityTerm("k8s.io.api.core.v1.PodAffinityTerm") {
-        /// Selector of the pods.
+        /// Selector of the pods; absent, it selects none.
         label_selector: Selector = 1 "labelSelector",
-        /// In these namespaces; the pod's own when this and the selector are absent.
+        /// Namespaces of the pods; the pod's own when this and the selector are absent.
         namespaces: Box<[Text]> = 2 "namespaces",
         /// Node label whose value identifies the topology domain.
         topology_key: Text = 3 "topologyKey",
-        /// In namespaces with these labels.
+        /// Selector of further namespaces of the pods; empty, it selects all.
         namespace_selector: Selector = 4 "namespaceSelector",
         /// `matchLabelKeys`: labels whose values must equal the pod's.
         match_label_keys: Box<[Text]> = 5 "matchLabelKeys",
@@ -115,7 +115,7 @@ message! {
 }
 
 message! {
-    /// Taints that a pod tolerates, and for how long.
+    /// Taints that a pod tolerates, and the time for which it does.
     pub struct Toleration("k8s.io.api.core.v1.Toleration") {
         /// Key; all keys when empty.
         key: Text = 1 "key",
@@ -125,23 +125,23 @@ message! {
         value: Text = 3 "value",
         /// Effect; all when empty.
         effect: Text = 4 "effect",
-        /// How long; for ever when absent.
+        /// Seconds from a `NoExecute` taint to the eviction; absent, the taint is tolerated forever.
         toleration_seconds: Option<i64> = 5 "tolerationSeconds",
     }
 }
 
 message! {
-    /// Limit of the skew with which a pod's group spreads over a topology.
+    /// Limit of the difference between topology domains in the number of pods that a selector matches.
     pub struct TopologySpreadConstraint("k8s.io.api.core.v1.TopologySpreadConstraint") {
-        /// Maximum difference in pods between topology domains.
+        /// Maximum difference in pods between a domain and the one with the fewest; at least 1.
         max_skew: i32 = 1 "maxSkew",
         /// Node label whose value identifies the topology domain.
         topology_key: Text = 2 "topologyKey",
         /// `DoNotSchedule` or `ScheduleAnyway`.
         when_unsatisfiable: Text = 3 "whenUnsatisfiable",
-        /// Selector of the pods.
+        /// Selector of the pods to count; an empty one counts no existing pods.
         label_selector: Selector = 4 "labelSelector",
-        /// Minimum number of topology domains.
+        /// Number of domains below which the minimum counts as 0; 1 by default. Only with `DoNotSchedule`.
         min_domains: Option<i32> = 5 "minDomains",
         /// `Honor` (also when empty) or `Ignore`.
         node_affinity_policy: Text = 6 "nodeAffinityPolicy",

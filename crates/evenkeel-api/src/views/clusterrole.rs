@@ -8,11 +8,11 @@ use crate::text::Text;
 message! {
     /// Permissions, granted cluster-wide or by a RoleBinding.
     pub struct ClusterRole("k8s.io.api.rbac.v1.ClusterRole") {
-        /// Metadata.
+        /// Metadata; labels are what aggregation rules select by.
         meta: Meta = 1 "metadata",
         /// Rules that grant permissions.
         rules: Box<[PolicyRule]> = 2 "rules",
-        /// Which other roles' rules these are, if they are others'.
+        /// Selects the ClusterRoles whose rules a controller copies into `rules`; absent, the rules are set by users.
         aggregation_rule: Option<Box<AggregationRule>> = 3 "aggregationRule",
     }
 }
@@ -22,23 +22,23 @@ view!(ClusterRole, "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterrol
 message! {
     /// Permissions on resources, or on non-resource URLs.
     pub struct PolicyRule("k8s.io.api.rbac.v1.PolicyRule") {
-        /// Verbs.
+        /// Verbs such as `get` or `create`; `*` for all.
         verbs: Box<[Text]> = 1 "verbs",
-        /// API groups.
+        /// API groups of the resources; the empty string is the core group, `*` stands for all.
         api_groups: Box<[Text]> = 2 "apiGroups",
-        /// Resources.
+        /// Plural names, with `/subresource` where one is meant; `*` for all.
         resources: Box<[Text]> = 3 "resources",
-        /// Only objects of these names.
+        /// Names of the objects; empty for all objects.
         resource_names: Box<[Text]> = 4 "resourceNames",
-        /// Paths that are no resources.
+        /// URL paths such as `/healthz`; a trailing `*` matches any rest.
         non_resource_urls: Box<[Text]> = 5 "nonResourceURLs",
     }
 }
 
 message! {
-    /// Which roles a role is put together from.
+    /// Selects the ClusterRoles that a ClusterRole aggregates.
     pub struct AggregationRule("k8s.io.api.rbac.v1.AggregationRule") {
-        /// Those that any of these selects, in this order.
+        /// Selectors of the ClusterRoles, in the order of their rules; matching any of them suffices.
         cluster_role_selectors: Box<[Selector]> = 1 "clusterRoleSelectors",
     }
 }

@@ -11,13 +11,13 @@ use crate::text::Text;
 message! {
     /// Identity of pods in the API, with its image pull secrets.
     pub struct ServiceAccount("k8s.io.api.core.v1.ServiceAccount") {
-        /// Metadata.
+        /// Metadata; pods of the namespace refer to the account by its name.
         meta: Meta = 1 "metadata",
         /// Secrets that its pods may use.
         secrets: Box<[ObjectReference]> = 2 "secrets",
-        /// Secrets with which images are pulled.
+        /// Secrets for pulling the images of its pods; admission copies them into pods without any.
         image_pull_secrets: Box<[LocalObjectReference]> = 3 "imagePullSecrets",
-        /// Whether pods get a token.
+        /// Whether pods mount an API token, unless they say otherwise; true where absent.
         automount_service_account_token: Option<bool> = 4 "automountServiceAccountToken",
     }
 }
@@ -29,25 +29,25 @@ message! {
     #[derive(serde::Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct ObjectReference("k8s.io.api.core.v1.ObjectReference") {
-        /// Its kind.
+        /// Kind of the referenced object, such as `Pod`.
         #[serde(skip_serializing_if = "str::is_empty")]
         kind: Text = 1 "kind",
-        /// Its namespace.
+        /// Namespace of the object; empty for cluster-scoped ones.
         #[serde(skip_serializing_if = "str::is_empty")]
         namespace: Text = 2 "namespace",
-        /// Its name.
+        /// Name of the object; empty where the reference is to no single object.
         #[serde(skip_serializing_if = "str::is_empty")]
         name: Text = 3 "name",
-        /// Its uid.
+        /// Uid of the object; empty for any object of this name.
         #[serde(skip_serializing_if = "str::is_empty")]
         uid: Text = 4 "uid",
-        /// Its version.
+        /// `group/version` of the object, or `v1`.
         #[serde(skip_serializing_if = "str::is_empty")]
         api_version: Text = 5 "apiVersion",
-        /// Which version of it.
+        /// Version of the object to which the reference was made; empty for any.
         #[serde(skip_serializing_if = "str::is_empty")]
         resource_version: Text = 6 "resourceVersion",
-        /// Which part of it.
+        /// Path of one part of the object, such as `spec.containers{app}`; empty for all of it.
         #[serde(skip_serializing_if = "str::is_empty")]
         field_path: Text = 7 "fieldPath",
     }
@@ -56,11 +56,11 @@ message! {
 message! {
     /// Configuration that pods read as variables or files.
     pub struct ConfigMap("k8s.io.api.core.v1.ConfigMap") {
-        /// Metadata.
+        /// Metadata; pods of the namespace refer to the map by its name.
         meta: Meta = 1 "metadata",
-        /// The configuration.
+        /// Values by file or variable name, UTF-8; `binaryData` is not decoded.
         data: StrMap = 2 "data",
-        /// Whether it may not change.
+        /// Whether the data cannot be changed any more; false where absent.
         immutable: Option<bool> = 4 "immutable",
     }
 }
@@ -70,11 +70,11 @@ view!(ConfigMap, "", "v1", "ConfigMap", "configmaps", true);
 message! {
     /// Metadata and type of a Secret; its data is never decoded.
     pub struct Secret("k8s.io.api.core.v1.Secret") {
-        /// Metadata.
+        /// Metadata; a token's annotations name its service account.
         meta: Meta = 1 "metadata",
-        /// Which keys it has.
+        /// Keys of the secret, without their values.
         data: Map<Unread> = 2 "data",
-        /// Its type.
+        /// Type such as `Opaque` or `kubernetes.io/service-account-token`; it tells which keys there must be.
         type_: Text = 3 "type",
     }
 }

@@ -11,29 +11,29 @@ use crate::time::Timestamp;
 message! {
     /// Container of a pod, with the fields that scheduling and simulation read.
     pub struct Container("k8s.io.api.core.v1.Container") {
-        /// Name.
+        /// Name, unique among all containers of the pod.
         name: Text = 1 "name",
-        /// Image.
+        /// Reference of the image, such as `registry.k8s.io/pause:3.10`.
         image: Text = 2 "image",
-        /// Length of the command that replaces the image's entry point.
+        /// Number of words in the command that replaces the image's entry point, as a list without content.
         command: Box<[Unread]> = 3 "command",
-        /// Its arguments; how many, no more.
+        /// Number of arguments of the command, as a list without content.
         args: Box<[Unread]> = 4 "args",
-        /// Ports.
+        /// Ports that the container exposes; a list for people, except for host ports.
         ports: Box<[ContainerPort]> = 6 "ports",
-        /// Resources.
+        /// Requests and limits; without requests, the limits are the requests.
         resources: ResourceRequirements = 8 "resources",
         /// `Always` makes an init container a sidecar.
         restart_policy: Text = 24 "restartPolicy",
         /// Restart rules for its exit codes.
         restart_policy_rules: Box<[ContainerRestartRule]> = 25 "restartPolicyRules",
-        /// Whether a volume mount has options of its own.
+        /// Whether a volume mount has bind mount options of its own.
         bind_mount_options: BindMountOptions = 9 "volumeMounts",
-        /// When it is restarted.
+        /// Probe whose failure restarts the container; absent, only its exit does.
         liveness_probe: Option<Box<Probe>> = 10 "livenessProbe",
-        /// When it is ready; without one, when it runs.
+        /// Probe for readiness; absent, a started container is ready.
         readiness_probe: Option<Box<Probe>> = 11 "readinessProbe",
-        /// When it has started; without one, when it runs.
+        /// Probe for having started; absent, a running container has started.
         startup_probe: Option<Box<Probe>> = 22 "startupProbe",
     }
 }
@@ -49,7 +49,7 @@ message! {
 message! {
     /// Volume mount, of which only recursive read-only and propagation options are read.
     pub struct VolumeMountOptions("k8s.io.api.core.v1.VolumeMount") {
-        /// Its options; how many, no more.
+        /// Number of bind mount options, as a list without content.
         bind_mount_options: Box<[Unread]> = 8 "bindMountOptions",
     }
 }
@@ -105,7 +105,7 @@ message! {
 message! {
     /// Port of a container, and its host port on the node.
     pub struct ContainerPort("k8s.io.api.core.v1.ContainerPort") {
-        /// Name.
+        /// Name to which Services and probes can refer; empty for none.
         name: Text = 1 "name",
         /// Port of the node, 0 for none.
         host_port: i32 = 2 "hostPort",
@@ -121,15 +121,15 @@ message! {
 message! {
     /// Delays, periods and thresholds of a probe.
     pub struct Probe("k8s.io.api.core.v1.Probe") {
-        /// Seconds before the first.
+        /// Seconds from the container's start to the first probe.
         initial_delay_seconds: i32 = 2 "initialDelaySeconds",
-        /// Seconds one may take.
+        /// Seconds after which a probe counts as failed; 1 by default.
         timeout_seconds: i32 = 3 "timeoutSeconds",
-        /// Seconds between two probes.
+        /// Seconds between two probes; 10 by default.
         period_seconds: i32 = 4 "periodSeconds",
-        /// Successes in a row that count.
+        /// Consecutive successes after a failure that count as success; 1 by default.
         success_threshold: i32 = 5 "successThreshold",
-        /// Failures in a row that count.
+        /// Consecutive failures that count as failure; 3 by default.
         failure_threshold: i32 = 6 "failureThreshold",
     }
 }
@@ -137,11 +137,11 @@ message! {
 message! {
     /// Observed state of a container.
     pub struct ContainerStatus("k8s.io.api.core.v1.ContainerStatus") {
-        /// Name.
+        /// Name of the container in the pod's spec.
         name: Text = 1 "name",
         /// Current state of the container.
         state: ContainerState = 2 "state",
-        /// Before its last restart.
+        /// State at the end of its previous run; empty before the first restart.
         last_state: ContainerState = 3 "lastState",
         /// Whether it is ready.
         ready: bool = 4 "ready",
@@ -151,9 +151,9 @@ message! {
         image: Text = 6 "image",
         /// Whether it has started.
         started: Option<bool> = 9 "started",
-        /// Requests set aside for it.
+        /// Requests that the node has admitted and set aside for the container.
         allocated_resources: Map<Quantity> = 10 "allocatedResources",
-        /// Actual resources.
+        /// Requests and limits in force, as the kubelet reports them; they lag behind the spec during a resize.
         resources: Option<Box<ResourceRequirements>> = 11 "resources",
     }
 }
@@ -175,7 +175,7 @@ message! {
     pub struct ContainerStateWaiting("k8s.io.api.core.v1.ContainerStateWaiting") {
         /// Reason in CamelCase.
         reason: Text = 1 "reason",
-        /// Human-readable message.
+        /// Details of the reason, for people.
         message: Text = 2 "message",
     }
 }
@@ -191,13 +191,13 @@ message! {
 message! {
     /// Exit code, reason and times of a terminated container.
     pub struct ContainerStateTerminated("k8s.io.api.core.v1.ContainerStateTerminated") {
-        /// Exit code.
+        /// Exit code of the process; 0 is success.
         exit_code: i32 = 1 "exitCode",
         /// Signal that ended it, 0 for none.
         signal: i32 = 2 "signal",
         /// Reason in CamelCase.
         reason: Text = 3 "reason",
-        /// Human-readable message.
+        /// Termination message that the container wrote, or details of the reason.
         message: Text = 4 "message",
         /// Start time of the container.
         started_at: Option<Timestamp> = 5 "startedAt",

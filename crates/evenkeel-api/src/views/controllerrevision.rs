@@ -7,11 +7,11 @@ use crate::template::Restored;
 message! {
     /// Revision of the template of a StatefulSet or DaemonSet.
     pub struct ControllerRevision("k8s.io.api.apps.v1.ControllerRevision") {
-        /// Metadata.
+        /// Metadata; the name ends in a hash of the data, the controlling owner is the workload.
         meta: Meta = 1 "metadata",
-        /// The pod template that it restores.
+        /// Patch that restores the pod template of this revision.
         data: Restored = 2 "data",
-        /// Its place in the history.
+        /// Number in the owner's history; the newest revision has the greatest.
         revision: i64 = 3 "revision",
     }
 }

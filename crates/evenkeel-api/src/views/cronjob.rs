@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 message! {
     /// Creates Jobs on a schedule (`batch/v1`).
     pub struct CronJob("k8s.io.api.batch.v1.CronJob") {
-        /// Metadata.
+        /// Metadata; names of Jobs begin with its name.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: CronJobSpec = 2 "spec",

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 message! {
     /// Runs one pod on each matching node (`apps/v1`).
     pub struct DaemonSet("k8s.io.api.apps.v1.DaemonSet") {
-        /// Metadata.
+        /// Metadata; the generation of the template is an annotation.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: DaemonSetSpec = 2 "spec",
@@ -25,25 +25,25 @@ view!(DaemonSet, "apps", "v1", "DaemonSet", "daemonsets", true);
 message! {
     /// Desired state of a DaemonSet.
     pub struct DaemonSetSpec("k8s.io.api.apps.v1.DaemonSetSpec") {
-        /// Which pods are its.
+        /// Selector of its pods; it must match the template's labels and cannot be changed.
         selector: Selector = 1 "selector",
         /// Template of the pods.
         template: Template = 2 "template",
-        /// How old pods give way to new ones.
+        /// Strategy for replacing pods of an older template.
         update_strategy: DaemonSetUpdateStrategy = 3 "updateStrategy",
-        /// How long a pod is ready before it counts as available.
+        /// Seconds for which a pod must be ready before it counts as available; 0 by default.
         min_ready_seconds: i32 = 4 "minReadySeconds",
-        /// How many old revisions are kept.
+        /// Number of unused revisions to keep; 10 by default.
         revision_history_limit: Option<i32> = 6 "revisionHistoryLimit",
     }
 }
 
 message! {
-    /// How old pods give way to new ones.
+    /// Strategy for replacing pods of an older template.
     pub struct DaemonSetUpdateStrategy("k8s.io.api.apps.v1.DaemonSetUpdateStrategy") {
         /// `RollingUpdate` or `OnDelete`.
         type_: Text = 1 "type",
-        /// For `RollingUpdate`.
+        /// Limits of a rolling update; only with type `RollingUpdate`.
         rolling_update: Option<Box<RollingUpdateDaemonSet>> = 2 "rollingUpdate",
     }
 }
@@ -51,9 +51,9 @@ message! {
 message! {
     /// Limits of a rolling update.
     pub struct RollingUpdateDaemonSet("k8s.io.api.apps.v1.RollingUpdateDaemonSet") {
-        /// On how many nodes the pod may be missing.
+        /// Number or percentage of nodes without an available pod during the update; 1 by default.
         max_unavailable: Option<IntOrString> = 1 "maxUnavailable",
-        /// On how many nodes there may be two.
+        /// Number or percentage of nodes with both an old and a new pod during the update; 0 by default.
         max_surge: Option<IntOrString> = 2 "maxSurge",
     }
 }
@@ -69,15 +69,15 @@ message! {
         desired_number_scheduled: i32 = 3 "desiredNumberScheduled",
         /// Nodes that should have a pod and have a ready one.
         number_ready: i32 = 4 "numberReady",
-        /// Generation of the spec that this status is of.
+        /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 5 "observedGeneration",
-        /// Nodes that have a pod of the present template.
+        /// Nodes that should have a pod and have one of the current template.
         updated_number_scheduled: i32 = 6 "updatedNumberScheduled",
         /// Nodes that should have a pod and have an available one.
         number_available: i32 = 7 "numberAvailable",
         /// Nodes that should have a pod and have no available one.
         number_unavailable: i32 = 8 "numberUnavailable",
-        /// How often a revision's name was taken by another.
+        /// Number of hash collisions in names of revisions so far.
         collision_count: Option<i32> = 9 "collisionCount",
         /// Conditions; upstream sets none so far, but existing ones are kept.
         conditions: Box<[DaemonSetCondition]> = 10 "conditions",
@@ -95,7 +95,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 5 "message",
     }
 }

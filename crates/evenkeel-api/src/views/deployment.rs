@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 message! {
     /// Rolls out a pod template through ReplicaSets (`apps/v1`).
     pub struct Deployment("k8s.io.api.apps.v1.Deployment") {
-        /// Metadata.
+        /// Metadata; the revision of the template is an annotation.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: DeploymentSpec = 2 "spec",
@@ -25,31 +25,31 @@ view!(Deployment, "apps", "v1", "Deployment", "deployments", true);
 message! {
     /// Desired state of a Deployment.
     pub struct DeploymentSpec("k8s.io.api.apps.v1.DeploymentSpec") {
-        /// How many pods.
+        /// Desired number of pods; 1 where absent.
         replicas: Option<i32> = 1 "replicas",
-        /// Which pods are its.
+        /// Selector of its pods; it must match the template's labels and cannot be changed.
         selector: Selector = 2 "selector",
         /// Template of the pods.
         template: Template = 3 "template",
-        /// How old pods give way to new ones.
+        /// Strategy for replacing pods of an older template.
         strategy: DeploymentStrategy = 4 "strategy",
-        /// How long a pod is ready before it counts as available.
+        /// Seconds for which a pod must be ready before it counts as available; 0 by default.
         min_ready_seconds: i32 = 5 "minReadySeconds",
-        /// How many old ReplicaSets are kept.
+        /// Number of old ReplicaSets to keep for rollbacks; 10 by default.
         revision_history_limit: Option<i32> = 6 "revisionHistoryLimit",
-        /// Whether it rests.
+        /// Whether changes of the template are not rolled out.
         paused: bool = 7 "paused",
-        /// How long it may stand still before it counts as stuck.
+        /// Seconds without progress after which the rollout is reported as failed; 600 by default.
         progress_deadline_seconds: Option<i32> = 9 "progressDeadlineSeconds",
     }
 }
 
 message! {
-    /// How old pods give way to new ones.
+    /// Strategy for replacing pods of an older template.
     pub struct DeploymentStrategy("k8s.io.api.apps.v1.DeploymentStrategy") {
         /// `RollingUpdate` or `Recreate`.
         type_: Text = 1 "type",
-        /// For `RollingUpdate`.
+        /// Limits of a rolling update; only with type `RollingUpdate`.
         rolling_update: Option<Box<RollingUpdateDeployment>> = 2 "rollingUpdate",
     }
 }
@@ -57,9 +57,9 @@ message! {
 message! {
     /// Limits of a rolling update.
     pub struct RollingUpdateDeployment("k8s.io.api.apps.v1.RollingUpdateDeployment") {
-        /// How many may be missing.
+        /// Number or percentage of pods below the desired number during the update; 25% by default.
         max_unavailable: Option<IntOrString> = 1 "maxUnavailable",
-        /// How many may be too many.
+        /// Number or percentage of pods above the desired number during the update; 25% by default.
         max_surge: Option<IntOrString> = 2 "maxSurge",
     }
 }
@@ -67,23 +67,23 @@ message! {
 message! {
     /// Observed state of a Deployment: numbers of replicas, conditions.
     pub struct DeploymentStatus("k8s.io.api.apps.v1.DeploymentStatus") {
-        /// Generation of the spec that this status is of.
+        /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 1 "observedGeneration",
-        /// Pods.
+        /// Pods of all its ReplicaSets that are not terminating.
         replicas: i32 = 2 "replicas",
-        /// Pods of the present template.
+        /// Pods of the current template that are not terminating.
         updated_replicas: i32 = 3 "updatedReplicas",
-        /// Ready pods.
+        /// Pods whose condition `Ready` is true.
         ready_replicas: i32 = 7 "readyReplicas",
-        /// Available pods.
+        /// Pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 4 "availableReplicas",
-        /// Pods still missing.
+        /// Pods that must still become available, created or not.
         unavailable_replicas: i32 = 5 "unavailableReplicas",
         /// Pods that are being deleted.
         terminating_replicas: Option<i32> = 9 "terminatingReplicas",
-        /// Conditions.
+        /// Conditions: `Available`, `Progressing` and `ReplicaFailure`.
         conditions: Box<[DeploymentCondition]> = 6 "conditions",
-        /// How often a template's hash was taken by another.
+        /// Number of hash collisions in names of ReplicaSets so far.
         collision_count: Option<i32> = 8 "collisionCount",
     }
 }
@@ -101,7 +101,7 @@ message! {
         last_transition_time: Option<Timestamp> = 7 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 5 "message",
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints: the older record of which addresses a service has.
+//! Endpoints: the older form of EndpointSlices.
 
 use super::config::ObjectReference;
 use crate::Meta;
@@ -7,11 +7,11 @@ use crate::text::Text;
 use serde::Serialize;
 
 message! {
-    /// The addresses of a service.
+    /// Addresses that implement a Service (`v1`, deprecated for EndpointSlices).
     pub struct Endpoints("k8s.io.api.core.v1.Endpoints") {
-        /// Metadata.
+        /// Metadata; the name is the Service's.
         meta: Meta = 1 "metadata",
-        /// The addresses, by which ports they have.
+        /// Addresses, grouped by the ports that they serve.
         subsets: Box<[EndpointSubset]> = 2 "subsets",
     }
 }
@@ -23,13 +23,13 @@ message! {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointSubset("k8s.io.api.core.v1.EndpointSubset") {
-        /// Those that are ready.
+        /// Addresses that are ready for connections.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         addresses: Box<[EndpointAddress]> = 1 "addresses",
-        /// Those that are not.
+        /// Addresses that are not ready: starting, failing their readiness probe, or terminating.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         not_ready_addresses: Box<[EndpointAddress]> = 2 "notReadyAddresses",
-        /// Their ports.
+        /// Ports that all addresses of the subset serve.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         ports: Box<[EndpointPort]> = 3 "ports",
     }
@@ -40,12 +40,12 @@ message! {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointAddress("k8s.io.api.core.v1.EndpointAddress") {
-        /// The address.
+        /// IPv4 or IPv6 address; neither loopback nor link-local.
         ip: Text = 1 "ip",
-        /// Its name within the service's domain.
+        /// DNS label of the address within the Service's domain; empty for none.
         #[serde(skip_serializing_if = "str::is_empty")]
         hostname: Text = 3 "hostname",
-        /// The node it is on.
+        /// Node that hosts the endpoint; empty where unknown.
         #[serde(skip_serializing_if = "str::is_empty")]
         node_name: Text = 4 "nodeName",
         /// Object that has the address.
@@ -59,10 +59,10 @@ message! {
     #[derive(Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointPort("k8s.io.api.core.v1.EndpointPort") {
-        /// Its name in the service.
+        /// Name of the Service's port; empty only when there is one port.
         #[serde(skip_serializing_if = "str::is_empty")]
         name: Text = 1 "name",
-        /// Its number.
+        /// Port number, 1 to 65535.
         port: i32 = 2 "port",
         /// `TCP`, `UDP` or `SCTP`.
         #[serde(skip_serializing_if = "str::is_empty")]

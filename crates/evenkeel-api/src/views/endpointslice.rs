@@ -1,4 +1,4 @@
-//! EndpointSlices: which addresses a service has, in pieces.
+//! EndpointSlices: the endpoints of a Service, in slices.
 
 use super::config::ObjectReference;
 use crate::Meta;
@@ -7,13 +7,13 @@ use crate::text::Text;
 use serde::Serialize;
 
 message! {
-    /// Some of the addresses of a service.
+    /// Part of the endpoints of a Service (`discovery.k8s.io/v1`).
     pub struct EndpointSlice("k8s.io.api.discovery.v1.EndpointSlice") {
-        /// Metadata.
+        /// Metadata; the label `kubernetes.io/service-name` names the Service.
         meta: Meta = 1 "metadata",
-        /// The addresses.
+        /// Endpoints of the slice, at most 1000.
         endpoints: Box<[Endpoint]> = 2 "endpoints",
-        /// Ports of all of them.
+        /// Ports that every endpoint of the slice serves.
         ports: Box<[SlicePort]> = 3 "ports",
         /// `IPv4`, `IPv6` or `FQDN`.
         address_type: Text = 4 "addressType",
@@ -23,24 +23,24 @@ message! {
 view!(EndpointSlice, "discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", true);
 
 message! {
-    /// Something that answers.
+    /// Backend of a Service, such as a pod, with its addresses.
     #[derive(Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct Endpoint("k8s.io.api.discovery.v1.Endpoint") {
-        /// Its addresses.
+        /// Addresses of the endpoint, of the slice's type; only the first has a defined meaning.
         addresses: Box<[Text]> = 1 "addresses",
-        /// How it is.
+        /// Whether the endpoint is ready, serving or terminating.
         conditions: EndpointConditions = 2 "conditions",
-        /// Its name within the service's domain.
+        /// DNS label of the endpoint within the Service's domain; empty for none.
         #[serde(skip_serializing_if = "str::is_empty")]
         hostname: Text = 3 "hostname",
         /// Object behind the endpoint, such as a pod.
         #[serde(skip_serializing_if = "Option::is_none")]
         target_ref: Option<Box<ObjectReference>> = 4 "targetRef",
-        /// The node it is on.
+        /// Node that hosts the endpoint; empty where unknown.
         #[serde(skip_serializing_if = "str::is_empty")]
         node_name: Text = 6 "nodeName",
-        /// The zone it is in.
+        /// Zone of that node; empty where unknown.
         #[serde(skip_serializing_if = "str::is_empty")]
         zone: Text = 7 "zone",
         /// Topology hints: clients that should use the endpoint.
@@ -54,13 +54,13 @@ message! {
     #[derive(Serialize, Hash, Copy)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointConditions("k8s.io.api.discovery.v1.EndpointConditions") {
-        /// It should be used.
+        /// Whether the endpoint takes new connections: it serves and does not terminate.
         #[serde(skip_serializing_if = "Option::is_none")]
         ready: Option<bool> = 1 "ready",
-        /// It answers, be it on its way out or not.
+        /// Whether the endpoint is ready, even while it terminates.
         #[serde(skip_serializing_if = "Option::is_none")]
         serving: Option<bool> = 2 "serving",
-        /// It is on its way out.
+        /// Whether the endpoint is being deleted.
         #[serde(skip_serializing_if = "Option::is_none")]
         terminating: Option<bool> = 3 "terminating",
     }
@@ -71,10 +71,10 @@ message! {
     #[derive(Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct EndpointHints("k8s.io.api.discovery.v1.EndpointHints") {
-        /// Callers in these zones.
+        /// Zones whose clients should use the endpoint.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         for_zones: Box<[ForZone]> = 1 "forZones",
-        /// Callers on these nodes.
+        /// Nodes whose clients should use the endpoint.
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         for_nodes: Box<[ForNode]> = 2 "forNodes",
     }
@@ -84,7 +84,7 @@ message! {
     /// Zone whose clients should use an endpoint (topology-aware routing).
     #[derive(Serialize, Hash)]
     pub struct ForZone("k8s.io.api.discovery.v1.ForZone") {
-        /// Its name.
+        /// Zone, as in the node label `topology.kubernetes.io/zone`.
         name: Text = 1 "name",
     }
 }
@@ -93,21 +93,21 @@ message! {
     /// Node whose clients should use an endpoint (topology-aware routing).
     #[derive(Serialize, Hash)]
     pub struct ForNode("k8s.io.api.discovery.v1.ForNode") {
-        /// Its name.
+        /// Name of the node.
         name: Text = 1 "name",
     }
 }
 
 message! {
-    /// A port of a slice.
+    /// Port that every endpoint of a slice serves.
     #[derive(Serialize, Hash)]
     #[serde(rename_all = "camelCase")]
     pub struct SlicePort("k8s.io.api.discovery.v1.EndpointPort") {
-        /// Its name in the service.
+        /// Name of the Service's port; empty only when there is one port.
         name: Text = 1 "name",
         /// `TCP`, `UDP` or `SCTP`.
         protocol: Text = 2 "protocol",
-        /// Its number; none for all.
+        /// Port number; absent for all ports.
         #[serde(skip_serializing_if = "Option::is_none")]
         port: Option<i32> = 3 "port",
         /// Application protocol of the port.

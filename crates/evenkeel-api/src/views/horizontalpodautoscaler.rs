@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 message! {
     /// Scales a target by metrics of its pods or of other objects (`autoscaling/v2`).
     pub struct HorizontalPodAutoscaler("k8s.io.api.autoscaling.v2.HorizontalPodAutoscaler") {
-        /// Metadata.
+        /// Metadata; the scaled object is in the same namespace.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: HorizontalPodAutoscalerSpec = 2 "spec",
@@ -49,9 +49,9 @@ message! {
     pub struct CrossVersionObjectReference("k8s.io.api.autoscaling.v2.CrossVersionObjectReference") {
         /// Kind of the object.
         kind: Text = 1 "kind",
-        /// Name.
+        /// Name of the object, in the autoscaler's namespace.
         name: Text = 2 "name",
-        /// Group and version.
+        /// `group/version` of the object, or `v1`.
         api_version: Text = 3 "apiVersion",
     }
 }
@@ -59,7 +59,7 @@ message! {
 message! {
     /// One metric to scale by; only the source that `type` names is set.
     pub struct MetricSpec("k8s.io.api.autoscaling.v2.MetricSpec") {
-        /// Which: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
+        /// Source of the metric: `Object`, `Pods`, `Resource`, `ContainerResource` or `External`.
         type_: Text = 1 "type",
         /// Metric of one object.
         object: Option<Box<ObjectMetricSource>> = 2 "object",
@@ -79,7 +79,7 @@ message! {
     pub struct ObjectMetricSource("k8s.io.api.autoscaling.v2.ObjectMetricSource") {
         /// Object that the metric describes.
         described_object: CrossVersionObjectReference = 1 "describedObject",
-        /// Target value.
+        /// Target of the metric: its value, or an average over the pods.
         target: MetricTarget = 2 "target",
         /// Name and selector of the metric.
         metric: MetricIdentifier = 3 "metric",
@@ -91,7 +91,7 @@ message! {
     pub struct PodsMetricSource("k8s.io.api.autoscaling.v2.PodsMetricSource") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Target value.
+        /// Target of the average over the pods.
         target: MetricTarget = 2 "target",
     }
 }
@@ -99,9 +99,9 @@ message! {
 message! {
     /// Resource usage of the target's pods, such as CPU.
     pub struct ResourceMetricSource("k8s.io.api.autoscaling.v2.ResourceMetricSource") {
-        /// Name of the resource.
+        /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Target value.
+        /// Target of the usage: an average amount, or percent of the requests.
         target: MetricTarget = 2 "target",
     }
 }
@@ -109,9 +109,9 @@ message! {
 message! {
     /// Resource usage of one container in each of the target's pods.
     pub struct ContainerResourceMetricSource("k8s.io.api.autoscaling.v2.ContainerResourceMetricSource") {
-        /// Name of the resource.
+        /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Target value.
+        /// Target of the container's usage: an average amount, or percent of its requests.
         target: MetricTarget = 2 "target",
         /// Name of the container.
         container: Text = 3 "container",
@@ -123,7 +123,7 @@ message! {
     pub struct ExternalMetricSource("k8s.io.api.autoscaling.v2.ExternalMetricSource") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Target value.
+        /// Target of the metric: its value, or an average over the pods.
         target: MetricTarget = 2 "target",
     }
 }
@@ -131,9 +131,9 @@ message! {
 message! {
     /// Name of a metric, and the selector of its series.
     pub struct MetricIdentifier("k8s.io.api.autoscaling.v2.MetricIdentifier") {
-        /// Name.
+        /// Name of the metric in the metrics API.
         name: Text = 1 "name",
-        /// Which of its series.
+        /// Label selector of the metric's series; empty for all.
         selector: Selector = 2 "selector",
     }
 }
@@ -141,13 +141,13 @@ message! {
 message! {
     /// Target value of a metric: absolute, average, or utilization in percent.
     pub struct MetricTarget("k8s.io.api.autoscaling.v2.MetricTarget") {
-        /// Which of these: `Utilization`, `Value` or `AverageValue`.
+        /// `Utilization`, `Value` or `AverageValue`: tells which of the fields is set.
         type_: Text = 1 "type",
-        /// The metric itself.
+        /// Target of the metric's value.
         value: Option<Quantity> = 2 "value",
-        /// On average over the pods.
+        /// Target of the metric's average over all pods.
         average_value: Option<Quantity> = 3 "averageValue",
-        /// Average utilization in percent of the pods' requests.
+        /// Target of the average utilization, in percent of the pods' requests.
         average_utilization: Option<i32> = 4 "averageUtilization",
     }
 }
@@ -165,13 +165,13 @@ message! {
 message! {
     /// Scaling rules for one direction: stabilization window, policies, tolerance.
     pub struct HpaScalingRules("k8s.io.api.autoscaling.v2.HPAScalingRules") {
-        /// Seconds over which recommendations are looked at together.
+        /// Seconds of past recommendations that are considered; by default 0 up and 300 down.
         stabilization_window_seconds: Option<i32> = 3 "stabilizationWindowSeconds",
-        /// Which of the policies counts: `Max` (also when empty), `Min`, or `Disabled`.
+        /// Policy that applies: `Max` (also when empty), `Min`, or `Disabled` for no scaling in this direction.
         select_policy: Text = 1 "selectPolicy",
-        /// The policies.
+        /// Policies that limit a change of replicas; upstream's defaults where empty.
         policies: Box<[HpaScalingPolicy]> = 2 "policies",
-        /// How far a metric may be off without anything being done, as a share.
+        /// Relative distance of a metric from its target that is ignored; 0.1 where absent.
         tolerance: Option<Quantity> = 4 "tolerance",
     }
 }
@@ -191,17 +191,17 @@ message! {
 message! {
     /// Observed state of a HorizontalPodAutoscaler.
     pub struct HorizontalPodAutoscalerStatus("k8s.io.api.autoscaling.v2.HorizontalPodAutoscalerStatus") {
-        /// Generation of the spec that this status is of.
+        /// Generation of the spec that the controller has observed.
         observed_generation: Option<i64> = 1 "observedGeneration",
-        /// When it scaled last.
+        /// Time at which the autoscaler last changed the number of replicas.
         last_scale_time: Option<Timestamp> = 2 "lastScaleTime",
-        /// Desired replicas of the last pass.
+        /// Replicas of the target that the controller has observed last.
         current_replicas: i32 = 3 "currentReplicas",
-        /// Pods that it asks for.
+        /// Replicas that the autoscaler has computed last.
         desired_replicas: i32 = 4 "desiredReplicas",
-        /// Metrics of the last pass.
+        /// Values of the metrics that the controller has read last.
         current_metrics: Box<[MetricStatus]> = 5 "currentMetrics",
-        /// Conditions.
+        /// Conditions: `AbleToScale`, `ScalingActive` and `ScalingLimited`.
         conditions: Box<[HorizontalPodAutoscalerCondition]> = 6 "conditions",
     }
 }
@@ -229,7 +229,7 @@ message! {
     pub struct ObjectMetricStatus("k8s.io.api.autoscaling.v2.ObjectMetricStatus") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Current value.
+        /// Value that the controller has read last.
         current: MetricValueStatus = 2 "current",
         /// Object that the metric describes.
         described_object: CrossVersionObjectReference = 3 "describedObject",
@@ -241,7 +241,7 @@ message! {
     pub struct PodsMetricStatus("k8s.io.api.autoscaling.v2.PodsMetricStatus") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Current value.
+        /// Average over the pods that the controller has read last.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -249,9 +249,9 @@ message! {
 message! {
     /// Last resource usage of the pods.
     pub struct ResourceMetricStatus("k8s.io.api.autoscaling.v2.ResourceMetricStatus") {
-        /// Name of the resource.
+        /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Current value.
+        /// Usage that the controller has read last.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -259,9 +259,9 @@ message! {
 message! {
     /// Last resource usage of one container in each pod.
     pub struct ContainerResourceMetricStatus("k8s.io.api.autoscaling.v2.ContainerResourceMetricStatus") {
-        /// Name of the resource.
+        /// Name of the resource, such as `cpu` or `memory`.
         name: Text = 1 "name",
-        /// Current value.
+        /// Usage of the container that the controller has read last.
         current: MetricValueStatus = 2 "current",
         /// Name of the container.
         container: Text = 3 "container",
@@ -273,7 +273,7 @@ message! {
     pub struct ExternalMetricStatus("k8s.io.api.autoscaling.v2.ExternalMetricStatus") {
         /// Name and selector of the metric.
         metric: MetricIdentifier = 1 "metric",
-        /// Current value.
+        /// Value that the controller has read last.
         current: MetricValueStatus = 2 "current",
     }
 }
@@ -281,9 +281,9 @@ message! {
 message! {
     /// Value of a metric: absolute, average, or utilization in percent.
     pub struct MetricValueStatus("k8s.io.api.autoscaling.v2.MetricValueStatus") {
-        /// The metric itself.
+        /// Value of the metric.
         value: Option<Quantity> = 1 "value",
-        /// On average over the pods.
+        /// Average of the metric over all pods.
         average_value: Option<Quantity> = 2 "averageValue",
         /// Average utilization in percent of the pods' requests.
         average_utilization: Option<i32> = 3 "averageUtilization",
@@ -301,7 +301,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 5 "message",
         /// Generation of the spec that it is of; 0 where unknown.
         observed_generation: i64 = 6 "observedGeneration",

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 message! {
     /// Runs pods to completion (`batch/v1`).
     pub struct Job("k8s.io.api.batch.v1.Job") {
-        /// Metadata.
+        /// Metadata; names of pods begin with its name.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: JobSpec = 2 "spec",
@@ -24,33 +24,33 @@ view!(Job, "batch", "v1", "Job", "jobs", true);
 message! {
     /// Desired state of a Job.
     pub struct JobSpec("k8s.io.api.batch.v1.JobSpec") {
-        /// Pods at a time.
+        /// Maximum number of pods that run at the same time; 1 by default.
         parallelism: Option<i32> = 1 "parallelism",
-        /// Pods that must succeed; where absent, any success completes the Job.
+        /// Number of pods that must succeed; where absent, any success completes the Job.
         completions: Option<i32> = 2 "completions",
-        /// Seconds that it may be active for.
+        /// Seconds from the start time after which the Job fails; suspension stops the clock.
         active_deadline_seconds: Option<i64> = 3 "activeDeadlineSeconds",
-        /// `podFailurePolicy`.
+        /// Rules for failed pods; absent, each failure counts against `backoffLimit`.
         pod_failure_policy: Option<Box<PodFailurePolicy>> = 11 "podFailurePolicy",
-        /// When it is complete before all of its indexes are.
+        /// Rules by which an indexed Job succeeds before all of its indexes have.
         success_policy: Option<Box<SuccessPolicy>> = 16 "successPolicy",
-        /// Failed pods that it bears.
+        /// Number of failed pods after which the Job fails; 6 by default.
         backoff_limit: Option<i32> = 7 "backoffLimit",
-        /// Failed pods that each index bears.
+        /// Number of failed pods of one index after which the index fails; absent, indexes have no limit.
         backoff_limit_per_index: Option<i32> = 12 "backoffLimitPerIndex",
-        /// Failed indexes that it bears.
+        /// Number of failed indexes above which the Job fails; absent, the other indexes continue.
         max_failed_indexes: Option<i32> = 13 "maxFailedIndexes",
-        /// Which pods are its.
+        /// Selector of its pods; generated from the uid unless `manualSelector` is set.
         selector: Selector = 4 "selector",
         /// Template of the pods.
         template: Template = 6 "template",
-        /// Seconds after its end when it is deleted.
+        /// Seconds from the end of the Job to its deletion; absent, it is kept.
         ttl_seconds_after_finished: Option<i32> = 8 "ttlSecondsAfterFinished",
         /// `NonIndexed` (also when empty) or `Indexed`.
         completion_mode: Text = 9 "completionMode",
-        /// Whether it is to have no pods for now.
+        /// Whether the Job is suspended: its active pods are deleted and none created.
         suspend: bool = 10 "suspend",
-        /// `TerminatingOrFailed` (also when empty) or `Failed`: which pods are replaced.
+        /// When a pod is replaced: `TerminatingOrFailed` (also when empty) or only when `Failed`.
         pod_replacement_policy: Text = 14 "podReplacementPolicy",
         /// Controller that manages the Job; empty for the Job controller.
         managed_by: Text = 15 "managedBy",
@@ -60,19 +60,19 @@ message! {
 message! {
     /// Policy for failed pods: the first matching rule applies.
     pub struct PodFailurePolicy("k8s.io.api.batch.v1.PodFailurePolicy") {
-        /// In order.
+        /// Rules in order of evaluation, at most 20.
         rules: Box<[PodFailurePolicyRule]> = 1 "rules",
     }
 }
 
 message! {
-    /// One rule, about exit codes or about conditions.
+    /// Action for failed pods that match by exit code or by condition.
     pub struct PodFailurePolicyRule("k8s.io.api.batch.v1.PodFailurePolicyRule") {
         /// `FailJob`, `FailIndex`, `Ignore` or `Count`.
         action: Text = 1 "action",
-        /// About exit codes.
+        /// Exit codes that the rule matches; absent for a rule on conditions.
         on_exit_codes: Option<Box<OnExitCodes>> = 2 "onExitCodes",
-        /// About conditions: any of these.
+        /// Pod conditions that the rule matches, any one of them; empty for a rule on exit codes.
         on_pod_conditions: Box<[OnPodCondition]> = 3 "onPodConditions",
     }
 }
@@ -80,11 +80,11 @@ message! {
 message! {
     /// Exit codes that a rule of a pod failure policy matches.
     pub struct OnExitCodes("k8s.io.api.batch.v1.PodFailurePolicyOnExitCodesRequirement") {
-        /// Of this container; of any where empty.
+        /// Name of the container; empty for any container.
         container_name: Text = 1 "containerName",
         /// `In` or `NotIn`.
         operator: Text = 2 "operator",
-        /// The codes.
+        /// Exit codes, sorted and without duplicates; 0 is not allowed with `In`.
         values: Box<[i32]> = 3 "values",
     }
 }
@@ -92,27 +92,27 @@ message! {
 message! {
     /// Pod condition that a rule of a pod failure policy matches.
     pub struct OnPodCondition("k8s.io.api.batch.v1.PodFailurePolicyOnPodConditionsPattern") {
-        /// Its type.
+        /// Type of the pod condition, such as `DisruptionTarget`.
         type_: Text = 1 "type",
-        /// Its status.
+        /// `True` (the default), `False` or `Unknown`.
         status: Text = 2 "status",
     }
 }
 
 message! {
-    /// When a Job is complete before all of its indexes are: when any rule is met.
+    /// Rules by which an indexed Job succeeds before all of its indexes have.
     pub struct SuccessPolicy("k8s.io.api.batch.v1.SuccessPolicy") {
-        /// In order.
+        /// Rules in order of evaluation; the first that is met completes the Job.
         rules: Box<[SuccessPolicyRule]> = 1 "rules",
     }
 }
 
 message! {
-    /// Indexes that must succeed, or how many of them, or how many of all.
+    /// Indexes that must succeed, and the number of them that suffices.
     pub struct SuccessPolicyRule("k8s.io.api.batch.v1.SuccessPolicyRule") {
-        /// The indexes, as in `0,2-5`.
+        /// Indexes that must succeed, such as `0,2-5`; absent for all.
         succeeded_indexes: Option<Text> = 1 "succeededIndexes",
-        /// How many.
+        /// Number of those indexes that suffices; absent, all of them must succeed.
         succeeded_count: Option<i32> = 2 "succeededCount",
     }
 }
@@ -120,37 +120,37 @@ message! {
 message! {
     /// Observed state of a Job: numbers of pods, finished indexes, conditions.
     pub struct JobStatus("k8s.io.api.batch.v1.JobStatus") {
-        /// Conditions.
+        /// Conditions: `Suspended`, `SuccessCriteriaMet`, `FailureTarget`, and at the end `Complete` or `Failed`.
         conditions: Box<[JobCondition]> = 1 "conditions",
-        /// When it began, or was last resumed.
+        /// Time at which the controller started the Job or resumed it; absent while suspended.
         start_time: Option<Timestamp> = 2 "startTime",
-        /// When it was complete.
+        /// Time at which the Job completed successfully.
         completion_time: Option<Timestamp> = 3 "completionTime",
-        /// Pods that run or wait to.
+        /// Pods that are pending or running and not terminating.
         active: i32 = 4 "active",
-        /// Pods that succeeded.
+        /// Pods that reached the phase `Succeeded`.
         succeeded: i32 = 5 "succeeded",
-        /// Pods that failed.
+        /// Pods that reached the phase `Failed`.
         failed: i32 = 6 "failed",
         /// Pods that are being deleted.
         terminating: Option<i32> = 11 "terminating",
-        /// Indexes that succeeded, as in `0,2-5`.
+        /// Indexes that succeeded, such as `0,2-5`.
         completed_indexes: Text = 7 "completedIndexes",
-        /// Indexes that failed, where they are counted.
+        /// Indexes that failed, such as `0,2-5`; absent without `backoffLimitPerIndex`.
         failed_indexes: Option<Text> = 10 "failedIndexes",
-        /// Pods that have ended and are still to be counted.
+        /// Pods that have finished and are not yet in the counters.
         uncounted_terminated_pods: Option<Box<UncountedTerminatedPods>> = 8 "uncountedTerminatedPods",
-        /// Pods that are ready.
+        /// Active pods whose condition `Ready` is true.
         ready: Option<i32> = 9 "ready",
     }
 }
 
 message! {
-    /// Uids of pods that have ended and are still to be counted.
+    /// Uids of pods that have finished and are not yet in the counters.
     pub struct UncountedTerminatedPods("k8s.io.api.batch.v1.UncountedTerminatedPods") {
-        /// Those that succeeded.
+        /// Uids of the pods that succeeded.
         succeeded: Box<[Text]> = 1 "succeeded",
-        /// Those that failed.
+        /// Uids of the pods that failed.
         failed: Box<[Text]> = 2 "failed",
     }
 }
@@ -162,13 +162,13 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When it was last looked at.
+        /// Time at which the condition was last checked.
         last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 6 "message",
     }
 }

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 message! {
     /// Lock of a leader election, or a node's heartbeat (`coordination.k8s.io/v1`).
     pub struct Lease("k8s.io.api.coordination.v1.Lease") {
-        /// Metadata.
+        /// Metadata; a node's lease has the node's name, in `kube-node-lease`.
         meta: Meta = 1 "metadata",
         /// Holder and duration of the lease.
         spec: LeaseSpec = 2 "spec",
@@ -22,17 +22,17 @@ message! {
     pub struct LeaseSpec("k8s.io.api.coordination.v1.LeaseSpec") {
         /// Identity of the holder; empty when the lease is free.
         holder_identity: Text = 1 "holderIdentity",
-        /// How long after a renewal others wait.
+        /// Seconds after a renewal for which other candidates wait before they take the lease.
         lease_duration_seconds: Option<i32> = 2 "leaseDurationSeconds",
-        /// When it was taken.
+        /// Time at which the holder acquired the lease.
         acquire_time: Option<Timestamp> = 3 "acquireTime",
-        /// When it was last renewed.
+        /// Time at which the holder last renewed the lease.
         renew_time: Option<Timestamp> = 4 "renewTime",
-        /// How often it changed hands.
+        /// Number of times that the holder has changed.
         lease_transitions: Option<i32> = 5 "leaseTransitions",
-        /// How its holder is chosen.
+        /// Strategy of a coordinated leader election, such as `OldestEmulationVersion`; empty without one.
         strategy: Text = 6 "strategy",
-        /// Preferred holder.
+        /// Identity to which the holder should yield; set by coordinated leader election.
         preferred_holder: Text = 7 "preferredHolder",
     }
 }

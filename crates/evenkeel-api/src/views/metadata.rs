@@ -8,7 +8,7 @@ use crate::{DecodeError, Encoding};
 message! {
     /// An object of any kind, with only its metadata. The reader knows the kind.
     pub struct Metadata("k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata") {
-        /// Metadata.
+        /// Metadata of the object, whatever its kind.
         meta: Meta = 1 "metadata",
     }
 }
@@ -18,7 +18,7 @@ view!(Metadata, "meta.k8s.io", "v1", "PartialObjectMetadata", "", true);
 message! {
     /// Identity and version of an object whose content is known already.
     pub struct Identity("k8s.io.apimachinery.pkg.apis.meta.v1.PartialObjectMetadata") {
-        /// Metadata.
+        /// The part of the metadata that identifies the object.
         meta: IdentityMeta = 1 "metadata",
     }
 }
@@ -26,13 +26,13 @@ message! {
 message! {
     /// The part of the metadata that identifies.
     pub struct IdentityMeta("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta") {
-        /// Name.
+        /// Name, unique in namespace and resource.
         name: Text = 1 "name",
         /// Namespace, empty for cluster-scoped objects.
         namespace: Text = 3 "namespace",
-        /// Uid.
+        /// Identifier that no other object has, past or present.
         uid: Text = 5 "uid",
-        /// Version.
+        /// Version of the object in the store.
         resource_version: Text = 6 "resourceVersion",
     }
 }

@@ -8,7 +8,7 @@ use crate::time::Timestamp;
 message! {
     /// Namespace, with its finalizers and phase.
     pub struct Namespace("k8s.io.api.core.v1.Namespace") {
-        /// Metadata.
+        /// Metadata; the label `kubernetes.io/metadata.name` repeats the name.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: NamespaceSpec = 2 "spec",
@@ -32,7 +32,7 @@ message! {
     pub struct NamespaceStatus("k8s.io.api.core.v1.NamespaceStatus") {
         /// `Active` or `Terminating`.
         phase: Text = 1 "phase",
-        /// Conditions.
+        /// Conditions of the deletion: what still exists, and what could not be deleted.
         conditions: Box<[NamespaceCondition]> = 2 "conditions",
     }
 }
@@ -48,7 +48,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 6 "message",
     }
 }

@@ -16,7 +16,7 @@ use crate::text::Text;
 message! {
     /// Storage of the cluster that a claim can bind.
     pub struct PersistentVolume("k8s.io.api.core.v1.PersistentVolume") {
-        /// Metadata.
+        /// Metadata; the volume is cluster-scoped.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PersistentVolumeSpec = 2 "spec",
@@ -58,7 +58,7 @@ message! {
         gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 1 "gcePersistentDisk",
         /// AWS EBS volume.
         aws_elastic_block_store: Option<Box<AwsElasticBlockStoreVolumeSource>> = 2 "awsElasticBlockStore",
-        /// A path of the node.
+        /// Path of the node's file system.
         host_path: Option<Box<HostPathVolumeSource>> = 3 "hostPath",
         /// An export over NFS.
         nfs: Option<Box<NfsVolumeSource>> = 5 "nfs",
@@ -86,7 +86,7 @@ message! {
 message! {
     /// A block device over iSCSI.
     pub struct IscsiPersistentVolumeSource("k8s.io.api.core.v1.ISCSIPersistentVolumeSource") {
-        /// Portal: `ip`, or `ip:port`.
+        /// Portal: `ip`, or `ip:port` with a port other than 3260.
         target_portal: Text = 1 "targetPortal",
         /// iSCSI qualified name of the target.
         iqn: Text = 2 "iqn",
@@ -108,7 +108,7 @@ message! {
     pub struct NfsVolumeSource("k8s.io.api.core.v1.NFSVolumeSource") {
         /// Host name or address of the server.
         server: Text = 1 "server",
-        /// Exported path.
+        /// Path that the server exports.
         path: Text = 2 "path",
         /// Whether it is mounted read-only.
         read_only: bool = 3 "readOnly",
@@ -138,7 +138,7 @@ message! {
     pub struct PersistentVolumeStatus("k8s.io.api.core.v1.PersistentVolumeStatus") {
         /// `Pending`, `Available`, `Bound`, `Released` or `Failed`.
         phase: Text = 1 "phase",
-        /// Human-readable message.
+        /// Why the volume is in this phase, for people.
         message: Text = 2 "message",
     }
 }

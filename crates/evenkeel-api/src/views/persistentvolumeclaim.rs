@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 message! {
     /// A user's claim for storage.
     pub struct PersistentVolumeClaim("k8s.io.api.core.v1.PersistentVolumeClaim") {
-        /// Metadata.
+        /// Metadata; annotations record the binding and the chosen node.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PersistentVolumeClaimSpec = 2 "spec",
@@ -25,17 +25,17 @@ view!(PersistentVolumeClaim, "", "v1", "PersistentVolumeClaim", "persistentvolum
 message! {
     /// Desired state of a claim: class, size, access modes, volume.
     pub struct PersistentVolumeClaimSpec("k8s.io.api.core.v1.PersistentVolumeClaimSpec") {
-        /// How it is mounted.
+        /// Access modes that the volume must support, such as `ReadWriteOnce`.
         access_modes: Box<[Text]> = 1 "accessModes",
         /// Label selector of volumes; absent, it matches all.
         selector: Option<Selector> = 4 "selector",
-        /// How big.
+        /// Requested size, under the name `storage`.
         resources: VolumeResourceRequirements = 2 "resources",
-        /// The volume it is bound to.
+        /// PersistentVolume that the claim is bound to; empty for none yet.
         volume_name: Text = 3 "volumeName",
-        /// Its class; the default one when absent, none when empty.
+        /// StorageClass; absent for the default class, empty for none.
         storage_class_name: Option<Text> = 5 "storageClassName",
-        /// `Filesystem` or `Block`.
+        /// `Filesystem` (also when empty) or `Block`.
         volume_mode: Text = 6 "volumeMode",
         /// VolumeAttributesClass of the volume; empty for none.
         volume_attributes_class_name: Text = 9 "volumeAttributesClassName",
@@ -57,17 +57,17 @@ message! {
     pub struct PersistentVolumeClaimStatus("k8s.io.api.core.v1.PersistentVolumeClaimStatus") {
         /// `Pending`, `Bound` or `Lost`.
         phase: Text = 1 "phase",
-        /// How it is mounted.
+        /// Access modes of the bound volume.
         access_modes: Box<[Text]> = 2 "accessModes",
-        /// How big it is.
+        /// Size of the bound volume, under the name `storage`.
         capacity: Map<Quantity> = 3 "capacity",
         /// Conditions of the claim.
         conditions: Box<[PersistentVolumeClaimCondition]> = 4 "conditions",
         /// Size that an expansion in progress has allocated.
         allocated_resources: Map<Quantity> = 5 "allocatedResources",
-        /// The class of attributes in force, empty for none.
+        /// VolumeAttributesClass in force; empty for none.
         current_volume_attributes_class_name: Text = 8 "currentVolumeAttributesClassName",
-        /// A change of class that is under way.
+        /// Progress of a change of the VolumeAttributesClass; absent without one.
         modify_volume_status: Option<Box<ModifyVolumeStatus>> = 9 "modifyVolumeStatus",
     }
 }
@@ -75,7 +75,7 @@ message! {
 message! {
     /// Progress of a change of a volume's VolumeAttributesClass.
     pub struct ModifyVolumeStatus("k8s.io.api.core.v1.ModifyVolumeStatus") {
-        /// The class that it shall have.
+        /// VolumeAttributesClass that the volume is changed to.
         target_volume_attributes_class_name: Text = 1 "targetVolumeAttributesClassName",
     }
 }
@@ -87,13 +87,13 @@ message! {
         type_: Text = 1 "type",
         /// `True`, `False` or `Unknown`.
         status: Text = 2 "status",
-        /// When it was last looked at.
+        /// Time at which the condition was last checked.
         last_probe_time: Option<Timestamp> = 3 "lastProbeTime",
         /// When the status last changed.
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 6 "message",
     }
 }

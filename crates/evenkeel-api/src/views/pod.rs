@@ -23,7 +23,7 @@ use std::sync::{Arc, LazyLock};
 message! {
     /// Pod, with the fields that controllers, scheduler and simulated nodes read.
     pub struct Pod("k8s.io.api.core.v1.Pod") {
-        /// Metadata.
+        /// Metadata; the controlling owner is the workload that created the pod.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PodSpec = 2 "spec",
@@ -129,19 +129,19 @@ impl Field for PodSpec {
 }
 
 message! {
-    /// Desired state of a CommonPod.
+    /// The fields of a pod spec that equal pods share.
     pub struct CommonPodSpec("k8s.io.api.core.v1.PodSpec") {
-        /// Volumes.
+        /// Volumes that the containers can mount.
         volumes: Box<[Volume]> = 1 "volumes",
-        /// Run before the containers, in order.
+        /// Containers that run one after the other before `containers`; with `restartPolicy: Always`, sidecars.
         init_containers: Box<[Container]> = 20 "initContainers",
-        /// Containers.
+        /// Containers that run for the pod's lifetime; at least one.
         containers: Box<[Container]> = 2 "containers",
         /// `Always`, `OnFailure` or `Never`.
         restart_policy: Text = 3 "restartPolicy",
-        /// Seconds between asking the containers to end and killing them.
+        /// Seconds between asking the containers to end and killing them; 30 by default.
         termination_grace_period_seconds: Option<i64> = 4 "terminationGracePeriodSeconds",
-        /// Seconds after its start when it is failed.
+        /// Seconds from the start time after which the kubelet fails the pod; absent for no limit.
         active_deadline_seconds: Option<i64> = 5 "activeDeadlineSeconds",
         /// Labels that its node must have.
         node_selector: StrMap = 7 "nodeSelector",
@@ -155,33 +155,33 @@ message! {
         host_users: Option<bool> = 37 "hostUsers",
         /// Read [`PodSpec::hostname`]; empty here.
         hostname: Text = 16 "hostname",
-        /// Domain under which the host name is found.
+        /// DNS label: the pod's name is `hostname.subdomain.namespace.svc` and the cluster domain; empty for none.
         subdomain: Text = 17 "subdomain",
-        /// Affinity of the pod.
+        /// Required and preferred nodes, and pods to be near to or away from.
         affinity: Option<Box<Affinity>> = 18 "affinity",
-        /// Which scheduler places it.
+        /// Name of the scheduler profile; `default-scheduler` by default.
         scheduler_name: Text = 19 "schedulerName",
         /// Tolerations of node taints.
         tolerations: Box<[Toleration]> = 22 "tolerations",
-        /// Name its priority came from.
+        /// PriorityClass from which admission sets the priority; empty for the default one.
         priority_class_name: Text = 24 "priorityClassName",
-        /// Importance among pods.
+        /// Priority among pods, the higher the more important; set by admission.
         priority: Option<i32> = 25 "priority",
-        /// Readiness gates.
+        /// Conditions that must be true, besides ready containers, for the pod to be ready.
         readiness_gates: Box<[PodReadinessGate]> = 28 "readinessGates",
         /// `Never`, or `PreemptLowerPriority` (also when empty).
         preemption_policy: Text = 31 "preemptionPolicy",
         /// Overhead of the pod sandbox.
         overhead: Map<Quantity> = 32 "overhead",
-        /// How evenly its group must spread.
+        /// Limits of the pod group's skew over topology domains; all must hold.
         topology_spread_constraints: Box<[TopologySpreadConstraint]> = 33 "topologySpreadConstraints",
-        /// Scheduling gates.
+        /// Gates; the scheduler ignores the pod while there is one.
         scheduling_gates: Box<[PodSchedulingGate]> = 38 "schedulingGates",
-        /// Claims to devices.
+        /// ResourceClaims that must be allocated and reserved before the pod starts.
         resource_claims: Box<[PodResourceClaim]> = 39 "resourceClaims",
-        /// Pod-level resources.
+        /// Requests and limits of the whole pod; absent, the containers' sums hold.
         resources: Option<Box<ResourceRequirements>> = 40 "resources",
-        /// The group it is scheduled with.
+        /// PodGroup with which the pod is scheduled; absent for none.
         scheduling_group: Option<Box<PodSchedulingGroup>> = 43 "schedulingGroup",
     }
 }
@@ -193,31 +193,31 @@ message! {
         observed_generation: i64 = 17 "observedGeneration",
         /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
         phase: Text = 1 "phase",
-        /// Conditions.
+        /// Conditions such as `PodScheduled`, `ContainersReady` and `Ready`.
         conditions: Box<[PodCondition]> = 2 "conditions",
-        /// Human-readable reason of the phase.
+        /// Details of the phase, for people.
         message: Text = 3 "message",
-        /// Why it is in this phase, in one word.
+        /// CamelCase reason of the phase, such as `Evicted`; mostly empty.
         reason: Text = 4 "reason",
         /// Node on which preemption makes room for the pod.
         nominated_node_name: Text = 11 "nominatedNodeName",
-        /// Address of its node.
+        /// IP address of the pod's node; empty while unscheduled.
         host_ip: Text = 5 "hostIP",
-        /// Its address.
+        /// IP address of the pod, the first of `podIPs`; empty until the kubelet has allocated it.
         pod_ip: Text = 6 "podIP",
-        /// Its addresses, one for each family.
+        /// IP addresses of the pod, at most one for each IP family.
         pod_ips: Box<[PodIp]> = 12 "podIPs",
-        /// When its node took it on.
+        /// Time at which the kubelet acknowledged the pod, before it pulled images.
         start_time: Option<Timestamp> = 7 "startTime",
-        /// Of its init containers.
+        /// Statuses of the init containers.
         init_container_statuses: Box<[ContainerStatus]> = 10 "initContainerStatuses",
         /// Statuses of the containers.
         container_statuses: Box<[ContainerStatus]> = 8 "containerStatuses",
-        /// Of those that were put into it to look around.
+        /// Statuses of the ephemeral containers, which users add for debugging.
         ephemeral_container_statuses: Box<[ContainerStatus]> = 13 "ephemeralContainerStatuses",
         /// `Guaranteed`, `Burstable` or `BestEffort`.
         qos_class: Text = 9 "qosClass",
-        /// State of an in-place resize.
+        /// State of an in-place resize; deprecated in favour of conditions.
         resize: Text = 14 "resize",
         /// ResourceClaims generated for the pod, by their names in the pod spec.
         resource_claim_statuses: Box<[PodResourceClaimStatus]> = 15 "resourceClaimStatuses",
@@ -243,7 +243,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 6 "message",
     }
 }
@@ -267,7 +267,7 @@ message! {
 message! {
     /// IP address of a pod; one for each IP family.
     pub struct PodIp("k8s.io.api.core.v1.PodIP") {
-        /// The address.
+        /// IPv4 or IPv6 address.
         ip: Text = 1 "ip",
     }
 }
@@ -277,7 +277,7 @@ message! {
     pub struct PodResourceClaim("k8s.io.api.core.v1.PodResourceClaim") {
         /// Name within the pod.
         name: Text = 1 "name",
-        /// An existing claim.
+        /// Name of an existing ResourceClaim; empty where a template is named.
         resource_claim_name: Text = 3 "resourceClaimName",
         /// ResourceClaimTemplate of the claim.
         resource_claim_template_name: Text = 4 "resourceClaimTemplateName",
@@ -287,9 +287,9 @@ message! {
 message! {
     /// ResourceClaim that was created from a template for a pod.
     pub struct PodResourceClaimStatus("k8s.io.api.core.v1.PodResourceClaimStatus") {
-        /// Name within the pod.
+        /// Name of the entry in the pod's `resourceClaims`.
         name: Text = 1 "name",
-        /// The claim's own; none where none is needed.
+        /// Name of the generated ResourceClaim; absent where none was needed.
         resource_claim_name: Option<Text> = 2 "resourceClaimName",
     }
 }
@@ -297,7 +297,7 @@ message! {
 message! {
     /// ResourceClaim that the scheduler created for extended resources of a pod.
     pub struct PodExtendedResourceClaimStatus("k8s.io.api.core.v1.PodExtendedResourceClaimStatus") {
-        /// Its name.
+        /// Name of the generated ResourceClaim, in the pod's namespace.
         resource_claim_name: Text = 2 "resourceClaimName",
     }
 }

@@ -9,7 +9,7 @@ use crate::text::Text;
 message! {
     /// A pod with its containers' commands.
     pub struct PodCommand("k8s.io.api.core.v1.Pod") {
-        /// Metadata.
+        /// Metadata; variables and the downward API read it.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PodCommandSpec = 2 "spec",
@@ -21,11 +21,11 @@ view!(PodCommand, "", "v1", "Pod", "pods", true);
 message! {
     /// The specification of a [`PodCommand`].
     pub struct PodCommandSpec("k8s.io.api.core.v1.PodSpec") {
-        /// Volumes.
+        /// Volumes that the containers can mount.
         volumes: Box<[Volume]> = 1 "volumes",
-        /// Containers.
+        /// Containers with their commands, as in the pod's spec.
         containers: Box<[ContainerCommand]> = 2 "containers",
-        /// Run before the containers, in order.
+        /// Containers that run one after the other before `containers`; with `restartPolicy: Always`, sidecars.
         init_containers: Box<[ContainerCommand]> = 20 "initContainers",
     }
 }
@@ -33,21 +33,21 @@ message! {
 message! {
     /// A container's command, environment and mounts.
     pub struct ContainerCommand("k8s.io.api.core.v1.Container") {
-        /// Name.
+        /// Name, unique among all containers of the pod.
         name: Text = 1 "name",
-        /// Command that replaces the image's entry point.
+        /// Number of words in the command that replaces the image's entry point, as a list without content.
         command: Box<[Text]> = 3 "command",
-        /// Its arguments.
+        /// Arguments of the command; those of the image where empty.
         args: Box<[Text]> = 4 "args",
         /// Working directory; the image's where empty.
         working_dir: Text = 5 "workingDir",
-        /// Environment variables.
+        /// Environment variables in order; a later one can refer to earlier ones.
         env: Box<[EnvVar]> = 7 "env",
-        /// Where volumes are found.
+        /// Volumes, and the paths at which the container sees them.
         volume_mounts: Box<[VolumeMount]> = 9 "volumeMounts",
-        /// When it is ready.
+        /// Probe for readiness; absent, a started container is ready.
         readiness_probe: Option<Box<ProbeHandler>> = 11 "readinessProbe",
-        /// Whether somebody may type into it.
+        /// Whether standard input stays open for attaching clients.
         stdin: bool = 16 "stdin",
         /// ConfigMaps and Secrets whose entries become variables.
         env_from: Box<[Unread]> = 19 "envFrom",
@@ -57,9 +57,9 @@ message! {
 message! {
     /// Environment variable of a container: a value, or its source.
     pub struct EnvVar("k8s.io.api.core.v1.EnvVar") {
-        /// Name.
+        /// Name of the variable.
         name: Text = 1 "name",
-        /// Value of the taint.
+        /// Value, in which `$(NAME)` stands for an earlier variable; empty where `valueFrom` is set.
         value: Text = 2 "value",
         /// Source of the value.
         value_from: Option<Box<EnvVarSource>> = 3 "valueFrom",
@@ -75,23 +75,23 @@ message! {
 }
 
 message! {
-    /// A field of the pod.
+    /// Field of the pod as the source of a value.
     pub struct ObjectFieldSelector("k8s.io.api.core.v1.ObjectFieldSelector") {
-        /// Such as `metadata.name`.
+        /// Path of the field, such as `metadata.name`.
         field_path: Text = 2 "fieldPath",
     }
 }
 
 message! {
-    /// Where a volume is found in a container.
+    /// Volume, and the path at which a container sees it.
     pub struct VolumeMount("k8s.io.api.core.v1.VolumeMount") {
         /// The volume's name.
         name: Text = 1 "name",
-        /// Path in the container.
+        /// Path in the container at which the volume is mounted.
         mount_path: Text = 3 "mountPath",
-        /// Which part of the volume.
+        /// Path within the volume that is mounted; empty for its root.
         sub_path: Text = 4 "subPath",
-        /// Which part of the volume, with variables in it.
+        /// The same with variables, as `$(NAME)`; excludes `subPath`.
         sub_path_expr: Text = 6 "subPathExpr",
     }
 }
@@ -113,7 +113,7 @@ message! {
 }
 
 message! {
-    /// Something to execute.
+    /// Command of an `exec` probe.
     pub struct ExecAction("k8s.io.api.core.v1.ExecAction") {
         /// The command and its arguments.
         command: Box<[Text]> = 1 "command",

@@ -9,9 +9,9 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// How many pods may be disrupted at once.
+    /// Limits how many pods of a selector may be disrupted at once.
     pub struct PodDisruptionBudget("k8s.io.api.policy.v1.PodDisruptionBudget") {
-        /// Metadata.
+        /// Metadata; the budget counts pods of its namespace.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: PodDisruptionBudgetSpec = 2 "spec",
@@ -27,7 +27,7 @@ message! {
     pub struct PodDisruptionBudgetSpec("k8s.io.api.policy.v1.PodDisruptionBudgetSpec") {
         /// Number or percentage of pods that must stay available.
         min_available: Option<IntOrString> = 1 "minAvailable",
-        /// Of which pods.
+        /// Selector of the pods that the budget counts; empty for all of the namespace.
         selector: Selector = 2 "selector",
         /// Number or percentage of pods that may be unavailable.
         max_unavailable: Option<IntOrString> = 3 "maxUnavailable",
@@ -39,19 +39,19 @@ message! {
 message! {
     /// Observed state of a PodDisruptionBudget: healthy pods and allowed disruptions.
     pub struct PodDisruptionBudgetStatus("k8s.io.api.policy.v1.PodDisruptionBudgetStatus") {
-        /// Generation of the spec that this status is of.
+        /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 1 "observedGeneration",
         /// Evicted pods that still exist, with the time of their eviction.
         disrupted_pods: Map<Timestamp> = 2 "disruptedPods",
-        /// How many more may be disrupted now.
+        /// Number of pods that may be evicted now.
         disruptions_allowed: i32 = 3 "disruptionsAllowed",
-        /// Healthy pods.
+        /// Pods whose condition `Ready` is true.
         current_healthy: i32 = 4 "currentHealthy",
-        /// Healthy pods wanted.
+        /// Minimum number of healthy pods.
         desired_healthy: i32 = 5 "desiredHealthy",
-        /// Pods counted.
+        /// Pods that the budget counts, or that their controllers should have.
         expected_pods: i32 = 6 "expectedPods",
-        /// Conditions.
+        /// Conditions: `DisruptionAllowed`, with the reason when it is false.
         conditions: Box<[MetaCondition]> = 7 "conditions",
     }
 }
@@ -69,7 +69,7 @@ message! {
         last_transition_time: Option<Timestamp> = 4 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 5 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 6 "message",
     }
 }

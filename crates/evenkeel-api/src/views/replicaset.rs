@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 message! {
     /// Keeps a number of pods of one template running (`apps/v1`).
     pub struct ReplicaSet("k8s.io.api.apps.v1.ReplicaSet") {
-        /// Metadata.
+        /// Metadata; labels default to the template's.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: ReplicaSetSpec = 2 "spec",
@@ -24,11 +24,11 @@ view!(ReplicaSet, "apps", "v1", "ReplicaSet", "replicasets", true);
 message! {
     /// Desired state of a ReplicaSet.
     pub struct ReplicaSetSpec("k8s.io.api.apps.v1.ReplicaSetSpec") {
-        /// How many pods.
+        /// Desired number of pods; 1 where absent.
         replicas: Option<i32> = 1 "replicas",
-        /// How long a pod is ready before it counts as available.
+        /// Seconds for which a pod must be ready before it counts as available; 0 by default.
         min_ready_seconds: i32 = 4 "minReadySeconds",
-        /// Which pods are its.
+        /// Selector of its pods; it must match the template's labels and cannot be changed.
         selector: Selector = 2 "selector",
         /// Template of the pods.
         template: Template = 3 "template",
@@ -38,19 +38,19 @@ message! {
 message! {
     /// Observed state of a ReplicaSet: numbers of replicas, conditions.
     pub struct ReplicaSetStatus("k8s.io.api.apps.v1.ReplicaSetStatus") {
-        /// Pods.
+        /// Pods that are neither terminating nor finished.
         replicas: i32 = 1 "replicas",
         /// Pods with all labels of the template.
         fully_labeled_replicas: i32 = 2 "fullyLabeledReplicas",
-        /// Ready pods.
+        /// Pods whose condition `Ready` is true.
         ready_replicas: i32 = 4 "readyReplicas",
-        /// Available pods.
+        /// Pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 5 "availableReplicas",
         /// Pods that are being deleted.
         terminating_replicas: Option<i32> = 7 "terminatingReplicas",
-        /// Generation of the spec that this status is of.
+        /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 3 "observedGeneration",
-        /// Conditions.
+        /// Condition `ReplicaFailure`: the last creation or deletion of a pod failed.
         conditions: Box<[ReplicaSetCondition]> = 6 "conditions",
     }
 }
@@ -66,7 +66,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 5 "message",
     }
 }

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 message! {
     /// Keeps a number of pods of one template running (`v1`).
     pub struct ReplicationController("k8s.io.api.core.v1.ReplicationController") {
-        /// Metadata.
+        /// Metadata; labels default to the template's.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: ReplicationControllerSpec = 2 "spec",
@@ -24,11 +24,11 @@ view!(ReplicationController, "", "v1", "ReplicationController", "replicationcont
 message! {
     /// Desired state of a ReplicationController.
     pub struct ReplicationControllerSpec("k8s.io.api.core.v1.ReplicationControllerSpec") {
-        /// How many pods.
+        /// Desired number of pods; 1 where absent.
         replicas: Option<i32> = 1 "replicas",
-        /// How long a pod is ready before it counts as available.
+        /// Seconds for which a pod must be ready before it counts as available; 0 by default.
         min_ready_seconds: i32 = 4 "minReadySeconds",
-        /// Which pods are its.
+        /// Labels of its pods; the template's where empty.
         selector: MapSelector = 2 "selector",
         /// Template of the pods.
         template: Template = 3 "template",
@@ -38,17 +38,17 @@ message! {
 message! {
     /// Observed state of a ReplicationController: numbers of replicas, conditions.
     pub struct ReplicationControllerStatus("k8s.io.api.core.v1.ReplicationControllerStatus") {
-        /// Pods.
+        /// Pods that are neither terminating nor finished.
         replicas: i32 = 1 "replicas",
         /// Pods with all labels of the template.
         fully_labeled_replicas: i32 = 2 "fullyLabeledReplicas",
-        /// Ready pods.
+        /// Pods whose condition `Ready` is true.
         ready_replicas: i32 = 4 "readyReplicas",
-        /// Available pods.
+        /// Pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 5 "availableReplicas",
-        /// Generation of the spec that this status is of.
+        /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 3 "observedGeneration",
-        /// Conditions.
+        /// Condition `ReplicaFailure`: the last creation or deletion of a pod failed.
         conditions: Box<[ReplicationControllerCondition]> = 6 "conditions",
     }
 }
@@ -64,7 +64,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 5 "message",
     }
 }

@@ -1,4 +1,4 @@
-//! ResourceClaims and DeviceClasses: which devices are asked for, and which were given.
+//! ResourceClaims and DeviceClasses: requested and allocated devices.
 
 use super::affinity::NodeSelector;
 use super::poddisruptionbudget::MetaCondition;
@@ -10,11 +10,11 @@ use crate::text::Text;
 use crate::time::Timestamp;
 
 message! {
-    /// A claim to devices.
+    /// Claim for devices, with their allocation (`resource.k8s.io/v1`).
     pub struct ResourceClaim("k8s.io.api.resource.v1.ResourceClaim") {
-        /// Metadata.
+        /// Metadata; the owner of a generated claim is its pod.
         meta: Meta = 1 "metadata",
-        /// Requested devices.
+        /// Requested devices; cannot be changed.
         spec: ResourceClaimSpec = 2 "spec",
         /// Allocation and reservations.
         status: ResourceClaimStatus = 3 "status",
@@ -26,7 +26,7 @@ view!(ResourceClaim, "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims",
 message! {
     /// Desired state of a ResourceClaim.
     pub struct ResourceClaimSpec("k8s.io.api.resource.v1.ResourceClaimSpec") {
-        /// Devices.
+        /// Requests, constraints and configuration of devices.
         devices: DeviceClaim = 1 "devices",
     }
 }
@@ -34,7 +34,7 @@ message! {
 message! {
     /// Device requests of a ResourceClaim, with constraints and configuration.
     pub struct DeviceClaim("k8s.io.api.resource.v1.DeviceClaim") {
-        /// All of which are wanted.
+        /// Requests, all of which must be satisfied together; at most 32.
         requests: Box<[DeviceRequest]> = 1 "requests",
         /// Constraints between the requested devices.
         constraints: Box<[DeviceConstraint]> = 2 "constraints",
@@ -44,19 +44,19 @@ message! {
 }
 
 message! {
-    /// Devices of one sort.
+    /// Request for devices: exactly one kind, or the first available alternative.
     pub struct DeviceRequest("k8s.io.api.resource.v1.DeviceRequest") {
-        /// Its name within the claim.
+        /// Name within the claim, to which containers and constraints refer.
         name: Text = 1 "name",
         /// A request for one device class.
         exactly: Option<Box<ExactDeviceRequest>> = 2 "exactly",
-        /// The first of these that can be had.
+        /// Alternatives in order of preference; the scheduler takes the first that it can allocate.
         first_available: Box<[DeviceSubRequest]> = 3 "firstAvailable",
     }
 }
 
 message! {
-    /// Devices of a class.
+    /// Request for devices of one class.
     pub struct ExactDeviceRequest("k8s.io.api.resource.v1.ExactDeviceRequest") {
         /// Name of the DeviceClass.
         device_class_name: Text = 1 "deviceClassName",
@@ -66,21 +66,21 @@ message! {
         allocation_mode: Text = 3 "allocationMode",
         /// Number of devices.
         count: i64 = 4 "count",
-        /// `adminAccess`: access for administration, beside the devices' users.
+        /// Whether the devices are for administration: others may have them too. Default false.
         admin_access: Option<bool> = 5 "adminAccess",
-        /// Taints that are borne.
+        /// Tolerations of device taints.
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
-        /// How much of each.
+        /// Amounts that each device must have available; absent for any.
         capacity: Option<Box<CapacityRequirements>> = 7 "capacity",
-        /// Attributes worked out from others; how many, no more.
+        /// Number of attributes that are derived from others, as a list without content.
         derived_attributes: Box<[Unread]> = 8 "derivedAttributes",
     }
 }
 
 message! {
-    /// Devices of a class, as one choice of several.
+    /// Alternative of a request: devices of one class.
     pub struct DeviceSubRequest("k8s.io.api.resource.v1.DeviceSubRequest") {
-        /// Its name within the request.
+        /// Name within the request; others refer to it as `request/subrequest`.
         name: Text = 1 "name",
         /// Name of the DeviceClass.
         device_class_name: Text = 2 "deviceClassName",
@@ -90,17 +90,17 @@ message! {
         allocation_mode: Text = 4 "allocationMode",
         /// Number of devices.
         count: i64 = 5 "count",
-        /// Taints that are borne.
+        /// Tolerations of device taints.
         tolerations: Box<[DeviceToleration]> = 6 "tolerations",
-        /// How much of each.
+        /// Amounts that each device must have available; absent for any.
         capacity: Option<Box<CapacityRequirements>> = 7 "capacity",
-        /// Attributes worked out from others; how many, no more.
+        /// Number of attributes that are derived from others, as a list without content.
         derived_attributes: Box<[Unread]> = 8 "derivedAttributes",
     }
 }
 
 message! {
-    /// A condition on devices.
+    /// Selector of devices, by a CEL expression.
     pub struct DeviceSelector("k8s.io.api.resource.v1.DeviceSelector") {
         /// CEL expression over a device.
         cel: Option<Box<CelDeviceSelector>> = 1 "cel",
@@ -108,15 +108,15 @@ message! {
 }
 
 message! {
-    /// An expression about a device.
+    /// CEL expression that selects devices.
     pub struct CelDeviceSelector("k8s.io.api.resource.v1.CELDeviceSelector") {
-        /// CEL expression.
+        /// CEL expression over `device`; true for devices that match.
         expression: Text = 1 "expression",
     }
 }
 
 message! {
-    /// How much of a device.
+    /// Requested amounts of the capacities of a device.
     pub struct CapacityRequirements("k8s.io.api.resource.v1.CapacityRequirements") {
         /// Requested capacities, by name.
         requests: Map<Quantity> = 1 "requests",
@@ -142,37 +142,37 @@ message! {
 message! {
     /// A constraint between devices.
     pub struct DeviceConstraint("k8s.io.api.resource.v1.DeviceConstraint") {
-        /// Those of these requests; of all where it names none.
+        /// Names of the requests that the constraint covers; all where empty.
         requests: Box<[Text]> = 1 "requests",
-        /// They are all the same in this.
+        /// Attribute that must have the same value on all devices.
         match_attribute: Option<Text> = 2 "matchAttribute",
-        /// No two are the same in this.
+        /// Attribute that must have a different value on each device.
         distinct_attribute: Option<Text> = 3 "distinctAttribute",
     }
 }
 
 message! {
-    /// Configuration for the driver of some requests' devices.
+    /// Configuration for the drivers of the devices of some requests.
     pub struct DeviceClaimConfiguration("k8s.io.api.resource.v1.DeviceClaimConfiguration") {
-        /// Which requests; all where it names none.
+        /// Names of the requests that the configuration is for; all where empty.
         requests: Box<[Text]> = 1 "requests",
-        => /// Driver configuration.
-        what: DeviceConfiguration = 2
+        => /// Parameters for the driver of the devices.
+        configuration: DeviceConfiguration = 2
     }
 }
 
 message! {
     /// Configuration for the driver of a class' devices.
     pub struct DeviceClassConfiguration("k8s.io.api.resource.v1.DeviceClassConfiguration") {
-        => /// Driver configuration.
-        what: DeviceConfiguration = 1
+        => /// Parameters for the driver of the devices.
+        configuration: DeviceConfiguration = 1
     }
 }
 
 message! {
     /// Configuration for a driver.
     pub struct DeviceConfiguration("k8s.io.api.resource.v1.DeviceConfiguration") {
-        /// In words of its own.
+        /// Configuration in the driver's own format.
         opaque: Option<Box<OpaqueDeviceConfiguration>> = 1 "opaque",
     }
 }
@@ -200,9 +200,9 @@ message! {
 }
 
 message! {
-    /// Devices that were given.
+    /// Allocated devices, and the nodes that can access them.
     pub struct AllocationResult("k8s.io.api.resource.v1.AllocationResult") {
-        /// Allocated devices.
+        /// Allocated devices and their configuration.
         devices: DeviceAllocationResult = 1 "devices",
         /// Nodes from which the devices are accessible; all where absent.
         node_selector: Option<Box<NodeSelector>> = 3 "nodeSelector",
@@ -212,7 +212,7 @@ message! {
 }
 
 message! {
-    /// Which devices were given.
+    /// Allocated devices, one result per device.
     pub struct DeviceAllocationResult("k8s.io.api.resource.v1.DeviceAllocationResult") {
         /// Allocated devices, one entry per device.
         results: Box<[DeviceRequestAllocationResult]> = 1 "results",
@@ -220,9 +220,9 @@ message! {
 }
 
 message! {
-    /// A device that was given.
+    /// Allocated device, and the request that it satisfies.
     pub struct DeviceRequestAllocationResult("k8s.io.api.resource.v1.DeviceRequestAllocationResult") {
-        /// For which request; for one of several choices, `request/choice`.
+        /// Name of the satisfied request; for an alternative, `request/subrequest`.
         request: Text = 1 "request",
         /// Name of the driver.
         driver: Text = 2 "driver",
@@ -230,15 +230,15 @@ message! {
         pool: Text = 3 "pool",
         /// Name of the device.
         device: Text = 4 "device",
-        /// Whether it was given for looking after it.
+        /// Whether the device was allocated for administration.
         admin_access: Option<bool> = 5 "adminAccess",
         /// Binding conditions: they must be true before the pod is bound.
         binding_conditions: Box<[Text]> = 7 "bindingConditions",
         /// Binding failure conditions: none may become true.
         binding_failure_conditions: Box<[Text]> = 8 "bindingFailureConditions",
-        /// Tells this share of it from others.
+        /// Identifier of this share of a device that several claims may share.
         share_id: Option<Text> = 9 "shareID",
-        /// How much of it.
+        /// Amounts of the device's capacities that the share consumes.
         consumed_capacity: Map<Quantity> = 10 "consumedCapacity",
     }
 }
@@ -246,19 +246,19 @@ message! {
 message! {
     /// A consumer for which a claim is reserved.
     pub struct ResourceClaimConsumerReference("k8s.io.api.resource.v1.ResourceClaimConsumerReference") {
-        /// Its API group.
+        /// API group of the consumer; empty for the core group.
         api_group: Text = 1 "apiGroup",
-        /// Its resource, such as `pods`.
+        /// Plural resource name of the consumer, such as `pods`.
         resource: Text = 3 "resource",
-        /// Its name.
+        /// Name of the consumer, in the claim's namespace.
         name: Text = 4 "name",
-        /// Its uid.
+        /// Uid of the consumer; a later object of the same name is another consumer.
         uid: Text = 5 "uid",
     }
 }
 
 message! {
-    /// How a device is that was given.
+    /// Status of an allocated device, from its driver.
     pub struct AllocatedDeviceStatus("k8s.io.api.resource.v1.AllocatedDeviceStatus") {
         /// Name of the driver.
         driver: Text = 1 "driver",
@@ -274,7 +274,7 @@ message! {
 message! {
     /// A class of devices.
     pub struct DeviceClass("k8s.io.api.resource.v1.DeviceClass") {
-        /// Metadata.
+        /// Metadata; requests name the class, which is cluster-scoped.
         meta: Meta = 1 "metadata",
         /// Specification of the class.
         spec: DeviceClassSpec = 2 "spec",
@@ -290,7 +290,7 @@ message! {
         selectors: Box<[DeviceSelector]> = 1 "selectors",
         /// Configuration for the drivers.
         config: Box<[DeviceClassConfiguration]> = 2 "config",
-        /// Extended resource by which containers may ask for its devices; empty for none.
+        /// Extended resource by which containers can request its devices; empty for none.
         extended_resource_name: Text = 4 "extendedResourceName",
     }
 }

@@ -9,11 +9,11 @@ use crate::text::Text;
 message! {
     /// Limits of the total resource use of a namespace.
     pub struct ResourceQuota("k8s.io.api.core.v1.ResourceQuota") {
-        /// Metadata.
+        /// Metadata; the quota counts objects of its namespace.
         meta: Meta = 1 "metadata",
-        /// Hard limits.
+        /// Hard limits that the administrator sets.
         spec: ResourceQuotaSpec = 2 "spec",
-        /// Current usage.
+        /// Enforced limits and the usage that is charged to them.
         status: ResourceQuotaStatus = 3 "status",
     }
 }
@@ -23,7 +23,7 @@ view!(ResourceQuota, "", "v1", "ResourceQuota", "resourcequotas", true);
 message! {
     /// Hard limits of a quota, and the scopes that it counts.
     pub struct ResourceQuotaSpec("k8s.io.api.core.v1.ResourceQuotaSpec") {
-        /// At most, by name.
+        /// Limit of each quota resource, such as `pods` or `requests.cpu`.
         hard: Map<Quantity> = 1 "hard",
         /// Scopes; only objects that match all of them count.
         scopes: Box<[Text]> = 2 "scopes",
@@ -45,7 +45,7 @@ message! {
 message! {
     /// Scopes of objects that a quota counts, which must all match.
     pub struct ScopeSelector("k8s.io.api.core.v1.ScopeSelector") {
-        /// All of which must hold.
+        /// Requirements on scopes, all of which must hold.
         match_expressions: Box<[ScopedResourceSelectorRequirement]> = 1 "matchExpressions",
     }
 }
@@ -53,7 +53,7 @@ message! {
 message! {
     /// Requirement on one scope, such as `PriorityClass`: operator and values.
     pub struct ScopedResourceSelectorRequirement("k8s.io.api.core.v1.ScopedResourceSelectorRequirement") {
-        /// Its name, such as `PriorityClass`.
+        /// Name of the scope, such as `PriorityClass`.
         scope_name: Text = 1 "scopeName",
         /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
         operator: Text = 2 "operator",
@@ -65,9 +65,9 @@ message! {
 message! {
     /// Limits and defaults of single objects in a namespace.
     pub struct LimitRange("k8s.io.api.core.v1.LimitRange") {
-        /// Metadata.
+        /// Metadata; the limits hold for objects of its namespace.
         meta: Meta = 1 "metadata",
-        /// The limits.
+        /// Limits and defaults, which admission applies to new objects.
         spec: LimitRangeSpec = 2 "spec",
     }
 }
@@ -91,11 +91,11 @@ message! {
         max: Map<Quantity> = 2 "max",
         /// Minimum per resource.
         min: Map<Quantity> = 3 "min",
-        /// Limits of those that name none.
+        /// Limits of containers that set none.
         default: Map<Quantity> = 4 "default",
-        /// Requests of those that name none.
+        /// Requests of containers that set none.
         default_request: Map<Quantity> = 5 "defaultRequest",
-        /// How many times its request a limit may be.
+        /// Maximum of limit divided by request, per resource.
         max_limit_request_ratio: Map<Quantity> = 6 "maxLimitRequestRatio",
     }
 }

@@ -10,7 +10,7 @@ use crate::text::Text;
 message! {
     /// Part of the devices of a resource pool (dynamic resource allocation).
     pub struct ResourceSlice("k8s.io.api.resource.v1.ResourceSlice") {
-        /// Metadata.
+        /// Metadata; the slice is cluster-scoped, its driver chooses the name.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: ResourceSliceSpec = 2 "spec",
@@ -100,7 +100,7 @@ message! {
 message! {
     /// Capacity of a device, and the policy of requests for parts of it.
     pub struct DeviceCapacity("k8s.io.api.resource.v1.DeviceCapacity") {
-        /// Total amount.
+        /// Amount that the whole device has.
         value: Quantity = 1 "value",
         /// Policy of requests for parts of it; absent, it is only available as a whole.
         request_policy: Option<Box<CapacityRequestPolicy>> = 2 "requestPolicy",
@@ -122,9 +122,9 @@ message! {
 message! {
     /// Minimum, maximum and step of a requested amount.
     pub struct CapacityRequestPolicyRange("k8s.io.api.resource.v1.CapacityRequestPolicyRange") {
-        /// Minimum amount.
+        /// Least valid amount; smaller requests are rounded up to it.
         min: Option<Quantity> = 1 "min",
-        /// Maximum amount.
+        /// Greatest valid amount; absent, the device's capacity is the limit.
         max: Option<Quantity> = 2 "max",
         /// Step from the minimum to the next valid amounts.
         step: Option<Quantity> = 3 "step",
@@ -176,7 +176,7 @@ message! {
 message! {
     /// An administrator's taint of selected devices.
     pub struct DeviceTaintRule("k8s.io.api.resource.v1.DeviceTaintRule") {
-        /// Metadata.
+        /// Metadata; the rule is cluster-scoped.
         meta: Meta = 1 "metadata",
         /// The taint and the selector of its devices.
         spec: DeviceTaintRuleSpec = 2 "spec",

@@ -9,7 +9,7 @@ use crate::text::Text;
 message! {
     /// Service, with the fields that endpoints and address controllers read.
     pub struct Service("k8s.io.api.core.v1.Service") {
-        /// Metadata.
+        /// Metadata; the name is the Service's DNS label.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: ServiceSpec = 2 "spec",
@@ -23,45 +23,45 @@ view!(Service, "", "v1", "Service", "services", true);
 message! {
     /// Desired state of a Service.
     pub struct ServiceSpec("k8s.io.api.core.v1.ServiceSpec") {
-        /// Ports.
+        /// Ports, with different names when there are several.
         ports: Box<[ServicePort]> = 1 "ports",
-        /// Which pods; empty when somebody else writes the endpoints.
+        /// Labels of its pods; empty where users write the endpoints.
         selector: StrMap = 2 "selector",
-        /// Its address, `None` for a headless one.
+        /// Virtual address, the first of `clusterIPs`; `None` for a headless Service.
         cluster_ip: Text = 3 "clusterIP",
-        /// Its addresses, one for each family.
+        /// Virtual addresses, one for each IP family; allocated by the API server.
         cluster_ips: Box<[Text]> = 18 "clusterIPs",
         /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
         type_: Text = 4 "type",
-        /// Addresses outside the cluster that lead to it by somebody else's doing.
+        /// Addresses at which nodes accept traffic for the Service; routed by the administrator.
         external_ips: Box<[Text]> = 5 "externalIPs",
-        /// `None` or `ClientIP`.
+        /// `None` (the default), or `ClientIP` for the same pod at each connection.
         session_affinity: Text = 7 "sessionAffinity",
-        /// How long a caller stays with one pod.
+        /// Duration of the session affinity.
         session_affinity_config: SessionAffinityConfig = 14 "sessionAffinityConfig",
-        /// Address that its load balancer should have.
+        /// Requested address of the load balancer; deprecated, providers may ignore it.
         load_balancer_ip: Text = 8 "loadBalancerIP",
-        /// Ranges of callers that its load balancer lets through; empty for all.
+        /// CIDRs of clients that the load balancer accepts; empty for all.
         load_balancer_source_ranges: Box<[Text]> = 9 "loadBalancerSourceRanges",
         /// Class of the load balancer's implementation; empty for that of the cluster's cloud.
         load_balancer_class: Text = 21 "loadBalancerClass",
         /// Whether node ports are allocated for a Service of type `LoadBalancer`; true where absent.
         allocate_load_balancer_node_ports: Option<bool> = 20 "allocateLoadBalancerNodePorts",
-        /// `Cluster` or `Local`.
+        /// `Cluster`, or `Local` for endpoints on the receiving node only.
         external_traffic_policy: Text = 11 "externalTrafficPolicy",
-        /// Port of every node that tells whether pods are on it; 0 for none.
+        /// Node port of the health check for external traffic policy `Local`; 0 for none.
         health_check_node_port: i32 = 12 "healthCheckNodePort",
-        /// Where it points by DNS.
+        /// DNS name to which an `ExternalName` Service is an alias.
         external_name: Text = 10 "externalName",
-        /// Whether pods count before they are ready.
+        /// Whether endpoints count as ready whatever their pods' readiness.
         publish_not_ready_addresses: bool = 13 "publishNotReadyAddresses",
-        /// `IPv4`, `IPv6`.
+        /// IP families in order, `IPv4` and `IPv6`; the first is that of `clusterIP`.
         ip_families: Box<[Text]> = 19 "ipFamilies",
-        /// How many families.
+        /// `SingleStack`, `PreferDualStack` or `RequireDualStack`.
         ip_family_policy: Text = 17 "ipFamilyPolicy",
-        /// `Cluster` or `Local`.
+        /// `Cluster`, or `Local` for endpoints on the client's node only.
         internal_traffic_policy: Text = 22 "internalTrafficPolicy",
-        /// Which endpoints are preferred.
+        /// Preference among endpoints, such as `PreferSameZone`; empty for none.
         traffic_distribution: Text = 23 "trafficDistribution",
     }
 }
@@ -69,7 +69,7 @@ message! {
 message! {
     /// Port of a Service, and the target port of its pods.
     pub struct ServicePort("k8s.io.api.core.v1.ServicePort") {
-        /// Name.
+        /// Name within the Service; empty only when there is one port.
         name: Text = 1 "name",
         /// `TCP` (also when empty), `UDP` or `SCTP`.
         protocol: Text = 2 "protocol",
@@ -85,17 +85,17 @@ message! {
 }
 
 message! {
-    /// How long a caller stays with one pod.
+    /// Duration of the session affinity.
     pub struct SessionAffinityConfig("k8s.io.api.core.v1.SessionAffinityConfig") {
-        /// By the caller's address.
+        /// Settings of the affinity `ClientIP`.
         client_ip: ClientIpConfig = 1 "clientIP",
     }
 }
 
 message! {
-    /// How long a caller's address stays with one pod.
+    /// Duration of the session affinity by client address.
     pub struct ClientIpConfig("k8s.io.api.core.v1.ClientIPConfig") {
-        /// Seconds; 0 when not set.
+        /// Seconds for which a client keeps its pod; 10800 by default, 0 when not set.
         timeout_seconds: i32 = 1 "timeoutSeconds",
     }
 }
@@ -103,37 +103,37 @@ message! {
 message! {
     /// Observed state of a Service.
     pub struct ServiceStatus("k8s.io.api.core.v1.ServiceStatus") {
-        /// Its load balancer.
+        /// Addresses of the load balancer; set by the cloud provider.
         load_balancer: LoadBalancerStatus = 1 "loadBalancer",
     }
 }
 
 message! {
-    /// A load balancer as its callers see it.
+    /// Ingress points of a load balancer; set by the cloud provider.
     pub struct LoadBalancerStatus("k8s.io.api.core.v1.LoadBalancerStatus") {
-        /// Where it is reached.
+        /// Ingress points of the load balancer.
         ingress: Box<[LoadBalancerIngress]> = 1 "ingress",
     }
 }
 
 message! {
-    /// One place where a load balancer is reached.
+    /// Ingress point of a load balancer: an address or a host name.
     pub struct LoadBalancerIngress("k8s.io.api.core.v1.LoadBalancerIngress") {
-        /// Address; empty for one that is reached by name.
+        /// IP address; empty for an ingress point with a host name.
         ip: Text = 1 "ip",
-        /// Name; empty for one that is reached by address.
+        /// DNS name; empty for an ingress point with an address.
         hostname: Text = 2 "hostname",
         /// `VIP` (also when empty) or `Proxy`: whether packets arrive with the address as their destination.
         ip_mode: Text = 3 "ipMode",
-        /// How each port is.
+        /// Status of each port.
         ports: Box<[PortStatus]> = 4 "ports",
     }
 }
 
 message! {
-    /// How one port of a load balancer is.
+    /// Error of one port of a load balancer.
     pub struct PortStatus("k8s.io.api.core.v1.PortStatus") {
-        /// The port.
+        /// Port number of the Service.
         port: i32 = 1 "port",
         /// `TCP`, `UDP` or `SCTP`.
         protocol: Text = 2 "protocol",

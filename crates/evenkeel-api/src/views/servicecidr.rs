@@ -1,4 +1,4 @@
-//! ServiceCIDRs: the ranges that cluster IPs are given out of.
+//! ServiceCIDRs: the ranges from which cluster IPs are allocated.
 
 use super::poddisruptionbudget::MetaCondition;
 use crate::Meta;
@@ -8,7 +8,7 @@ use crate::text::Text;
 message! {
     /// A range of cluster IPs, or one for each family.
     pub struct ServiceCidr("k8s.io.api.networking.v1.ServiceCIDR") {
-        /// Metadata.
+        /// Metadata; the CIDR named `kubernetes` is the API server's own.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: ServiceCidrSpec = 2 "spec",
@@ -20,9 +20,9 @@ message! {
 view!(ServiceCidr, "networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", false);
 
 message! {
-    /// Desired state of a ServiceCidr.
+    /// Ranges of a ServiceCIDR.
     pub struct ServiceCidrSpec("k8s.io.api.networking.v1.ServiceCIDRSpec") {
-        /// The ranges.
+        /// CIDRs of cluster IPs, at most one for each IP family.
         cidrs: Box<[Text]> = 1 "cidrs",
     }
 }
@@ -30,7 +30,7 @@ message! {
 message! {
     /// Conditions of a ServiceCIDR.
     pub struct ServiceCidrStatus("k8s.io.api.networking.v1.ServiceCIDRStatus") {
-        /// Conditions.
+        /// Condition `Ready`: addresses are allocated from the CIDRs.
         conditions: Box<[MetaCondition]> = 1 "conditions",
     }
 }

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 message! {
     /// Runs pods with stable identities and storage (`apps/v1`).
     pub struct StatefulSet("k8s.io.api.apps.v1.StatefulSet") {
-        /// Metadata.
+        /// Metadata; pods are named after it, with their ordinal.
         meta: Meta = 1 "metadata",
         /// Desired state of the object.
         spec: StatefulSetSpec = 2 "spec",
@@ -25,37 +25,37 @@ view!(StatefulSet, "apps", "v1", "StatefulSet", "statefulsets", true);
 message! {
     /// Desired state of a StatefulSet.
     pub struct StatefulSetSpec("k8s.io.api.apps.v1.StatefulSetSpec") {
-        /// How many pods.
+        /// Desired number of pods; 1 where absent.
         replicas: Option<i32> = 1 "replicas",
-        /// Which pods are its.
+        /// Selector of its pods; it must match the template's labels and cannot be changed.
         selector: Selector = 2 "selector",
         /// Template of the pods.
         template: Template = 3 "template",
-        /// Claim templates, for each pod.
+        /// Templates of the claims that each pod gets.
         volume_claim_templates: Box<[ClaimTemplate]> = 4 "volumeClaimTemplates",
-        /// The Service under which its pods are found by name.
+        /// Headless Service whose domain holds the pods' DNS names.
         service_name: Text = 5 "serviceName",
         /// `OrderedReady` or `Parallel`.
         pod_management_policy: Text = 6 "podManagementPolicy",
-        /// How old pods give way to new ones.
+        /// Strategy for replacing pods of an older revision.
         update_strategy: StatefulSetUpdateStrategy = 7 "updateStrategy",
         /// Number of unused revisions to keep.
         revision_history_limit: Option<i32> = 8 "revisionHistoryLimit",
-        /// How long a pod is ready before it counts as available.
+        /// Seconds for which a pod must be ready before it counts as available; 0 by default.
         min_ready_seconds: i32 = 9 "minReadySeconds",
         /// Retention policy of the claims.
         persistent_volume_claim_retention_policy: Option<Box<StatefulSetPersistentVolumeClaimRetentionPolicy>> = 10 "persistentVolumeClaimRetentionPolicy",
-        /// Where pods are counted from.
+        /// First ordinal of the pods; 0 where absent.
         ordinals: Option<Box<StatefulSetOrdinals>> = 11 "ordinals",
     }
 }
 
 message! {
-    /// How old pods give way to new ones.
+    /// Strategy for replacing pods of an older template.
     pub struct StatefulSetUpdateStrategy("k8s.io.api.apps.v1.StatefulSetUpdateStrategy") {
         /// `RollingUpdate` or `OnDelete`.
         type_: Text = 1 "type",
-        /// For `RollingUpdate`.
+        /// Limits of a rolling update; only with type `RollingUpdate`.
         rolling_update: Option<Box<RollingUpdateStatefulSetStrategy>> = 2 "rollingUpdate",
     }
 }
@@ -63,9 +63,9 @@ message! {
 message! {
     /// Limits of a rolling update.
     pub struct RollingUpdateStatefulSetStrategy("k8s.io.api.apps.v1.RollingUpdateStatefulSetStrategy") {
-        /// How many pods, from the first, keep the old template.
+        /// Ordinal below which pods keep the old revision; 0 by default.
         partition: Option<i32> = 1 "partition",
-        /// How many may be missing.
+        /// Number or percentage of pods that may be unavailable during the update; 1 by default.
         max_unavailable: Option<IntOrString> = 2 "maxUnavailable",
     }
 }
@@ -81,9 +81,9 @@ message! {
 }
 
 message! {
-    /// Where pods are counted from.
+    /// First ordinal of the pods.
     pub struct StatefulSetOrdinals("k8s.io.api.apps.v1.StatefulSetOrdinals") {
-        /// The first pod's number.
+        /// Ordinal of the first pod.
         start: i32 = 1 "start",
     }
 }
@@ -91,25 +91,25 @@ message! {
 message! {
     /// Observed state of a StatefulSet: numbers of replicas, revisions.
     pub struct StatefulSetStatus("k8s.io.api.apps.v1.StatefulSetStatus") {
-        /// Generation of the spec that this status is of.
+        /// Generation of the spec that the controller has observed.
         observed_generation: i64 = 1 "observedGeneration",
-        /// Pods.
+        /// Pods that the controller has created.
         replicas: i32 = 2 "replicas",
-        /// Ready pods.
+        /// Pods whose condition `Ready` is true.
         ready_replicas: i32 = 3 "readyReplicas",
         /// Pods of the current revision.
         current_replicas: i32 = 4 "currentReplicas",
         /// Pods of the update revision.
         updated_replicas: i32 = 5 "updatedReplicas",
-        /// The revision that pods had before the update.
+        /// Revision of the pods before the update.
         current_revision: Text = 6 "currentRevision",
-        /// The revision that pods get.
+        /// Revision that the update gives to pods.
         update_revision: Text = 7 "updateRevision",
-        /// How often a revision's name was taken by another.
+        /// Number of hash collisions in names of revisions so far.
         collision_count: Option<i32> = 9 "collisionCount",
-        /// Conditions.
+        /// Conditions; upstream sets none so far, but existing ones are kept.
         conditions: Box<[StatefulSetCondition]> = 10 "conditions",
-        /// Available pods.
+        /// Pods that have been ready for `minReadySeconds`.
         available_replicas: i32 = 11 "availableReplicas",
     }
 }
@@ -125,7 +125,7 @@ message! {
         last_transition_time: Option<Timestamp> = 3 "lastTransitionTime",
         /// Why, in one CamelCase word.
         reason: Text = 4 "reason",
-        /// Human-readable message.
+        /// Details of the last transition, for people.
         message: Text = 5 "message",
     }
 }

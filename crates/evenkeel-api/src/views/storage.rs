@@ -10,17 +10,17 @@ use crate::text::Text;
 message! {
     /// Class of volumes: provisioner, parameters, binding mode, reclaim policy.
     pub struct StorageClass("k8s.io.api.storage.v1.StorageClass") {
-        /// Metadata.
+        /// Metadata; an annotation marks the default class.
         meta: Meta = 1 "metadata",
         /// Provisioner of the volumes.
         provisioner: Text = 2 "provisioner",
         /// Reclaim policy of the volumes; `Delete` where absent.
         reclaim_policy: Text = 4 "reclaimPolicy",
-        /// Whether they may grow.
+        /// Whether claims of the class may be expanded; false where absent.
         allow_volume_expansion: Option<bool> = 6 "allowVolumeExpansion",
-        /// `Immediate` or `WaitForFirstConsumer`.
+        /// `Immediate` (also when empty) or `WaitForFirstConsumer`.
         volume_binding_mode: Text = 7 "volumeBindingMode",
-        /// Where they can be made; anywhere where it names nothing.
+        /// Topologies in which volumes can be provisioned, any one of them; empty for all.
         allowed_topologies: Box<[TopologySelectorTerm]> = 8 "allowedTopologies",
     }
 }
@@ -30,7 +30,7 @@ view!(StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", fa
 message! {
     /// Requirements on the topology of provisioned volumes, which must all hold.
     pub struct TopologySelectorTerm("k8s.io.api.core.v1.TopologySelectorTerm") {
-        /// The requirements.
+        /// Requirements on topology labels, all of which must hold.
         match_label_expressions: Box<[TopologySelectorLabelRequirement]> = 1 "matchLabelExpressions",
     }
 }
@@ -40,7 +40,7 @@ message! {
     pub struct TopologySelectorLabelRequirement("k8s.io.api.core.v1.TopologySelectorLabelRequirement") {
         /// Key of the label.
         key: Text = 1 "key",
-        /// Any of these.
+        /// Allowed values of the label.
         values: Box<[Text]> = 2 "values",
     }
 }
@@ -48,7 +48,7 @@ message! {
 message! {
     /// CSI driver that is installed in the cluster.
     pub struct CsiDriver("k8s.io.api.storage.v1.CSIDriver") {
-        /// Metadata.
+        /// Metadata; the name is the driver's.
         meta: Meta = 1 "metadata",
         /// Capabilities of the driver.
         spec: CsiDriverSpec = 2 "spec",
@@ -84,7 +84,7 @@ view!(CsiNode, "storage.k8s.io", "v1", "CSINode", "csinodes", false);
 message! {
     /// Drivers of a CSINode.
     pub struct CsiNodeSpec("k8s.io.api.storage.v1.CSINodeSpec") {
-        /// The drivers.
+        /// Drivers that are registered with the node's kubelet.
         drivers: Box<[CsiNodeDriver]> = 1 "drivers",
     }
 }
@@ -92,9 +92,9 @@ message! {
 message! {
     /// CSI driver on a node: topology keys, limit of volumes.
     pub struct CsiNodeDriver("k8s.io.api.storage.v1.CSINodeDriver") {
-        /// Its name.
+        /// Name of the CSI driver, as its `CSIDriver` has it.
         name: Text = 1 "name",
-        /// How many volumes the node takes.
+        /// Limit of the driver's volumes on the node; unlimited where absent.
         allocatable: Option<Box<VolumeNodeResources>> = 4 "allocatable",
     }
 }
@@ -110,15 +110,15 @@ message! {
 message! {
     /// Capacity for volumes of a class in a topology segment, as a driver reports it.
     pub struct CsiStorageCapacity("k8s.io.api.storage.v1.CSIStorageCapacity") {
-        /// Metadata.
+        /// Metadata; the name has no meaning.
         meta: Meta = 1 "metadata",
-        /// The nodes; none where it is absent.
+        /// Selector of the nodes that can access the storage; absent for none.
         node_topology: Option<Selector> = 2 "nodeTopology",
-        /// The class.
+        /// StorageClass that the capacity is for.
         storage_class_name: Text = 3 "storageClassName",
-        /// How much there is.
+        /// Available capacity in bytes; unknown where absent.
         capacity: Option<Quantity> = 4 "capacity",
-        /// How big one volume can be.
+        /// Greatest size of one volume in bytes; unknown where absent.
         maximum_volume_size: Option<Quantity> = 5 "maximumVolumeSize",
     }
 }
@@ -135,7 +135,7 @@ view!(
 message! {
     /// Intent to attach a volume to a node, and its status.
     pub struct VolumeAttachment("k8s.io.api.storage.v1.VolumeAttachment") {
-        /// Metadata.
+        /// Metadata; the name is derived from volume, driver and node.
         meta: Meta = 1 "metadata",
         /// The volume and the node.
         spec: VolumeAttachmentSpec = 2 "spec",
@@ -149,11 +149,11 @@ view!(VolumeAttachment, "storage.k8s.io", "v1", "VolumeAttachment", "volumeattac
 message! {
     /// Attacher, node and volume of an attachment.
     pub struct VolumeAttachmentSpec("k8s.io.api.storage.v1.VolumeAttachmentSpec") {
-        /// The driver that does it.
+        /// Name of the CSI driver that attaches the volume.
         attacher: Text = 1 "attacher",
-        /// The volume.
+        /// Volume to attach.
         source: VolumeAttachmentSource = 2 "source",
-        /// The node.
+        /// Node to which the volume is attached.
         node_name: Text = 3 "nodeName",
     }
 }
@@ -161,9 +161,9 @@ message! {
 message! {
     /// Volume of an attachment: a PersistentVolume, or an inline CSI volume.
     pub struct VolumeAttachmentSource("k8s.io.api.storage.v1.VolumeAttachmentSource") {
-        /// A PersistentVolume, by name.
+        /// Name of the PersistentVolume.
         persistent_volume_name: Option<Text> = 1 "persistentVolumeName",
-        /// One that a pod names itself.
+        /// Volume without a PersistentVolume; only for migrated in-tree volumes.
         inline_volume_spec: Option<Unread> = 2 "inlineVolumeSpec",
     }
 }
@@ -171,11 +171,11 @@ message! {
 message! {
     /// Whether a volume is attached, and the last errors.
     pub struct VolumeAttachmentStatus("k8s.io.api.storage.v1.VolumeAttachmentStatus") {
-        /// Whether it is.
+        /// Whether the driver has attached the volume.
         attached: bool = 1 "attached",
-        /// Why it cannot be attached.
+        /// Last error of attaching; absent after success.
         attach_error: Option<Box<VolumeError>> = 3 "attachError",
-        /// Why it cannot be detached.
+        /// Last error of detaching; absent after success.
         detach_error: Option<Box<VolumeError>> = 4 "detachError",
     }
 }
@@ -183,7 +183,7 @@ message! {
 message! {
     /// Error of attaching or detaching, with its time.
     pub struct VolumeError("k8s.io.api.storage.v1.VolumeError") {
-        /// In words.
+        /// Error of the driver, for people; it must hold no secrets.
         message: Text = 2 "message",
     }
 }
@@ -191,9 +191,9 @@ message! {
 message! {
     /// Class of mutable volume attributes, with its driver and parameters.
     pub struct VolumeAttributesClass("k8s.io.api.storage.v1.VolumeAttributesClass") {
-        /// Metadata.
+        /// Metadata; claims refer to the class by its name.
         meta: Meta = 1 "metadata",
-        /// Whose volumes.
+        /// CSI driver that modifies the volumes.
         driver_name: Text = 2 "driverName",
     }
 }

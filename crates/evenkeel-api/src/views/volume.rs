@@ -19,41 +19,41 @@ message! {
 message! {
     /// Source of a volume; a source that is not read leaves all fields empty.
     pub struct VolumeSource("k8s.io.api.core.v1.VolumeSource") {
-        /// A path of the node.
+        /// Path of the node's file system.
         host_path: Option<Box<HostPathVolumeSource>> = 1 "hostPath",
-        /// Scratch space.
+        /// Empty directory that lives as long as the pod.
         empty_dir: Option<Box<EmptyDirVolumeSource>> = 2 "emptyDir",
-        /// A disk at Google.
+        /// Persistent disk of Google Compute Engine.
         gce_persistent_disk: Option<Box<GcePersistentDiskVolumeSource>> = 3 "gcePersistentDisk",
-        /// A disk at Amazon.
+        /// Volume of AWS Elastic Block Store.
         aws_elastic_block_store: Option<Box<AwsElasticBlockStoreVolumeSource>> = 4 "awsElasticBlockStore",
-        /// A Secret.
+        /// Files from the keys of a Secret.
         secret: Option<Box<SecretVolumeSource>> = 6 "secret",
         /// A block device over iSCSI.
         iscsi: Option<Box<IscsiVolumeSource>> = 8 "iscsi",
-        /// A claim.
+        /// PersistentVolumeClaim in the pod's namespace.
         persistent_volume_claim: Option<Box<PersistentVolumeClaimVolumeSource>> = 10 "persistentVolumeClaim",
         /// A Ceph block device.
         rbd: Option<Box<RbdVolumeSource>> = 11 "rbd",
-        /// A volume of OpenStack.
+        /// Volume of OpenStack Cinder.
         cinder: Option<Box<CinderVolumeSource>> = 13 "cinder",
         /// A block device over Fibre Channel.
         fc: Option<Box<FcVolumeSource>> = 17 "fc",
-        /// A file share at Azure.
+        /// File share of Azure.
         azure_file: Option<Unread> = 18 "azureFile",
-        /// A ConfigMap.
+        /// Files from the keys of a ConfigMap.
         config_map: Option<Box<ConfigMapVolumeSource>> = 19 "configMap",
         /// A disk of vSphere.
         vsphere_volume: Option<Box<VsphereVirtualDiskVolumeSource>> = 20 "vsphereVolume",
-        /// A disk at Azure.
+        /// Data disk of Azure.
         azure_disk: Option<Box<AzureDiskVolumeSource>> = 22 "azureDisk",
         /// A volume of Portworx.
         portworx_volume: Option<Box<PortworxVolumeSource>> = 24 "portworxVolume",
-        /// Of a CSI driver, living as long as the pod.
+        /// Ephemeral volume of a CSI driver.
         csi: Option<Box<CsiVolumeSource>> = 28 "csi",
-        /// A claim that lives as long as the pod.
+        /// Claim that is created for the pod and deleted with it.
         ephemeral: Option<Box<EphemeralVolumeSource>> = 29 "ephemeral",
-        /// What an image holds.
+        /// Read-only files of a container image.
         image: Option<Box<ImageVolumeSource>> = 30 "image",
     }
 }
@@ -61,7 +61,7 @@ message! {
 message! {
     /// Path of the node's file system.
     pub struct HostPathVolumeSource("k8s.io.api.core.v1.HostPathVolumeSource") {
-        /// The path.
+        /// Path on the node; a symbolic link is followed.
         path: Text = 1 "path",
     }
 }
@@ -71,7 +71,7 @@ message! {
     pub struct EmptyDirVolumeSource("k8s.io.api.core.v1.EmptyDirVolumeSource") {
         /// `Memory`, or the node's default when empty.
         medium: Text = 1 "medium",
-        /// At most this much.
+        /// Maximum size in bytes; absent for no limit.
         size_limit: Option<Quantity> = 2 "sizeLimit",
     }
 }
@@ -79,9 +79,9 @@ message! {
 message! {
     /// Persistent disk of Google Compute Engine.
     pub struct GcePersistentDiskVolumeSource("k8s.io.api.core.v1.GCEPersistentDiskVolumeSource") {
-        /// Its name.
+        /// Name of the disk in its project and zone.
         pd_name: Text = 1 "pdName",
-        /// Whether it is only read.
+        /// Whether it is mounted read-only.
         read_only: bool = 4 "readOnly",
     }
 }
@@ -89,9 +89,9 @@ message! {
 message! {
     /// Volume of AWS Elastic Block Store.
     pub struct AwsElasticBlockStoreVolumeSource("k8s.io.api.core.v1.AWSElasticBlockStoreVolumeSource") {
-        /// Its id.
+        /// Identifier of the volume in EC2.
         volume_id: Text = 1 "volumeID",
-        /// Whether it is only read.
+        /// Whether it is mounted read-only.
         read_only: bool = 4 "readOnly",
     }
 }
@@ -99,7 +99,7 @@ message! {
 message! {
     /// Files from the keys of a Secret.
     pub struct SecretVolumeSource("k8s.io.api.core.v1.SecretVolumeSource") {
-        /// Its name.
+        /// Name of the Secret, in the pod's namespace.
         secret_name: Text = 1 "secretName",
         /// Whether it may be missing.
         optional: Option<bool> = 4 "optional",
@@ -109,13 +109,13 @@ message! {
 message! {
     /// Disk over iSCSI.
     pub struct IscsiVolumeSource("k8s.io.api.core.v1.ISCSIVolumeSource") {
-        /// Where.
+        /// Portal: `ip`, or `ip:port` with a port other than 3260.
         target_portal: Text = 1 "targetPortal",
-        /// Which target.
+        /// iSCSI qualified name of the target.
         iqn: Text = 2 "iqn",
-        /// Which unit.
+        /// Logical unit number on the target.
         lun: i32 = 3 "lun",
-        /// Whether it is only read.
+        /// Whether it is mounted read-only.
         read_only: bool = 6 "readOnly",
     }
 }
@@ -123,11 +123,11 @@ message! {
 message! {
     /// Disk over Fibre Channel.
     pub struct FcVolumeSource("k8s.io.api.core.v1.FCVolumeSource") {
-        /// The ports that lead to it.
+        /// World wide names of the target's ports.
         target_wwns: Box<[Text]> = 1 "targetWWNs",
-        /// Which unit there.
+        /// Logical unit number on the target.
         lun: Option<i32> = 2 "lun",
-        /// Its own names.
+        /// World wide identifiers of the volume; set instead of target names and unit.
         wwids: Box<[Text]> = 5 "wwids",
     }
 }
@@ -135,9 +135,9 @@ message! {
 message! {
     /// PersistentVolumeClaim in the pod's namespace.
     pub struct PersistentVolumeClaimVolumeSource("k8s.io.api.core.v1.PersistentVolumeClaimVolumeSource") {
-        /// Its name.
+        /// Name of the claim, in the pod's namespace.
         claim_name: Text = 1 "claimName",
-        /// Whether it is only read.
+        /// Whether it is mounted read-only.
         read_only: bool = 2 "readOnly",
     }
 }
@@ -145,13 +145,13 @@ message! {
 message! {
     /// Block device image of Ceph.
     pub struct RbdVolumeSource("k8s.io.api.core.v1.RBDVolumeSource") {
-        /// Where.
+        /// Addresses of the Ceph monitors.
         monitors: Box<[Text]> = 1 "monitors",
-        /// Which image.
+        /// Name of the image in its pool.
         image: Text = 2 "image",
-        /// In which pool.
+        /// Pool of the image; `rbd` by default.
         pool: Text = 4 "pool",
-        /// Whether it is only read.
+        /// Whether it is mounted read-only.
         read_only: bool = 8 "readOnly",
     }
 }
@@ -159,7 +159,7 @@ message! {
 message! {
     /// Volume of OpenStack Cinder.
     pub struct CinderVolumeSource("k8s.io.api.core.v1.CinderVolumeSource") {
-        /// Its id.
+        /// Identifier of the volume in Cinder.
         volume_id: Text = 1 "volumeID",
     }
 }
@@ -183,7 +183,7 @@ message! {
 message! {
     /// Volume of Portworx.
     pub struct PortworxVolumeSource("k8s.io.api.core.v1.PortworxVolumeSource") {
-        /// Its id.
+        /// Identifier of the volume in Portworx.
         volume_id: Text = 1 "volumeID",
     }
 }
@@ -193,7 +193,7 @@ message! {
     pub struct ConfigMapVolumeSource("k8s.io.api.core.v1.ConfigMapVolumeSource") {
         /// Whether it may be missing.
         optional: Option<bool> = 4 "optional",
-        => /// Which.
+        => /// ConfigMap in the pod's namespace, by name.
         reference: LocalObjectReference = 1
     }
 }
@@ -201,7 +201,7 @@ message! {
 message! {
     /// Ephemeral volume of a CSI driver.
     pub struct CsiVolumeSource("k8s.io.api.core.v1.CSIVolumeSource") {
-        /// The driver.
+        /// Name of the CSI driver.
         driver: Text = 1 "driver",
     }
 }
@@ -209,7 +209,7 @@ message! {
 message! {
     /// Read-only files of a container image.
     pub struct ImageVolumeSource("k8s.io.api.core.v1.ImageVolumeSource") {
-        /// Its name, as a container's.
+        /// Reference of the image, as for a container.
         reference: Text = 1 "reference",
     }
 }
@@ -225,7 +225,7 @@ message! {
 message! {
     /// Name of an object in the same namespace.
     pub struct LocalObjectReference("k8s.io.api.core.v1.LocalObjectReference") {
-        /// Its name.
+        /// Name of the object.
         name: Text = 1 "name",
     }
 }

@@ -1,4 +1,5 @@
-//! Builds the built-in schemas from the recorded OpenAPI document and the recorded facts about Go's fields.
+//! Builds the schemas of built-in kinds from two recorded tables: upstream's OpenAPI document, and the Go types and JSON tags
+//! of its fields.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ struct GroupVersionKind<'a> {
 }
 
 impl<'a> OpenApiSchema<'a> {
+    /// Returns the name of the schema that this one refers to.
     fn target(&self) -> Option<&'a str> {
         let reference = self.reference.or_else(|| self.all_of.first().and_then(|d| d.reference))?;
         reference.rsplit('/').next()
@@ -60,14 +62,16 @@ type KindKey = (Box<str>, Box<str>, Box<str>);
 #[derive(Debug)]
 pub(super) struct Builtin {
     pub tree: Arc<Tree>,
-    /// By group, version and kind.
+    /// Types of kinds, by group, version and kind.
     pub kinds: HashMap<KindKey, Id>,
+    /// All named types, by their name in the OpenAPI document.
     pub names: HashMap<Box<str>, Id>,
 }
 
-/// Facts about a Go field that the OpenAPI document lacks.
+/// Go type and JSON options of a field, which the OpenAPI document lacks.
 struct GoField<'a> {
-    kind: &'a str,
+    type_: &'a str,
+    /// `o` for omitempty, `z` for omitzero.
     flags: &'a str,
 }
 
@@ -76,7 +80,7 @@ pub(super) fn build(openapi: &str, go_fields: &str) -> Result<Builtin, serde_jso
     let docs: HashMap<&str, OpenApiSchema<'_>> = serde_json::from_str(openapi)?;
     let mut builder = Builder {
         docs: &docs,
-        go: parse_go_fields(go_fields),
+        go_fields: parse_go_fields(go_fields),
         tree: Tree::default(),
         ids: HashMap::new(),
     };
@@ -94,22 +98,22 @@ pub(super) fn build(openapi: &str, go_fields: &str) -> Result<Builtin, serde_jso
 
 /// Parses lines of `schema TAB field:type[:flags] …`; flags are `o` (omitempty) and `z` (omitzero).
 fn parse_go_fields(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
-    let mut all = HashMap::new();
+    let mut schemas = HashMap::new();
     for line in text.lines() {
         let Some((schema, fields)) = line.split_once('\t') else { continue };
         let fields = fields.split(' ').filter_map(|field| {
             let mut parts = field.split(':');
-            let (name, kind) = (parts.next()?, parts.next()?);
-            Some((name, GoField { kind, flags: parts.next().unwrap_or("") }))
+            let (name, type_) = (parts.next()?, parts.next()?);
+            Some((name, GoField { type_, flags: parts.next().unwrap_or("") }))
         });
-        all.insert(schema, fields.collect());
+        schemas.insert(schema, fields.collect());
     }
-    all
+    schemas
 }
 
 struct Builder<'d, 'a> {
     docs: &'d HashMap<&'a str, OpenApiSchema<'a>>,
-    go: HashMap<&'a str, HashMap<&'a str, GoField<'a>>>,
+    go_fields: HashMap<&'a str, HashMap<&'a str, GoField<'a>>>,
     tree: Tree,
     ids: HashMap<String, Id>,
 }
@@ -146,18 +150,18 @@ impl<'a> Builder<'_, 'a> {
     }
 
     fn fields(&mut self, owner: &'a str, doc: &OpenApiSchema<'a>) -> Vec<Field> {
-        let go = self.go.remove(owner).unwrap_or_default();
+        let go = self.go_fields.remove(owner).unwrap_or_default();
         let mut fields: Vec<Field> = doc
             .properties
             .iter()
             .map(|(name, property)| {
-                let facts = go.get(name);
-                let kind = facts.map_or("", |f| f.kind);
-                let has = |flag| facts.is_some_and(|f| f.flags.contains(flag));
+                let go_field = go.get(name);
+                let go_type = go_field.map_or("", |field| field.type_);
+                let has = |flag| go_field.is_some_and(|field| field.flags.contains(flag));
                 Field {
                     name: (*name).into(),
-                    node: self.node(property, kind.trim_start_matches('*')),
-                    pointer: kind.starts_with('*'),
+                    node: self.node(property, go_type.trim_start_matches('*')),
+                    pointer: go_type.starts_with('*'),
                     omit_empty: has('o'),
                     omit_zero: has('z'),
                     default: property.default.clone(),
@@ -165,7 +169,7 @@ impl<'a> Builder<'_, 'a> {
                 }
             })
             .collect();
-        self.go.insert(owner, go);
+        self.go_fields.insert(owner, go);
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         fields
     }
@@ -225,7 +229,7 @@ impl<'a> Builder<'_, 'a> {
     }
 }
 
-/// Types with an encoding of their own.
+/// Returns the shape of a type that has custom JSON encoding in Go.
 fn custom_encoding(name: &str) -> Option<Shape> {
     Some(match name.rsplit_once(".apimachinery.pkg.")?.1 {
         "api.resource.Quantity" => Shape::Quantity,
@@ -238,14 +242,14 @@ fn custom_encoding(name: &str) -> Option<Shape> {
     })
 }
 
-/// Go's name of a schema: `io.k8s.api.core.v1.Container` is `v1.Container`.
+/// Returns the Go name of a schema: `v1.Container` for `io.k8s.api.core.v1.Container`.
 fn short_name(schema: &str) -> String {
     let mut parts = schema.rsplit('.');
     let (kind, package) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     format!("{package}.{kind}")
 }
 
-/// Go's name of the value type of a named map type.
+/// Returns the Go name of a map's value type, where the map's own type has a name.
 fn map_value_name(value: &OpenApiSchema<'_>) -> String {
     value.target().map_or_else(|| "string".to_owned(), short_name)
 }

@@ -1,4 +1,7 @@
-//! PersistentVolumeClaimResize: a claim may ask for more where its class says that volumes can grow.
+//! Admission plug-in `PersistentVolumeClaimResize`: a claim may only be expanded if it is bound and its StorageClass allows
+//! volume expansion.
+//!
+//! Upstream: `plugin/pkg/admission/storage/persistentvolume/resize`.
 
 use crate::api::Context;
 use crate::loopback;
@@ -12,8 +15,8 @@ pub(super) fn check(
     claim: &Value,
     old: Option<&Value>,
 ) -> Result<(), StatusError> {
-    let of_claims = &*cx.resource.name.resource == "persistentvolumeclaims";
-    let Some(old) = old.filter(|_| of_claims && cx.subresource.is_empty()) else { return Ok(()) };
+    let is_claim = &*cx.resource.name.resource == "persistentvolumeclaims";
+    let Some(old) = old.filter(|_| is_claim && cx.subresource.is_empty()) else { return Ok(()) };
     let size = |claim: &Value| at(claim, "spec.resources.requests.storage").and_then(Amount::of);
     if size(claim) <= size(old) {
         return Ok(());
@@ -27,10 +30,10 @@ pub(super) fn check(
         "" => None,
         name => loopback::one(cx.api, "storage.k8s.io/v1", "storageclasses", "", name)?,
     };
-    let grows = class.is_some_and(|class| {
+    let allows_expansion = class.is_some_and(|class| {
         at(&class, "allowVolumeExpansion").and_then(Value::as_bool).unwrap_or(false)
     });
-    if grows {
+    if allows_expansion {
         return Ok(());
     }
     refuse(

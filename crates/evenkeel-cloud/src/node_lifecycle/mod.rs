@@ -1,4 +1,4 @@
-//! Cloud node lifecycle controller: deletes nodes whose instance is gone, taints those whose instance is shut down.
+//! Cloud node lifecycle controller: deletes nodes whose instance no longer exists, taints those whose instance is shut down.
 //!
 //! Upstream: `k8s.io/cloud-provider/controllers/nodelifecycle`. Upstream checks all nodes every few seconds; here a
 //! node is checked when it stops being ready, and periodically until it is ready again.
@@ -39,7 +39,7 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
         return Ok(Started::No);
     }
     let nodes = context.env.caches.of::<Node>();
-    let shared = Arc::new(Machines {
+    let shared = Arc::new(InstanceMonitor {
         provider: Arc::clone(&context.provider),
         nodes: nodes.clone(),
         metrics: Metrics::new(&context.registry),
@@ -47,32 +47,33 @@ fn start(context: &CloudContext) -> Result<Started, StartError> {
     });
     let controller = context
         .watching(&DESCRIPTOR, &nodes, |event, enqueue| {
-            let concerns = match event {
+            let needs_sync = match event {
                 CacheEvent::Added { .. } => true,
                 CacheEvent::Updated { old, new } => plan::concerns(old, new),
                 CacheEvent::Deleted(_) => false,
             };
-            if concerns {
+            if needs_sync {
                 enqueue.add(Key::of(&event.object().meta));
             }
         })
         .workers(context.options.lifecycle_workers)
         .reconcile(move |request, context| {
-            let machines = Arc::clone(&shared);
-            async move { machines.reconcile(&request.key, &context).await }
+            let monitor = Arc::clone(&shared);
+            async move { monitor.reconcile(&request.key, &context).await }
         });
     context.run(controller);
     Ok(Started::Yes)
 }
 
-struct Machines {
+struct InstanceMonitor {
     provider: Arc<dyn CloudProvider>,
     nodes: Cache<Node>,
     metrics: Metrics,
+    /// `--node-monitor-period`: interval at which a node that is not ready is checked.
     period: Duration,
 }
 
-impl Machines {
+impl InstanceMonitor {
     async fn reconcile(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let Some(node) = self.nodes.get("", &key.name) else { return Ok(Outcome::Settled) };
         let Some(instances) = self.provider.instances() else { return Ok(Outcome::Settled) };
@@ -80,21 +81,22 @@ impl Machines {
             context.act(key, &plan::ready(&node)).await?;
             return Ok(Outcome::Settled);
         }
-        let begun = context.env.clock.instant();
-        // What cannot be known now is asked again after the period, as upstream's next round does; an outage of the cloud is
-        // no reason to ask ever less often.
+        let began = context.env.clock.instant();
+        // After an error, the node is checked again after the same period, as in upstream's loop: an outage of the cloud causes
+        // no backoff.
         match self.machine(instances, &node).await {
             Ok(machine) => {
                 context.act(key, &plan::not_ready(&node, machine)).await?;
             }
             Err(error) => {
-                tracing::error!(node = %key, error = error.text(), "the cloud does not say whether the node's machine runs");
+                tracing::error!(node = %key, error = error.text(), "Cannot get the state of the node's instance");
             }
         }
-        self.metrics.seconds.observe(begun.elapsed().as_secs_f64());
+        self.metrics.seconds.observe(began.elapsed().as_secs_f64());
         Ok(Outcome::again(self.period))
     }
 
+    /// Returns the state of the node's instance.
     async fn machine(&self, instances: &dyn Instances, node: &Node) -> Result<Machine, CloudError> {
         let exists = instances.exists(node).await;
         self.metrics.called("instance_exists", exists.as_ref().map(|exists| *exists));

@@ -50,7 +50,7 @@ pub(super) struct ReadyControllers {
 impl Ready for ReadyControllers {
     fn start(&self, controller: &'static str) -> Result<Started> {
         let Some(descriptor) = self.chosen.iter().find(|one| one.name == controller) else {
-            return Ok(Started::Never("it is not here".to_owned()));
+            return Ok(Started::Never("not implemented".to_owned()));
         };
         match (descriptor.start)(&self.context)? {
             CloudStarted::Yes => {

@@ -1,4 +1,6 @@
 //! Quota usage of pods.
+//!
+//! Upstream: `pkg/quota/v1/evaluator/core/pods.go`.
 
 use super::Usage;
 use crate::resource::{
@@ -51,18 +53,21 @@ fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether the pod has a deadline, as the scope `Terminating` selects.
+/// Whether the pod has an `activeDeadlineSeconds`, which the quota scope `Terminating` selects.
+///
+/// Upstream: `IsTerminating`.
 pub fn is_terminating(pod: &Pod) -> bool {
     pod.spec.active_deadline_seconds.is_some_and(|seconds| seconds >= 0)
 }
 
-/// Returns the end of a deleted pod's grace period, after which the pod is no longer charged.
+/// Returns the time from which quotas no longer count a deleted pod: its deletion timestamp plus the grace period, as
+/// upstream adds them, although the timestamp is already the period's end.
 pub fn grace_period_end(pod: &Pod) -> Option<Timestamp> {
     let seconds = pod.meta.deletion_grace_seconds?;
     pod.meta.deletion?.checked_add(SignedDuration::from_secs(seconds)).ok()
 }
 
-/// Whether the pod's resources are charged: it has not finished, and its grace period has not ended.
+/// Whether quotas count the pod: it has not finished, and its grace period has not ended.
 ///
 /// Upstream: `QuotaV1Pod`.
 pub fn is_charged(pod: &Pod, now: Timestamp) -> bool {
@@ -166,7 +171,7 @@ pub fn limits(pod: &Pod) -> Amounts<'_> {
         replace_pod_level(&mut total, amounts(&pod_resources.limits));
     }
     for (name, amount) in pod.spec.overhead.iter() {
-        if total.iter().any(|(own, limit)| *own == name && !limit.is_zero()) {
+        if total.iter().any(|(limited, limit)| *limited == name && !limit.is_zero()) {
             add(&mut total, &[(name, *amount)]);
         }
     }
@@ -178,16 +183,16 @@ pub(super) fn is_best_effort(pod: &Pod) -> bool {
     if !pod.status.qos_class.is_empty() {
         return &*pod.status.qos_class == "BestEffort";
     }
-    let none = |resources: &ResourceRequirements| {
-        let zero = |name| {
-            let of = [resources.requests.get(name), resources.limits.get(name)];
-            of.into_iter().flatten().all(|amount| amount.is_zero())
+    let has_none = |resources: &ResourceRequirements| {
+        let is_unset = |name| {
+            let amounts = [resources.requests.get(name), resources.limits.get(name)];
+            amounts.into_iter().flatten().all(|amount| amount.is_zero())
         };
-        zero("cpu") && zero("memory")
+        is_unset("cpu") && is_unset("memory")
     };
     match pod.spec.resources.as_deref().filter(|pod_resources| is_pod_level(pod_resources)) {
-        Some(pod_resources) => none(pod_resources),
-        None => containers(pod).all(|container| none(&container.resources)),
+        Some(pod_resources) => has_none(pod_resources),
+        None => containers(pod).all(|container| has_none(&container.resources)),
     }
 }
 
@@ -205,27 +210,28 @@ fn is_pod_level(pod_resources: &ResourceRequirements) -> bool {
 /// Upstream: `usesCrossNamespacePodAffinity`.
 pub(super) fn uses_cross_namespace_affinity(pod: &Pod) -> bool {
     let Some(affinity) = &pod.spec.affinity else { return false };
-    let reaches = |term: &PodAffinityTerm| {
+    let crosses_namespaces = |term: &PodAffinityTerm| {
         !term.namespaces.is_empty() || term.namespace_selector != Default::default()
     };
-    let near = affinity.pod_affinity.iter().any(|near| {
-        near.required_during_scheduling_ignored_during_execution.iter().any(reaches)
-            || near
+    let affinity_crosses = affinity.pod_affinity.iter().any(|pods| {
+        pods.required_during_scheduling_ignored_during_execution.iter().any(crosses_namespaces)
+            || pods
                 .preferred_during_scheduling_ignored_during_execution
                 .iter()
-                .any(|weighted| reaches(&weighted.pod_affinity_term))
+                .any(|weighted| crosses_namespaces(&weighted.pod_affinity_term))
     });
-    near || affinity.pod_anti_affinity.iter().any(|away| {
-        away.required_during_scheduling_ignored_during_execution.iter().any(reaches)
-            || away
-                .preferred_during_scheduling_ignored_during_execution
-                .iter()
-                .any(|weighted| reaches(&weighted.pod_affinity_term))
-    })
+    affinity_crosses
+        || affinity.pod_anti_affinity.iter().any(|pods| {
+            pods.required_during_scheduling_ignored_during_execution.iter().any(crosses_namespaces)
+                || pods
+                    .preferred_during_scheduling_ignored_during_execution
+                    .iter()
+                    .any(|weighted| crosses_namespaces(&weighted.pod_affinity_term))
+        })
 }
 
-/// Returns the limited resources that containers neither request nor limit, as upstream words it: `limits.cpu for:
-/// a,b; memory for: a`.
+/// Returns the limited resources that containers neither request nor limit, with these containers' names, in upstream's
+/// wording: `limits.cpu for: a,b; memory for: a`.
 ///
 /// Upstream: `Constraints` of `podEvaluator`.
 pub(super) fn missing<'n>(pod: &Pod, limited: impl Iterator<Item = &'n str>) -> Option<String> {

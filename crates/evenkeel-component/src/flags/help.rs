@@ -1,21 +1,21 @@
-//! The help text, in the shape that upstream's programs give it: sections, and a line for each flag.
+//! The text of `--help`, in the format of upstream's programs: sections of flags, a line for each flag.
 
 use super::{Flag, Flags, Type};
 use std::collections::BTreeMap;
 
-/// What the help text says besides the flags.
+/// The parts of the help text that are not flags.
 #[derive(Debug, Clone, Default)]
 pub struct About {
     /// The program's name.
     pub name: &'static str,
     /// What the program is.
     pub what: &'static str,
-    /// More about single flags, on lines of their own, by the flag's name.
+    /// Further lines about single flags, by the flag's name.
     pub more: BTreeMap<&'static str, String>,
 }
 
 impl Flags {
-    /// The help text; lines are broken at `columns` where that is given.
+    /// Returns the help text; lines are wrapped at `columns` if given.
     pub fn help(&self, about: &About, columns: Option<usize>) -> String {
         let mut text = format!("{}\n\nUsage:\n  {} [flags]\n", about.what, about.name);
         let mut sections: Vec<&str> = Vec::new();
@@ -27,17 +27,17 @@ impl Flags {
         for section in sections {
             text.push_str(&format!("\n{section} flags:\n\n"));
             let flags: Vec<&Flag> = self.shown().filter(|flag| flag.section == section).collect();
-            let heads: Vec<String> = flags.iter().map(|flag| head(flag)).collect();
-            let width = heads.iter().map(String::len).max().unwrap_or_default() + 3;
-            for (flag, head) in flags.iter().zip(&heads) {
-                text.push_str(&format!("{head:width$}"));
-                let mut words = words(flag);
+            let names: Vec<String> = flags.iter().map(|flag| name_column(flag)).collect();
+            let width = names.iter().map(String::len).max().unwrap_or_default() + 3;
+            for (flag, name) in flags.iter().zip(&names) {
+                text.push_str(&format!("{name:width$}"));
+                let mut usage = usage(flag);
                 if let Some(more) = about.more.get(flag.name) {
-                    words.push('\n');
-                    words.push_str(more);
+                    usage.push('\n');
+                    usage.push_str(more);
                 }
-                let room = columns.map(|columns| columns.saturating_sub(width).max(24));
-                let lines = words.lines().flat_map(|line| broken(line, room));
+                let width_left = columns.map(|columns| columns.saturating_sub(width).max(24));
+                let lines = usage.lines().flat_map(|line| wrap(line, width_left));
                 let lines: Vec<String> = lines.collect();
                 text.push_str(lines.join(&format!("\n{:width$}", "")).trim_end());
                 text.push('\n');
@@ -46,12 +46,14 @@ impl Flags {
         text
     }
 
+    /// Flags of the help text: all but the deprecated ones.
     fn shown(&self) -> impl Iterator<Item = &Flag> {
         self.iter().filter(|flag| flag.retired.is_none())
     }
 }
 
-fn head(flag: &Flag) -> String {
+/// Returns the first column of a flag: its names and type.
+fn name_column(flag: &Flag) -> String {
     let short = flag.short().map_or_else(|| "    ".to_owned(), |letter| format!("-{letter}, "));
     let kind = match flag.kind {
         Type::Bool => String::new(),
@@ -60,22 +62,22 @@ fn head(flag: &Flag) -> String {
     format!("  {short}--{}{kind}", flag.name)
 }
 
-/// What the flag does, and its default.
-pub(super) fn words(flag: &Flag) -> String {
-    let mut words = flag.words.to_owned();
+/// Returns what the flag does, and its default.
+pub(super) fn usage(flag: &Flag) -> String {
+    let mut usage = flag.words.to_owned();
     if !flag.default.is_empty() {
-        words.push_str(&format!(" (default {})", flag.default));
+        usage.push_str(&format!(" (default {})", flag.default));
     }
-    words
+    usage
 }
 
-/// A line in pieces of at most `room` letters, where words allow it.
-fn broken(line: &str, room: Option<usize>) -> Vec<String> {
-    let Some(room) = room else { return vec![line.to_owned()] };
+/// Wraps a line between words to at most `width` bytes; a longer word stands alone.
+fn wrap(line: &str, width: Option<usize>) -> Vec<String> {
+    let Some(width) = width else { return vec![line.to_owned()] };
     let mut pieces = vec![String::new()];
     for word in line.split(' ') {
         let last = pieces.last().map_or(0, String::len);
-        if last > 0 && last + 1 + word.len() > room {
+        if last > 0 && last + 1 + word.len() > width {
             pieces.push(String::new());
         }
         if let Some(piece) = pieces.last_mut() {
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sections_stand_as_upstreams_do() {
+    fn help_has_sections_and_wraps_lines() {
         let table = "section\tflag\ttype\tdefault\nGeneric\tleader-elect\tbool\ttrue\nGeneric\tkube-api-qps\tfloat32\t20\n\
             Logs\tv\tLevel\t\n";
         let words =

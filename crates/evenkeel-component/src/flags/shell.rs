@@ -14,10 +14,10 @@ pub fn command(flags: &Flags, about: &About) -> Command {
         let mut arg = Arg::new(flag.name)
             .long(flag.name)
             .help_heading(flag.section)
-            .help(help::words(flag))
+            .help(help::usage(flag))
             .value_name(flag.kind.name());
         if let Some(more) = about.more.get(flag.name) {
-            arg = arg.long_help(format!("{}\n{more}", help::words(flag)));
+            arg = arg.long_help(format!("{}\n{more}", help::usage(flag)));
         }
         if let Some(letter) = flag.short() {
             arg = arg.short(letter);

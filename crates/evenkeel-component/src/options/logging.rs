@@ -22,26 +22,26 @@ pub enum Format {
 pub struct LoggingOptions {
     /// Format of a line.
     pub format: Format,
-    /// Verbosity (`-v`); 0 is for operators.
+    /// Verbosity (`-v`); 0 logs only what operators need.
     pub verbosity: u32,
-    /// Verbosity by patterns of file names (`--vmodule`).
+    /// Verbosity by file name pattern (`--vmodule`); overrides `-v` for matching files.
     pub by_file: Vec<(String, u32)>,
-    /// How often the buffer is flushed.
+    /// Interval at which the buffer is flushed (`--log-flush-frequency`).
     pub flush: Duration,
     /// Whether errors are written to standard error and all else, buffered, to standard output.
     pub split: bool,
-    /// Size of that buffer in bytes.
+    /// Size of the standard output buffer in bytes; 0 for no buffer.
     pub buffer: usize,
 }
 
 impl LoggingOptions {
-    /// Reads and validates the flags.
+    /// Reads the flags, and records invalid values as errors of the flags.
     pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
         let flush = read.duration("log-flush-frequency");
         if flush.is_zero() {
-            let given = duration::print(flush);
+            let value = duration::print(flush);
             let rule =
-                format!("flushFrequency: Invalid value: {given:?}: Must be greater than zero");
+                format!("flushFrequency: Invalid value: {value:?}: Must be greater than zero");
             read.refuse("log-flush-frequency", rule);
         }
         let format = match read.text("logging-format").as_str() {
@@ -83,7 +83,7 @@ fn streams(read: &Reader, gates: &FeatureGates, format: &str) -> (bool, usize) {
     value
 }
 
-/// `pattern=N,…`, whose form was checked when it was read.
+/// Parses `pattern=N,…`; the flag's type has checked the syntax.
 fn by_file(text: &str) -> Vec<(String, u32)> {
     let pairs = text.split(',').filter_map(|item| item.split_once('='));
     pairs.filter_map(|(pattern, level)| Some((pattern.to_owned(), level.parse().ok()?))).collect()

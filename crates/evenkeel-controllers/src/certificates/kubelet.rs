@@ -57,10 +57,10 @@ fn usage_error(usages: &[String], auth: &str) -> Option<String> {
     let (signature, encipherment) = ("digital signature", "key encipherment");
     let has = |usage: &str| usages.iter().any(|one| one == usage);
     let known = usages.iter().all(|one| [signature, encipherment, auth].contains(&&**one));
-    let mut wanted = [signature, encipherment, auth];
-    wanted.sort_unstable();
+    let mut allowed = [signature, encipherment, auth];
+    allowed.sort_unstable();
     let right = known && has(signature) && has(auth);
-    (!right).then(|| format!("usages did not match [{}]", wanted.join(" ")))
+    (!right).then(|| format!("usages did not match [{}]", allowed.join(" ")))
 }
 
 #[cfg(test)]

@@ -20,12 +20,12 @@ impl WatchChanges {
         watched: &BTreeSet<Kind>,
         wants: impl Fn(&Resource) -> bool,
     ) -> Self {
-        let wanted = found.preferred().filter(|resource| wants(resource));
-        let wanted: BTreeSet<Kind> = wanted.map(|resource| resource.kind.clone()).collect();
+        let to_watch = found.preferred().filter(|resource| wants(resource));
+        let to_watch: BTreeSet<Kind> = to_watch.map(|resource| resource.kind.clone()).collect();
         let is_unknown = |kind: &Kind| found.failed.iter().any(|one| *one.group == *kind.group);
         Self {
-            start: wanted.difference(watched).cloned().collect(),
-            stop: watched.difference(&wanted).filter(|kind| !is_unknown(kind)).cloned().collect(),
+            start: to_watch.difference(watched).cloned().collect(),
+            stop: watched.difference(&to_watch).filter(|kind| !is_unknown(kind)).cloned().collect(),
         }
     }
 }

@@ -128,3 +128,8 @@ pub fn scale(object: &PrintedObject<'_>) -> Cells {
         json!(age(object)),
     ]
 }
+
+/// Returns the status condition of a type.
+pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    list(object, "status.conditions").iter().find(|condition| text(condition, "type") == type_)
+}

@@ -1,18 +1,32 @@
-//! Printers: the table row of each kind, as `kubectl get` shows it.
+//! Printers: the columns of each kind that `kubectl get` shows, a file per API group.
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/printers/internalversion/printers.go`.
 
+mod admissionregistration;
+mod apiextensions;
+mod apiregistration;
 pub mod cells;
+mod certificates;
+mod coordination;
 mod core;
+mod discovery;
 pub mod duration;
+mod flowcontrol;
 mod metrics;
-mod objects;
+mod networking;
+mod node;
 mod pod;
+mod policy;
+mod rbac;
+mod resource;
+mod scheduling;
+mod storage;
+mod storagemigration;
 mod workloads;
 
 use cells::{Cells, PrintedObject};
 
-/// Returns the cells of an object.
+/// Returns the cells of an object's table row, one for each column of its kind.
 pub(super) type Printer = fn(&PrintedObject<'_>) -> Cells;
 
 /// Returns the printer of a built-in kind; `None` for custom resources.
@@ -22,6 +36,21 @@ pub fn printer(group: &str, kind: &str) -> Option<Printer> {
         "apps" | "batch" | "autoscaling" => workloads::printer(kind),
         "metrics.k8s.io" => metrics::printer(kind),
         "events.k8s.io" => core::printer("Event"),
-        _ => objects::printer(group, kind),
+        "admissionregistration.k8s.io" => admissionregistration::printer(kind),
+        "apiextensions.k8s.io" => apiextensions::printer(kind),
+        "apiregistration.k8s.io" => apiregistration::printer(kind),
+        "certificates.k8s.io" => certificates::printer(kind),
+        "coordination.k8s.io" => coordination::printer(kind),
+        "discovery.k8s.io" => discovery::printer(kind),
+        "flowcontrol.apiserver.k8s.io" => flowcontrol::printer(kind),
+        "networking.k8s.io" => networking::printer(kind),
+        "node.k8s.io" => node::printer(kind),
+        "policy" => policy::printer(kind),
+        "rbac.authorization.k8s.io" => rbac::printer(kind),
+        "resource.k8s.io" => resource::printer(kind),
+        "scheduling.k8s.io" => scheduling::printer(kind),
+        "storage.k8s.io" => storage::printer(kind),
+        "storagemigration.k8s.io" => storagemigration::printer(kind),
+        _ => None,
     }
 }

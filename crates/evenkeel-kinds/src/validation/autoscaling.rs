@@ -14,10 +14,16 @@ const METRICS: &[(&str, &str)] = &[
     ("Resource", "resource"),
 ];
 
+pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
+    if kind == "HorizontalPodAutoscaler" {
+        horizontal_pod_autoscaler(new, errors);
+    }
+}
+
 /// Validates a HorizontalPodAutoscaler.
 ///
 /// Upstream: `ValidateHorizontalPodAutoscaler`.
-pub(super) fn autoscaler(new: &Value, errors: &mut Errors) {
+fn horizontal_pod_autoscaler(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = new.get("spec") else { return };
     let minimum = int(spec, "minReplicas");

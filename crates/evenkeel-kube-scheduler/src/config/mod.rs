@@ -40,7 +40,7 @@ pub(crate) const GROUP: &str = "kubescheduler.config.k8s.io/v1";
 pub struct KubeSchedulerConfiguration {
     kind: String,
     api_version: String,
-    /// How many goroutines upstream looks for nodes with; here attempts take one thread.
+    /// Number of goroutines of a scheduling attempt upstream; validated, but without effect: an attempt uses one thread.
     pub parallelism: Option<i32>,
     /// Leader election of the program's replicas.
     pub leader_election: LeaderElectionConfiguration,
@@ -63,7 +63,7 @@ pub struct KubeSchedulerConfiguration {
     /// HTTP extenders in the order of their calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extenders: Vec<ExtenderConfig>,
-    /// Whether only the leader fills its caches.
+    /// Whether informers start only once the program leads; false by default.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub delay_cache_until_active: bool,
 }
@@ -74,7 +74,7 @@ pub struct KubeSchedulerConfiguration {
 pub struct LeaderElectionConfiguration {
     /// Whether the program works only while it leads.
     pub leader_elect: Option<bool>,
-    /// Time after which others may take over an unrenewed lease.
+    /// Time after the last renewal from which other candidates may take the lease.
     pub lease_duration: GoDuration,
     /// Time after which a leader that cannot renew gives up.
     pub renew_deadline: GoDuration,
@@ -96,7 +96,7 @@ pub struct ClientConnectionConfiguration {
     pub kubeconfig: String,
     /// Value of the `Accept` header.
     pub accept_content_types: String,
-    /// Encoding of requests.
+    /// Content type of request bodies.
     pub content_type: String,
     /// Requests per second; unlimited when negative.
     #[serde(serialize_with = "write::float")]
@@ -109,7 +109,7 @@ pub struct ClientConnectionConfiguration {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeSchedulerProfile {
-    /// The profile schedules pods with this `schedulerName`.
+    /// Value of `schedulerName` in the pods that the profile schedules.
     pub scheduler_name: Option<String>,
     /// Overrides the configuration's percentage.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ pub struct PluginSet {
 pub struct PluginRef {
     /// Name of the plugin.
     pub name: String,
-    /// Factor of its scores.
+    /// Weight of its scores; 0 stands for 1.
     pub weight: i32,
 }
 
@@ -161,7 +161,7 @@ pub struct PluginRef {
 pub struct PluginConfig {
     /// Name of the plugin.
     pub name: String,
-    /// With defaults, kind and version for in-tree plugins; unchanged for others.
+    /// For in-tree plugins, complete with defaults, kind and version; for others as configured.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub args: Value,
 }
@@ -172,15 +172,15 @@ impl KubeSchedulerConfiguration {
     /// # Errors
     /// If it has unknown fields or values of wrong types.
     pub fn parse(text: &str, gates: &FeatureGates) -> Result<Self, ReadError> {
-        let mut read = read::read(text)?;
-        read.set_defaults(gates);
-        Ok(read)
+        let mut configuration = read::read(text)?;
+        configuration.set_defaults(gates);
+        Ok(configuration)
     }
 
     /// Returns the default configuration.
     pub fn defaults(gates: &FeatureGates) -> Self {
-        let mut standard = Self::default();
-        standard.set_defaults(gates);
-        standard
+        let mut configuration = Self::default();
+        configuration.set_defaults(gates);
+        configuration
     }
 }

@@ -1,4 +1,4 @@
-//! Derives the facts of a pod from the cache, and its memory from an existing status.
+//! Input of the pod planner: the facts of a pod from its cached object, and the kubelet's memory from its status.
 
 use evenkeel_api::{
     time::Timestamp,
@@ -32,28 +32,28 @@ pub(crate) fn facts<'a>(
     let spec = &pod.spec;
     let of_job = pod.meta.controller().is_some_and(|owner| &*owner.kind == "Job");
     let run_time = if of_job { delays.job } else { None };
-    let container = |spec_of: &'a ViewContainer, init: bool| {
-        let sidecar = init && &*spec_of.restart_policy == "Always";
-        let default = match (init, sidecar) {
+    let container = |container: &'a ViewContainer, init: bool| {
+        let sidecar = init && &*container.restart_policy == "Always";
+        let container_run_time = match (init, sidecar) {
             (true, false) => Some(delays.init),
             (true, true) => None,
-            _ if evenkeel_shell::entrypoint_is_pause(&spec_of.image) => None,
+            _ if evenkeel_shell::entrypoint_is_pause(&container.image) => None,
             (false, _) => run_time,
         };
-        let own = if spec_of.restart_policy.is_empty() {
+        let restart_policy = if container.restart_policy.is_empty() {
             &spec.restart_policy
         } else {
-            &spec_of.restart_policy
+            &container.restart_policy
         };
-        let mut script = behaviour::defaults(delays, default);
-        script.ready_delay = script.ready_delay.max(first_probe(spec_of));
-        script.pullable = behaviour::exists(&spec_of.image);
+        let mut script = behaviour::defaults(delays, container_run_time);
+        script.ready_delay = script.ready_delay.max(first_probe_delay(container));
+        script.pullable = behaviour::exists(&container.image);
         Container {
-            name: &spec_of.name,
-            image: &spec_of.image,
+            name: &container.name,
+            image: &container.image,
             sidecar,
-            restart: Restart::parse(own),
-            script: behaviour::read(&pod.meta.annotations, &spec_of.name, script),
+            restart: Restart::parse(restart_policy),
+            script: behaviour::read(&pod.meta.annotations, &container.name, script),
             process: None,
         }
     };
@@ -84,12 +84,13 @@ pub(crate) fn facts<'a>(
 }
 
 /// Returns the time from a container's start to the first readiness probe that can succeed.
-fn first_probe(container: &ViewContainer) -> Duration {
+fn first_probe_delay(container: &ViewContainer) -> Duration {
     let probes = [&container.startup_probe, &container.readiness_probe];
     let delays = probes.into_iter().flatten().map(|probe| probe.initial_delay_seconds);
     seconds(delays.max().unwrap_or_default().into())
 }
 
+/// Returns the status of a condition of the pod.
 fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<&'a str> {
     pod.status
         .conditions
@@ -102,6 +103,7 @@ fn seconds(count: i64) -> Duration {
     Duration::from_secs(u64::try_from(count).unwrap_or(0))
 }
 
+/// Returns the errors of the pod's simulation annotations, with their hash; 0 without errors.
 fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
     let annotations = &pod.meta.annotations;
     if !annotations.iter().any(|(key, _)| key.starts_with(PREFIX)) {
@@ -114,13 +116,13 @@ fn annotation_errors(pod: &Pod) -> (u64, Vec<String>) {
         .chain(&*pod.spec.containers)
         .map(|container| &*container.name)
         .collect();
-    let found = behaviour::annotation_errors(annotations, &names);
-    if found.is_empty() {
-        return (0, found);
+    let errors = behaviour::annotation_errors(annotations, &names);
+    if errors.is_empty() {
+        return (0, errors);
     }
     let mut hasher = DefaultHasher::new();
-    found.hash(&mut hasher);
-    (hasher.finish().max(1), found)
+    errors.hash(&mut hasher);
+    (hasher.finish().max(1), errors)
 }
 
 /// Returns the memory of a pod that this process has not synced: new, or recovered from its status.
@@ -155,7 +157,7 @@ pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Ti
     memory
 }
 
-/// Marks conditions that another writer changed after the last own write, so that they are written again.
+/// Records conditions that another writer has changed since the kubelet's last write, so that the kubelet writes them again.
 pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
     if pod.meta.version() <= memory.version {
         return;
@@ -170,6 +172,7 @@ pub(crate) fn notice_changes(pod: &Pod, memory: &mut Memory) {
     }
 }
 
+/// Sets the state of containers from their statuses, as far as there are statuses.
 fn recover(
     slots: &mut [Slot],
     specs: &[Container<'_>],

@@ -9,7 +9,7 @@
 //! | CrashLoopBackOff: 10 s, doubled up to 300 s, reset after 10 minutes | `restart` |
 //! | init containers run in order, each to completion | `advance_inits` |
 //! | sidecar containers start before the others and stop after them | `advance_inits`, `finish` |
-//! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe`, `plan/processes::probe` |
+//! | `initialDelaySeconds` of startup and readiness probes; probes of type exec | `observe::first_probe_delay`, `plan/processes::probe` |
 //! | `readinessGates` | `status::gates` |
 //! | ErrImagePull, ImagePullBackOff | `step`, `status::pull_error`, `status::pull_back_off` |
 //! | `activeDeadlineSeconds`: reason `DeadlineExceeded` | `stop_when_asked` |
@@ -53,7 +53,7 @@ pub(crate) struct Decision {
     /// When to sync again even if nothing changes.
     pub(crate) wake: Option<Timestamp>,
     /// Events about the pod.
-    pub(crate) told: Vec<PodEvent>,
+    pub(crate) events: Vec<PodEvent>,
     /// Changes of the node's files, to keep once `patch` succeeded.
     pub(crate) node_writes: Vec<NodeWrites>,
 }
@@ -74,7 +74,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         node_files: Arc::clone(&facts.node_files),
         now,
         wake: None,
-        told: Vec::new(),
+        events: Vec::new(),
         node_writes: Vec::new(),
     };
     pass.warn_of_annotation_errors();
@@ -84,7 +84,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
             patch: None,
             remove: false,
             wake: None,
-            told: pass.told,
+            events: pass.events,
             node_writes: Vec::new(),
         };
     }
@@ -109,7 +109,7 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
         patch,
         remove,
         wake: if remove { None } else { pass.wake },
-        told: pass.told,
+        events: pass.events,
         node_writes: pass.node_writes,
     }
 }
@@ -122,7 +122,7 @@ struct Pass<'a> {
     node_files: Arc<Files>,
     now: Timestamp,
     wake: Option<Timestamp>,
-    told: Vec<PodEvent>,
+    events: Vec<PodEvent>,
     node_writes: Vec<NodeWrites>,
 }
 
@@ -255,7 +255,7 @@ impl Pass<'_> {
         slot.state = State::Running { since: self.now };
         self.begin_run(container, slot);
         if self.facts.everyday_events {
-            self.told.push(PodEvent {
+            self.events.push(PodEvent {
                 warning: false,
                 reason: "Started",
                 message: format!("Container started: {}", container.name),
@@ -358,13 +358,13 @@ impl Pass<'_> {
     ) {
         match slot.state {
             State::Running { since } => {
-                let (wanted, code) = self.stops(container, slot, since, stopping.since);
+                let (exit_time, code) = self.stops(container, slot, since, stopping.since);
                 let limit = limit.max(stopping.since);
-                let end = wanted.map_or(limit, |wanted| wanted.min(limit));
+                let end = exit_time.map_or(limit, |exit_time| exit_time.min(limit));
                 if self.now < end {
                     return self.wake_at(end);
                 }
-                let killed = wanted.is_none_or(|wanted| wanted > end);
+                let killed = exit_time.is_none_or(|exit_time| exit_time > end);
                 slot.state = State::Ended(Ended {
                     started: Some(since),
                     finished: self.now,
@@ -462,7 +462,7 @@ impl Pass<'_> {
                 .iter()
                 .zip(&*self.memory.mains)
                 .filter(|(_, slot)| slot.running().is_some());
-            self.told.extend(running.map(|(c, _)| PodEvent {
+            self.events.extend(running.map(|(c, _)| PodEvent {
                 warning: false,
                 reason,
                 message: message(c),
@@ -471,7 +471,7 @@ impl Pass<'_> {
     }
 
     fn warn(&mut self, reason: &'static str, message: String) {
-        self.told.push(PodEvent { warning: true, reason, message });
+        self.events.push(PodEvent { warning: true, reason, message });
     }
 
     fn wake_at(&mut self, time: Timestamp) {

@@ -25,7 +25,7 @@ struct World {
     now: Timestamp,
     wake: Option<Timestamp>,
     writes: usize,
-    told: Vec<PodEvent>,
+    events: Vec<PodEvent>,
     removed: bool,
     refusal: Option<Refusal>,
     processes: Processes,
@@ -54,7 +54,7 @@ impl World {
             now,
             wake: None,
             writes,
-            told: Vec::new(),
+            events: Vec::new(),
             removed,
             refusal: None,
         }
@@ -71,7 +71,7 @@ impl World {
             Some(memory) => memory,
             None => observe::recover_memory(&pod, &facts, POD, self.now),
         };
-        let Decision { memory, patch, remove, wake, told, node_writes } =
+        let Decision { memory, patch, remove, wake, events, node_writes } =
             plan(&facts, &memory, self.now);
         for write in node_writes {
             let writes: Vec<_> = write.writes.iter().collect();
@@ -79,7 +79,7 @@ impl World {
         }
         self.memory = Some(memory);
         self.wake = wake;
-        self.told.extend(told);
+        self.events.extend(events);
         self.removed |= remove;
         let Some(patch) = patch else { return false };
         self.writes += 1;
@@ -219,9 +219,9 @@ fn readiness_may_come_late_or_never_and_be_changed() {
     world.object["metadata"]["annotations"] = json!({ "sim.evenkeel.dev/readiness": "perhaps" });
     world.run(1);
     assert_eq!(world.condition("Ready")["status"], "True");
-    assert_eq!(world.told.len(), 1, "{:?}", world.told);
+    assert_eq!(world.events.len(), 1, "{:?}", world.events);
     world.run(1);
-    assert_eq!(world.told.len(), 1, "told once");
+    assert_eq!(world.events.len(), 1, "told once");
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn a_refused_pod_fails_with_the_reason() {
     world.run(10);
     assert_eq!((world.phase(), &world.object["status"]["reason"]), ("Failed", &json!("OutOfcpu")));
     assert_eq!(world.object["status"]["message"], "Pod was rejected: no cpu");
-    assert_eq!((world.writes, world.told.len()), (1, 1));
+    assert_eq!((world.writes, world.events.len()), (1, 1));
     world.delete(0);
     world.look();
     assert!(world.removed);

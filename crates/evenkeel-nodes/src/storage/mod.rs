@@ -188,14 +188,14 @@ impl Storage {
 
     async fn carry_out(&self, write: Write) -> Result<(), ApiError> {
         match write {
-            Write::Create { kind, body, told } => {
-                self.record_events(&told[..1]);
+            Write::Create { kind, body, events } => {
+                self.record_events(&events[..1]);
                 match self.client.create::<Metadata>(&kind, "", body.to_string().into()).await {
                     // The cache is behind: the object exists.
                     Err(error) if error.is_already_exists() => {}
                     made => {
                         made?;
-                        self.record_events(&told[1..]);
+                        self.record_events(&events[1..]);
                     }
                 }
             }
@@ -219,8 +219,8 @@ impl Storage {
         Ok(())
     }
 
-    fn record_events(&self, told: &[evenkeel_runtime::plan::EventRecord]) {
-        told.iter().for_each(|note| self.recorder.record(note));
+    fn record_events(&self, events: &[evenkeel_runtime::plan::EventRecord]) {
+        events.iter().for_each(|note| self.recorder.record(note));
     }
 }
 

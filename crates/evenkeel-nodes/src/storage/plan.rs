@@ -18,7 +18,7 @@ const ATTACHER_FINALIZER: &str = "external-attacher/csi-sim-evenkeel-dev";
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Write {
     /// Creates a cluster-scoped object; the first event is recorded before, the others after it.
-    Create { kind: Kind, body: Value, told: Vec<EventRecord> },
+    Create { kind: Kind, body: Value, events: Vec<EventRecord> },
     /// A merge patch.
     Patch { target: Target, subresource: &'static str, body: Value },
     /// Deletes a cluster-scoped object.
@@ -109,7 +109,7 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     if !claim.spec.volume_attributes_class_name.is_empty() {
         body["spec"]["volumeAttributesClassName"] = json!(claim.spec.volume_attributes_class_name);
     }
-    let told = |reason, message| {
+    let event = |reason, message| {
         EventRecord::normal(Target::of(PersistentVolumeClaim::kind(), meta), reason, message)
     };
     let (namespace, claim) = (&meta.namespace, &meta.name);
@@ -119,20 +119,20 @@ fn make(claim: &PersistentVolumeClaim, class: &StorageClass) -> Write {
     Write::Create {
         kind: PersistentVolume::kind(),
         body,
-        told: vec![told("Provisioning", begun), told("ProvisioningSucceeded", done)],
+        events: vec![event("Provisioning", begun), event("ProvisioningSucceeded", done)],
     }
 }
 
 /// Resizes the volume first, then updates the claim's capacity.
 fn grow(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Vec<Write> {
-    let wanted = volume::requested(claim);
+    let requested = volume::requested(claim);
     let has = claim.status.capacity.get("storage").copied();
-    if &*claim.status.phase != "Bound" || has.is_none_or(|has| has >= wanted) {
+    if &*claim.status.phase != "Bound" || has.is_none_or(|has| has >= requested) {
         return Vec::new();
     }
-    let capacity = json!({"storage": wanted.to_string()});
+    let capacity = json!({"storage": requested.to_string()});
     let mut writes = Vec::new();
-    if volume::capacity(volume) < wanted {
+    if volume::capacity(volume) < requested {
         writes.push(patch(
             PersistentVolume::kind(),
             &volume.meta,
@@ -202,7 +202,7 @@ fn has(meta: &Meta, finalizer: &str) -> bool {
 }
 
 fn without(kind: Kind, meta: &Meta, finalizer: &str) -> Write {
-    let left: Vec<&str> =
+    let remaining: Vec<&str> =
         meta.finalizers.iter().map(|present| &**present).filter(|f| *f != finalizer).collect();
-    patch(kind, meta, "", json!({"metadata": {"finalizers": left}}))
+    patch(kind, meta, "", json!({"metadata": {"finalizers": remaining}}))
 }

@@ -68,11 +68,11 @@ fn a_volume_is_made_when_it_is_time() {
         assert_eq!(of_claim(&claim, Some(&class(mode)), None).len(), made, "{claim:?} {mode}");
     }
     let writes = of_claim(&claim(DRIVER, Some("n"), "1Gi", None), Some(&class("Immediate")), None);
-    let [Write::Create { body, told, .. }] = &writes[..] else { panic!("{writes:?}") };
+    let [Write::Create { body, events, .. }] = &writes[..] else { panic!("{writes:?}") };
     assert_eq!(body["metadata"]["name"], "pvc-u");
     assert_eq!(body["spec"]["claimRef"]["uid"], "u");
     assert_eq!(body["spec"]["persistentVolumeReclaimPolicy"], "Delete");
-    assert_eq!(told[1].message, "Successfully provisioned volume pvc-u");
+    assert_eq!(events[1].message, "Successfully provisioned volume pvc-u");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `NodeMetrics` and `PodMetrics` by what pods request and their annotations say. Pure.
+//! `NodeMetrics` and `PodMetrics` of `metrics.k8s.io`: usage follows from requests and annotations of pods. Pure.
 
 use evenkeel_api::{
     Meta,
@@ -11,23 +11,23 @@ use std::{collections::HashMap, sync::Arc};
 
 use crate::behaviour::{CPU, CPU_LOAD, MEMORY, amount};
 
-/// Reported window of a measurement.
+/// The `window` of each object: the time over which usage is averaged.
 const WINDOW: &str = "15s";
 
-/// Usage of a container without requests.
-const IDLE: Used = Used { millicores: 1, bytes: 8 << 20 };
+/// Usage of a container that neither requests a resource nor has an annotation for it.
+const DEFAULT_USAGE: ResourceUsage = ResourceUsage { millicores: 1, bytes: 8 << 20 };
 
-/// Usage of a node besides its pods.
-const OVERHEAD: Used = Used { millicores: 50, bytes: 256 << 20 };
+/// Usage of a node besides its pods, such as the kubelet's.
+const NODE_OVERHEAD: ResourceUsage = ResourceUsage { millicores: 50, bytes: 256 << 20 };
 
-/// Usage of CPU and memory.
+/// CPU and memory in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Used {
+struct ResourceUsage {
     millicores: i64,
     bytes: i64,
 }
 
-impl Used {
+impl ResourceUsage {
     fn plus(self, other: Self) -> Self {
         Self {
             millicores: self.millicores.saturating_add(other.millicores),
@@ -35,7 +35,7 @@ impl Used {
         }
     }
 
-    fn json(self) -> Value {
+    fn to_json(self) -> Value {
         json!({
             "cpu": Quantity::from_millis(self.millicores).to_string(),
             "memory": Quantity::from_bytes(self.bytes).to_string(),
@@ -43,40 +43,41 @@ impl Used {
     }
 }
 
-/// Returns the usage of each node: its pods, and an overhead.
-pub(super) fn of_nodes(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
-    let shares = shares(pods);
-    let mut used: HashMap<&str, Used> = HashMap::new();
+/// Returns the `NodeMetrics` of each node: the usage of its pods and an overhead.
+pub(super) fn node_metrics(nodes: &[Arc<Node>], pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
+    let running = running_pods_by_owner(pods);
+    let mut usage_by_node: HashMap<&str, ResourceUsage> = HashMap::new();
     for pod in pods {
-        let all = containers(pod, &shares).map(|(_, used)| used).fold(Used::default(), Used::plus);
-        let of_node = used.entry(&pod.spec.node_name).or_default();
-        *of_node = of_node.plus(all);
+        let node_usage = usage_by_node.entry(&pod.spec.node_name).or_default();
+        for (_, usage) in container_usage(pod, &running) {
+            *node_usage = node_usage.plus(usage);
+        }
     }
     let metrics = |node: &Arc<Node>| {
-        let own = used.get(&*node.meta.name).copied().unwrap_or_default();
-        let mut object = of(&node.meta, now);
-        object["usage"] = OVERHEAD.plus(own).json();
+        let pods_usage = usage_by_node.get(&*node.meta.name).copied().unwrap_or_default();
+        let mut object = metrics_object(&node.meta, now);
+        object["usage"] = NODE_OVERHEAD.plus(pods_usage).to_json();
         object
     };
     nodes.iter().map(metrics).collect()
 }
 
-/// Returns the usage of each running pod among these.
-pub(super) fn of_pods(pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
-    let shares = shares(pods);
+/// Returns the `PodMetrics` of each running pod.
+pub(super) fn pod_metrics(pods: &[Arc<Pod>], now: Timestamp) -> Vec<Value> {
+    let running = running_pods_by_owner(pods);
     let metrics = |pod: &Arc<Pod>| {
-        let each: Vec<Value> = containers(pod, &shares)
-            .map(|(name, used)| json!({"name": name, "usage": used.json()}))
+        let containers: Vec<Value> = container_usage(pod, &running)
+            .map(|(name, usage)| json!({"name": name, "usage": usage.to_json()}))
             .collect();
-        let mut object = of(&pod.meta, now);
-        object["containers"] = Value::Array(each);
+        let mut object = metrics_object(&pod.meta, now);
+        object["containers"] = Value::Array(containers);
         object
     };
-    pods.iter().filter(|pod| runs(pod)).map(metrics).collect()
+    pods.iter().filter(|pod| is_running(pod)).map(metrics).collect()
 }
 
-/// The common fields of a measurement: metadata, time and window.
-fn of(meta: &Meta, now: Timestamp) -> Value {
+/// Returns the fields that `NodeMetrics` and `PodMetrics` share: metadata, timestamp and window.
+fn metrics_object(meta: &Meta, now: Timestamp) -> Value {
     let mut metadata = json!({"name": &*meta.name, "creationTimestamp": seconds(now)});
     if !meta.namespace.is_empty() {
         metadata["namespace"] = (&*meta.namespace).into();
@@ -88,48 +89,54 @@ fn of(meta: &Meta, now: Timestamp) -> Value {
     json!({"metadata": metadata, "timestamp": seconds(now), "window": WINDOW})
 }
 
-fn runs(pod: &Pod) -> bool {
+fn is_running(pod: &Pod) -> bool {
     &*pod.status.phase == "Running" && !pod.meta.deleting()
 }
 
-/// Counts the running pods of each owner by its uid.
-type Shares<'a> = HashMap<&'a str, i64>;
+/// Number of running pods by the uid of their controlling owner.
+type RunningPodsByOwner<'a> = HashMap<&'a str, i64>;
 
-fn shares(pods: &[Arc<Pod>]) -> Shares<'_> {
-    let mut shares = Shares::new();
-    for owner in pods.iter().filter(|pod| runs(pod)).filter_map(|pod| pod.meta.controller()) {
-        *shares.entry(&owner.uid).or_default() += 1;
+fn running_pods_by_owner(pods: &[Arc<Pod>]) -> RunningPodsByOwner<'_> {
+    let mut running = RunningPodsByOwner::new();
+    for owner in pods.iter().filter(|pod| is_running(pod)).filter_map(|pod| pod.meta.controller()) {
+        *running.entry(&owner.uid).or_default() += 1;
     }
-    shares
+    running
 }
 
-/// Returns the usage of each running container of a pod; nothing if the pod does not run.
-fn containers<'a>(
+/// Returns name and usage of each running container of a pod, sidecars included; nothing if the pod does not run.
+fn container_usage<'a>(
     pod: &'a Pod,
-    shares: &'a Shares<'a>,
-) -> impl Iterator<Item = (&'a str, Used)> + 'a {
+    running: &'a RunningPodsByOwner<'a>,
+) -> impl Iterator<Item = (&'a str, ResourceUsage)> + 'a {
     let sidecars = pod.spec.init_containers.iter().filter(|c| &*c.restart_policy == "Always");
     let statuses =
         || pod.status.container_statuses.iter().chain(&*pod.status.init_container_statuses);
-    let works = move |one: &&Container| {
-        statuses().any(|status| status.name == one.name && status.state.running.is_some())
+    let container_runs = move |container: &&Container| {
+        statuses().any(|status| status.name == container.name && status.state.running.is_some())
     };
-    let share = pod.meta.controller().and_then(|owner| shares.get(&*owner.uid)).copied();
-    let all = pod.spec.containers.iter().chain(sidecars).filter(move |_| runs(pod));
-    all.filter(works).map(move |one| (&*one.name, used(pod, one, share.unwrap_or(1))))
+    let replicas = pod.meta.controller().and_then(|owner| running.get(&*owner.uid)).copied();
+    let containers = pod.spec.containers.iter().chain(sidecars).filter(move |_| is_running(pod));
+    containers
+        .filter(container_runs)
+        .map(move |container| (&*container.name, usage(pod, container, replicas.unwrap_or(1))))
 }
 
-/// Returns the usage of a container: the one in annotations, or half of its requests. A load is divided by `share` pods.
-fn used(pod: &Pod, container: &Container, share: i64) -> Used {
-    let told = |key| amount(&pod.meta.annotations, key, &container.name);
+/// Returns the usage of a container: the one in the pod's annotations, or half of the container's requests. The annotation
+/// `cpu-load` is the load of all `replicas` running pods of the owner, which they share evenly.
+fn usage(pod: &Pod, container: &Container, replicas: i64) -> ResourceUsage {
+    let annotated = |key| amount(&pod.meta.annotations, key, &container.name);
     let requested = |resource| container.resources.requests.get(resource).copied();
-    let load = told(CPU_LOAD).map(|load| load.milli_value() / share.max(1));
-    let millicores = told(CPU).map(Quantity::milli_value).or(load);
+    let share_of_load = annotated(CPU_LOAD).map(|load| load.milli_value() / replicas.max(1));
+    let millicores = annotated(CPU).map(Quantity::milli_value).or(share_of_load);
     let half_cpu = || requested("cpu").map(|amount| amount.milli_value() / 2);
     let half_memory = || requested("memory").map(|amount| amount.value() / 2);
-    Used {
-        millicores: millicores.or_else(half_cpu).unwrap_or(IDLE.millicores),
-        bytes: told(MEMORY).map(Quantity::value).or_else(half_memory).unwrap_or(IDLE.bytes),
+    ResourceUsage {
+        millicores: millicores.or_else(half_cpu).unwrap_or(DEFAULT_USAGE.millicores),
+        bytes: annotated(MEMORY)
+            .map(Quantity::value)
+            .or_else(half_memory)
+            .unwrap_or(DEFAULT_USAGE.bytes),
     }
 }
 
@@ -153,34 +160,36 @@ mod tests {
         Arc::new(Pod::decode(body.to_string().as_bytes(), Encoding::Json).expect("a pod"))
     }
 
-    fn figures(pods: &[Arc<Pod>]) -> Vec<(String, i64, i64)> {
-        let shares = shares(pods);
-        let each = pods.iter().flat_map(|pod| containers(pod, &shares).collect::<Vec<_>>());
-        each.map(|(name, used)| (name.to_owned(), used.millicores, used.bytes >> 20)).collect()
+    /// Name, millicores and MiB of each running container.
+    fn usages(pods: &[Arc<Pod>]) -> Vec<(String, i64, i64)> {
+        let running = running_pods_by_owner(pods);
+        let each = pods.iter().flat_map(|pod| container_usage(pod, &running).collect::<Vec<_>>());
+        each.map(|(name, usage)| (name.to_owned(), usage.millicores, usage.bytes >> 20)).collect()
     }
 
     #[test]
-    fn half_of_what_is_requested_is_used() {
-        let figures = figures(&[pod("a", &json!({}), true), pod("b", &json!({}), false)]);
-        assert_eq!(figures, [("app".to_owned(), 250, 32), ("log".to_owned(), 1, 8)]);
+    fn usage_is_half_of_the_requests() {
+        let usages = usages(&[pod("a", &json!({}), true), pod("b", &json!({}), false)]);
+        assert_eq!(usages, [("app".to_owned(), 250, 32), ("log".to_owned(), 1, 8)]);
     }
 
     #[test]
-    fn annotations_say_otherwise() {
-        let told = json!({"sim.evenkeel.dev/cpu": "log=2", "sim.evenkeel.dev/memory": "1Gi"});
+    fn annotations_override_requests() {
+        let annotations =
+            json!({"sim.evenkeel.dev/cpu": "log=2", "sim.evenkeel.dev/memory": "1Gi"});
         assert_eq!(
-            figures(&[pod("a", &told, true)]),
+            usages(&[pod("a", &annotations, true)]),
             [("app".to_owned(), 250, 1024), ("log".to_owned(), 2000, 1024)]
         );
-        let wrong = json!({"sim.evenkeel.dev/cpu": "much"});
-        assert_eq!(figures(&[pod("a", &wrong, true)])[0].1, 250);
+        let invalid = json!({"sim.evenkeel.dev/cpu": "much"});
+        assert_eq!(usages(&[pod("a", &invalid, true)])[0].1, 250);
     }
 
     #[test]
-    fn a_load_is_shared_by_those_who_run() {
+    fn running_replicas_share_a_load() {
         let load = json!({"sim.evenkeel.dev/cpu-load": "app=1200m"});
         let pods = [pod("a", &load, true), pod("b", &load, true), pod("c", &load, false)];
-        let figures = figures(&pods);
-        assert_eq!((figures[0].1, figures[2].1, figures.len()), (600, 600, 4));
+        let usages = usages(&pods);
+        assert_eq!((usages[0].1, usages[2].1, usages.len()), (600, 600, 4));
     }
 }

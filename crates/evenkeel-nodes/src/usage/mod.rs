@@ -18,20 +18,20 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Usage of the nodes and pods in `caches`, which the caller starts.
+    /// Reads nodes and pods from `caches`, which the caller starts.
     pub fn new(caches: &Caches, clock: Clock) -> Self {
         Self { pods: caches.of(), nodes: caches.of(), clock }
     }
 
-    /// Returns the usage of each node: its pods, and an overhead.
-    pub fn of_nodes(&self) -> Vec<Value> {
-        measure::of_nodes(&self.nodes.list(), &self.pods.list(), self.clock.now())
+    /// Returns the `NodeMetrics` of each node: the usage of its pods and an overhead.
+    pub fn node_metrics(&self) -> Vec<Value> {
+        measure::node_metrics(&self.nodes.list(), &self.pods.list(), self.clock.now())
     }
 
-    /// Returns the usage of each running pod of a namespace; of all namespaces if it is empty.
-    pub fn of_pods(&self, namespace: &str) -> Vec<Value> {
+    /// Returns the `PodMetrics` of each running pod of a namespace; of all namespaces if it is empty.
+    pub fn pod_metrics(&self, namespace: &str) -> Vec<Value> {
         let pods =
             if namespace.is_empty() { self.pods.list() } else { self.pods.namespace(namespace) };
-        measure::of_pods(&pods, self.clock.now())
+        measure::pod_metrics(&pods, self.clock.now())
     }
 }

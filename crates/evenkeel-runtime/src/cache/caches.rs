@@ -95,9 +95,9 @@ impl Resync {
 
     /// Resyncs `cache` after every period; a shorter period that is requested meanwhile starts anew.
     async fn run(self, clock: Clock, cache: Arc<dyn Reflected>) {
-        let mut asked = self.0.subscribe();
+        let mut requested_period = self.0.subscribe();
         loop {
-            let period = *asked.borrow_and_update();
+            let period = *requested_period.borrow_and_update();
             let passed = async {
                 match period {
                     Some(period) => clock.sleep(period).await,
@@ -107,7 +107,7 @@ impl Resync {
             tokio::select! {
                 biased;
                 // The sender lives in `self`.
-                _ = asked.changed() => {}
+                _ = requested_period.changed() => {}
                 () = passed => cache.resync(),
             }
         }

@@ -181,9 +181,9 @@ impl<V: View> Store<V> {
     pub(crate) fn replace(&mut self, now: Table<V>, initial: bool) -> Events<V> {
         let missing =
             |object: &&Arc<V>| now.get(&object.meta().namespace, &object.meta().name).is_none();
-        let gone: Vec<Arc<V>> = self.iter().filter(missing).cloned().collect();
+        let deleted: Vec<Arc<V>> = self.iter().filter(missing).cloned().collect();
         let mut events = Events::new();
-        for object in gone {
+        for object in deleted {
             events.extend(self.delete(&object.meta().namespace, &object.meta().name, None));
         }
         for object in now.0 {
@@ -242,11 +242,11 @@ impl<V: View> DeclaredIndex<V> {
         let (buckets, keys) = (&mut self.buckets, self.keys);
         let meta = old.meta();
         keys(old, &mut |key| {
-            let mut kept = false;
+            let mut has_key = false;
             if let Some(new) = new {
-                keys(new, &mut |other| kept |= other == key);
+                keys(new, &mut |other| has_key |= other == key);
             }
-            if kept {
+            if has_key {
                 return;
             }
             if let Some(bucket) = buckets.get_mut(key) {

@@ -60,8 +60,9 @@ impl std::fmt::Display for DryRunWrite {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { verb, subresource, resource, namespace, name, changes, times, follows, .. } =
             self;
-        let of = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
-        write!(f, "{verb} {of}{resource} ")?;
+        let subresource_of =
+            if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+        write!(f, "{verb} {subresource_of}{resource} ")?;
         match (namespace.is_empty(), name.is_empty()) {
             (true, _) => write!(f, "{name}")?,
             (false, true) => write!(f, "in {namespace}")?,
@@ -268,9 +269,10 @@ fn with_generated_name(mut object: Value, name: &str) -> (String, Value) {
         object = json!({});
     }
     let metadata = &mut object["metadata"];
-    let given = metadata["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
+    let requested_name =
+        metadata["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
     let prefix = metadata["generateName"].as_str().map(|prefix| format!("{prefix}xxxxx"));
-    let name = given.or(prefix).unwrap_or_else(|| name.to_owned());
+    let name = requested_name.or(prefix).unwrap_or_else(|| name.to_owned());
     metadata["name"] = json!(name);
     remove_resource_version(&mut object);
     (name, object)

@@ -81,9 +81,9 @@ impl RestMetrics {
     /// Registers the metrics of exec plug-ins' client certificates, for programs without such plug-ins: the time to expiry
     /// is infinite, and no certificate was rotated.
     pub fn without_exec_plugin(&self, registry: &Registry) {
-        let left =
+        let help =
             "Seconds that the certificates of exec plug-ins are still valid; +Inf without any.";
-        gauge(registry, "rest_client_exec_plugin_ttl_seconds", left).set(f64::INFINITY);
+        gauge(registry, "rest_client_exec_plugin_ttl_seconds", help).set(f64::INFINITY);
         let name = "rest_client_exec_plugin_certificate_rotation_age";
         let help = "Seconds that certificates of exec plug-ins were used before the next one.";
         // Ten minutes to four years.

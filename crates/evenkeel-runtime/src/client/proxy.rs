@@ -118,8 +118,8 @@ impl ProxyEnvironment {
 
     fn of(value: impl Fn(&str) -> String) -> Self {
         let [http, https, none] = ["http_proxy", "https_proxy", "no_proxy"].map(|name| {
-            let own = value(name);
-            if own.is_empty() { value(&name.to_ascii_uppercase()) } else { own }
+            let lower_case = value(name);
+            if lower_case.is_empty() { value(&name.to_ascii_uppercase()) } else { lower_case }
         });
         Self { http, https, none }
     }

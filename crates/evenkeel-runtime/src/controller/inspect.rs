@@ -128,12 +128,12 @@ impl Shared {
         let started = self.started.load(Ordering::Relaxed);
         let place = if started { place } else { KeyStatus::default() };
         if let Some(due) = place.due {
-            let left = format_duration(due.saturating_duration_since(now.instant));
+            let remaining = format_duration(due.saturating_duration_since(now.instant));
             let at = seconds(now.at(due));
             waits.push(if failures > 0 {
-                format!("back-off: comes again in {left} (at {at}), after {failures} failures")
+                format!("back-off: comes again in {remaining} (at {at}), after {failures} failures")
             } else {
-                format!("comes again in {left} (at {at})")
+                format!("comes again in {remaining} (at {at})")
             });
         }
         if let Some(since) = place.running {

@@ -68,8 +68,8 @@ impl Awaited {
     pub(super) fn behind(&mut self, view: &impl View, now: Instant) -> Option<Behind> {
         let given_up = |since: &Instant| now.saturating_duration_since(*since) >= LIMIT;
         self.versions.retain(|(kind, version, since)| {
-            let seen = view.version(kind).is_none_or(|seen| seen >= *version);
-            !seen && !given_up(since)
+            let observed = view.version(kind).is_none_or(|observed| observed >= *version);
+            !observed && !given_up(since)
         });
         if let Some((kind, version, _)) = self.versions.first() {
             return Some(Behind::Version(kind.clone(), *version));

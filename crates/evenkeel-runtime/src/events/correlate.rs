@@ -128,13 +128,13 @@ impl EventCorrelator {
     ///
     /// Upstream: `eventObserve`
     fn observe(&mut self, mut entry: CorrelatedEvent, key: u64) -> CorrelatedEvent {
-        let seen = self.logs.get_or_insert_with(key, || None);
-        if let Some(present) = seen {
+        let log = self.logs.get_or_insert_with(key, || None);
+        if let Some(present) = log {
             entry.name.clone_from(&present.name);
             entry.first = present.first;
             entry.count = present.count + 1;
         }
-        *seen = Some(EventLog { name: entry.name.clone(), first: entry.first, count: entry.count });
+        *log = Some(EventLog { name: entry.name.clone(), first: entry.first, count: entry.count });
         entry
     }
 

@@ -118,9 +118,10 @@ impl RecordedAction {
                 if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
             return format!("{verb} {count} {}{place}{end}", kind.kind);
         }
-        let of = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+        let subresource_of =
+            if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
         let slash = if namespace.is_empty() { "" } else { "/" };
-        format!("{verb} {of}{} {namespace}{slash}{name}{end}", kind.kind)
+        format!("{verb} {subresource_of}{} {namespace}{slash}{name}{end}", kind.kind)
     }
 }
 

@@ -65,9 +65,9 @@ fn creation(create: &Create) -> String {
     };
     let slash = if create.namespace.is_empty() { "" } else { "/" };
     let kind = &create.kind.kind;
-    let what =
+    let object =
         if create.count == 1 { kind.to_string() } else { format!("{} {kind}s", create.count) };
-    format!("create {what} {}{slash}{name}", create.namespace)
+    format!("create {object} {}{slash}{name}", create.namespace)
 }
 
 fn name(target: &Target) -> String {
@@ -76,8 +76,9 @@ fn name(target: &Target) -> String {
 }
 
 fn with_changes(verb: &str, subresource: &str, target: &Target, body: &[u8]) -> String {
-    let of = if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
-    let mut words = format!("{verb} {of}{}", name(target));
+    let subresource_of =
+        if subresource.is_empty() { String::new() } else { format!("{subresource} of ") };
+    let mut words = format!("{verb} {subresource_of}{}", name(target));
     let mut body: Value = serde_json::from_slice(body).unwrap_or_default();
     if target.kind.kind == "Secret" {
         hide_secrets(&mut body);

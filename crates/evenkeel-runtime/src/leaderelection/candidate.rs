@@ -72,12 +72,12 @@ impl Candidate {
                 let mut found = found.into_inner();
                 let spec = &mut found.spec;
                 let renewed = spec.renew_time.as_ref().map(|time| time.0);
-                let asked = spec.ping_time.as_ref().map(|time| time.0) > renewed;
+                let pinged = spec.ping_time.as_ref().map(|time| time.0) > renewed;
                 let stale = renewed.is_none_or(|at| {
                     Duration::try_from(now.duration_since(at))
                         .is_ok_and(|age| age >= RENEWAL_INTERVAL)
                 });
-                if asked || stale {
+                if pinged || stale {
                     spec.renew_time = Some(MicroTime(now));
                     let body = body(&found)?;
                     self.client

@@ -1,10 +1,12 @@
-//! Numbers and text as expositions write them.
+//! Numbers, `le` labels and escaped text of the Prometheus and OpenMetrics text formats.
 
 use std::fmt::Write as _;
 
-/// Appends a number as client_golang writes it (the shortest form, with an exponent below 1e-4 and from 1e6 on), so that
-/// an `le` label is the same text whichever program served it.
-pub(super) fn float(out: &mut String, value: f64) {
+/// Appends a number as client_golang writes it, so that an `le` label has the same text as upstream's: the shortest decimal
+/// that reads back as the same number, with an exponent for magnitudes below 1e-4 and from 1e6 on.
+///
+/// Upstream: `writeFloat` of `prometheus/common/expfmt`.
+pub(super) fn push_float(out: &mut String, value: f64) {
     if !value.is_finite() {
         return out.push_str(match (value.is_nan(), value > 0.0) {
             (true, _) => "NaN",
@@ -12,33 +14,36 @@ pub(super) fn float(out: &mut String, value: f64) {
             (_, false) => "-Inf",
         });
     }
-    // Writing to a String cannot fail.
     let start = out.len();
+    // Writing to a String cannot fail.
     if value == 0.0 || (1e-4..1e6).contains(&value.abs()) {
         let _ = write!(out, "{value}");
     } else {
         let _ = write!(out, "{value:e}");
     }
-    // Rounding to the shortest form keeps a value on its side of 1e6, so that only the exponent's form is left to mend.
-    if let Some(at) = out[start..].find('e') {
-        let exponent: i32 = out[start + at + 1..].parse().unwrap_or_default();
-        out.truncate(start + at);
+    // Rust writes an exponent as `e6` and `e-8`, Go as `e+06` and `e-08`.
+    if let Some(digits) = out[start..].find('e') {
+        let exponent: i32 = out[start + digits + 1..].parse().unwrap_or_default();
+        out.truncate(start + digits);
         let sign = if exponent < 0 { '-' } else { '+' };
         let _ = write!(out, "e{sign}{:02}", exponent.abs());
     }
 }
 
-/// Appends a number as OpenMetrics wants those in labels: never without a point or an exponent.
-pub(super) fn canonical(out: &mut String, value: f64) {
+/// Appends a bucket's bound as OpenMetrics requires it in an `le` label: like [`push_float`], but `1.0` instead of `1`.
+///
+/// Upstream: `writeOpenMetricsFloat` of `prometheus/common/expfmt`.
+pub(super) fn push_openmetrics_float(out: &mut String, value: f64) {
     let start = out.len();
-    float(out, value);
+    push_float(out, value);
     if out[start..].bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
         out.push_str(".0");
     }
 }
 
-/// Appends text with what the formats escape: backslash, line feed and, in labels, the quote.
-pub(super) fn escaped(out: &mut String, text: &str, quotes: bool) {
+/// Appends text with backslashes and line feeds escaped, and with double quotes escaped where `escape_quotes` is set (label
+/// values, and help texts of OpenMetrics).
+pub(super) fn push_escaped(out: &mut String, text: &str, escape_quotes: bool) {
     if !text.bytes().any(|byte| matches!(byte, b'\\' | b'\n' | b'"')) {
         return out.push_str(text);
     }
@@ -46,7 +51,7 @@ pub(super) fn escaped(out: &mut String, text: &str, quotes: bool) {
         match character {
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
-            '"' if quotes => out.push_str("\\\""),
+            '"' if escape_quotes => out.push_str("\\\""),
             other => out.push(other),
         }
     }
@@ -78,16 +83,16 @@ mod tests {
             (f64::NAN, "NaN"),
         ] {
             let mut text = String::new();
-            float(&mut text, value);
+            push_float(&mut text, value);
             assert_eq!(text, want);
         }
     }
 
     #[test]
-    fn labels_of_openmetrics_have_a_point() {
+    fn bounds_of_openmetrics_have_a_point_or_an_exponent() {
         for (value, want) in [(1.0, "1.0"), (0.5, "0.5"), (1e6, "1e+06"), (f64::INFINITY, "+Inf")] {
             let mut text = String::new();
-            canonical(&mut text, value);
+            push_openmetrics_float(&mut text, value);
             assert_eq!(text, want);
         }
     }
@@ -95,8 +100,8 @@ mod tests {
     #[test]
     fn text_is_escaped() {
         let mut text = String::new();
-        escaped(&mut text, "a\\b\n\"c\"", true);
-        escaped(&mut text, " \"d\"", false);
+        push_escaped(&mut text, "a\\b\n\"c\"", true);
+        push_escaped(&mut text, " \"d\"", false);
         assert_eq!(text, "a\\\\b\\n\\\"c\\\" \"d\"");
     }
 }

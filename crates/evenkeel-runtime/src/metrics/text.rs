@@ -1,6 +1,6 @@
 //! The two text formats: Prometheus' 0.0.4 and OpenMetrics 1.0.
 
-use super::number::{canonical, escaped, float};
+use super::number::{push_escaped, push_float, push_openmetrics_float};
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub(super) fn encode(families: &[MetricFamily], dialect: Dialect) -> String {
                 labels.push_str(if n == 0 { "" } else { "," });
                 labels.push_str(pair.name());
                 labels.push_str("=\"");
-                escaped(&mut labels, pair.value(), true);
+                push_escaped(&mut labels, pair.value(), true);
                 labels.push('"');
             }
             writer.metric(name, family.get_field_type(), &labels, metric);
@@ -65,7 +65,7 @@ impl Writer {
         }
         if !family.help().is_empty() {
             let _ = write!(self.out, "# HELP {shown} ");
-            escaped(&mut self.out, family.help(), self.dialect == Dialect::OpenMetrics);
+            push_escaped(&mut self.out, family.help(), self.dialect == Dialect::OpenMetrics);
             self.out.push('\n');
         }
         let _ = writeln!(self.out, "# TYPE {shown} {kind}");
@@ -130,8 +130,8 @@ impl Writer {
                 out.push_str(label);
                 out.push_str("=\"");
                 match self.dialect {
-                    Dialect::Prometheus => float(out, bound),
-                    Dialect::OpenMetrics => canonical(out, bound),
+                    Dialect::Prometheus => push_float(out, bound),
+                    Dialect::OpenMetrics => push_openmetrics_float(out, bound),
                 }
                 out.push('"');
             }
@@ -140,7 +140,7 @@ impl Writer {
         out.push(' ');
         match value {
             Number::Count(count) => drop(write!(out, "{count}")),
-            Number::Float(value) => float(out, value),
+            Number::Float(value) => push_float(out, value),
         }
         out.push('\n');
     }

@@ -100,15 +100,15 @@ mod tests {
 
     #[test]
     fn each_step_follows_from_those_before() {
-        let there = || Outcome { reply: Some(Reply::json("{}")), ..Outcome::success() };
-        let gone = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
+        let found = || Outcome { reply: Some(Reply::json("{}")), ..Outcome::success() };
+        let not_found = || Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
         let both = Plan::of(vec![read("/b").into(), read("/c").into()]);
         let table = [
             (vec![], Some(Plan::one(read("/a")))),
-            (vec![gone()], Some(Plan::failure("gone"))),
-            (vec![there()], Some(both)),
-            (vec![there(), gone(), there()], Some(Plan::one(read("/1")))),
-            (vec![there(), gone(), there(), there()], None),
+            (vec![not_found()], Some(Plan::failure("gone"))),
+            (vec![found()], Some(both)),
+            (vec![found(), not_found(), found()], Some(Plan::one(read("/1")))),
+            (vec![found(), not_found(), found(), found()], None),
         ];
         for (number, (outcomes, want)) in table.into_iter().enumerate() {
             assert_eq!(Steps::next(&Outcomes(outcomes), decide), want, "{number}");

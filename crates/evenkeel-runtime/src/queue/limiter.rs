@@ -58,9 +58,9 @@ impl<K: Eq + Hash> RateLimiter<K> {
         K: Clone,
     {
         let failures = self.failures.entry(key.clone()).or_insert(0);
-        let own = self.backoff.after(*failures);
+        let backoff = self.backoff.after(*failures);
         *failures = failures.saturating_add(1);
-        if self.backoff.bucket { own.max(self.reserve(now)) } else { own }
+        if self.backoff.bucket { backoff.max(self.reserve(now)) } else { backoff }
     }
 
     /// Takes a token, perhaps a future one, and returns how long it takes until it exists.

@@ -266,7 +266,7 @@ impl Core {
     ) -> Option<SchedulingFailure> {
         let popped = self.unreserve_and_forget(assumed);
         // If the cache shows the pod on its node meanwhile, the binding succeeded whatever its response was.
-        let left = match self.assumed.remove(&*popped.uid) {
+        let assumed_pod = match self.assumed.remove(&*popped.uid) {
             true => self.nodes.remove(&popped.uid).map(|(pod, _)| pod),
             false => None,
         };
@@ -275,15 +275,15 @@ impl Core {
             BindingFailure::Rejected(plugin, why) => {
                 // The pod is requeued before others learn of the freed resources: its own removal must not move it.
                 let failure = waits.then(|| self.handle_rejection(&popped, plugin, &why, now));
-                if let Some(left) = left {
+                if let Some(assumed_pod) = assumed_pod {
                     let uid = Arc::clone(&popped.uid);
-                    self.requeue_after_pod_delete(left, now, |other| *other.uid() != *uid);
+                    self.requeue_after_pod_delete(assumed_pod, now, |other| *other.uid() != *uid);
                 }
                 failure
             }
             BindingFailure::Failed(message) => {
-                if let Some(left) = left {
-                    self.requeue_after_pod_delete(left, now, |_| true);
+                if let Some(assumed_pod) = assumed_pod {
+                    self.requeue_after_pod_delete(assumed_pod, now, |_| true);
                 }
                 let (none, clear) = (PluginSet::default(), Some("".into()));
                 waits.then(|| {
@@ -314,10 +314,10 @@ async fn run_post_filter_plugins(
     let mut found = false;
     for (n, plugin) in plugins {
         let Some(plugin) = plugin.as_post_filter() else { continue };
-        let asked = cycle.trace_mut().begin();
+        let began = cycle.trace_mut().begin();
         let answer = plugin.post_filter(cycle, state, fit_error).await;
         let why = (!answer.done).then(|| Status::unschedulable(""));
-        cycle.trace_mut().took(ExtensionPoint::PostFilter, n, asked, why.as_ref());
+        cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, why.as_ref());
         if answer.done {
             // This result replaces those of earlier plugins.
             messages.clear();

@@ -169,8 +169,8 @@ impl Core {
     /// Handles a namespace; its labels may change which pods affinity terms select.
     pub(crate) fn update_namespace(&mut self, event: &CacheEvent<Namespace>) {
         let meta = &event.object().meta;
-        let gone = matches!(event, CacheEvent::Deleted(_));
-        self.nodes.set_namespace(&meta.name, (!gone).then_some(&meta.labels));
+        let deleted = matches!(event, CacheEvent::Deleted(_));
+        self.nodes.set_namespace(&meta.name, (!deleted).then_some(&meta.labels));
     }
 
     /// Handles a change of an object that is neither node nor pod.
@@ -330,6 +330,7 @@ impl Core {
 
 /// Upstream: `responsibleForPod`
 fn responsible_for_pod(profile: &Profile, pod: &Pod) -> bool {
-    let wanted = &*pod.spec.scheduler_name;
-    profile.name() == if wanted.is_empty() { crate::DEFAULT_SCHEDULER } else { wanted }
+    let scheduler_name = &*pod.spec.scheduler_name;
+    profile.name()
+        == if scheduler_name.is_empty() { crate::DEFAULT_SCHEDULER } else { scheduler_name }
 }

@@ -40,7 +40,7 @@ impl framework::Extender for Extender {
                 nodes.into_iter().map(|(node, reason)| (node.into(), reason)).collect()
             };
             Ok(ExtenderFiltered {
-                feasible: answer.left.iter().map(|node| (**node).into()).collect(),
+                feasible: answer.nodes.iter().map(|node| (**node).into()).collect(),
                 failed: reasons(answer.failed),
                 unresolvable: reasons(answer.unresolvable),
             })
@@ -78,12 +78,12 @@ impl framework::Extender for Extender {
                 (Arc::clone(&candidate.node), (candidate.pods.clone(), num_pdb_violations))
             });
             let answer = Self::preempt(self, &pod.pod, &victims.collect()).await?;
-            let left = answer.into_iter().map(|(node, victims)| MetaVictims {
+            let candidates = answer.into_iter().map(|(node, victims)| MetaVictims {
                 node: node.into(),
                 pods: victims.pods.into_iter().map(Into::into).collect(),
                 num_pdb_violations: usize::try_from(victims.num_pdb_violations).unwrap_or(0),
             });
-            Ok(left.collect())
+            Ok(candidates.collect())
         })
     }
 

@@ -105,7 +105,7 @@ pub enum ExtenderError {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilteredNodes {
     /// Names of feasible nodes.
-    pub left: Vec<Arc<str>>,
+    pub nodes: Vec<Arc<str>>,
     /// Names of infeasible nodes, each with a reason.
     pub failed: BTreeMap<String, String>,
     /// Names of nodes that preemption cannot help, each with a reason. Takes precedence over `failed`.
@@ -238,9 +238,9 @@ impl Extender {
             let found = nodes.iter().find(|node| ***node == *name).cloned();
             found.ok_or_else(|| ExtenderError::UnknownNode(self.name().to_owned(), name))
         };
-        let left = answer.left(self.config.node_cache_capable);
+        let nodes = answer.filtered_names(self.config.node_cache_capable);
         Ok(FilteredNodes {
-            left: left.into_iter().map(known).collect::<Result<_, _>>()?,
+            nodes: nodes.into_iter().map(known).collect::<Result<_, _>>()?,
             failed: answer.failednodes,
             unresolvable: answer.failedandunresolvablenodes,
         })
@@ -258,8 +258,9 @@ impl Extender {
         let body = self.arguments(pod, nodes).await?;
         let answer: Option<Vec<wire::Priority>> =
             self.ask(&self.config.prioritize_verb, body).await?;
-        let worth = |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
-        Ok(answer.into_iter().flatten().map(|one| (one.host, worth(one.score))).collect())
+        let weighted_score =
+            |score: i64| score.saturating_mul(self.config.weight).saturating_mul(SCALE);
+        Ok(answer.into_iter().flatten().map(|one| (one.host, weighted_score(one.score))).collect())
     }
 
     /// Binds the pod.

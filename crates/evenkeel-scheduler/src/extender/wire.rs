@@ -38,7 +38,7 @@ pub(super) struct FilterResult {
 
 impl FilterResult {
     /// Returns the accepted nodes; none if the response omits them.
-    pub(super) fn left(&mut self, by_name: bool) -> Vec<String> {
+    pub(super) fn filtered_names(&mut self, by_name: bool) -> Vec<String> {
         match (self.nodenames.take().filter(|_| by_name), self.nodes.take()) {
             (Some(names), _) => names,
             (None, Some(nodes)) => nodes.items.into_iter().map(|node| node.metadata.name).collect(),

@@ -146,7 +146,7 @@ pub enum QueueingHint {
 
 impl QueueingHint {
     /// Returns [`QueueingHint::Queue`] if `worth` is true, else `Skip`.
-    pub fn when(worth: bool) -> Self {
-        if worth { Self::Queue } else { Self::Skip }
+    pub fn when(queue: bool) -> Self {
+        if queue { Self::Queue } else { Self::Skip }
     }
 }

@@ -200,11 +200,11 @@ impl WaitingPod {
                 return answer;
             }
             let Some((plugin, (until, limit))) = next else { return PermitDecision::Allowed };
-            let left = Duration::try_from(until.duration_since(clock.now()));
+            let remaining = Duration::try_from(until.duration_since(clock.now()));
             tokio::select! {
                 biased;
                 () = self.0.changed.notified() => {}
-                () = clock.sleep(left.unwrap_or_default()) => {
+                () = clock.sleep(remaining.unwrap_or_default()) => {
                     let limit = go_duration(limit);
                     let why =
                         format!("rejected due to timeout after waiting {limit} at plugin {plugin}");

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use crate::{framework::QueueingHint, queue::Asked};
+use crate::{framework::QueueingHint, queue::HintKey};
 
 /// Durations of queueing hints. Looks series up by numbers, because an event may call a hint for every unschedulable pod.
 #[derive(Debug, Clone)]
 pub(crate) struct Hints {
     seconds: HistogramVec,
-    series: Arc<Mutex<HashMap<Asked, Histogram>>>,
+    series: Arc<Mutex<HashMap<HintKey, Histogram>>>,
 }
 
 impl Hints {
@@ -30,11 +30,11 @@ impl Hints {
     }
 
     /// Records a call of the plugin with this name.
-    pub(crate) fn took(&self, asked: Asked, name: &str, took: Duration) {
+    pub(crate) fn took(&self, key: HintKey, name: &str, took: Duration) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
-        let series = series.entry(asked).or_insert_with(|| {
-            let event = asked.event.to_string();
-            self.seconds.with_label_values(&[name, &event, label(asked.hint)])
+        let series = series.entry(key).or_insert_with(|| {
+            let event = key.event.to_string();
+            self.seconds.with_label_values(&[name, &event, label(key.hint)])
         });
         series.observe(took.as_secs_f64());
     }

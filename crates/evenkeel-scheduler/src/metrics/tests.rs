@@ -3,7 +3,7 @@
 use super::{Awaited, Metrics, NONE, Stage};
 use crate::{
     framework::QueueingHint,
-    queue::{Asked, EventLabel},
+    queue::{EventLabel, HintKey},
 };
 use prometheus::{
     HistogramVec, Registry,
@@ -54,9 +54,9 @@ fn all_in_use() -> BTreeMap<String, MetricFamily> {
     ] {
         gauges.with_label_values(&["x", "y"][..n]).set(1);
     }
-    let asked =
-        Asked { profile: 0, plugin: 0, event: EventLabel::NEW_POD, hint: QueueingHint::Queue };
-    metrics.hints.took(asked, "x", Duration::from_secs(1));
+    let key =
+        HintKey { profile: 0, plugin: 0, event: EventLabel::NEW_POD, hint: QueueingHint::Queue };
+    metrics.hints.took(key, "x", Duration::from_secs(1));
     metrics.claims.made(true);
     metrics.claims.awaited("p", "d", true, Awaited::Ready, Duration::from_secs(1));
     metrics.claims.volumes_failed(Stage::Bind);

@@ -44,7 +44,7 @@ enum Kind {
 }
 
 /// The pod's requests of the counted resources.
-pub(super) type Asked = SmallVec<[i64; 2]>;
+pub(super) type Requests = SmallVec<[i64; 2]>;
 
 /// Amounts of one resource on a node that has it.
 #[derive(Debug, Clone, Copy)]
@@ -70,30 +70,31 @@ impl Counted {
     }
 
     /// Requests of the pod.
-    pub(super) fn asked(&self, pod: &PodInfo) -> Asked {
-        self.of(&pod.asks.requests)
+    pub(super) fn requests(&self, pod: &PodInfo) -> Requests {
+        self.amounts_of(&pod.asks.requests)
     }
 
     /// Requests of the pod's containers, with defaults. As upstream, ignores pod-level requests here.
-    pub(super) fn asked_with_floor(&self, pod: &PodInfo) -> Asked {
+    pub(super) fn requests_with_defaults(&self, pod: &PodInfo) -> Requests {
         if resource::has_pod_level_requests(&pod.pod) {
             let floor: [(&'static str, Quantity); 2] = crate::pod::floor();
-            return self.of(&Resources::from_amounts(&resource::spec_requests(&pod.pod, &floor)));
+            return self
+                .amounts_of(&Resources::from_amounts(&resource::spec_requests(&pod.pod, &floor)));
         }
         let (cpu, memory) = pod.asks.scored;
-        let asks = &pod.asks.requests;
+        let pod_requests = &pod.asks.requests;
         self.each(|kind| match kind {
             Kind::Cpu => cpu,
             Kind::Memory => memory,
-            other => of_kind(asks, other),
+            other => of_kind(pod_requests, other),
         })
     }
 
-    fn of(&self, asks: &Resources) -> Asked {
-        self.each(|kind| of_kind(asks, kind))
+    fn amounts_of(&self, pod_requests: &Resources) -> Requests {
+        self.each(|kind| of_kind(pod_requests, kind))
     }
 
-    fn each(&self, amount: impl Fn(&Kind) -> i64) -> Asked {
+    fn each(&self, amount: impl Fn(&Kind) -> i64) -> Requests {
         self.0.iter().map(|(kind, _)| amount(kind)).collect()
     }
 
@@ -109,10 +110,10 @@ impl Counted {
         &self,
         n: usize,
         node: NodeRef<'_>,
-        asked: &[i64],
+        requests: &[i64],
         floored: bool,
     ) -> Option<Amount> {
-        let ((kind, weight), asked) = (&self.0[n], asked[n]);
+        let ((kind, weight), requested) = (&self.0[n], requests[n]);
         let (allocatable, before) = match kind {
             Kind::Cpu if floored => (node.cpu(), node.scored().0),
             Kind::Memory if floored => (node.memory(), node.scored().1),
@@ -121,20 +122,22 @@ impl Counted {
             Kind::EphemeralStorage => {
                 (node.ephemeral_storage(), node.requested_ephemeral_storage())
             }
-            Kind::Scalar(name) if asked != 0 => (node.scalar(name), node.requested_scalar(name)),
+            Kind::Scalar(name) if requested != 0 => {
+                (node.scalar(name), node.requested_scalar(name))
+            }
             Kind::Scalar(_) | Kind::Other => (0, 0),
         };
-        let amount = Amount { weight: *weight, before, after: before + asked, allocatable };
+        let amount = Amount { weight: *weight, before, after: before + requested, allocatable };
         (allocatable != 0).then_some(amount)
     }
 }
 
-fn of_kind(asks: &Resources, kind: &Kind) -> i64 {
+fn of_kind(pod_requests: &Resources, kind: &Kind) -> i64 {
     match kind {
-        Kind::Cpu => asks.cpu,
-        Kind::Memory => asks.memory,
-        Kind::EphemeralStorage => asks.ephemeral_storage,
-        Kind::Scalar(name) => asks.scalar(name),
+        Kind::Cpu => pod_requests.cpu,
+        Kind::Memory => pod_requests.memory,
+        Kind::EphemeralStorage => pod_requests.ephemeral_storage,
+        Kind::Scalar(name) => pod_requests.scalar(name),
         Kind::Other => 0,
     }
 }

@@ -12,7 +12,7 @@
 use smallvec::SmallVec;
 
 pub use super::amounts::ResourceWeight;
-use super::amounts::{Asked, Counted};
+use super::amounts::{Counted, Requests};
 use crate::{
     framework::{
         ClusterEvent, CycleState, MAX_NODE_SCORE, Plugin, PreScore, PreScoreResult, Score,
@@ -52,10 +52,10 @@ impl BalancedAllocation {
         Self { counted: Counted::new(&args.resources) }
     }
 
-    fn of(&self, node: NodeRef<'_>, asked: &[i64]) -> i64 {
+    fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
         let (mut with, mut without) = (Shares::new(), Shares::new());
         for n in 0..self.counted.len() {
-            let Some(one) = self.counted.on(n, node, asked, false) else { continue };
+            let Some(one) = self.counted.on(n, node, requests, false) else { continue };
             let most = one.allocatable as f64;
             with.push((one.after as f64 / most).min(1.0));
             without.push((one.before as f64 / most).min(1.0));
@@ -67,7 +67,7 @@ impl BalancedAllocation {
 }
 
 /// Requests of the pod for each counted resource.
-struct Asks(Asked);
+struct PodRequests(Requests);
 
 impl Plugin for BalancedAllocation {
     fn name(&self) -> &'static str {
@@ -95,18 +95,20 @@ impl PreScore for BalancedAllocation {
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        let asked = self.counted.asked(pod);
-        if asked.iter().all(|asked| *asked == 0) {
+        let requests = self.counted.requests(pod);
+        if requests.iter().all(|requests| *requests == 0) {
             return PreScoreResult::Skip;
         }
-        state.put(Asks(asked));
+        state.put(PodRequests(requests));
         PreScoreResult::All
     }
 }
 
 impl Score for BalancedAllocation {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        state.get::<Asks>().map_or(0, |Asks(asked)| self.of(node, asked))
+        state
+            .get::<PodRequests>()
+            .map_or(0, |PodRequests(requests)| self.score_node(node, requests))
     }
 
     fn score_all(
@@ -116,8 +118,10 @@ impl Score for BalancedAllocation {
         nodes: &[NodeRef<'_>],
         scores: &mut Vec<i64>,
     ) {
-        let Some(Asks(asked)) = state.get::<Asks>() else { return scores.resize(nodes.len(), 0) };
-        scores.extend(nodes.iter().map(|node| self.of(*node, asked)));
+        let Some(PodRequests(requests)) = state.get::<PodRequests>() else {
+            return scores.resize(nodes.len(), 0);
+        };
+        scores.extend(nodes.iter().map(|node| self.score_node(*node, requests)));
     }
 }
 

@@ -56,13 +56,13 @@ impl PreScore for ImageLocality {
         nodes: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        let worth = |image: &Image| {
+        let score_share = |image: &Image| {
             let share = f64::from(image.n_nodes()) / nodes.len().max(1) as f64;
             (image.size() as f64 * share) as i64
         };
         let known: Vec<(Image, i64)> = images(&pod.pod)
             .filter_map(|name| nodes.image(&full_name(name)))
-            .map(|image| (image.clone(), worth(image)))
+            .map(|image| (image.clone(), score_share(image)))
             .collect();
         if known.is_empty() {
             return PreScoreResult::Skip;
@@ -75,8 +75,8 @@ impl PreScore for ImageLocality {
 impl Score for ImageLocality {
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
         let Some(Known(known)) = state.get::<Known>() else { return 0 };
-        let there = known.iter().filter(|(image, _)| image.is_on(node.slot()));
-        let sum: i64 = there.map(|(_, worth)| worth).sum();
+        let with_image = known.iter().filter(|(image, _)| image.is_on(node.slot()));
+        let sum: i64 = with_image.map(|(_, score_share)| score_share).sum();
         let most = MOST * images(&pod.pod).count() as i64;
         MAX_NODE_SCORE * (sum.clamp(LEAST, most.max(LEAST)) - LEAST) / (most - LEAST).max(1)
     }

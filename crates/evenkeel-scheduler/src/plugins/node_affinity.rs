@@ -61,15 +61,15 @@ impl NodeAffinity {
     }
 
     fn preferences(&self, pod: &PodInfo, nodes: &NodeTable) -> [Preferred; 2] {
-        let own = Preferred::of(preferences_of(&pod.pod.spec), nodes);
-        [Preferred::of(self.added_preferences(), nodes), own]
+        let of_pod = Preferred::of(preferences_of(&pod.pod.spec), nodes);
+        [Preferred::of(self.added_preferences(), nodes), of_pod]
     }
 }
 
 /// Required selectors: added and the pod's own.
 struct Asked {
     added: Option<Required>,
-    own: Required,
+    of_pod: Required,
 }
 
 /// Preferred terms: added and the pod's own.
@@ -128,7 +128,7 @@ impl PreFilter for NodeAffinity {
             return Ok(PreFilterResult::Skip);
         }
         let added = added.map(|added| Required::of_selector(added, nodes));
-        state.put(Asked { added, own: Required::of(spec, nodes) });
+        state.put(Asked { added, of_pod: Required::of(spec, nodes) });
         match named_nodes(&pod.pod) {
             None => Ok(PreFilterResult::All),
             Some(names) if names.is_empty() => {
@@ -147,7 +147,7 @@ impl Filter for NodeAffinity {
                 "node(s) didn't match scheduler-enforced node affinity",
             ));
         }
-        if !asked.own.holds(node.slot()) {
+        if !asked.of_pod.holds(node.slot()) {
             return Err(Status::unresolvable("node(s) didn't match Pod's node affinity/selector"));
         }
         Ok(())

@@ -50,19 +50,19 @@ impl PreFilter for NodeName {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let wanted = &*pod.pod.spec.node_name;
-        Ok(if wanted.is_empty() {
+        let node_name = &*pod.pod.spec.node_name;
+        Ok(if node_name.is_empty() {
             PreFilterResult::Skip
         } else {
-            PreFilterResult::Only(vec![wanted.into()])
+            PreFilterResult::Only(vec![node_name.into()])
         })
     }
 }
 
 impl Filter for NodeName {
     fn filter(&self, _: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let wanted = &*pod.pod.spec.node_name;
-        if wanted.is_empty() || wanted == &**node.name() {
+        let node_name = &*pod.pod.spec.node_name;
+        if node_name.is_empty() || node_name == &**node.name() {
             return Ok(());
         }
         Err(Status::unresolvable("node(s) didn't match the requested node name"))

@@ -123,13 +123,13 @@ impl Check {
     }
 }
 
-fn labels(wanted: &StrMap, nodes: &NodeTable) -> Vec<Test> {
+fn labels(required: &StrMap, nodes: &NodeTable) -> Vec<Test> {
     let test = |(key, value): (&str, &str)| {
         let column = nodes.label(key);
         let values = column.id(value).into_iter().collect();
         Test::Label(column, Check::OneOf(values))
     };
-    wanted.iter().map(test).collect()
+    required.iter().map(test).collect()
 }
 
 fn any(selector: &NodeSelector, nodes: &NodeTable) -> Vec<Vec<Test>> {
@@ -146,14 +146,14 @@ fn term_tests(term: &NodeSelectorTerm, nodes: &NodeTable) -> Vec<Test> {
     labels.chain(term.match_fields.iter().map(|field| by_field(field, nodes))).collect()
 }
 
-fn by_label(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
-    let column = nodes.label(&asked.key);
-    let values = || asked.values.iter().filter_map(|value| column.id(value)).collect();
-    let bound = || match &*asked.values {
+fn by_label(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
+    let column = nodes.label(&requirement.key);
+    let values = || requirement.values.iter().filter_map(|value| column.id(value)).collect();
+    let bound = || match &*requirement.values {
         [value] => value.parse().ok(),
         _ => None,
     };
-    let check = match (&*asked.operator, asked.values.len()) {
+    let check = match (&*requirement.operator, requirement.values.len()) {
         ("In", 1..) => Some(Check::OneOf(values())),
         ("NotIn", 1..) => Some(Check::NoneOf(values())),
         ("Exists", 0) => Some(Check::Any),
@@ -166,10 +166,13 @@ fn by_label(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
 }
 
 /// Field requirements have one value, and the only field is `metadata.name`.
-fn by_field(asked: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
-    let is = &*asked.operator == "In";
-    match &*asked.values {
-        [name] if &*asked.key == "metadata.name" && (is || &*asked.operator == "NotIn") => {
+fn by_field(requirement: &NodeSelectorRequirement, nodes: &NodeTable) -> Test {
+    let is = &*requirement.operator == "In";
+    match &*requirement.values {
+        [name]
+            if &*requirement.key == "metadata.name"
+                && (is || &*requirement.operator == "NotIn") =>
+        {
             Test::Name { slot: nodes.get(name).map(NodeRef::slot), is }
         }
         _ => Test::Never,
@@ -264,11 +267,11 @@ mod tests {
             let pod = info("p", &json!({ "spec": spec }));
             let mut world = World::after(&earlier, |_| json!({}));
             for _ in 0..2 {
-                let asked = Required::of(&pod.pod.spec, &world.table);
+                let requirement = Required::of(&pod.pod.spec, &world.table);
                 let wished = Preferred::of(preferences_of(&pod.pod.spec), &world.table);
                 for node in world.table.iter() {
                     let object = node.node();
-                    prop_assert_eq!(asked.holds(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
+                    prop_assert_eq!(requirement.holds(node.slot()), nodeaffinity::required(&pod.pod.spec, object), "{}", node.name());
                     let matching = preferences_of(&pod.pod.spec).iter();
                     let matching = matching.filter(|one| nodeaffinity::matches(&one.preference, object));
                     let weight: i64 = matching.map(|one| i64::from(one.weight)).sum();

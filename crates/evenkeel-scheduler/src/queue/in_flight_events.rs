@@ -87,7 +87,7 @@ mod tests {
         Event::Activate(n.to_string().into())
     }
 
-    fn seen(in_flight_events: &InFlightEvents, uid: &str) -> Vec<String> {
+    fn events_of(in_flight_events: &InFlightEvents, uid: &str) -> Vec<String> {
         let name = |event: &Event| match event {
             Event::Activate(n) => n.to_string(),
             Event::Change { .. } => unreachable!("not recorded here"),
@@ -103,11 +103,11 @@ mod tests {
         in_flight_events.record(&event(1));
         in_flight_events.start("q".into());
         in_flight_events.record(&event(2));
-        assert_eq!(seen(&in_flight_events, "p"), ["1", "2"]);
-        assert_eq!(seen(&in_flight_events, "q"), ["2"]);
+        assert_eq!(events_of(&in_flight_events, "p"), ["1", "2"]);
+        assert_eq!(events_of(&in_flight_events, "q"), ["2"]);
         in_flight_events.done("p");
         assert_eq!(
-            (in_flight_events.events().count(), seen(&in_flight_events, "q")),
+            (in_flight_events.events().count(), events_of(&in_flight_events, "q")),
             (1, vec!["2".to_owned()])
         );
         in_flight_events.done("q");

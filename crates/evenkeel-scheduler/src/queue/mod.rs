@@ -19,7 +19,7 @@ mod tests;
 pub(crate) use backoff_policy::BackoffPolicy;
 pub(crate) use event::{Event, EventLabel};
 pub use nominator::Nominator;
-pub(crate) use plugin_calls::{Asked, PluginCall};
+pub(crate) use plugin_calls::{HintKey, PluginCall};
 pub(crate) use plugin_set::PluginSet;
 
 use evenkeel_api::time::Timestamp;
@@ -592,7 +592,7 @@ impl SchedulingQueue {
         let profile = entry.profile;
         let began = calls.begin();
         let hint = self.profiles[profile].plugin(plugin).queueing_hint(&entry.info, change);
-        calls.hinted(Asked { profile, plugin, event, hint }, began);
+        calls.hinted(HintKey { profile, plugin, event, hint }, began);
         hint
     }
 

@@ -10,7 +10,7 @@ use crate::{
 
 /// A queueing hint call with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Asked {
+pub(crate) struct HintKey {
     pub(crate) profile: usize,
     pub(crate) plugin: usize,
     pub(crate) event: EventLabel,
@@ -21,7 +21,7 @@ pub(crate) struct Asked {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PluginCall {
     /// A plugin's queueing hint.
-    Hint { asked: Asked, took: Duration },
+    Hint { key: HintKey, took: Duration },
     /// One PreEnqueue plugin of a sampled run, with its status code.
     PreEnqueue { profile: usize, plugin: usize, status: &'static str, took: Duration },
     /// All PreEnqueue plugins of a profile.
@@ -49,8 +49,8 @@ impl PluginCalls {
         self.stopwatch.map(Stopwatch::read)
     }
 
-    pub(super) fn hinted(&mut self, asked: Asked, began: Option<Duration>) {
-        self.record(began, |took| PluginCall::Hint { asked, took });
+    pub(super) fn hinted(&mut self, key: HintKey, began: Option<Duration>) {
+        self.record(began, |took| PluginCall::Hint { key, took });
     }
 
     pub(super) fn pre_enqueued(

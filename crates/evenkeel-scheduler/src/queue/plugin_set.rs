@@ -35,11 +35,11 @@ impl PluginSet {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        let mut left = self.0;
+        let mut bits = self.0;
         std::iter::from_fn(move || {
-            let next = left.trailing_zeros() as usize;
-            (left != 0).then(|| {
-                left &= left - 1;
+            let next = bits.trailing_zeros() as usize;
+            (bits != 0).then(|| {
+                bits &= bits - 1;
                 next
             })
         })

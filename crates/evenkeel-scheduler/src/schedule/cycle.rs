@@ -185,7 +185,7 @@ impl<'a> Cycle<'a> {
         for (n, plugin) in &self.filters {
             let began = timed.then(|| self.trace.now());
             let answer = plugin.filter(state, self.pod, node);
-            self.trace.asked(ExtensionPoint::Filter, *n, began, answer.as_ref().err());
+            self.trace.called(ExtensionPoint::Filter, *n, began, answer.as_ref().err());
             if let Err(mut why) = answer {
                 if why.code == Code::Error {
                     let name = self.profile.plugin(*n).name();
@@ -222,7 +222,7 @@ impl<'a> Cycle<'a> {
                 Ok(PreFilterResult::Skip) => {
                     self.trace.skipped(ExtensionPoint::PreFilter, n, began);
                 }
-                _ => self.trace.asked(ExtensionPoint::PreFilter, n, began, answer.as_ref().err()),
+                _ => self.trace.called(ExtensionPoint::PreFilter, n, began, answer.as_ref().err()),
             }
             match answer {
                 Ok(PreFilterResult::All) => {}
@@ -260,9 +260,9 @@ impl<'a> Cycle<'a> {
         self.pre_filter_plugins.push(plugin);
         match &mut self.pre_filter_nodes {
             None => self.pre_filter_nodes = Some(names),
-            Some(left) => left.retain(|name| names.contains(name)),
+            Some(remaining) => remaining.retain(|name| names.contains(name)),
         }
-        if self.pre_filter_nodes.as_ref().is_some_and(|left| !left.is_empty()) {
+        if self.pre_filter_nodes.as_ref().is_some_and(|remaining| !remaining.is_empty()) {
             return Ok(());
         }
         let names = self.pre_filter_plugin_names();

@@ -52,8 +52,8 @@ impl FitError {
         match &self.overall {
             Some(overall) => overall.why.code,
             None => {
-                let own = self.rejected.iter().find(|rejected| rejected.slot == slot);
-                own.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.why.code)
+                let of_node = self.rejected.iter().find(|rejected| rejected.slot == slot);
+                of_node.map_or(Code::UnschedulableAndUnresolvable, |rejected| rejected.why.code)
             }
         }
     }

@@ -51,7 +51,7 @@ fn prioritize_nodes(
         let answer = plugin.pre_score(state, pod, nodes, feasible);
         match answer {
             PreScoreResult::All => {
-                trace.asked(ExtensionPoint::PreScore, n, timed, None);
+                trace.called(ExtensionPoint::PreScore, n, timed, None);
                 continue;
             }
             PreScoreResult::Skip => trace.skipped(ExtensionPoint::PreScore, n, timed),
@@ -66,15 +66,15 @@ fn prioritize_nodes(
     trace.ran(ExtensionPoint::PreScore, began, None);
     let began = trace.now();
     let mut total = vec![same; feasible.len()];
-    let mut own = Vec::with_capacity(feasible.len());
+    let mut of_plugin = Vec::with_capacity(feasible.len());
     for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
         let Some(plugin) = plugin.as_score() else { continue };
         let timed = trace.begin();
-        own.clear();
-        plugin.score_all(state, pod, feasible, &mut own);
-        plugin.normalize_score(state, feasible, &mut own);
+        of_plugin.clear();
+        plugin.score_all(state, pod, feasible, &mut of_plugin);
+        plugin.normalize_score(state, feasible, &mut of_plugin);
         trace.scored(n, feasible.len(), timed);
-        for (sum, score) in total.iter_mut().zip(&own) {
+        for (sum, score) in total.iter_mut().zip(&of_plugin) {
             *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
         }
     }

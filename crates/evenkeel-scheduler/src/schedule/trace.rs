@@ -27,7 +27,7 @@ pub(crate) struct Trace {
     /// Number of filter calls, by plugin.
     pub(crate) filtered: SmallVec<[u32; 32]>,
     /// Extension point, plugin and number of other plugin calls.
-    pub(crate) asked: SmallVec<[(ExtensionPoint, usize, u32); 32]>,
+    pub(crate) called: SmallVec<[(ExtensionPoint, usize, u32); 32]>,
 }
 
 impl Trace {
@@ -75,7 +75,7 @@ impl Trace {
         self.sampled && slot.is_multiple_of(TIMED_NODES)
     }
 
-    pub(super) fn asked(
+    pub(super) fn called(
         &mut self,
         point: ExtensionPoint,
         plugin: usize,
@@ -84,7 +84,7 @@ impl Trace {
     ) {
         match (point, self.filtered.get_mut(plugin)) {
             (ExtensionPoint::Filter, Some(count)) => *count += 1,
-            _ => self.asked.push((point, plugin, 1)),
+            _ => self.called.push((point, plugin, 1)),
         }
         if let Some(began) = began {
             self.plugins.push((point, plugin, code(why), self.stopwatch.since(began)));
@@ -105,7 +105,7 @@ impl Trace {
 
     /// Counts a plugin's scores of this many nodes.
     pub(super) fn scored(&mut self, plugin: usize, n_nodes: usize, began: Option<Duration>) {
-        self.asked.push((
+        self.called.push((
             ExtensionPoint::Score,
             plugin,
             u32::try_from(n_nodes).unwrap_or(u32::MAX),

@@ -272,13 +272,14 @@ impl<'a> Owner<'a> {
         let mut model = self.pod("", self.object);
         daemonset::add_tolerations(&mut model["spec"]);
         let Some(spec) = read::<Pod>(&model).map(|pod| pod.spec) else { return made };
-        let there: Vec<Pod> = self.pods.iter().filter_map(read).collect();
-        let there: BTreeSet<&str> = there.iter().filter_map(daemonset::target_node).collect();
+        let existing: Vec<Pod> = self.pods.iter().filter_map(read).collect();
+        let existing: BTreeSet<&str> = existing.iter().filter_map(daemonset::target_node).collect();
         for node in listed(objects, NODES).iter().filter_map(read::<Node>) {
             let name = &*node.meta.name;
             let runs = nodeaffinity::required(&spec, &node)
-                && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints).is_none();
-            if there.contains(name) || !runs {
+                && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints)
+                    .is_none();
+            if existing.contains(name) || !runs {
                 continue;
             }
             let mut pod = self.pod(&format!("{}-{name}", self.name()), self.object);

@@ -37,16 +37,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "port", "bind_address"])]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// Addresses for services of type LoadBalancer: networks, ranges (first-last) or single ones, with commas between; none
-    /// to leave such services alone. Default: 198.18.0.0/24 for the embedded server, none for another one.
+    /// Addresses for Services of type LoadBalancer: CIDRs, ranges (first-last) or single addresses, separated by commas;
+    /// `none` assigns no addresses. Default: 198.18.0.0/24 for the embedded API server, none for another one.
     #[arg(long, value_name = "ADDRESSES")]
     pub(super) load_balancer_pool: Option<String>,
 
-    /// Add the cluster to your own kubeconfig ($KUBECONFIG, else ~/.kube/config) and make it the current one.
+    /// Add the cluster to your kubeconfig ($KUBECONFIG, else ~/.kube/config) and make it the current one.
     #[arg(long)]
     pub(super) write_kubeconfig: bool,
 
-    /// Users with tokens, one a line: token,name,uid,"group1,group2".
+    /// CSV file of users with static tokens, one per line: token,name,uid,"group1,group2".
     #[arg(long, value_name = "FILE")]
     pub(super) token_auth_file: Option<PathBuf>,
 
@@ -55,13 +55,13 @@ pub(crate) struct Args {
     pub(super) verbose: u8,
 }
 
-/// Addresses that no network routes (RFC 2544), for a cluster whose load balancers nobody has to reach.
-const POOL: &str = "198.18.0.0/24";
+/// Default pool of the embedded API server: addresses for benchmarks (RFC 2544), which no network routes.
+const DEFAULT_POOL: &str = "198.18.0.0/24";
 
 impl Args {
-    /// Addresses for load balancers, if any.
+    /// Returns the pool of load balancer addresses; `None` if Services get none.
     pub(super) fn pool(&self) -> Option<&str> {
-        let default = (!self.is_remote()).then_some(POOL);
+        let default = (!self.is_remote()).then_some(DEFAULT_POOL);
         self.load_balancer_pool.as_deref().or(default).filter(|pool| *pool != "none")
     }
 

@@ -58,10 +58,12 @@ fn sets(pass: &Pass<'_>, description: &mut Description) {
     if in_use.len() > MAX_LISTED {
         description.fact("old sets", format!("{} more with pods", in_use.len() - MAX_LISTED));
     }
-    let kept = old.len() - in_use.len();
-    if kept > 0 {
-        description
-            .fact("history", format!("{} without pods", words::count(words::signed(kept), "set")));
+    let n_unused = old.len() - in_use.len();
+    if n_unused > 0 {
+        description.fact(
+            "history",
+            format!("{} without pods", words::count(words::signed(n_unused), "set")),
+        );
     }
     let claims = &pass.observed.claims;
     if claims.adopt > 0 || !claims.release.is_empty() {
@@ -117,13 +119,13 @@ fn waits(pass: &Pass<'_>, description: &mut Description) {
 }
 
 fn rollout(pass: &Pass<'_>, description: &mut Description) {
-    let wanted = pass.budget.replicas;
+    let desired = pass.budget.replicas;
     let Some(set) = pass.observed.new.and_then(|at| pass.observed.sets.get(at)) else { return };
     let available = set.status.available_replicas;
-    if available < wanted {
+    if available < desired {
         let name = &set.meta.name;
         description
-            .waits(format!("{available} of {wanted} pods of the new set {name} are available"));
+            .waits(format!("{available} of {desired} pods of the new set {name} are available"));
     }
     let old: i32 = pass
         .old()
@@ -133,7 +135,7 @@ fn rollout(pass: &Pass<'_>, description: &mut Description) {
         let pods = words::count(i64::from(old), "pod");
         description.waits(format!("old sets still have {pods}"));
     }
-    if !pass.observed.running.is_empty() && available < wanted && !pass.is_rolling() {
+    if !pass.observed.running.is_empty() && available < desired && !pass.is_rolling() {
         description.waits("old pods have to end before new ones are made");
     }
 }

@@ -21,8 +21,8 @@ impl Pass<'_> {
         if !has_deadline(deployment) || present == Some("ProgressDeadlineExceeded") {
             return;
         }
-        let told = present == Some("DeploymentPaused");
-        let (reason, text) = match (deployment.spec.paused, told) {
+        let is_paused_reported = present == Some("DeploymentPaused");
+        let (reason, text) = match (deployment.spec.paused, is_paused_reported) {
             (true, false) => ("DeploymentPaused", "Deployment is paused"),
             (false, true) => ("DeploymentResumed", "Deployment is resumed"),
             _ => return,
@@ -94,15 +94,15 @@ impl Pass<'_> {
     /// Returns the size of a new set with `present` pods: all replicas, or as many as `maxSurge` allows beside the old
     /// sets. Upstream: `NewRSNewReplicas`.
     pub(crate) fn room_for(&self, present: i32) -> i32 {
-        let wanted = self.budget.replicas;
+        let desired = self.budget.replicas;
         if &*self.observed.deployment.spec.strategy.type_ == RECREATE {
-            return wanted;
+            return desired;
         }
         let room = self.budget.max().saturating_sub(self.total());
         if room <= 0 {
             present
         } else {
-            present.saturating_add(room.min(wanted.saturating_sub(present)))
+            present.saturating_add(room.min(desired.saturating_sub(present)))
         }
     }
 

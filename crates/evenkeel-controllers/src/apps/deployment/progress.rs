@@ -38,9 +38,9 @@ pub(crate) fn has_deadline(deployment: &Deployment) -> bool {
 pub(crate) fn is_complete_now(pass: &Pass<'_>) -> bool {
     let deployment = &*pass.observed.deployment;
     let status = &deployment.status;
-    let wanted = pass.budget.replicas;
-    status.updated_replicas == wanted
-        && status.replicas == wanted
-        && status.available_replicas == wanted
+    let desired = pass.budget.replicas;
+    status.updated_replicas == desired
+        && status.replicas == desired
+        && status.available_replicas == desired
         && status.observed_generation >= deployment.meta.generation
 }

@@ -44,28 +44,28 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
 
 /// Scales down unavailable pods of old sets first, which reduces no availability. Upstream: `cleanupUnhealthyReplicas`.
 fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
-    let mut left = spare;
+    let mut remaining = spare;
     for &at in old {
         let set = &pass.sets[at];
         let unhealthy = set.replicas.saturating_sub(set.status().available_replicas);
-        let fewer = unhealthy.min(left).max(0);
+        let fewer = unhealthy.min(remaining).max(0);
         let replicas = set.replicas - fewer;
         pass.resize(at, replicas, false);
-        left -= fewer;
+        remaining -= fewer;
     }
-    left < spare
+    remaining < spare
 }
 
 fn shrink_available(pass: &mut Pass<'_>, new: usize, old: &[usize]) -> bool {
     let counted = old.iter().chain([&new]).map(|at| pass.sets[*at].status().available_replicas);
     let available = counted.fold(0, i32::saturating_add);
     let spare = available.saturating_sub(pass.budget.min_available());
-    let mut left = spare;
+    let mut remaining = spare;
     for &at in old {
-        let fewer = pass.sets[at].replicas.min(left).max(0);
+        let fewer = pass.sets[at].replicas.min(remaining).max(0);
         let replicas = pass.sets[at].replicas - fewer;
         pass.resize(at, replicas, false);
-        left -= fewer;
+        remaining -= fewer;
     }
-    left < spare
+    remaining < spare
 }

@@ -6,8 +6,8 @@ use super::{pass::Pass, revision, sets::SetCopy};
 /// Whether the Deployment was scaled since its sets were. Upstream: `isScalingEvent`.
 pub(crate) fn is_scaling_event(pass: &Pass<'_>) -> bool {
     let active = pass.sets.iter().filter(|set| set.replicas > 0);
-    let noted = active.filter_map(|set| revision::size(&set.annotations, revision::DESIRED));
-    noted.into_iter().any(|size| size != pass.budget.replicas)
+    let annotated = active.filter_map(|set| revision::size(&set.annotations, revision::DESIRED));
+    annotated.into_iter().any(|size| size != pass.budget.replicas)
 }
 
 /// Scales the sets by the Deployment's size. Upstream: `scale`.
@@ -37,9 +37,12 @@ pub(crate) fn scale(pass: &mut Pass<'_>) {
 
 /// Whether all desired pods of the new set are available. Upstream: `IsSaturated`.
 fn is_saturated(pass: &Pass<'_>, set: &SetCopy<'_>) -> bool {
-    let wanted = pass.budget.replicas;
-    let noted = set.annotations.get(revision::DESIRED).and_then(|text| text.parse::<i32>().ok());
-    set.replicas == wanted && noted == Some(wanted) && set.status().available_replicas == wanted
+    let desired = pass.budget.replicas;
+    let annotated =
+        set.annotations.get(revision::DESIRED).and_then(|text| text.parse::<i32>().ok());
+    set.replicas == desired
+        && annotated == Some(desired)
+        && set.status().available_replicas == desired
 }
 
 /// Distributes added or removed replicas in proportion to the sets' sizes; the rest after rounding goes to the largest.
@@ -56,17 +59,17 @@ fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     if change != 0 {
         active.sort_by_key(|at| std::cmp::Reverse(pass.sets[*at].replicas));
     }
-    let mut left = change;
+    let mut remaining = change;
     let mut sizes: Vec<i64> = Vec::with_capacity(active.len());
     for at in &active {
         let set = &pass.sets[*at];
-        let part = if left == 0 { 0 } else { fraction(pass, set) };
-        let part = if change > 0 { part.min(left) } else { part.max(left) };
+        let part = if remaining == 0 { 0 } else { fraction(pass, set) };
+        let part = if change > 0 { part.min(remaining) } else { part.max(remaining) };
         sizes.push(i64::from(set.replicas) + part);
-        left -= part;
+        remaining -= part;
     }
     if let Some(largest) = sizes.first_mut().filter(|_| change != 0) {
-        *largest = (*largest + left).max(0);
+        *largest = (*largest + remaining).max(0);
     }
     for (at, size) in active.into_iter().zip(sizes) {
         pass.resize(at, i32::try_from(size).unwrap_or(i32::MAX), true);
@@ -79,8 +82,8 @@ fn fraction(pass: &Pass<'_>, set: &SetCopy<'_>) -> i64 {
     if pass.budget.replicas == 0 {
         return -size;
     }
-    let noted = revision::size(&set.annotations, revision::MAX).filter(|max| *max != 0);
-    let before = i64::from(noted.unwrap_or(pass.observed.deployment.status.replicas));
+    let annotated = revision::size(&set.annotations, revision::MAX).filter(|max| *max != 0);
+    let before = i64::from(annotated.unwrap_or(pass.observed.deployment.status.replicas));
     if before == 0 {
         return 0;
     }

@@ -157,16 +157,16 @@ fn progressed(pass: &Pass<'_>) -> Status {
 
 /// Sets `Progressing` to complete, progressing or timed out; otherwise it stays. Upstream: `syncRolloutStatus`.
 fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, status: &mut Status) {
-    let what = match pass.new {
+    let subject = match pass.new {
         Some(at) => format!("ReplicaSet \"{}\"", pass.sets[at].name),
         None => format!("Deployment \"{}\"", pass.observed.deployment.meta.name),
     };
     let (value, reason, text) = if is_complete(pass, status) {
-        ("True", COMPLETE, format!("{what} has successfully progressed."))
+        ("True", COMPLETE, format!("{subject} has successfully progressed."))
     } else if is_progressing(&pass.observed.deployment.status, status) {
-        ("True", "ReplicaSetUpdated", format!("{what} is progressing."))
+        ("True", "ReplicaSetUpdated", format!("{subject} is progressing."))
     } else if is_timed_out(pass, present) {
-        ("False", TIMED_OUT, format!("{what} has timed out progressing."))
+        ("False", TIMED_OUT, format!("{subject} has timed out progressing."))
     } else {
         return;
     };
@@ -181,10 +181,10 @@ fn set_progressing_condition(pass: &Pass<'_>, present: Option<&Condition>, statu
 }
 
 fn is_complete(pass: &Pass<'_>, status: &Status) -> bool {
-    let wanted = pass.budget.replicas;
-    status.updated_replicas == wanted
-        && status.replicas == wanted
-        && status.available_replicas == wanted
+    let desired = pass.budget.replicas;
+    status.updated_replicas == desired
+        && status.replicas == desired
+        && status.available_replicas == desired
 }
 
 /// Whether more pods are updated, ready or available than before, or fewer old ones exist. Upstream:
@@ -223,8 +223,8 @@ fn until_stuck(pass: &Pass<'_>, status: &Status) -> Option<Duration> {
     {
         return None;
     }
-    let left = deadline(pass, condition).duration_since(pass.now);
-    Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
+    let remaining = deadline(pass, condition).duration_since(pass.now);
+    Some(Duration::try_from(remaining).unwrap_or_default() + Duration::from_secs(1))
 }
 
 /// Returns the same delay, for the plan's own status.

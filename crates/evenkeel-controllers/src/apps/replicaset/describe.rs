@@ -33,7 +33,7 @@ pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Descri
         || observed.pods.owned.iter().filter(|p| !pods::is_available(p, min_ready_seconds, now));
     for pod in unavailable().take(MAX_LISTED) {
         let why = match pods::until_available(pod, min_ready_seconds, now) {
-            Some(left) => format!("becomes available in {}", words::time(left)),
+            Some(remaining) => format!("becomes available in {}", words::time(remaining)),
             None => pods::unready(pod),
         };
         description.waits(format!("pod {} {why}", pod.meta.name));

@@ -57,7 +57,7 @@ fn waits(pass: &Pass<'_>, description: &mut Description) {
     for pod in unavailable.take(MAX_LISTED) {
         let why = match pods::until_available(pod, min_ready_seconds, pass.now) {
             _ if pod.meta.deleting() => "is ending".to_owned(),
-            Some(left) => format!("becomes available in {}", words::time(left)),
+            Some(remaining) => format!("becomes available in {}", words::time(remaining)),
             None => pods::unready(pod),
         };
         description.waits(format!("pod {} {why}", pod.meta.name));

@@ -105,8 +105,9 @@ fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {
         available_replicas: count(&|pod| is_running_and_ready(pod) && pass.is_available(pod)),
     };
     // The update is complete: its revision becomes the current one. Upstream: `completeUpdate`.
-    let wanted = identity::replicas(set);
-    let complete = [status.updated_replicas, status.ready_replicas, status.replicas] == [wanted; 3];
+    let desired = identity::replicas(set);
+    let complete =
+        [status.updated_replicas, status.ready_replicas, status.replicas] == [desired; 3];
     if complete {
         status.current_replicas = status.updated_replicas;
         status.current_revision = status.update_revision.clone();

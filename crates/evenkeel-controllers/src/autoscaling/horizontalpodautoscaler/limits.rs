@@ -55,7 +55,7 @@ const DOWN_LIMIT: Why = (
 
 /// Limits `wanted`, and records it as a recommendation.
 pub(super) fn limit(
-    wanted: i32,
+    proposed: i32,
     bounds: &Bounds<'_>,
     history: &mut StabilizationHistory,
     now: Timestamp,
@@ -64,8 +64,8 @@ pub(super) fn limit(
         bounds.behavior.and_then(|b| Some((&**b.scale_up.as_ref()?, &**b.scale_down.as_ref()?)));
     let (stable, why, (replicas, limit)) = match rules {
         None => {
-            let stable = history.stabilize_recommendation(wanted, bounds.window, now);
-            (stable, DOWN_STABILIZED, plain(stable, bounds))
+            let stable = history.stabilize_recommendation(proposed, bounds.window, now);
+            (stable, DOWN_STABILIZED, limit_without_behavior(stable, bounds))
         }
         Some((up, down)) => {
             let default = i32::try_from(bounds.window.as_secs()).unwrap_or(i32::MAX);
@@ -75,37 +75,37 @@ pub(super) fn limit(
             );
             let stable = history.stabilize_recommendation_with_behaviors(
                 bounds.current,
-                wanted,
+                proposed,
                 windows,
                 now,
             );
-            let why = if wanted >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };
+            let why = if proposed >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };
             (stable, why, by_rules(stable, bounds, (up, down), history, now))
         }
     };
-    let able = if stable == wanted { READY } else { why };
+    let able = if stable == proposed { READY } else { why };
     Limited { replicas, able, limited: replicas != stable, limit }
 }
 
 /// Limits without `spec.behavior`: at most twice the current replicas, or four; the default behavior is the same. The
 /// API server applies defaults to a partial `behavior` (`autoscaler` in `kinds/defaults/objects.rs`). Upstream:
 /// `convertDesiredReplicasWithRules`, `calculateScaleUpLimit`.
-fn plain(wanted: i32, bounds: &Bounds<'_>) -> (i32, Why) {
+fn limit_without_behavior(proposed: i32, bounds: &Bounds<'_>) -> (i32, Why) {
     let fastest = bounds.current.saturating_mul(2).max(4);
     let (most, why) =
         if bounds.max > fastest { (fastest, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
-    if wanted < bounds.min {
+    if proposed < bounds.min {
         (bounds.min, TOO_FEW)
-    } else if wanted > most {
+    } else if proposed > most {
         (most, why)
     } else {
-        (wanted, WITHIN)
+        (proposed, WITHIN)
     }
 }
 
 /// Limits with `spec.behavior`, by the policies of the direction. Upstream: `convertDesiredReplicasWithBehaviorRate`.
 fn by_rules(
-    wanted: i32,
+    proposed: i32,
     bounds: &Bounds<'_>,
     (up, down): (&HpaScalingRules, &HpaScalingRules),
     history: &StabilizationHistory,
@@ -115,22 +115,22 @@ fn by_rules(
     let start = |policy: &HpaScalingPolicy| {
         history.replicas_at_period_start(current, policy.period_seconds, now)
     };
-    if wanted > current {
+    if proposed > current {
         let fastest = most(up, current, start).max(current);
         let (most, why) =
             if bounds.max > fastest { (fastest, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
-        if wanted > most {
+        if proposed > most {
             return (most, why);
         }
-    } else if wanted < current {
+    } else if proposed < current {
         let fastest = least(down, current, start).min(current);
         let (least, why) =
             if bounds.min < fastest { (fastest, DOWN_LIMIT) } else { (bounds.min, TOO_FEW) };
-        if wanted < least {
+        if proposed < least {
             return (least, why);
         }
     }
-    (wanted, WITHIN)
+    (proposed, WITHIN)
 }
 
 /// Returns the maximum replicas by the `scaleUp` policies and `selectPolicy`; percentages are rounded up. Upstream:
@@ -185,9 +185,9 @@ mod tests {
 
     #[test]
     fn without_policies() {
-        let to = |wanted, current| {
+        let to = |proposed, current| {
             let limited =
-                limit(wanted, &bounds(current, None), &mut StabilizationHistory::default(), T0);
+                limit(proposed, &bounds(current, None), &mut StabilizationHistory::default(), T0);
             (limited.replicas, limited.limited, limited.limit.0)
         };
         assert_eq!(to(3, 3), (3, false, "DesiredWithinRange"));
@@ -215,11 +215,11 @@ mod tests {
     fn policies_of_growing() {
         let both = json!([policy("Pods", 4, 15), policy("Percent", 100, 15)]);
         let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
-        let to = |select: &str, policies: &Value, wanted, current| {
+        let to = |select: &str, policies: &Value, proposed, current| {
             let up = json!({"selectPolicy": select, "policies": policies, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
             let limited = limit(
-                wanted,
+                proposed,
                 &bounds(current, Some(&behavior)),
                 &mut StabilizationHistory::default(),
                 T0,
@@ -243,12 +243,12 @@ mod tests {
     fn policies_of_shrinking() {
         let both = json!([policy("Pods", 4, 15), policy("Percent", 30, 15)]);
         let up = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
-        let to = |select: &str, wanted, current| {
+        let to = |select: &str, proposed, current| {
             let down =
                 json!({"selectPolicy": select, "policies": both, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
             let limited = limit(
-                wanted,
+                proposed,
                 &bounds(current, Some(&behavior)),
                 &mut StabilizationHistory::default(),
                 T0,
@@ -279,7 +279,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
         #[test]
-        fn never_out_of_bounds_nor_the_other_way(wanted in 0i32..60, current in 2i32..=20, value in 1i32..200, pods: bool, select in 0usize..3, rules: bool) {
+        fn never_out_of_bounds_nor_the_other_way(proposed in 0i32..60, current in 2i32..=20, value in 1i32..200, pods: bool, select in 0usize..3, rules: bool) {
             let kind = if pods { "Pods" } else { "Percent" };
             let select = ["Max", "Min", "Disabled"][select];
             let one = json!({"selectPolicy": select, "policies": [policy(kind, value, 60)]});
@@ -287,10 +287,10 @@ mod tests {
             let mut history = StabilizationHistory::default();
             history.record_initial_recommendation(current, T0);
             let bounds = bounds(current, rules.then_some(&behavior));
-            let replicas = limit(wanted, &bounds, &mut history, at(1)).replicas;
+            let replicas = limit(proposed, &bounds, &mut history, at(1)).replicas;
             prop_assert!((2..=20).contains(&replicas));
-            prop_assert!(wanted < current || replicas >= current);
-            prop_assert!(wanted > current || replicas <= current);
+            prop_assert!(proposed < current || replicas >= current);
+            prop_assert!(proposed > current || replicas <= current);
         }
     }
 }

@@ -17,7 +17,7 @@
 //! | `stabilizationWindowSeconds` | `stabilization::stabilize_recommendation_with_behaviors` |
 //! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `stabilization::stabilize_recommendation` |
 //! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `limits::most`, `limits::least`, `stabilization::replicas_at_period_start` |
-//! | the default behavior | `limits::plain` |
+//! | the default behavior | `limits::limit_without_behavior` |
 //! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-kinds/src/defaults/objects.rs` |
 //! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
 //! | conditions `AbleToScale`, `ScalingActive`, `ScalingLimited` | `decide`, `weigh`, `normalize`, `conclude` |
@@ -280,8 +280,8 @@ fn normalize(
     now: Timestamp,
 ) -> (i32, String) {
     let current = observed.scale.replicas;
-    let (wanted, metric) = if most > 0 { (most, metric) } else { (0, "") };
-    let mut why = match wanted.cmp(&current) {
+    let (proposed, metric) = if most > 0 { (most, metric) } else { (0, "") };
+    let mut why = match proposed.cmp(&current) {
         std::cmp::Ordering::Greater => format!("{metric} above target"),
         std::cmp::Ordering::Less => "All metrics below target".to_owned(),
         std::cmp::Ordering::Equal => String::new(),
@@ -293,7 +293,7 @@ fn normalize(
         behavior: observed.behavior(),
         window: options.downscale_stabilization,
     };
-    let limited = limits::limit(wanted, &bounds, history, now);
+    let limited = limits::limit(proposed, &bounds, history, now);
     builder.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
     builder.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
     let mut desired = limited.replicas;

@@ -59,7 +59,7 @@ impl Failures {
 
     /// Returns the remaining backoff. Upstream: `getRemainingTime`.
     pub(super) fn remaining(&self, now: Timestamp) -> Duration {
-        self.last.map_or(Duration::ZERO, |last| left(self.number, last, now))
+        self.last.map_or(Duration::ZERO, |last| remaining(self.number, last, now))
     }
 }
 
@@ -67,10 +67,10 @@ impl Failures {
 pub(super) fn remaining_of_index(last: &Pod, now: Timestamp) -> Duration {
     let (counted, ignored) = per_index::index_failure_counts(last);
     let earlier = u32::try_from(counted.saturating_add(ignored)).unwrap_or(0);
-    left(earlier.saturating_add(1), pod::finished_at(last), now)
+    remaining(earlier.saturating_add(1), pod::finished_at(last), now)
 }
 
-fn left(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
+fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
     let wait = INITIAL_BACKOFF
         .saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)))
         .min(MAX_BACKOFF);
@@ -97,8 +97,8 @@ mod tests {
             (u32::MAX, 1, 599),
             (1, -5, 10),
         ] {
-            let left = left(failures, T0, at(passed)).as_secs();
-            assert_eq!(left, want, "{failures} failures, {passed} s ago");
+            let remaining = remaining(failures, T0, at(passed)).as_secs();
+            assert_eq!(remaining, want, "{failures} failures, {passed} s ago");
         }
     }
 }

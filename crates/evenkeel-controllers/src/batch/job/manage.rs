@@ -67,20 +67,21 @@ fn want_active(observed: &Observed) -> usize {
 /// deletion ranking. Upstream: `activePodsForRemoval`.
 fn active_pods_for_removal(observed: &Observed, at_least: usize) -> Vec<Arc<Pod>> {
     // A pod that is still to be adopted is left for the next reconciliation.
-    let own = |pod: &&Arc<Pod>| pod.meta.controlled_by(&observed.job.meta.uid);
-    let active: Vec<Arc<Pod>> = observed.tally.active.iter().filter(own).cloned().collect();
-    let (mut gone, rest) = match pod::is_indexed(&observed.job) {
+    let is_controlled = |pod: &&Arc<Pod>| pod.meta.controlled_by(&observed.job.meta.uid);
+    let active: Vec<Arc<Pod>> =
+        observed.tally.active.iter().filter(is_controlled).cloned().collect();
+    let (mut to_delete, rest) = match pod::is_indexed(&observed.job) {
         true => duplicate_index_pods(observed, active),
         false => (Vec::new(), active),
     };
-    let more = at_least.saturating_sub(gone.len()).min(rest.len());
+    let more = at_least.saturating_sub(to_delete.len()).min(rest.len());
     if more > 0 {
-        gone.extend(pod_deletion_ranking::pods_of_job_to_delete(&rest, more));
+        to_delete.extend(pod_deletion_ranking::pods_of_job_to_delete(&rest, more));
     }
     if !observed.job.spec.suspend {
-        gone.truncate(MAX_PODS_PER_SYNC);
+        to_delete.truncate(MAX_PODS_PER_SYNC);
     }
-    gone
+    to_delete
 }
 
 /// Separates pods with a missing, invalid or duplicate index from the others. Upstream:
@@ -89,12 +90,12 @@ fn duplicate_index_pods(
     observed: &Observed,
     active: Vec<Arc<Pod>>,
 ) -> (Vec<Arc<Pod>>, Vec<Arc<Pod>>) {
-    let (mut gone, mut rest) = (Vec::new(), Vec::new());
+    let (mut to_delete, mut rest) = (Vec::new(), Vec::new());
     let mut by_index = BTreeMap::<u32, Vec<Arc<Pod>>>::new();
     for pod in active {
         match pod::valid_index(&pod, &observed.job) {
             Some(index) => by_index.entry(index).or_default().push(pod),
-            None => gone.push(pod),
+            None => to_delete.push(pod),
         }
     }
     for pods in by_index.into_values() {
@@ -102,9 +103,9 @@ fn duplicate_index_pods(
         rest.extend(
             pods.into_iter().filter(|pod| !less_useful.iter().any(|p| Arc::ptr_eq(p, pod))),
         );
-        gone.extend(less_useful);
+        to_delete.extend(less_useful);
     }
-    (gone, rest)
+    (to_delete, rest)
 }
 
 /// Returns the first indexes that have neither finished nor an active pod. Upstream: `firstPendingIndexes`.

@@ -73,12 +73,12 @@ pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     let condition = pod.status.conditions.iter().find(|c| &*c.type_ == "Ready");
     let not_ready =
         || condition.filter(|c| &*c.status == "False").and_then(|c| c.last_transition_time);
-    let told = || {
+    let reported = || {
         let grace = SignedDuration::from_secs(pod.meta.deletion_grace_seconds.unwrap_or(0));
         pod.meta.deletion.map(|end| end.checked_sub(grace).unwrap_or(end))
     };
     let made = || pod.meta.creation.unwrap_or(Timestamp::UNIX_EPOCH);
-    containers_ended(pod).or_else(not_ready).or_else(told).unwrap_or_else(made)
+    containers_ended(pod).or_else(not_ready).or_else(reported).unwrap_or_else(made)
 }
 
 /// Returns the end of the last container, sidecars included, if all have terminated. Upstream:

@@ -41,7 +41,7 @@ impl PodFailurePolicyAction {
 /// Returns the action of the first rule that matches the failed pod. Upstream: `matchPodFailurePolicy`.
 pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicyAction {
     let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
-    let mut told = rules.enumerate().filter_map(|(at, rule)| {
+    let mut actions = rules.enumerate().filter_map(|(at, rule)| {
         let why = matched(rule, pod)?;
         match &*rule.action {
             "FailJob" => Some(PodFailurePolicyAction::FailJob(format!(
@@ -53,7 +53,7 @@ pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicy
             _ => None,
         }
     });
-    told.next().unwrap_or(PodFailurePolicyAction::Unmatched)
+    actions.next().unwrap_or(PodFailurePolicyAction::Unmatched)
 }
 
 /// Returns how a rule matches the pod, for the message. Upstream: `matchOnExitCodes`, `matchOnPodConditions`.
@@ -66,8 +66,8 @@ fn matched(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
         return Some(format!("Container {name} for pod {id} failed with exit code {code}"));
     }
     let condition = pod.status.conditions.iter().find(|condition| {
-        let mut wanted = rule.on_pod_conditions.iter();
-        wanted.any(|want| want.type_ == condition.type_ && want.status == condition.status)
+        let mut patterns = rule.on_pod_conditions.iter();
+        patterns.any(|want| want.type_ == condition.type_ && want.status == condition.status)
     })?;
     Some(format!("Pod {id} has condition {}", condition.type_))
 }
@@ -76,12 +76,12 @@ fn exited<'a>(status: &'a ContainerStatus, codes: &OnExitCodes) -> Option<(&'a s
     let code = status.state.terminated.as_ref()?.exit_code;
     let named = codes.container_name.is_empty() || codes.container_name == status.name;
     let listed = codes.values.contains(&code);
-    let wanted = match &*codes.operator {
+    let matches = match &*codes.operator {
         "In" => listed,
         "NotIn" => !listed,
         _ => false,
     };
-    (named && wanted && code != 0).then_some((&*status.name, code))
+    (named && matches && code != 0).then_some((&*status.name, code))
 }
 
 /// Returns the message of the success policy's rule that the succeeded indexes satisfy. Upstream: `matchSuccessPolicy`.
@@ -99,12 +99,13 @@ pub(super) fn match_success_policy(
 }
 
 fn is_met(rule: &SuccessPolicyRule, completions: u32, succeeded: &Indexes) -> bool {
-    let enough = |have: usize| {
+    let enough = |succeeded_of_required: usize| {
         let count = rule.succeeded_count.and_then(|count| usize::try_from(count).ok());
-        count.is_some_and(|count| have >= count)
+        count.is_some_and(|count| succeeded_of_required >= count)
     };
     let Some(text) = &rule.succeeded_indexes else { return enough(succeeded.total()) };
-    let wanted = Indexes::parse(text, completions);
-    let have = wanted.overlap(succeeded);
-    !wanted.is_empty() && (have == wanted.total() || enough(have))
+    let required = Indexes::parse(text, completions);
+    let succeeded_of_required = required.overlap(succeeded);
+    !required.is_empty()
+        && (succeeded_of_required == required.total() || enough(succeeded_of_required))
 }

@@ -117,12 +117,13 @@ fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
     if issued(request).is_some() || has(request, "Approved") || has(request, "Denied") {
         return Ok(Vec::new());
     }
-    let asked = Request::from_pem(&request.spec.request.0)?;
+    let content = Request::from_pem(&request.spec.request.0)?;
     let usages = request.spec.usages.as_deref().unwrap_or_default();
-    if request.spec.signer_name != SIGNER || kubelet::client_error(&asked, usages).is_some() {
+    if request.spec.signer_name != SIGNER || kubelet::client_error(&content, usages).is_some() {
         return Ok(Vec::new());
     }
-    let is_own = request.spec.username.as_deref().unwrap_or_default() == asked.subject.common_name;
+    let is_own =
+        request.spec.username.as_deref().unwrap_or_default() == content.subject.common_name;
     Ok(if is_own { vec![OWN, ANY] } else { vec![ANY] })
 }
 

@@ -109,8 +109,8 @@ pub(super) fn step(request: &SigningRequest, signers: &[Signer]) -> Result<Step,
     if issued(request).is_some() || !approved || holds(request, "Failed") {
         return Ok(Step::Nothing);
     }
-    let asked = |signer: &&Signer| signer.name() == request.spec.signer_name;
-    let Some(signer) = signers.iter().find(asked).copied() else { return Ok(Step::Nothing) };
+    let is_named = |signer: &&Signer| signer.name() == request.spec.signer_name;
+    let Some(signer) = signers.iter().find(is_named).copied() else { return Ok(Step::Nothing) };
     let content = Request::from_pem(&request.spec.request.0)?;
     let usages = request.spec.usages.as_deref().unwrap_or_default();
     Ok(match signer.error(&content, usages) {
@@ -162,10 +162,10 @@ pub(super) enum Expired {
 }
 
 /// How long a certificate lasts: what was asked for, where it is neither very short nor above `longest`.
-fn lifetime(asked: Option<i32>, longest: Duration) -> Duration {
-    let Some(asked) = asked else { return longest };
-    let asked = Duration::from_secs(u64::try_from(asked).unwrap_or_default());
-    if asked > longest { longest } else { asked.max(LEAST) }
+fn lifetime(requested: Option<i32>, longest: Duration) -> Duration {
+    let Some(requested) = requested else { return longest };
+    let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());
+    if requested > longest { longest } else { requested.max(LEAST) }
 }
 
 /// From when and until when a certificate is good whose signer is good until `signer_end`.

@@ -58,9 +58,9 @@ pub(super) fn sync_namespace(
     steps: &mut Steps<'_>,
 ) -> Result<Deleted, Plan> {
     let Some(deletion) = namespace.meta.deletion else { return Ok(Deleted::default()) };
-    let left = grace_left(deletion, now);
-    if !left.is_zero() {
-        let plan = Plan { requeue: Some(left), ..Plan::nothing() };
+    let remaining = grace_left(deletion, now);
+    if !remaining.is_zero() {
+        let plan = Plan { requeue: Some(remaining), ..Plan::nothing() };
         return Ok(Deleted { plan, ..Deleted::default() });
     }
     match delete(&namespace.meta.name, sync_period, now, steps) {

@@ -18,11 +18,11 @@ pub(super) fn describe(namespace: &Namespace, now: Timestamp) -> Description {
     for condition in told_of {
         description.waits(format!("{}: {}", condition.type_, condition.message));
     }
-    let left = grace_left(deletion, now);
-    if !left.is_zero() {
-        let left = words::time(left);
+    let remaining = grace_left(deletion, now);
+    if !remaining.is_zero() {
+        let remaining = words::time(remaining);
         description.waits(format!(
-            "its content is left alone for another {left}: it may still be growing"
+            "its content is left alone for another {remaining}: it may still be growing"
         ));
     } else if finalizers.iter().any(|finalizer| &**finalizer == FINALIZER) {
         let to_do = "deletes all that is in it, and takes the finalizer off when nothing is left";

@@ -172,7 +172,7 @@ impl Findings {
         });
         // While pods remain, other content is unknown.
         let counted = !self.pods_only;
-        let mut left: Vec<String> = self
+        let mut remaining_resources: Vec<String> = self
             .remains
             .iter()
             .filter(|(_, r)| counted && r.count > 0)
@@ -180,7 +180,7 @@ impl Findings {
                 format!("{}.{} has {} resource instances", kind.plural, kind.group, remains.count)
             })
             .collect();
-        left.sort();
+        remaining_resources.sort();
         let mut finalizers = BTreeMap::<&str, usize>::new();
         for (name, count) in
             self.remains.iter().filter(|_| counted).flat_map(|(_, remains)| &remains.finalizers)
@@ -232,7 +232,7 @@ impl Findings {
             with(
                 "NamespaceContentRemaining",
                 of(
-                    some(left, "Some resources are remaining"),
+                    some(remaining_resources, "Some resources are remaining"),
                     "SomeResourcesRemain",
                     "ContentRemoved",
                     "All content successfully removed",

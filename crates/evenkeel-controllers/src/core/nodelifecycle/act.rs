@@ -188,12 +188,12 @@ impl Monitor {
         }
     }
 
-    fn record_event(&self, name: &str, uid: &str, reason: &'static str, what: &str) {
+    fn record_event(&self, name: &str, uid: &str, reason: &'static str, message: &str) {
         let node = Target::new(Node::kind(), "", name, uid);
         self.events.record(&EventRecord::normal(
             node,
             reason,
-            format!("Node {name} event: {what}"),
+            format!("Node {name} event: {message}"),
         ));
     }
 
@@ -273,11 +273,11 @@ impl Monitor {
         self.memory.lock().change(name, NodeRecord::set_unreachable);
         tracing::info!(node = name, "Node is unreachable; set its conditions to Unknown");
         if was == Some(Ready::Yes) {
-            let what = format!("Node {name} status is now: NodeNotReady");
+            let message = format!("Node {name} status is now: NodeNotReady");
             self.events.record(&EventRecord::normal(
                 wire::target(&live.view),
                 "NodeNotReady",
-                what,
+                message,
             ));
         }
         Ok(Some(Ready::Unknown))

@@ -76,10 +76,10 @@ struct Quarantine(BTreeMap<Text, Timestamp>);
 impl Quarantine {
     /// Updates the missing nodes, and returns those whose quarantine has passed. Upstream: `gcOrphaned`.
     fn missed(&mut self, observed: &Observed, now: Timestamp) -> Vec<Text> {
-        let there: BTreeSet<&str> = observed.nodes.iter().map(|node| &*node.meta.name).collect();
-        let named = observed.pods.iter().map(|pod| &*pod.spec.node_name);
+        let existing: BTreeSet<&str> = observed.nodes.iter().map(|node| &*node.meta.name).collect();
+        let assigned = observed.pods.iter().map(|pod| &*pod.spec.node_name);
         let missing: BTreeSet<&str> =
-            named.filter(|name| !name.is_empty() && !there.contains(name)).collect();
+            assigned.filter(|name| !name.is_empty() && !existing.contains(name)).collect();
         self.0.retain(|name, _| missing.contains(&**name));
         for name in missing {
             self.0.entry(name.into()).or_insert(now);

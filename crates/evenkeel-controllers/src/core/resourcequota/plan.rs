@@ -162,6 +162,6 @@ fn overdue(observed: &Observed, now: Timestamp) -> Option<Duration> {
         _ => None,
     });
     let ends = pods.flatten().filter_map(|pod| grace_period_end(pod)).filter(|end| *end >= now);
-    let left = Duration::try_from(ends.min()?.duration_since(now)).ok()?;
-    Some(left + Duration::from_secs(1))
+    let remaining = Duration::try_from(ends.min()?.duration_since(now)).ok()?;
+    Some(remaining + Duration::from_secs(1))
 }

@@ -128,28 +128,28 @@ fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> Tolerate
 /// Returns the actions for a decision.
 pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
-    let told = |what: &str| {
+    let event = |verb: &str| {
         // As upstream without a uid: a new pod of the name may be deleted.
         let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
-        EventRecord::normal(target, EVENT, format!("{what} Pod {}", observed.key))
+        EventRecord::normal(target, EVENT, format!("{verb} Pod {}", observed.key))
     };
     let waits = observed.pending.is_some_and(|pending| pending.due > now);
     match (verdict, &observed.pod) {
         (Verdict::Stay, _) | (_, None) => {
             if waits {
-                plan.push(told("Cancelling deletion of"));
+                plan.push(event("Cancelling deletion of"));
             }
         }
         (Verdict::Wait(pending), _) => {
-            let left = Duration::try_from(pending.due.duration_since(now)).unwrap_or_default();
-            plan.requeue_after(left);
+            let remaining = Duration::try_from(pending.due.duration_since(now)).unwrap_or_default();
+            plan.requeue_after(remaining);
         }
         (Verdict::Evict(_), Some(pod)) => {
             // An immediate eviction cancels the scheduled one, with its event.
             if waits {
-                plan.push(told("Cancelling deletion of"));
+                plan.push(event("Cancelling deletion of"));
             }
-            plan.push(told("Marking for deletion"));
+            plan.push(event("Marking for deletion"));
             if let Some(patch) = marked(pod, Some(WHY), false, now) {
                 plan.push(patch);
             }

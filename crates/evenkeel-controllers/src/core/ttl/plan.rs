@@ -43,8 +43,8 @@ impl Size {
 /// Annotates the node, unless it has the annotation. Upstream: `updateNodeIfNeeded`.
 pub(super) fn plan(node: &Node, size: Size) -> Plan {
     let mut plan = Plan::nothing();
-    let told = node.meta.annotations.get(ANNOTATION).and_then(|text| text.parse::<i64>().ok());
-    if told != Some(i64::from(size.seconds())) {
+    let annotated = node.meta.annotations.get(ANNOTATION).and_then(|text| text.parse::<i64>().ok());
+    if annotated != Some(i64::from(size.seconds())) {
         let body = json!({"metadata": {"annotations": {ANNOTATION: size.seconds().to_string()}}});
         plan.push(Patch::new(wire::target(node), PatchForm::Strategic, body.to_string()));
     }
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn nothing_is_written_that_is_so_already() {
-        let node = |told: &str| Node {
-            meta: Meta { annotations: label(ANNOTATION, told), ..meta("n") },
+        let node = |annotated: &str| Node {
+            meta: Meta { annotations: label(ANNOTATION, annotated), ..meta("n") },
             ..Node::default()
         };
         assert!(plan(&node("0"), sized(3)).is_nothing());
-        for told in ["15", "x", ""] {
-            assert_eq!(plan(&node(told), sized(3)).actions.len(), 1, "{told:?}");
+        for annotated in ["15", "x", ""] {
+            assert_eq!(plan(&node(annotated), sized(3)).actions.len(), 1, "{annotated:?}");
         }
     }
 

@@ -29,13 +29,13 @@ pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
 
 /// Truncates lists with `all` addresses in total to `room`.
 fn share<'a>(lists: impl Iterator<Item = &'a mut Box<[EndpointAddress]>>, all: usize, room: usize) {
-    let mut left = room;
+    let mut remaining = room;
     for list in lists {
-        let stay = (list.len() * room).div_ceil(all).min(left).min(list.len());
-        left -= stay;
-        if stay < list.len() {
+        let size = (list.len() * room).div_ceil(all).min(remaining).min(list.len());
+        remaining -= size;
+        if size < list.len() {
             let mut addresses = std::mem::take(list).into_vec();
-            addresses.truncate(stay);
+            addresses.truncate(size);
             *list = addresses.into();
         }
     }

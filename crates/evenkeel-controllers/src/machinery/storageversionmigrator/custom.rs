@@ -41,7 +41,7 @@ pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Va
             ("False", "MigrationFailed", "The migration has failed".to_owned())
         }
     };
-    let mut wanted = json!({"conditions": [{
+    let mut status = json!({"conditions": [{
         "type": "StorageMigrating", "status": status, "reason": reason, "message": message,
         "lastTransitionTime": seconds(now), "observedGeneration": generation,
     }]});
@@ -49,14 +49,14 @@ pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Va
         let versions = definition["spec"]["versions"].as_array();
         let stored = versions.and_then(|all| all.iter().find(|version| version["storage"] == true));
         if let Some(stored) = stored {
-            wanted["storedVersions"] = json!([stored["name"]]);
+            status["storedVersions"] = json!([stored["name"]]);
         }
     }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         // Decided upon this version, and no other.
         "metadata": {"name": metadata["name"], "resourceVersion": metadata["resourceVersion"]},
-        "status": wanted,
+        "status": status,
     })
 }
 

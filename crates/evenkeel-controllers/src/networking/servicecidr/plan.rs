@@ -79,8 +79,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         }
         Some(since) => {
             let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-            match GRACE.checked_sub(passed).filter(|left| !left.is_zero()) {
-                Some(left) => plan.requeue_after(left),
+            match GRACE.checked_sub(passed).filter(|remaining| !remaining.is_zero()) {
+                Some(remaining) => plan.requeue_after(remaining),
                 None if held => plan.push(finalizers(cidr, "$deleteFromPrimitiveList/finalizers")),
                 None => {}
             }

@@ -123,11 +123,12 @@ fn disrupted<'a>(
     let noted = &budget.status.disrupted_pods;
     for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
         let Some(since) = noted.get(&pod.meta.name) else { continue };
-        let left = DELETION_TIMEOUT - now.duration_since(*since);
-        if left.is_negative() {
+        let remaining = DELETION_TIMEOUT - now.duration_since(*since);
+        if remaining.is_negative() {
             disrupted.given_up.push(pod);
         } else {
-            disrupted.recheck = Some(disrupted.recheck.map_or(left, |first| first.min(left)));
+            disrupted.recheck =
+                Some(disrupted.recheck.map_or(remaining, |first| first.min(remaining)));
             disrupted.awaited.push((pod, *since));
         }
     }

@@ -25,9 +25,10 @@ pub(super) fn told_since(pod: &Pod) -> Option<Timestamp> {
     if pod.meta.deleting() || is_terminal(pod) {
         return None;
     }
-    let told = condition::find(&pod.status.conditions, DISRUPTION_TARGET)?;
-    let holds = &*told.status == condition::TRUE && &*told.reason != "TerminationByKubelet";
-    holds.then(|| told.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH))
+    let condition = condition::find(&pod.status.conditions, DISRUPTION_TARGET)?;
+    let holds =
+        &*condition.status == condition::TRUE && &*condition.reason != "TerminationByKubelet";
+    holds.then(|| condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
 /// Returns the budgets that select the pod, by name.
@@ -78,9 +79,11 @@ fn plan(observed: &Observed, now: Timestamp) -> Plan {
         plan.push(EventRecord::warning(wire::target(pod), "MultiplePodDisruptionBudgets", told));
     }
     let Some(since) = told_since(pod) else { return plan };
-    let left = STALE_POD_DISRUPTION_TIMEOUT - now.duration_since(since);
-    if let Some(left) = Duration::try_from(left).ok().filter(|left| !left.is_zero()) {
-        plan.requeue_after(left);
+    let remaining = STALE_POD_DISRUPTION_TIMEOUT - now.duration_since(since);
+    if let Some(remaining) =
+        Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
+    {
+        plan.requeue_after(remaining);
         return plan;
     }
     // Reason and message are cleared with the status.

@@ -82,8 +82,8 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         return Plan::nothing();
     }
     let pod = &*observed.pod;
-    let asked = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
-    let reads: Vec<_> = asked
+    let to_read = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+    let reads: Vec<_> = to_read
         .filter_map(|(claim, _)| match plan::name(pod, claim) {
             Name::Is(name) => {
                 let read = LiveRead::get::<Claim>(&Claim::kind(), &pod.meta.namespace, name);
@@ -140,8 +140,8 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn of(observed: &Observed, done: &'a Outcomes) -> Self {
-        let asked = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
-        let (reads, writes) = done.0.split_at(asked.count().min(done.0.len()));
+        let to_read = observed.claims().filter(|(claim, named)| observed.asks(claim, named));
+        let (reads, writes) = done.0.split_at(to_read.count().min(done.0.len()));
         Self { reads: reads.iter(), writes: writes.iter() }
     }
 }

@@ -34,13 +34,13 @@ pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
 /// Asks for consumers that the cache lacks; without any, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
     let consumers = consumers(&observed.claim).iter().zip(&observed.needs);
-    let asked = consumers.filter(|(_, need)| **need == Need::Ask);
+    let to_read = consumers.filter(|(_, need)| **need == Need::Ask);
     let namespace = &observed.claim.meta().namespace;
     let read = |consumer: &ResourceClaimConsumerReference| {
         let read = LiveRead::get::<Metadata>(&Pod::kind(), namespace, &consumer.name);
         LiveRead { on_error: OnError::Abort, ..read }.into()
     };
-    let reads: Vec<_> = asked.map(|(consumer, _)| read(consumer)).collect();
+    let reads: Vec<_> = to_read.map(|(consumer, _)| read(consumer)).collect();
     if reads.is_empty() {
         return next(observed, &Outcomes::default()).unwrap_or_default();
     }

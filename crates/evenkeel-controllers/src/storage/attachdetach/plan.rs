@@ -297,9 +297,9 @@ fn can_detach(
         return true;
     }
     decision.memory.detaching.insert(id.clone(), since);
-    let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-    if !left.is_zero() && !ready && options.force {
-        decision.plan.requeue_after(left);
+    let remaining = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+    if !remaining.is_zero() && !ready && options.force {
+        decision.plan.requeue_after(remaining);
     }
     false
 }
@@ -323,9 +323,9 @@ fn update_node_status(
     let stays = |attached_volume: &&AttachedVolume| {
         attached_volume.attachment.status.attached
             && !attached_volume.attachment.meta.deleting()
-            && !detaching
-                .iter()
-                .any(|gone| gone.attachment.meta.name == attached_volume.attachment.meta.name)
+            && !detaching.iter().any(|detached| {
+                detached.attachment.meta.name == attached_volume.attachment.meta.name
+            })
     };
     let attached_volume = observed
         .actual
@@ -335,17 +335,17 @@ fn update_node_status(
     let attached: Vec<&str> =
         attached_volume.chain(network_devices.iter().copied()).map(|name| &**name).collect();
     let known: Vec<&str> = node.status.volumes_attached.iter().map(|one| &*one.name).collect();
-    let mut kept: Vec<&str> =
+    let mut still_attached: Vec<&str> =
         known.iter().copied().filter(|name| attached.contains(name)).collect();
     let new: Vec<&str> = attached.into_iter().filter(|name| !known.contains(name)).collect();
-    if new.is_empty() && kept.len() == known.len() {
+    if new.is_empty() && still_attached.len() == known.len() {
         return;
     }
-    kept.extend(&new);
+    still_attached.extend(&new);
     let list: Vec<Value> =
-        kept.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
+        still_attached.iter().map(|name| json!({"name": name, "devicePath": ""})).collect();
     let mut body = json!({"metadata": {"uid": node.meta.uid}, "status": {"volumesAttached": list}});
-    if kept.len() < known.len() + new.len() {
+    if still_attached.len() < known.len() + new.len() {
         // The kubelet may have mounted a volume meanwhile: a conflict prevents its removal.
         body["metadata"]["resourceVersion"] = (*node.meta.resource_version).into();
     }

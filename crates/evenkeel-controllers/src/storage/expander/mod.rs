@@ -16,7 +16,7 @@ use evenkeel_runtime::{
     introspect::Description,
     plan::{Key, Plan, Planner},
 };
-use plan::Seen;
+use plan::Observed;
 
 /// Workers of upstream's controller; no flag changes them.
 const WORKERS: usize = 10;
@@ -58,26 +58,26 @@ struct Expander {
 }
 
 impl Planner for Expander {
-    type Observed = Seen;
+    type Observed = Observed;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
         let volume = self.volumes.get("", &claim.spec.volume_name);
-        Some(Seen { claim, volume })
+        Some(Observed { claim, volume })
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _: Timestamp) -> (Plan, ()) {
-        (plan::plan(seen), ())
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
         let mut description = Description::new();
-        if let Some(has) = seen.claim.status.capacity.get("storage") {
+        if let Some(has) = observed.claim.status.capacity.get("storage") {
             description.fact("has", has);
         }
-        description.fact("asks for", volume::requested(&seen.claim));
-        if plan::wants_more(seen) {
+        description.fact("asks for", volume::requested(&observed.claim));
+        if plan::wants_more(observed) {
             description.waits("its driver is to make the volume bigger");
         }
         description

@@ -15,7 +15,7 @@ const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
 const EVENT: &str = "ExternalExpanding";
 
 /// A claim and its volume.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) claim: Arc<PersistentVolumeClaim>,
     pub(super) volume: Option<Arc<PersistentVolume>>,
 }
@@ -30,9 +30,9 @@ fn has(claim: &PersistentVolumeClaim) -> Quantity {
 }
 
 /// Whether the claim's volume is smaller than the claim asks for, or is being made bigger.
-pub(super) fn wants_more(seen: &Seen) -> bool {
-    let claim = &*seen.claim;
-    seen.volume.as_deref().is_some_and(|volume| {
+pub(super) fn wants_more(observed: &Observed) -> bool {
+    let claim = &*observed.claim;
+    observed.volume.as_deref().is_some_and(|volume| {
         let bound = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
         bound
             && (volume::requested(claim) > has(claim)
@@ -40,15 +40,17 @@ pub(super) fn wants_more(seen: &Seen) -> bool {
     })
 }
 
-pub(super) fn plan(seen: &Seen) -> Plan {
-    let (mut plan, claim) = (Plan::nothing(), &*seen.claim);
-    let Some(volume) = seen.volume.as_deref().filter(|_| wants_more(seen)) else { return plan };
-    let told = |message: String| EventRecord::normal(wire::target(claim), EVENT, message);
-    let Some((plugin, driver)) = taken_over(volume) else {
-        plan.push(told("waiting for an external controller to expand this PVC".to_owned()));
+pub(super) fn plan(observed: &Observed) -> Plan {
+    let (mut plan, claim) = (Plan::nothing(), &*observed.claim);
+    let Some(volume) = observed.volume.as_deref().filter(|_| wants_more(observed)) else {
         return plan;
     };
-    plan.push(told(format!(
+    let event = |message: String| EventRecord::normal(wire::target(claim), EVENT, message);
+    let Some((plugin, driver)) = taken_over(volume) else {
+        plan.push(event("waiting for an external controller to expand this PVC".to_owned()));
+        return plan;
+    };
+    plan.push(event(format!(
         "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
     )));
     if claim.meta.annotations.get(RESIZER) != Some(driver) {
@@ -90,12 +92,12 @@ mod tests {
     use evenkeel_runtime::plan::Action;
     use serde_json::Value;
 
-    fn seen(asks: &str, has: &str, source: &Value, of: &str) -> Seen {
+    fn observed(asks: &str, has: &str, source: &Value, of: &str) -> Observed {
         let mut spec = json!({"claimRef": {"namespace": "ns", "name": "c", "uid": of}});
         for (key, value) in source.as_object().into_iter().flatten() {
             spec[key] = value.clone();
         }
-        Seen {
+        Observed {
             claim: Arc::new(object(
                 &json!({"metadata": {"name": "c", "namespace": "ns", "uid": "u"},
                 "spec": {"resources": {"requests": {"storage": asks}}},
@@ -105,8 +107,8 @@ mod tests {
         }
     }
 
-    fn told(seen: &Seen) -> Vec<String> {
-        let plan = plan(seen);
+    fn told(observed: &Observed) -> Vec<String> {
+        let plan = plan(observed);
         let told = plan.actions.iter().map(|action| match action {
             Action::Event(event) => event.message.clone(),
             Action::Patch(patch) => std::str::from_utf8(&patch.body).unwrap().to_owned(),
@@ -119,11 +121,11 @@ mod tests {
     fn drivers_are_told_of_claims_that_ask_for_more() {
         let csi = json!({"csi": {"driver": "d", "volumeHandle": "h"}});
         let external = "waiting for an external controller to expand this PVC";
-        assert_eq!(told(&seen("2Gi", "1Gi", &csi, "u")), [external]);
-        assert!(told(&seen("1Gi", "1Gi", &csi, "u")).is_empty());
-        assert!(told(&seen("2Gi", "1Gi", &csi, "another")).is_empty());
+        assert_eq!(told(&observed("2Gi", "1Gi", &csi, "u")), [external]);
+        assert!(told(&observed("1Gi", "1Gi", &csi, "u")).is_empty());
+        assert!(told(&observed("2Gi", "1Gi", &csi, "another")).is_empty());
         let disk = json!({"gcePersistentDisk": {"pdName": "p"}});
-        let told = told(&seen("2Gi", "1Gi", &disk, "u"));
+        let told = told(&observed("2Gi", "1Gi", &disk, "u"));
         assert!(told[0].starts_with("CSI migration enabled for kubernetes.io/gce-pd;"), "{told:?}");
         assert!(told[1].contains("pd.csi.storage.gke.io"), "{told:?}");
     }

@@ -19,7 +19,7 @@ use evenkeel_runtime::{
     controller::Enqueue,
     plan::{Key, Plan, Planner},
 };
-use plan::Seen;
+use plan::Observed;
 
 /// The controller that protects classes of attributes.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -86,16 +86,16 @@ struct Classes {
 }
 
 impl Planner for Classes {
-    type Observed = Seen;
+    type Observed = Observed;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
         let class = self.classes.get("", &key.name)?;
         let used = self.volumes.count(&key.name) > 0 || self.claims.count(&key.name) > 0;
-        Some(Seen { class, used })
+        Some(Observed { class, used })
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _: Timestamp) -> (Plan, ()) {
-        (plan::plan(seen), ())
+    fn plan(&self, observed: &Observed, (): &(), _: Timestamp) -> (Plan, ()) {
+        (plan::plan(observed), ())
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 pub(super) const FINALIZER: &str = "kubernetes.io/vac-protection";
 
 /// A class, and whether a volume or a claim names it.
-pub(super) struct Seen {
+pub(super) struct Observed {
     pub(super) class: Arc<VolumeAttributesClass>,
     pub(super) used: bool,
 }
 
-pub(super) fn plan(seen: &Seen) -> Plan {
-    finalizers::protect(&*seen.class, FINALIZER, seen.used)
+pub(super) fn plan(observed: &Observed) -> Plan {
+    finalizers::protect(&*observed.class, FINALIZER, observed.used)
 }
 
 /// The class that a volume is of.
@@ -47,7 +47,7 @@ mod tests {
         class.meta.deletion = Some(T0);
         let class = Arc::new(class);
         for (used, writes) in [(true, 0), (false, 1)] {
-            assert_eq!(plan(&Seen { class: class.clone(), used }).actions.len(), writes);
+            assert_eq!(plan(&Observed { class: class.clone(), used }).actions.len(), writes);
         }
     }
 

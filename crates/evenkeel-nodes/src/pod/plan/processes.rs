@@ -134,21 +134,21 @@ impl Pass<'_> {
         container: &Container<'_>,
         slot: &mut Slot,
         since: Timestamp,
-        asked: Timestamp,
+        stopped_at: Timestamp,
     ) -> (Option<Timestamp>, i32) {
         let script = &container.script;
         if script.set.termination_time || script.set.run_time {
-            return (Some(later(asked, script.termination_time)), 0);
+            return (Some(later(stopped_at, script.termination_time)), 0);
         }
-        if slot.signal != Some(asked) {
-            slot.signal = Some(asked);
+        if slot.signal != Some(stopped_at) {
+            slot.signal = Some(stopped_at);
             if matches!(slot.doing, CommandState::Known(..)) {
                 slot.doing = CommandState::NotEvaluated;
             }
         }
         match self.known(container, slot, since) {
             Some(run) => (run.lasts.map(|lasts| later(since, lasts)), run.exit_code),
-            None => (Some(later(asked, script.termination_time)), 0),
+            None => (Some(later(stopped_at, script.termination_time)), 0),
         }
     }
 
@@ -164,16 +164,16 @@ impl Pass<'_> {
     pub(super) fn probe(&mut self) {
         for (init, n) in self.numbers() {
             let (container, slot) = self.at(init, n);
-            let asked = container.process.filter(|process| {
+            let probed = container.process.filter(|process| {
                 process.has_readiness_probe()
                     && slot.running().is_some()
                     && !container.script.set.readiness
             });
-            let unready = asked.is_some_and(|process| self.readiness_fails(process));
+            let unready = probed.is_some_and(|process| self.readiness_fails(process));
             let changes = [&self.memory.files, &self.node_files];
             let next =
                 changes.into_iter().filter_map(|files| files.next_change(self.now, "")).min();
-            if let (Some(next), true) = (next, asked.is_some()) {
+            if let (Some(next), true) = (next, probed.is_some()) {
                 self.wake_at(next);
             }
             let slot = if init { &mut self.memory.inits[n] } else { &mut self.memory.mains[n] };

@@ -77,15 +77,15 @@ async fn an_extender_filters_scores_and_binds() {
     let (extender, server) = extender(|_| {}, replies).await;
     let pod = fixtures::pod("p", &json!({}));
     let all = names(&["a", "b", "c"]);
-    let left = extender.filter(&pod, &all).await.unwrap();
+    let filtered = extender.filter(&pod, &all).await.unwrap();
     let map = |key: &str, why: &str| [(key.to_owned(), why.to_owned())].into();
-    let wanted = FilteredNodes {
-        left: names(&["b"]),
+    let expected = FilteredNodes {
+        nodes: names(&["b"]),
         failed: map("a", "no"),
         unresolvable: map("c", "never"),
     };
-    assert_eq!(left, wanted);
-    assert_eq!(extender.score(&pod, &left.left).await.unwrap(), [("b".to_owned(), 210)]);
+    assert_eq!(filtered, expected);
+    assert_eq!(extender.score(&pod, &filtered.nodes).await.unwrap(), [("b".to_owned(), 210)]);
     let refused = extender.bind(&pod, "b").await.unwrap_err();
     assert_eq!(refused.to_string(), "taken");
     let sent = server.sent();
@@ -155,7 +155,7 @@ async fn who_leaves_out_all_nodes_without_a_word_rejects_the_pod() {
     core.add_or_update_node(&fixtures::node("a", &json!({})), at(0));
     core.add_or_update_pod(&fixtures::pod("p", &json!({})), at(0));
     let attempted = core.schedule_one(at(0)).await.unwrap();
-    let AttemptResult::Failed(failure) = attempted.result else { panic!("no node is left") };
+    let AttemptResult::Failed(failure) = attempted.result else { panic!("no node is filtered") };
     let told = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
     assert_eq!((&*failure.message, failure.error), (told, false));
     assert_eq!(core.counts().unschedulable, 1);
@@ -183,5 +183,5 @@ async fn pods_are_its_business_by_their_resources() {
 fn nodes_are_read_where_they_are_whole() {
     let body = br#"{"Nodes":{"items":[{"metadata":{"name":"x"}}]},"NodeNames":null}"#;
     let mut read: wire::FilterResult = wire::read(body).unwrap();
-    assert_eq!(read.left(false), ["x"]);
+    assert_eq!(read.filtered_names(false), ["x"]);
 }

@@ -103,7 +103,7 @@ async fn ask(
     let extender = one(config).map_err(|error| format!("set up: {error}"))?;
     let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
     let left = extender.filter(&pod, &all).await.map_err(|error| error.to_string())?;
-    assert_eq!(left.left, all);
+    assert_eq!(left.nodes, all);
     Ok(server.sent()[0].certified)
 }
 
@@ -282,5 +282,5 @@ async fn an_address_without_tls_is_spoken_to_without() {
     (config.enable_https, config.tls_config) = (true, Some(tls));
     let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
     let left = one(config).unwrap().filter(&pod, &all).await.unwrap();
-    assert_eq!((left.left, &*server.sent()[0].path), (all, "/filter"));
+    assert_eq!((left.nodes, &*server.sent()[0].path), (all, "/filter"));
 }

@@ -90,7 +90,7 @@ mod tests {
         let script = Script::new(answers);
         let client = script.client(&Clock::starting_at(at(0)));
         let bound = DefaultBinder.bind(&client, &info("p", &json!({})), "a").await;
-        (bound.map_err(|error| error.code()), script.seen())
+        (bound.map_err(|error| error.code()), script.calls())
     }
 
     fn found(uid: &str, node: &str) -> Answer {

@@ -146,21 +146,23 @@ async fn call_extenders(
             continue;
         }
         let answer = extender.preempt(cycle.pod(), &candidates).await;
-        let answer = answer.map_err(|error| error.to_string()).and_then(|left| {
-            left.iter().map(|left| convert_to_victims(cycle, extender.name(), left)).collect()
+        let answer = answer.map_err(|error| error.to_string()).and_then(|victims| {
+            victims
+                .iter()
+                .map(|on_node| convert_to_victims(cycle, extender.name(), on_node))
+                .collect()
         });
-        let left: Vec<Candidate> = match answer {
-            Ok(left) => left,
+        candidates = match answer {
+            Ok(accepted) => accepted,
             Err(error) if extender.is_ignorable() => {
                 tracing::info!(extender = extender.name(), error, "Extender left out");
                 continue;
             }
             Err(error) => return Err(error),
         };
-        candidates = left;
         if extender.is_ignorable() {
-            candidates.retain(|left| !left.pods.is_empty());
-        } else if let Some(none) = candidates.iter().find(|left| left.pods.is_empty()) {
+            candidates.retain(|candidate| !candidate.pods.is_empty());
+        } else if let Some(none) = candidates.iter().find(|candidate| candidate.pods.is_empty()) {
             let node = &none.node;
             return Err(format!("expected at least one victim pod on node \"{node}\""));
         }
@@ -177,9 +179,9 @@ async fn call_extenders(
 fn convert_to_victims(
     cycle: &Cycle<'_>,
     extender: &str,
-    left: &MetaVictims,
+    candidate: &MetaVictims,
 ) -> Result<Candidate, String> {
-    let name = &left.node;
+    let name = &candidate.node;
     let node = cycle.nodes().get(name);
     let node = node.ok_or_else(|| format!("nodeinfo not found for node name \"{name}\""))?;
     let on_node = |uid: &str| {
@@ -190,11 +192,11 @@ fn convert_to_victims(
             )
         })
     };
-    let pods = left.pods.iter().map(|uid| on_node(uid)).collect::<Result<_, _>>()?;
+    let pods = candidate.pods.iter().map(|uid| on_node(uid)).collect::<Result<_, _>>()?;
     Ok(Candidate {
         node: Arc::clone(node.name()),
         pods,
-        num_pdb_violations: left.num_pdb_violations,
+        num_pdb_violations: candidate.num_pdb_violations,
     })
 }
 

@@ -20,7 +20,7 @@ use super::{
     in_use::InUse,
     inventory::{Inventory, Offer},
     pools::{self, Pool, PoolState},
-    requests::{Choice, MAX_DEVICES, Wanted, claim_name},
+    requests::{Choice, ClaimRequests, MAX_DEVICES, claim_name},
     selectors::Unsaid,
 };
 
@@ -69,7 +69,7 @@ pub(super) fn allocate<'a>(
     inventory: &'a Inventory,
     in_use: &'a InUse,
     node: &'a Node,
-    claims: &'a [Arc<Wanted>],
+    claims: &'a [Arc<ClaimRequests>],
     evaluate: &'a Evaluate<'a>,
     over: &'a (dyn Fn() -> bool + 'a),
 ) -> Result<Vec<Allocated<'a>>, Failure> {
@@ -124,7 +124,7 @@ struct Search<'a> {
     inventory: &'a Inventory,
     in_use: &'a InUse,
     node: &'a Node,
-    claims: &'a [Arc<Wanted>],
+    claims: &'a [Arc<ClaimRequests>],
     evaluate: &'a Evaluate<'a>,
     over: &'a (dyn Fn() -> bool + 'a),
     pools: Vec<Pool<'a>>,
@@ -136,7 +136,7 @@ struct Search<'a> {
     /// Consumed capacity of shared devices.
     shares: HashMap<&'a str, Amounts>,
     /// Remaining counters of each pool, less those of selected devices.
-    left: HashMap<usize, Counters<'a>>,
+    remaining: HashMap<usize, Counters<'a>>,
     spent: HashMap<usize, Counters<'a>>,
     picked: Vec<Vec<Picked<'a>>>,
     choices: Vec<Vec<usize>>,
@@ -150,7 +150,7 @@ impl<'a> Search<'a> {
         inventory: &'a Inventory,
         in_use: &'a InUse,
         node: &'a Node,
-        claims: &'a [Arc<Wanted>],
+        claims: &'a [Arc<ClaimRequests>],
         evaluate: &'a Evaluate<'a>,
         over: &'a (dyn Fn() -> bool + 'a),
     ) -> Result<Self, Failure> {
@@ -166,18 +166,21 @@ impl<'a> Search<'a> {
             all: HashMap::new(),
             chosen: HashMap::new(),
             shares: HashMap::new(),
-            left: HashMap::new(),
+            remaining: HashMap::new(),
             spent: HashMap::new(),
             picked: vec![Vec::new(); claims.len()],
-            choices: claims.iter().map(|wanted| vec![0; wanted.requests.len()]).collect(),
+            choices: claims
+                .iter()
+                .map(|claim_requests| vec![0; claim_requests.requests.len()])
+                .collect(),
             steps: 0,
         };
-        for (claim, wanted) in claims.iter().enumerate() {
-            search.constraints.push(constraints(&wanted.claim)?);
-            for (request, choices) in wanted.requests.iter().enumerate() {
+        for (claim, claim_requests) in claims.iter().enumerate() {
+            search.constraints.push(constraints(&claim_requests.claim)?);
+            for (request, choices) in claim_requests.requests.iter().enumerate() {
                 for (n, choice) in choices.iter().enumerate().filter(|(_, one)| one.count.is_none())
                 {
-                    let places = search.all_of(&wanted.claim, choice)?;
+                    let places = search.all_of(&claim_requests.claim, choice)?;
                     search.all.insert((claim, request, n), places);
                 }
                 search.check_limit(claim, request)?;
@@ -254,8 +257,8 @@ impl<'a> Search<'a> {
         if self.steps.is_multiple_of(64) && (self.over)() {
             return Err(Failure::TimedOut);
         }
-        let Some(wanted) = self.claims.get(at.claim) else { return Ok(Step::Done) };
-        let Some(choices) = wanted.requests.get(at.request) else {
+        let Some(claim_requests) = self.claims.get(at.claim) else { return Ok(Step::Done) };
+        let Some(choices) = claim_requests.requests.get(at.request) else {
             let step =
                 self.next(At { claim: at.claim + 1, ..At::default() }, false, Place::default())?;
             // The limit of another claim does not restrict this claim.
@@ -460,7 +463,7 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         if shares {
-            let taken = capacity::taken(choice.capacity.as_ref(), &device.capacity)
+            let taken = capacity::consumed(choice.capacity.as_ref(), &device.capacity)
                 .map_err(Failure::Fatal)?;
             let before = self.shares.contains_key(id);
             let sums = self.shares.entry(id).or_default();
@@ -535,17 +538,17 @@ impl<'a> Search<'a> {
 
     /// Consumes the device's counters if the pool has enough left.
     fn spend(&mut self, pool: usize, device: &'a Device) -> bool {
-        if !self.left.contains_key(&pool) {
-            let left = self.left_in(pool);
-            self.left.insert(pool, left);
+        if !self.remaining.contains_key(&pool) {
+            let remaining = self.remaining_in(pool);
+            self.remaining.insert(pool, remaining);
         }
         let spent = self.spent.entry(pool).or_default();
         for_each_counter(device, |key, amount| {
             *spent.entry(key).or_insert(Quantity::ZERO) += amount;
         });
-        let enough = self.left[&pool]
-            .iter()
-            .all(|(key, left)| spent.get(key).copied().unwrap_or(Quantity::ZERO) <= *left);
+        let enough = self.remaining[&pool].iter().all(|(key, remaining)| {
+            spent.get(key).copied().unwrap_or(Quantity::ZERO) <= *remaining
+        });
         if !enough {
             for_each_counter(device, |key, amount| {
                 *spent.entry(key).or_insert(Quantity::ZERO) -= amount;
@@ -555,12 +558,12 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the counters of a pool less those of devices in use.
-    fn left_in(&self, pool: usize) -> Counters<'a> {
+    fn remaining_in(&self, pool: usize) -> Counters<'a> {
         let pool = &self.pools[pool];
-        let mut left = Counters::new();
+        let mut remaining = Counters::new();
         for (set, counters) in &pool.counters {
             for (name, counter) in counters.counters.iter() {
-                left.insert((*set, name), counter.value);
+                remaining.insert((*set, name), counter.value);
             }
         }
         for offer in pool.offers.iter().chain(&pool.elsewhere) {
@@ -568,14 +571,14 @@ impl<'a> Search<'a> {
             for (device, id) in offer.devices().iter().zip(&*offer.ids) {
                 if !device.consumes_counters.is_empty() && self.in_use.has(id) {
                     for_each_counter(device, |key, amount| {
-                        if let Some(value) = left.get_mut(&key) {
+                        if let Some(value) = remaining.get_mut(&key) {
                             *value -= amount;
                         }
                     });
                 }
             }
         }
-        left
+        remaining
     }
 
     fn results(self) -> Vec<Allocated<'a>> {
@@ -619,11 +622,11 @@ fn forbids(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
 
 /// Names the devices of an allocation, for tests and messages.
 #[cfg(test)]
-pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Arc<Wanted>]) -> Vec<String> {
+pub(super) fn names(allocated: &[Allocated<'_>], claims: &[Arc<ClaimRequests>]) -> Vec<String> {
     let mut names = Vec::new();
-    for (one, wanted) in allocated.iter().zip(claims) {
+    for (one, claim_requests) in allocated.iter().zip(claims) {
         for picked in &one.devices {
-            let choice = &wanted.requests[picked.request][picked.choice];
+            let choice = &claim_requests.requests[picked.request][picked.choice];
             let (pool, device) = (picked.offer.pool(), &picked.device.name);
             names.push(format!("{}={pool}/{device}", choice.full_name()));
         }

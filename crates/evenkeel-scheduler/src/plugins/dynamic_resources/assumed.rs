@@ -47,11 +47,11 @@ impl AssumedClaims {
         &self,
         newest: impl Fn(&ResourceClaim) -> Option<Arc<ResourceClaim>>,
     ) -> Vec<Result<Arc<ResourceClaim>, String>> {
-        let gone = |claim: &ResourceClaim| {
+        let deleted = |claim: &ResourceClaim| {
             claims::not_found(&format!("{}/{}", claim.meta.namespace, claim.meta.name))
         };
         let claims = self.claims.iter();
-        let known = claims.map(|(claim, _)| newest(claim).ok_or_else(|| gone(claim)));
+        let known = claims.map(|(claim, _)| newest(claim).ok_or_else(|| deleted(claim)));
         // The cache may lack a claim that was just created.
         let made = self.special.as_ref().and_then(|making| making.made.as_ref());
         let made = made.map(|made| Ok(newest(made).unwrap_or_else(|| Arc::clone(made))));

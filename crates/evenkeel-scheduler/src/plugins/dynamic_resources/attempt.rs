@@ -22,7 +22,7 @@ use super::{
     extended::{ExtendedResourceClaim, ExtendedResourceRequest, Which},
     in_use::InUse,
     inventory::Inventory,
-    requests::{self, Classes, Wanted, claim_name},
+    requests::{self, ClaimRequests, Classes, claim_name},
     result::{self, Allocation},
     selectors::Compile,
 };
@@ -32,7 +32,7 @@ use crate::framework::{Status, StatusResult};
 pub(super) struct Attempt {
     claims: Vec<Arc<ResourceClaim>>,
     /// Claims without allocation, or why they can never be allocated.
-    wanted: Result<Vec<Arc<Wanted>>, String>,
+    claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
     extended: Extended,
     inventory: Arc<Inventory>,
     in_use: Arc<InUse>,
@@ -82,7 +82,7 @@ pub(super) struct FilterContext<'a> {
 struct Variant {
     special: Arc<ExtendedResourceClaim>,
     /// That claim with the unallocated claims, or why they can never be allocated.
-    wanted: Result<Vec<Arc<Wanted>>, String>,
+    claim_requests: Result<Vec<Arc<ClaimRequests>>, String>,
 }
 
 /// Checks classes before any node is evaluated.
@@ -141,9 +141,10 @@ impl Attempt {
         extended: Extended,
     ) -> Self {
         let without = claims.iter().filter(|claim| claim.status.allocation.is_none());
-        let wanted = without.map(|claim| requests::wanted(claim, class, compile).map(Arc::new));
-        let wanted = wanted.collect();
-        Self { claims, wanted, extended, inventory, in_use }
+        let claim_requests =
+            without.map(|claim| requests::claim_requests(claim, class, compile).map(Arc::new));
+        let claim_requests = claim_requests.collect();
+        Self { claims, claim_requests, extended, inventory, in_use }
     }
 
     /// Reports whether the node can provide the pod's claims.
@@ -165,8 +166,9 @@ impl Attempt {
             .filter(|(_, claim)| !is_available(claim, node, binding_timeout, now))
             .map(|(n, _)| n)
             .collect();
-        let wanted = variant.as_ref().map_or(&self.wanted, |variant| &variant.wanted);
-        let allocations = self.allocate(node, wanted, context)?;
+        let claim_requests =
+            variant.as_ref().map_or(&self.claim_requests, |variant| &variant.claim_requests);
+        let allocations = self.allocate(node, claim_requests, context)?;
         if !unavailable.is_empty() {
             found.unavailable.extend(unavailable);
             return Err(Status::unresolvable("resourceclaim not available on the node"));
@@ -198,12 +200,13 @@ impl Attempt {
             return Ok(Some(Arc::clone(known)));
         }
         let special = Arc::new(wish.special(&which));
-        let own = requests::wanted(&special.claim, &|name: &str| wish.class(name), compile);
-        let wanted = self.wanted.clone().and_then(|mut wanted| {
-            wanted.push(Arc::new(own?));
-            Ok(wanted)
+        let special_requests =
+            requests::claim_requests(&special.claim, &|name: &str| wish.class(name), compile);
+        let claim_requests = self.claim_requests.clone().and_then(|mut claim_requests| {
+            claim_requests.push(Arc::new(special_requests?));
+            Ok(claim_requests)
         });
-        let variant = Arc::new(Variant { special, wanted });
+        let variant = Arc::new(Variant { special, claim_requests });
         found.variants.insert(which, Arc::clone(&variant));
         Ok(Some(variant))
     }
@@ -211,17 +214,17 @@ impl Attempt {
     fn allocate(
         &self,
         node: &Node,
-        wanted: &Result<Vec<Arc<Wanted>>, String>,
+        claim_requests: &Result<Vec<Arc<ClaimRequests>>, String>,
         context: &FilterContext<'_>,
     ) -> Result<Vec<Allocation>, Status> {
-        let wanted = wanted.as_ref().map_err(|why| Status::error(why.clone()))?;
-        if wanted.is_empty() {
+        let claim_requests = claim_requests.as_ref().map_err(|why| Status::error(why.clone()))?;
+        if claim_requests.is_empty() {
             return Ok(Vec::new());
         }
         let name = &node.meta.name;
         let FilterContext { evaluate, is_over, .. } = *context;
         let (inventory, in_use) = (&self.inventory, &self.in_use);
-        let found = allocate::allocate(inventory, in_use, node, wanted, evaluate, is_over)
+        let found = allocate::allocate(inventory, in_use, node, claim_requests, evaluate, is_over)
             .map_err(|failure| match failure {
                 Failure::None => Status::unresolvable("cannot allocate all claims"),
                 Failure::Invalid => Status::unresolvable("invalid resource pools were encountered"),
@@ -230,8 +233,8 @@ impl Attempt {
                     Status::error(format!("node {name}: timed out trying to allocate devices"))
                 }
             })?;
-        let each = wanted.iter().zip(&found);
-        each.map(|(wanted, allocated)| result::result(name, wanted, allocated))
+        let each = claim_requests.iter().zip(&found);
+        each.map(|(claim_requests, allocated)| result::result(name, claim_requests, allocated))
             .collect::<Result<_, _>>()
             .map_err(Status::error)
     }

@@ -126,7 +126,7 @@ mod tests {
 
     fn allocation() -> Allocation {
         let written = json!({ "devices": { "results": [] } });
-        Allocation { seen: Arc::default(), written: Arc::new(written), rank: 0 }
+        Allocation { result: Arc::default(), written: Arc::new(written), rank: 0 }
     }
 
     #[test]

@@ -18,21 +18,21 @@ pub(super) type Amounts = BTreeMap<Box<str>, Quantity>;
 ///
 /// # Errors
 /// If the request cannot be represented; then no device suits.
-pub(super) fn taken(
-    asked: Option<&CapacityRequirements>,
+pub(super) fn consumed(
+    requested: Option<&CapacityRequirements>,
     has: &Map<DeviceCapacity>,
 ) -> Result<Amounts, String> {
-    let mut taken = Amounts::new();
+    let mut consumed = Amounts::new();
     for (name, capacity) in has.iter() {
-        let asked = asked.and_then(|asked| asked.requests.get(name)).copied();
+        let requested = requested.and_then(|requested| requested.requests.get(name)).copied();
         let amount =
-            rounded(asked, capacity).map_err(|why| format!("capacity \"{name}\": {why}"))?;
+            rounded(requested, capacity).map_err(|why| format!("capacity \"{name}\": {why}"))?;
         if amount.sign() < 0 {
             return Err(format!("capacity \"{name}\": capacity value is negative"));
         }
-        taken.insert(name.into(), amount);
+        consumed.insert(name.into(), amount);
     }
-    Ok(taken)
+    Ok(consumed)
 }
 
 /// Reports whether the device has the requested capacity left.
@@ -40,16 +40,18 @@ pub(super) fn taken(
 /// # Errors
 /// As [`taken`].
 pub(super) fn suffices(
-    asked: Option<&CapacityRequirements>,
+    requested: Option<&CapacityRequirements>,
     has: &Map<DeviceCapacity>,
     already: [Option<&Amounts>; 2],
 ) -> Result<bool, String> {
-    if asked.is_some_and(|asked| asked.requests.iter().any(|(name, _)| !has.contains(name))) {
+    if requested
+        .is_some_and(|requested| requested.requests.iter().any(|(name, _)| !has.contains(name)))
+    {
         return Ok(false);
     }
-    let taken = taken(asked, has)?;
+    let consumed = consumed(requested, has)?;
     Ok(has.iter().all(|(name, capacity)| {
-        let amount = taken.get(name).copied().unwrap_or(Quantity::ZERO);
+        let amount = consumed.get(name).copied().unwrap_or(Quantity::ZERO);
         let before = already.iter().flatten().filter_map(|amounts| amounts.get(name));
         let sum = before.fold(amount, |sum, more| sum.plus(*more));
         is_allowed(amount, capacity.request_policy.as_deref()) && sum <= capacity.value
@@ -57,40 +59,40 @@ pub(super) fn suffices(
 }
 
 /// Rounds a requested amount as the device's request policy says.
-fn rounded(asked: Option<Quantity>, capacity: &DeviceCapacity) -> Result<Quantity, String> {
+fn rounded(requested: Option<Quantity>, capacity: &DeviceCapacity) -> Result<Quantity, String> {
     let policy = capacity.request_policy.as_deref();
-    let Some(asked) = asked else {
+    let Some(requested) = requested else {
         return Ok(policy.and_then(|policy| policy.default).unwrap_or(capacity.value));
     };
-    let Some(policy) = policy else { return Ok(asked) };
+    let Some(policy) = policy else { return Ok(requested) };
     if let Some((range, min)) = policy.valid_range.as_deref().and_then(|r| Some((r, r.min?))) {
-        return stepped(asked, range, min);
+        return stepped(requested, range, min);
     }
-    let enough = policy.valid_values.iter().find(|value| asked <= **value);
-    Ok(enough.copied().unwrap_or(asked))
+    let enough = policy.valid_values.iter().find(|value| requested <= **value);
+    Ok(enough.copied().unwrap_or(requested))
 }
 
 fn stepped(
-    asked: Quantity,
+    requested: Quantity,
     range: &CapacityRequestPolicyRange,
     min: Quantity,
 ) -> Result<Quantity, String> {
     const NOT: &str = "capacity request cannot be represented in the device's range arithmetic";
-    if asked < min {
+    if requested < min {
         return Ok(min);
     }
     let Some(step) = range.step.map(Quantity::value).filter(|step| *step > 0) else {
-        return Ok(asked);
+        return Ok(requested);
     };
-    if asked > Quantity::from_units(i64::MAX) {
-        return Err(format!("{NOT}: request {asked} exceeds MaxInt64"));
+    if requested > Quantity::from_units(i64::MAX) {
+        return Err(format!("{NOT}: request {requested} exceeds MaxInt64"));
     }
-    let (asked_units, min) = (i128::from(asked.value()), i128::from(min.value()));
+    let (asked_units, min) = (i128::from(requested.value()), i128::from(min.value()));
     let steps = (asked_units - min + i128::from(step) - 1).div_euclid(i128::from(step));
     let amount = min + steps * i128::from(step);
-    i64::try_from(amount)
-        .map(Quantity::from_units)
-        .map_err(|_| format!("{NOT}: rounding request {asked} up to the next step passes MaxInt64"))
+    i64::try_from(amount).map(Quantity::from_units).map_err(|_| {
+        format!("{NOT}: rounding request {requested} up to the next step passes MaxInt64")
+    })
 }
 
 /// Reports whether the policy allows the amount.
@@ -131,7 +133,7 @@ mod tests {
             "validRange": {"min": "2Gi", "max": "8Gi", "step": "2Gi"}}});
         let values = json!({"value": "10Gi", "requestPolicy": {"default": "1Gi", "validValues": ["1Gi", "4Gi"]}});
         let plain = json!({"value": "10Gi"});
-        for (capacity, asked, want) in [
+        for (capacity, requested, want) in [
             (&plain, None, Some("10Gi")),
             (&plain, Some("3Gi"), Some("3Gi")),
             (&plain, Some("11Gi"), None),
@@ -143,9 +145,9 @@ mod tests {
             (&values, Some("2Gi"), Some("4Gi")),
             (&values, Some("5Gi"), None),
         ] {
-            let (has, asked) = (device(capacity), asking(asked));
-            let fits = suffices(asked.as_ref(), &has, [None, None]).unwrap();
-            let amount = taken(asked.as_ref(), &has).unwrap()["memory"];
+            let (has, requested) = (device(capacity), asking(requested));
+            let fits = suffices(requested.as_ref(), &has, [None, None]).unwrap();
+            let amount = consumed(requested.as_ref(), &has).unwrap()["memory"];
             assert_eq!(fits.then_some(amount), want.map(|text| Quantity::parse(text).unwrap()));
         }
     }
@@ -153,10 +155,13 @@ mod tests {
     #[test]
     fn what_is_taken_already_counts() {
         let has = device(&json!({"value": "4Gi"}));
-        let taken: Amounts = [("memory".into(), Quantity::parse("2Gi").unwrap())].into();
-        let asked = asking(Some("2Gi"));
-        assert_eq!(suffices(asked.as_ref(), &has, [Some(&taken), None]), Ok(true));
-        assert_eq!(suffices(asked.as_ref(), &has, [Some(&taken), Some(&taken)]), Ok(false));
+        let consumed: Amounts = [("memory".into(), Quantity::parse("2Gi").unwrap())].into();
+        let requested = asking(Some("2Gi"));
+        assert_eq!(suffices(requested.as_ref(), &has, [Some(&consumed), None]), Ok(true));
+        assert_eq!(
+            suffices(requested.as_ref(), &has, [Some(&consumed), Some(&consumed)]),
+            Ok(false)
+        );
         let other =
             CapacityRequirements { requests: [("x", Quantity::ZERO)].into_iter().collect() };
         assert_eq!(suffices(Some(&other), &has, [None, None]), Ok(false), "it has no x");

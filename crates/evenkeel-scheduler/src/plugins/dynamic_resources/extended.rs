@@ -59,8 +59,9 @@ impl ExtendedResourceRequest {
         class_of: impl Fn(&str) -> Option<Arc<DeviceClass>>,
     ) -> Option<Self> {
         let Resources { scalars, .. } = &pod.asks.requests;
-        let asked = scalars.iter().filter(|(name, amount)| *amount > 0 && may_be_devices(name));
-        let resources: Vec<_> = asked.map(|(name, _)| (Arc::clone(name), class_of(name))).collect();
+        let requests = scalars.iter().filter(|(name, amount)| *amount > 0 && may_be_devices(name));
+        let resources: Vec<_> =
+            requests.map(|(name, _)| (Arc::clone(name), class_of(name))).collect();
         let some = resources.iter().any(|(_, class)| class.is_some());
         some.then(|| Self { pod: Arc::clone(&pod.pod), resources })
     }
@@ -90,8 +91,8 @@ impl ExtendedResourceRequest {
     pub(super) fn special(&self, which: &Which) -> ExtendedResourceClaim {
         let containers = containers(&self.pod);
         let (mut requests, mut mappings) = (Vec::new(), Vec::new());
-        let wanted = self.resources.iter().zip(which).filter(|(_, wanted)| **wanted);
-        for ((name, class), _) in wanted {
+        let requested = self.resources.iter().zip(which).filter(|(_, requested)| **requested);
+        for ((name, class), _) in requested {
             let Some(class) = class else { continue };
             let mut one = OfResource { name, mappings: Vec::new() };
             requests.extend(one.requests(&containers, &class.meta.name));
@@ -210,27 +211,27 @@ impl OfResource<'_> {
         class: &str,
         others: &[Option<DeviceRequest>],
     ) -> Option<DeviceRequest> {
-        let asked = &container.resources.requests;
-        let wanted = asked.get(self.name).map_or(0, |amount| amount.value());
-        if wanted <= 0 {
+        let requests = &container.resources.requests;
+        let requested = requests.get(self.name).map_or(0, |amount| amount.value());
+        if requested <= 0 {
             return None;
         }
         let mut has = 0;
         for other in others.iter().flatten() {
             has += count(other);
             self.map(container, other.name.to_string());
-            if has >= wanted {
+            if has >= requested {
                 return None;
             }
         }
         // Index of the resource among the container's resources by name.
-        let place = asked.iter().filter(|(name, _)| *name < &**self.name).count();
+        let place = requests.iter().filter(|(name, _)| *name < &**self.name).count();
         let name = format!("container-{n}-request-{place}");
         self.map(container, name.clone());
         let exactly = ExactDeviceRequest {
             device_class_name: class.into(),
             allocation_mode: "ExactCount".into(),
-            count: wanted - has,
+            count: requested - has,
             ..ExactDeviceRequest::default()
         };
         let exactly = Some(Box::new(exactly));
@@ -269,7 +270,7 @@ mod tests {
     }
 
     /// Requests as `NAME=N*CLASS`, and mappings as `CONTAINER/RESOURCE=REQUEST`.
-    fn told(special: &ExtendedResourceClaim) -> (Vec<String>, Vec<String>) {
+    fn devices_by_container(special: &ExtendedResourceClaim) -> (Vec<String>, Vec<String>) {
         let requests = special.claim.spec.devices.requests.iter().map(|request| {
             let exactly = request.exactly.as_deref().unwrap();
             format!("{}={}*{}", request.name, exactly.count, exactly.device_class_name)
@@ -359,7 +360,7 @@ mod tests {
         ] {
             let wish = wish(&init, &containers).unwrap();
             let which = wish.on(&node("n", &json!({}))).unwrap();
-            let (had, mapped) = told(&wish.special(&which));
+            let (had, mapped) = devices_by_container(&wish.special(&which));
             assert_eq!((had, mapped), (own(&requests), own(&mappings)), "{case}");
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct ExtendedResourceClaims {
 
 impl ExtendedResourceClaims {
     /// Handles a claim from the cache.
-    pub(super) fn seen(&mut self, claim: &Arc<ResourceClaim>) {
+    pub(super) fn observe(&mut self, claim: &Arc<ResourceClaim>) {
         let owner = claim.meta.controller().filter(|_| extended::is_extended_resource_claim(claim));
         if let Some(owner) = owner.filter(|_| !self.given_up.contains(&claim.meta.uid)) {
             self.of_pod.insert(owner.uid.clone(), Arc::clone(claim));
@@ -30,13 +30,13 @@ impl ExtendedResourceClaims {
     }
 
     /// Handles the deletion of a claim.
-    pub(super) fn gone(&mut self, claim: &ResourceClaim) {
+    pub(super) fn remove(&mut self, claim: &ResourceClaim) {
         self.given_up.remove(&claim.meta.uid);
         self.forget(claim);
     }
 
     /// Returns the claim that an earlier attempt created for the pod.
-    pub(super) fn of(&self, pod: &Pod) -> Option<Arc<ResourceClaim>> {
+    pub(super) fn claim_of(&self, pod: &Pod) -> Option<Arc<ResourceClaim>> {
         self.of_pod.get(&pod.meta.uid).map(Arc::clone)
     }
 
@@ -49,7 +49,7 @@ impl ExtendedResourceClaims {
     /// Makes the claim visible again after a failed deletion.
     pub(super) fn keep(&mut self, claim: &Arc<ResourceClaim>) {
         self.given_up.remove(&claim.meta.uid);
-        self.seen(claim);
+        self.observe(claim);
     }
 
     fn forget(&mut self, claim: &ResourceClaim) {

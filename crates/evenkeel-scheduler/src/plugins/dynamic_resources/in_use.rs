@@ -85,7 +85,7 @@ impl InUse {
 pub(super) struct Tracker {
     in_use: Arc<InUse>,
     /// By claim uid, devices in the cache.
-    seen: HashMap<Box<str>, Arc<AllocationResult>>,
+    cached: HashMap<Box<str>, Arc<AllocationResult>>,
     /// By claim uid, in-flight allocations.
     pending: HashMap<Box<str>, Arc<AllocationResult>>,
     /// By claim uid, written versions that the cache does not have.
@@ -114,7 +114,7 @@ impl Tracker {
     }
 
     /// Handles a claim from the cache.
-    pub(super) fn seen(&mut self, claim: &ResourceClaim) {
+    pub(super) fn observe(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
         let newer = |written: &Arc<ResourceClaim>| written.meta.version() > claim.meta.version();
         let waits = self.written.get(uid).is_some_and(newer);
@@ -122,12 +122,12 @@ impl Tracker {
             self.written.remove(uid);
         }
         let allocation = claim.status.allocation.as_deref();
-        if self.seen.get(uid).map(|known| &**known) != allocation {
+        if self.cached.get(uid).map(|known| &**known) != allocation {
             self.unsee(uid);
             if let Some(allocation) = allocation {
                 let allocation = Arc::new(allocation.clone());
                 Arc::make_mut(&mut self.in_use).add(&allocation);
-                self.seen.insert(uid.into(), allocation);
+                self.cached.insert(uid.into(), allocation);
             }
         }
         if !waits && self.settled.remove(uid) {
@@ -136,7 +136,7 @@ impl Tracker {
     }
 
     /// Handles the deletion of a claim.
-    pub(super) fn gone(&mut self, claim: &ResourceClaim) {
+    pub(super) fn remove(&mut self, claim: &ResourceClaim) {
         let uid = &*claim.meta.uid;
         self.written.remove(uid);
         self.unsee(uid);
@@ -171,7 +171,7 @@ impl Tracker {
     pub(super) fn wrote(&mut self, claim: Arc<ResourceClaim>) {
         let uid: Box<str> = (&*claim.meta.uid).into();
         let allocation = claim.status.allocation.as_deref();
-        if allocation.is_some() && self.seen.get(&uid).map(|seen| &**seen) == allocation {
+        if allocation.is_some() && self.cached.get(&uid).map(|cached| &**cached) == allocation {
             // The cache had the claim before the response arrived.
             self.drop_pending(&uid);
         } else if self.pending.contains_key(&uid) && allocation.is_some() {
@@ -194,7 +194,7 @@ impl Tracker {
     }
 
     fn unsee(&mut self, uid: &str) {
-        if let Some(before) = self.seen.remove(uid) {
+        if let Some(before) = self.cached.remove(uid) {
             Arc::make_mut(&mut self.in_use).remove(&before);
         }
     }

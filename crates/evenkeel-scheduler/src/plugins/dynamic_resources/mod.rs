@@ -8,13 +8,13 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | requests, `firstAvailable`, `allocationMode` | `requests::wanted`, `requests::Choice` |
+//! | requests, `firstAvailable`, `allocationMode` | `requests::claim_requests`, `requests::Choice` |
 //! | CEL selectors of requests and classes | `selectors::Selector` |
 //! | constraints (`matchAttribute`) | `constraint::Constraint` |
 //! | pools, slices by node | `pools::gather`, `inventory::Inventory` |
 //! | device taints and tolerations | `allocate::forbids` |
 //! | partitionable devices (shared counters) | `allocate::spend` |
-//! | consumable capacity (KEP-5075) | `capacity::taken`, `capacity::suffices` |
+//! | consumable capacity (KEP-5075) | `capacity::consumed`, `capacity::suffices` |
 //! | extended resources backed by devices (KEP-5004) | `extended::ExtendedResourceRequest`, `extended_claims::ExtendedResourceClaims` |
 //! | device binding conditions (KEP-5007) | `claims::readiness`, `waiting::check` |
 //! | `status.allocation`, `status.reservedFor` | `result::result`, `bind::reservation` |
@@ -101,7 +101,7 @@ impl Default for Args {
 #[derive(Default)]
 pub struct DynamicResources {
     args: Args,
-    seen: OnceLock<Observed>,
+    observed: OnceLock<Observed>,
     selectors: Mutex<SelectorCache>,
     devices: Mutex<Option<Devices>>,
     /// Extended resources that DeviceClasses map to devices.
@@ -160,7 +160,7 @@ impl Observed {
         let (tracks, finds, tells) =
             (Arc::clone(&tracker), Arc::clone(&extended_claims), Arc::clone(&changed));
         claims.subscribe(move |event| {
-            let (gone, seen) = match event {
+            let (deleted, current) = match event {
                 CacheEvent::Deleted(claim) => (Some(claim), None),
                 CacheEvent::Updated { old, new } => {
                     (Some(old).filter(|old| old.meta.uid != new.meta.uid), Some(new))
@@ -168,13 +168,13 @@ impl Observed {
                 CacheEvent::Added { object, .. } => (None, Some(object)),
             };
             let (mut tracker, mut extended_claims) = (locked(&tracks), locked(&finds));
-            if let Some(gone) = gone {
-                tracker.gone(gone);
-                extended_claims.gone(gone);
+            if let Some(claim) = deleted {
+                tracker.remove(claim);
+                extended_claims.remove(claim);
             }
-            if let Some(seen) = seen {
-                tracker.seen(seen);
-                extended_claims.seen(seen);
+            if let Some(claim) = current {
+                tracker.observe(claim);
+                extended_claims.observe(claim);
             }
             drop((tracker, extended_claims));
             tells.notify_waiters();
@@ -205,9 +205,14 @@ impl DynamicResources {
     }
 
     /// Returns the newest known version of a claim.
-    fn claim(&self, seen: &Observed, namespace: &str, name: &str) -> Option<Arc<ResourceClaim>> {
-        let cached = seen.claims.get(namespace, name)?;
-        let mut tracker = locked(&seen.tracker);
+    fn claim(
+        &self,
+        observed: &Observed,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Arc<ResourceClaim>> {
+        let cached = observed.claims.get(namespace, name)?;
+        let mut tracker = locked(&observed.tracker);
         tracker.overtaken(&cached);
         Some(tracker.best(cached))
     }
@@ -217,26 +222,26 @@ impl DynamicResources {
         if pod.spec.resource_claims.is_empty() {
             return Ok(Vec::new());
         }
-        let seen = self.seen.get();
-        claims::of_pod(pod, |name| self.claim(seen?, &pod.meta.namespace, name))
+        let observed = self.observed.get();
+        claims::of_pod(pod, |name| self.claim(observed?, &pod.meta.namespace, name))
     }
 
     /// Returns the extended resources of the pod that devices may provide.
-    fn extended(&self, seen: &Observed, pod: &PodInfo) -> Extended {
+    fn extended(&self, observed: &Observed, pod: &PodInfo) -> Extended {
         let class_of = |resource: &str| self.resource_classes.class_of(resource);
         let Some(wish) = ExtendedResourceRequest::of(pod, class_of) else { return Extended::None };
-        let stale = locked(&seen.extended_claims).of(&pod.pod);
+        let stale = locked(&observed.extended_claims).claim_of(&pod.pod);
         stale.map_or(Extended::ExtendedResourceRequest(wish), Extended::Stale)
     }
 
     /// Returns the devices of all slices.
-    fn devices(&self, seen: &Observed) -> Devices {
+    fn devices(&self, observed: &Observed) -> Devices {
         let mut devices = locked(&self.devices);
-        let stale = seen.stale.swap(false, Ordering::AcqRel);
+        let stale = observed.stale.swap(false, Ordering::AcqRel);
         match &*devices {
             Some(known) if !stale => known.clone(),
             before => {
-                let (slices, rules) = (seen.slices.list(), seen.rules.list());
+                let (slices, rules) = (observed.slices.list(), observed.rules.list());
                 let known = before.as_ref().map(|before| &*before.inventory);
                 let new = Devices::new(Inventory::new(slices, rules, known), before.as_ref());
                 *devices = Some(new.clone());
@@ -257,7 +262,7 @@ impl Plugin for DynamicResources {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.seen.get_or_init(|| {
+        self.observed.get_or_init(|| {
             if self.args.extended_resources {
                 self.resource_classes.follow(handle);
             }
@@ -342,18 +347,18 @@ impl PreFilter for DynamicResources {
     ) -> Result<PreFilterResult, Status> {
         state.put(Asked);
         let claims = self.claims(&pod.pod).map_err(Status::unresolvable)?;
-        let Some(seen) = self.seen.get() else { return Ok(PreFilterResult::Skip) };
-        let extended = self.extended(seen, pod);
+        let Some(observed) = self.observed.get() else { return Ok(PreFilterResult::Skip) };
+        let extended = self.extended(observed, pod);
         if claims.is_empty() && matches!(extended, Extended::None) {
             return Ok(PreFilterResult::Skip);
         }
-        let class = |name: &str| seen.classes.get("", name);
+        let class = |name: &str| observed.classes.get("", name);
         let in_use = {
-            let tracker = locked(&seen.tracker);
+            let tracker = locked(&observed.tracker);
             attempt::check(&claims, &class, &|uid: &str| tracker.is_pending(uid))?;
             tracker.in_use()
         };
-        let devices = self.devices(seen);
+        let devices = self.devices(observed);
         let (compile, inventory) =
             (|text: &str| self.compile(text), Arc::clone(&devices.inventory));
         let attempt = Attempt::new(claims, &class, &compile, inventory, in_use, extended);
@@ -364,10 +369,11 @@ impl PreFilter for DynamicResources {
 
 impl Filter for DynamicResources {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let (Some(state), Some(seen)) = (state.get::<AttemptState>(), self.seen.get()) else {
+        let (Some(state), Some(observed)) = (state.get::<AttemptState>(), self.observed.get())
+        else {
             return Ok(());
         };
-        let (clock, limit) = (&seen.handle.clock, self.args.filter_timeout);
+        let (clock, limit) = (&observed.handle.clock, self.args.filter_timeout);
         let now = clock.now();
         let deadline = if limit.is_zero() { None } else { now.saturating_add(limit).ok() };
         let context = FilterContext {
@@ -395,10 +401,11 @@ impl PostFilter for DynamicResources {
             if state.get::<Asked>().is_none() {
                 return PostFilterResult { message: NOT_ASKED.into(), done: true, nominated: None };
             }
-            let (Some(state), Some(seen)) = (state.get::<AttemptState>(), self.seen.get()) else {
+            let (Some(state), Some(observed)) = (state.get::<AttemptState>(), self.observed.get())
+            else {
                 return PostFilterResult::default();
             };
-            let (client, attempt) = (&seen.handle.client, &state.attempt);
+            let (client, attempt) = (&observed.handle.client, &state.attempt);
             let unavailable = attempt.unavailable_claims(&pod.pod, &locked(&state.found));
             // Devices that suit only some nodes are deallocated for other claims.
             let (done, what) = if let Some(claim) = unavailable {

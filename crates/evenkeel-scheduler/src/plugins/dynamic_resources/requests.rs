@@ -22,7 +22,7 @@ pub(super) struct Choice {
     pub(super) choice: Option<Box<str>>,
     pub(super) class: Arc<DeviceClass>,
     of_class: Vec<Arc<Selector>>,
-    own: Vec<Arc<Selector>>,
+    of_request: Vec<Arc<Selector>>,
     /// Number of devices; `None` for `allocationMode: All`.
     pub(super) count: Option<usize>,
     pub(super) admin: bool,
@@ -48,12 +48,12 @@ impl Choice {
     pub(super) fn selectors(&self) -> impl Iterator<Item = (Option<&str>, usize, &Arc<Selector>)> {
         let class = &*self.class.meta.name;
         let of_class = self.of_class.iter().enumerate().map(move |(n, one)| (Some(class), n, one));
-        of_class.chain(self.own.iter().enumerate().map(|(n, one)| (None, n, one)))
+        of_class.chain(self.of_request.iter().enumerate().map(|(n, one)| (None, n, one)))
     }
 }
 
 /// A claim with its requests, each with subrequests in order of preference.
-pub(super) struct Wanted {
+pub(super) struct ClaimRequests {
     pub(super) claim: Arc<ResourceClaim>,
     pub(super) requests: Vec<Vec<Choice>>,
 }
@@ -86,11 +86,11 @@ pub(super) fn claim_name(claim: &ResourceClaim) -> String {
 ///
 /// # Errors
 /// If the claim is invalid on every node.
-pub(super) fn wanted(
+pub(super) fn claim_requests(
     claim: &Arc<ResourceClaim>,
     classes: &Classes<'_>,
     compile: &Compile<'_>,
-) -> Result<Wanted, String> {
+) -> Result<ClaimRequests, String> {
     let context = Context { claim, classes, compile };
     let mut requests = Vec::with_capacity(claim.spec.devices.requests.len());
     let mut least = 0_usize;
@@ -135,7 +135,7 @@ pub(super) fn wanted(
         least += n;
         requests.push(choices);
     }
-    Ok(Wanted { claim: Arc::clone(claim), requests })
+    Ok(ClaimRequests { claim: Arc::clone(claim), requests })
 }
 
 impl<'a> Context<'a, '_> {
@@ -181,7 +181,7 @@ impl<'a> Context<'a, '_> {
             request: request.into(),
             choice: choice.map(Into::into),
             of_class: self.read(&class.spec.selectors),
-            own: self.read(terms.selectors),
+            of_request: self.read(terms.selectors),
             count,
             admin: terms.admin,
             tolerations: terms.tolerations.into(),

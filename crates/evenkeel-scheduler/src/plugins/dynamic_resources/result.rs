@@ -16,14 +16,14 @@ use std::{
 
 use super::{
     allocate::{Allocated, Picked},
-    requests::Wanted,
+    requests::ClaimRequests,
 };
 
 /// An allocation with its serialized form.
 #[derive(Debug, Clone)]
 pub(super) struct Allocation {
     /// The allocation as the allocator reads it.
-    pub(super) seen: Arc<AllocationResult>,
+    pub(super) result: Arc<AllocationResult>,
     /// The allocation as JSON, as it is written to the claim.
     pub(super) written: Arc<Value>,
     /// Score of the selected subrequests; higher for preferred ones.
@@ -51,21 +51,21 @@ pub(super) fn rank(claim: &ResourceClaim, is_taken: impl Fn(&str) -> bool) -> i6
 /// If a slice has a node selector that an allocation cannot contain.
 pub(super) fn result(
     node: &str,
-    wanted: &Wanted,
+    claim_requests: &ClaimRequests,
     allocated: &Allocated<'_>,
 ) -> Result<Allocation, String> {
     let selector = selector(node, &allocated.devices).map_err(|why| {
-        format!("create NodeSelector for claim {}: {why}", wanted.claim.meta.name)
+        format!("create NodeSelector for claim {}: {why}", claim_requests.claim.meta.name)
     })?;
-    let mut seen: Vec<DeviceRequestAllocationResult> = Vec::new();
+    let mut result: Vec<DeviceRequestAllocationResult> = Vec::new();
     let mut written = Vec::new();
     for (n, picked) in allocated.devices.iter().enumerate() {
-        let (one, text) = device(wanted, picked, n);
-        seen.push(one);
+        let (one, text) = device(claim_requests, picked, n);
+        result.push(one);
         written.push(text);
     }
     let mut devices = json!({ "results": written });
-    let config = config(wanted, allocated);
+    let config = config(claim_requests, allocated);
     if !config.is_empty() {
         devices["config"] = Value::Array(config);
     }
@@ -73,25 +73,26 @@ pub(super) fn result(
     if let Some(selector) = &selector {
         written["nodeSelector"] = selector_json(selector);
     }
-    let rank = rank(&wanted.claim, |name| seen.iter().any(|device| *device.request == *name));
-    let seen = AllocationResult {
-        devices: DeviceAllocationResult { results: seen.into() },
+    let rank =
+        rank(&claim_requests.claim, |name| result.iter().any(|device| *device.request == *name));
+    let result = AllocationResult {
+        devices: DeviceAllocationResult { results: result.into() },
         node_selector: selector.map(Box::new),
         allocation_timestamp: None,
     };
-    Ok(Allocation { seen: Arc::new(seen), written: Arc::new(written), rank })
+    Ok(Allocation { result: Arc::new(result), written: Arc::new(written), rank })
 }
 
 fn device(
-    wanted: &Wanted,
+    claim_requests: &ClaimRequests,
     picked: &Picked<'_>,
     n: usize,
 ) -> (DeviceRequestAllocationResult, Value) {
-    let choice = &wanted.requests[picked.request][picked.choice];
+    let choice = &claim_requests.requests[picked.request][picked.choice];
     let share = picked.share.as_ref();
-    let share_id = share.map(|_| share_id(&wanted.claim.meta.uid, &picked.device.name, n));
+    let share_id = share.map(|_| share_id(&claim_requests.claim.meta.uid, &picked.device.name, n));
     let consumed = share.into_iter().flatten().map(|(name, amount)| (name.clone(), *amount));
-    let seen = DeviceRequestAllocationResult {
+    let result = DeviceRequestAllocationResult {
         request: choice.full_name().into(),
         driver: picked.offer.driver().into(),
         pool: picked.offer.pool().into(),
@@ -103,7 +104,7 @@ fn device(
         consumed_capacity: consumed.collect(),
     };
     let mut written = json!({
-        "request": seen.request, "driver": seen.driver, "pool": seen.pool, "device": seen.device,
+        "request": result.request, "driver": result.driver, "pool": result.pool, "device": result.device,
     });
     if choice.admin {
         written["adminAccess"] = json!(true);
@@ -112,23 +113,23 @@ fn device(
         written["tolerations"] = choice.tolerations.iter().map(toleration).collect();
     }
     for (name, conditions) in [
-        ("bindingConditions", &seen.binding_conditions),
-        ("bindingFailureConditions", &seen.binding_failure_conditions),
+        ("bindingConditions", &result.binding_conditions),
+        ("bindingFailureConditions", &result.binding_failure_conditions),
     ] {
         if !conditions.is_empty() {
             written[name] = json!(conditions);
         }
     }
-    if let Some(id) = &seen.share_id {
+    if let Some(id) = &result.share_id {
         written["shareID"] = json!(id);
     }
-    if !seen.consumed_capacity.is_empty() {
-        let amounts = seen.consumed_capacity.iter();
+    if !result.consumed_capacity.is_empty() {
+        let amounts = result.consumed_capacity.iter();
         let amounts: Map<String, Value> =
             amounts.map(|(name, amount)| (name.to_owned(), json!(amount.to_string()))).collect();
         written["consumedCapacity"] = Value::Object(amounts);
     }
-    (seen, written)
+    (result, written)
 }
 
 /// Returns a share id that is unique for claim, device and index.
@@ -165,9 +166,13 @@ fn toleration(toleration: &DeviceToleration) -> Value {
 }
 
 /// Returns the configuration for drivers: from classes, each once, then from the claim.
-fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
-    let taken: Vec<_> =
-        allocated.choices.iter().zip(&wanted.requests).filter_map(|(n, all)| all.get(*n)).collect();
+fn config(claim_requests: &ClaimRequests, allocated: &Allocated<'_>) -> Vec<Value> {
+    let taken: Vec<_> = allocated
+        .choices
+        .iter()
+        .zip(&claim_requests.requests)
+        .filter_map(|(n, all)| all.get(*n))
+        .collect();
     let mut classes: Vec<(&str, Vec<String>)> = Vec::new();
     for choice in &taken {
         let class = &*choice.class.meta.name;
@@ -195,19 +200,19 @@ fn config(wanted: &Wanted, allocated: &Allocated<'_>) -> Vec<Value> {
         entry
     };
     for (class, requests) in &classes {
-        let of = taken.iter().find(|choice| *choice.class.meta.name == **class);
-        for one in of.iter().flat_map(|choice| &*choice.class.spec.config) {
-            config.push(entry("FromClass", requests, &one.what));
+        let class_choice = taken.iter().find(|choice| *choice.class.meta.name == **class);
+        for one in class_choice.iter().flat_map(|choice| &*choice.class.spec.config) {
+            config.push(entry("FromClass", requests, &one.configuration));
         }
     }
-    for one in &wanted.claim.spec.devices.config {
+    for one in &claim_requests.claim.spec.devices.config {
         let requests: Vec<String> = one.requests.iter().map(ToString::to_string).collect();
         let concerns = requests.is_empty()
             || taken.iter().any(|choice| {
                 requests.iter().any(|name| **name == *choice.request || *name == choice.full_name())
             });
         if concerns {
-            config.push(entry("FromClaim", &requests, &one.what));
+            config.push(entry("FromClaim", &requests, &one.configuration));
         }
     }
     config
@@ -219,8 +224,8 @@ fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, 
     let (mut fields, mut labels) = (Vec::new(), Vec::new());
     for picked in devices {
         let (device, slice) = (picked.device, &picked.offer.slice.spec);
-        let own = slice.per_device_node_selection;
-        let name = if own { &device.node_name } else { &slice.node_name };
+        let per_device_selection = slice.per_device_node_selection;
+        let name = if per_device_selection { &device.node_name } else { &slice.node_name };
         if !name.is_empty() || device.binds_to_node {
             let only = NodeSelectorRequirement {
                 key: "metadata.name".into(),
@@ -230,7 +235,8 @@ fn selector(node: &str, devices: &[Picked<'_>]) -> Result<Option<NodeSelector>, 
             term.match_fields = [only].into();
             return Ok(Some(NodeSelector { node_selector_terms: [term].into() }));
         }
-        let selector = if own { &device.node_selector } else { &slice.node_selector };
+        let selector =
+            if per_device_selection { &device.node_selector } else { &slice.node_selector };
         match selector.as_deref().map_or(&[][..], |selector| &selector.node_selector_terms) {
             [] => {}
             [one] => {
@@ -266,23 +272,23 @@ fn join(all: &mut Vec<NodeSelectorRequirement>, more: &[NodeSelectorRequirement]
 }
 
 fn selector_json(selector: &NodeSelector) -> Value {
-    let requirements = |of: &[NodeSelectorRequirement]| -> Vec<Value> {
-        let one = |wanted: &NodeSelectorRequirement| {
-            let mut written = json!({ "key": wanted.key, "operator": wanted.operator });
-            if !wanted.values.is_empty() {
-                written["values"] = json!(wanted.values);
+    let to_json = |requirements: &[NodeSelectorRequirement]| -> Vec<Value> {
+        let one = |requirement: &NodeSelectorRequirement| {
+            let mut written = json!({ "key": requirement.key, "operator": requirement.operator });
+            if !requirement.values.is_empty() {
+                written["values"] = json!(requirement.values);
             }
             written
         };
-        of.iter().map(one).collect()
+        requirements.iter().map(one).collect()
     };
     let term = |term: &NodeSelectorTerm| {
         let mut written = json!({});
-        for (name, of) in
+        for (name, requirements) in
             [("matchExpressions", &term.match_expressions), ("matchFields", &term.match_fields)]
         {
-            if !of.is_empty() {
-                written[name] = Value::Array(requirements(of));
+            if !requirements.is_empty() {
+                written[name] = Value::Array(to_json(requirements));
             }
         }
         written

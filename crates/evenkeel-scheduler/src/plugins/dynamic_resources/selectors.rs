@@ -63,9 +63,9 @@ impl Selector {
     /// Reports whether the selector matches the device.
     pub(super) fn selects(&self, driver: &str, device: &Device) -> Result<bool, Unsaid> {
         let program = self.program.as_ref().map_err(|why| Unsaid::Compile(why.clone()))?;
-        let seen = shown(driver, device).map_err(Unsaid::Run)?;
+        let device_value = shown(driver, device).map_err(Unsaid::Run)?;
         let mut budget = PER_CALL;
-        match program.run(&Scope::default().with("device", seen), &mut budget) {
+        match program.run(&Scope::default().with("device", device_value), &mut budget) {
             Ok(Val::Bool(selected)) => Ok(selected),
             Ok(other) => Err(Unsaid::Run(format!(
                 "CEL result of type {} could not be converted to bool",

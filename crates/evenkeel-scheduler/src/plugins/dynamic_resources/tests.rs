@@ -14,7 +14,7 @@ use super::{
     allocate::{self, Failure},
     in_use::{InUse, Tracker},
     inventory::{Inventory, Offer},
-    requests::{self, Wanted},
+    requests::{self, ClaimRequests},
     result,
     selectors::{Selector, SelectorCache},
 };
@@ -86,7 +86,7 @@ impl World {
         &self,
         node: &Node,
         claims: &[Arc<ResourceClaim>],
-        then: impl Fn(&[Arc<Wanted>], Result<Vec<allocate::Allocated<'_>>, Failure>) -> T,
+        then: impl Fn(&[Arc<ClaimRequests>], Result<Vec<allocate::Allocated<'_>>, Failure>) -> T,
     ) -> T {
         let class = |name: &str| match name {
             "any" => Some(object::<DeviceClass>(name, &json!({}))),
@@ -100,20 +100,26 @@ impl World {
         };
         let inventory = Inventory::new(self.slices.clone(), self.rules.clone(), None);
         let compile = |text: &str| SelectorCache::default().get_or_compile(text);
-        let wanted: Result<Vec<_>, _> = claims
+        let claim_requests: Result<Vec<_>, _> = claims
             .iter()
-            .map(|claim| requests::wanted(claim, &class, &compile).map(Arc::new))
+            .map(|claim| requests::claim_requests(claim, &class, &compile).map(Arc::new))
             .collect();
-        match wanted {
+        match claim_requests {
             Err(why) => then(&[], Err(Failure::Fatal(why))),
-            Ok(wanted) => {
+            Ok(claim_requests) => {
                 let evaluate = |offer: &Offer, selector: &Selector, device: usize| {
                     selector.selects(offer.driver(), &offer.devices()[device])
                 };
                 let in_use = &self.in_use;
-                let found =
-                    allocate::allocate(&inventory, in_use, node, &wanted, &evaluate, &|| false);
-                then(&wanted, found)
+                let found = allocate::allocate(
+                    &inventory,
+                    in_use,
+                    node,
+                    &claim_requests,
+                    &evaluate,
+                    &|| false,
+                );
+                then(&claim_requests, found)
             }
         }
     }
@@ -125,8 +131,8 @@ impl World {
 
     fn give_on(&self, name: &str, claims: &[Arc<ResourceClaim>]) -> String {
         let node = node(name, &json!({"metadata": {"labels": {"zone": format!("z-{name}")}}}));
-        self.on(&node, claims, |wanted, found| match found {
-            Ok(found) => allocate::names(&found, wanted).join(" "),
+        self.on(&node, claims, |claim_requests, found| match found {
+            Ok(found) => allocate::names(&found, claim_requests).join(" "),
             Err(Failure::None) => "none".to_owned(),
             Err(Failure::Invalid) => "invalid".to_owned(),
             Err(Failure::TimedOut) => "timed out".to_owned(),
@@ -401,9 +407,9 @@ fn results_are_written_as_upstream_writes_them() {
         "config": [{"requests": ["r"], "opaque": {"driver": DRIVER, "parameters": {"of": "claim"}}},
             {"requests": ["other"], "opaque": {"driver": DRIVER, "parameters": {}}}],
     }));
-    let written = world.on(&node("n", &json!({})), &[claim], |wanted, found| {
-        let allocation = result::result("n", &wanted[0], &found.unwrap()[0]).unwrap();
-        assert_eq!(*allocation.seen.devices.results[0].device, *"a");
+    let written = world.on(&node("n", &json!({})), &[claim], |claim_requests, found| {
+        let allocation = result::result("n", &claim_requests[0], &found.unwrap()[0]).unwrap();
+        assert_eq!(*allocation.result.devices.results[0].device, *"a");
         (*allocation.written).clone()
     });
     assert_eq!(
@@ -438,7 +444,7 @@ fn what_is_decided_counts_until_it_is_seen() {
     let id = |device: &str| format!("{DRIVER}/p/{device}");
     let mut tracker = Tracker::default();
     let (free, given) = (version("1", None), version("2", Some("a")));
-    tracker.seen(&free);
+    tracker.observe(&free);
     let allocation = Arc::new(given.status.allocation.as_deref().unwrap().clone());
     tracker.decide("c", Arc::clone(&allocation));
     assert!(tracker.is_pending("c") && tracker.in_use().is_taken(&id("a")));
@@ -448,19 +454,19 @@ fn what_is_decided_counts_until_it_is_seen() {
     tracker.wrote(Arc::clone(&given));
     assert!(!tracker.is_pending("c"), "the decision was carried out");
     assert!(Arc::ptr_eq(&tracker.best(Arc::clone(&free)), &given));
-    tracker.seen(&given);
+    tracker.observe(&given);
     assert!(tracker.in_use().is_taken(&id("a")));
-    tracker.seen(&version("3", None));
+    tracker.observe(&version("3", None));
     assert_eq!(*tracker.in_use(), InUse::default());
-    tracker.seen(&version("4", Some("b")));
-    tracker.gone(&version("4", Some("b")));
+    tracker.observe(&version("4", Some("b")));
+    tracker.remove(&version("4", Some("b")));
     assert_eq!(*tracker.in_use(), InUse::default());
     // The cache may show a write before its answer comes.
     let shared = json!({"status": {"allocation": {"devices": {"results": [{"request": "r", "driver": DRIVER,
         "pool": "p", "device": "s", "shareID": "one", "consumedCapacity": {"memory": "1Gi"}}]}}}});
     let shared = object::<ResourceClaim>("c", &shared);
     tracker.decide("c", Arc::new(shared.status.allocation.as_deref().unwrap().clone()));
-    tracker.seen(&shared);
+    tracker.observe(&shared);
     tracker.wrote(Arc::clone(&shared));
     let amounts = tracker.in_use().shared(&id("s")).unwrap().clone();
     assert_eq!(amounts.values().map(|amount| amount.value()).collect::<Vec<_>>(), [1 << 30]);

@@ -4,12 +4,12 @@ use super::{NodeResourcesFit, Strategy};
 use crate::{
     framework::{CycleState, MAX_NODE_SCORE, PreScore, PreScoreResult, Score},
     nodes::{NodeRef, NodeTable},
-    plugins::{amounts::Asked, shape::Shape},
+    plugins::{amounts::Requests, shape::Shape},
     pod::PodInfo,
 };
 
 /// Requests of the pod for each counted resource.
-struct Asks(Asked);
+struct PodRequests(Requests);
 
 impl PreScore for NodeResourcesFit {
     fn pre_score(
@@ -19,16 +19,16 @@ impl PreScore for NodeResourcesFit {
         _: &NodeTable,
         _: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        state.put(Asks(self.counted.asked_with_floor(pod)));
+        state.put(PodRequests(self.counted.requests_with_defaults(pod)));
         PreScoreResult::All
     }
 }
 
 impl Score for NodeResourcesFit {
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
-        match state.get::<Asks>() {
-            Some(Asks(asked)) => self.of(node, asked),
-            None => self.of(node, &self.counted.asked_with_floor(pod)),
+        match state.get::<PodRequests>() {
+            Some(PodRequests(requests)) => self.score_node(node, requests),
+            None => self.score_node(node, &self.counted.requests_with_defaults(pod)),
         }
     }
 
@@ -39,38 +39,38 @@ impl Score for NodeResourcesFit {
         nodes: &[NodeRef<'_>],
         scores: &mut Vec<i64>,
     ) {
-        let own;
-        let asked = match state.get::<Asks>() {
-            Some(Asks(asked)) => asked,
+        let computed;
+        let requests = match state.get::<PodRequests>() {
+            Some(PodRequests(requests)) => requests,
             None => {
-                own = self.counted.asked_with_floor(pod);
-                &own
+                computed = self.counted.requests_with_defaults(pod);
+                &computed
             }
         };
-        scores.extend(nodes.iter().map(|node| self.of(*node, asked)));
+        scores.extend(nodes.iter().map(|node| self.score_node(*node, requests)));
     }
 }
 
 impl NodeResourcesFit {
-    fn of(&self, node: NodeRef<'_>, asked: &[i64]) -> i64 {
+    fn score_node(&self, node: NodeRef<'_>, requests: &[i64]) -> i64 {
         match &self.strategy {
-            Strategy::LeastAllocated => self.mean(node, asked, |after, has| match after > has {
+            Strategy::LeastAllocated => self.mean(node, requests, |after, has| match after > has {
                 true => 0,
                 false => share(has - after, has),
             }),
             Strategy::MostAllocated => {
-                self.mean(node, asked, |after, has| share(after.min(has), has))
+                self.mean(node, requests, |after, has| share(after.min(has), has))
             }
-            Strategy::RequestedToCapacityRatio(shape) => self.by_shape(node, asked, shape),
+            Strategy::RequestedToCapacityRatio(shape) => self.by_shape(node, requests, shape),
         }
     }
 
     /// Weighted mean of the resources' scores, each from requested and allocatable amount.
     #[inline]
-    fn mean(&self, node: NodeRef<'_>, asked: &[i64], score: impl Fn(i64, i64) -> i64) -> i64 {
+    fn mean(&self, node: NodeRef<'_>, requests: &[i64], score: impl Fn(i64, i64) -> i64) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for n in 0..self.counted.len() {
-            let Some(one) = self.counted.on(n, node, asked, true) else { continue };
+            let Some(one) = self.counted.on(n, node, requests, true) else { continue };
             sum += score(one.after, one.allocatable) * one.weight;
             weights += one.weight;
         }
@@ -78,10 +78,10 @@ impl NodeResourcesFit {
     }
 
     /// Weighted mean of shape scores; resources that score 0 are ignored.
-    fn by_shape(&self, node: NodeRef<'_>, asked: &[i64], shape: &Shape) -> i64 {
+    fn by_shape(&self, node: NodeRef<'_>, requests: &[i64], shape: &Shape) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for n in 0..self.counted.len() {
-            let Some(one) = self.counted.on(n, node, asked, true) else { continue };
+            let Some(one) = self.counted.on(n, node, requests, true) else { continue };
             let score = shape.of_share(one.after, one.allocatable);
             if score > 0 {
                 sum += score * one.weight;

@@ -45,11 +45,11 @@ impl Counted {
 }
 
 /// The volumes of a pod that has no node yet; each once.
-pub(super) fn wanted(seen: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Status> {
+pub(super) fn volumes_of_pod(listers: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Status> {
     let mut found: Vec<Counted> = Vec::new();
     for volume in &pod.spec.volumes {
-        let one = match claim_of(seen, pod, volume)? {
-            Of::Claim(claim) => of_claim(seen, &claim),
+        let one = match claim_of(listers, pod, volume)? {
+            Of::Claim(claim) => of_claim(listers, &claim),
             Of::Missing(name) => {
                 let (namespace, why) = (&pod.meta.namespace, not_found(CLAIM, &name));
                 let why = format!("looking up PVC {namespace}/{name}: {why}");
@@ -63,16 +63,16 @@ pub(super) fn wanted(seen: &dyn Lookup, pod: &Pod) -> Result<Vec<Counted>, Statu
 }
 
 /// The volumes that a node's pods have.
-pub(super) fn there<'a>(
-    seen: &dyn Lookup,
+pub(super) fn volumes_on_node<'a>(
+    listers: &dyn Lookup,
     pods: impl Iterator<Item = &'a Pod>,
     node: Option<&CsiNode>,
 ) -> Result<HashSet<Counted>, Status> {
     let mut found = HashSet::new();
     for pod in pods {
         for volume in &pod.spec.volumes {
-            let one = match claim_of(seen, pod, volume)? {
-                Of::Claim(claim) => of_claim(seen, &claim),
+            let one = match claim_of(listers, pod, volume)? {
+                Of::Claim(claim) => of_claim(listers, &claim),
                 Of::Missing(_) => None,
                 Of::Inline => inline(volume)?,
             };
@@ -84,12 +84,12 @@ pub(super) fn there<'a>(
 
 /// The volumes that are, or are to be, attached to a node.
 pub(super) fn attached(
-    seen: &dyn Lookup,
+    listers: &dyn Lookup,
     attachments: &[Arc<VolumeAttachment>],
 ) -> HashSet<Counted> {
     let one = |attachment: &Arc<VolumeAttachment>| {
         let volume = attachment.spec.source.persistent_volume_name.as_deref()?;
-        let volume = seen.volume(volume)?;
+        let volume = listers.volume(volume)?;
         let csi = volume.spec.source.csi.as_deref()?;
         Counted::new(&attachment.spec.attacher, &csi.volume_handle, false)
     };
@@ -103,7 +103,7 @@ enum Of {
     Inline,
 }
 
-fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Status> {
+fn claim_of(listers: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Status> {
     let ephemeral = volume.source.persistent_volume_claim.is_none();
     let name = match &volume.source.persistent_volume_claim {
         Some(source) => source.claim_name.to_string(),
@@ -113,7 +113,9 @@ fn claim_of(seen: &dyn Lookup, pod: &Pod, volume: &Volume) -> Result<Of, Status>
     if name.is_empty() {
         return Err(Status::error("PersistentVolumeClaim had no name"));
     }
-    let Some(claim) = seen.claim(&pod.meta.namespace, &name) else { return Ok(Of::Missing(name)) };
+    let Some(claim) = listers.claim(&pod.meta.namespace, &name) else {
+        return Ok(Of::Missing(name));
+    };
     if ephemeral {
         ephemeral::made_for_pod(&claim, pod).map_err(Status::error)?;
     }
@@ -139,10 +141,10 @@ fn inline(volume: &Volume) -> Result<Option<Counted>, Status> {
 }
 
 /// The claim's volume or, where there is none yet, the one that will be made.
-fn of_claim(seen: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
+fn of_claim(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
     let name = &*claim.spec.volume_name;
-    let volume = if name.is_empty() { None } else { seen.volume(name) };
-    let Some(volume) = volume else { return of_class(seen, claim) };
+    let volume = if name.is_empty() { None } else { listers.volume(name) };
+    let Some(volume) = volume else { return of_class(listers, claim) };
     if let Some(csi) = volume.spec.source.csi.as_deref() {
         return Counted::new(&csi.driver, &csi.volume_handle, false);
     }
@@ -155,9 +157,9 @@ fn of_claim(seen: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted>
     )
 }
 
-fn of_class(seen: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
+fn of_class(listers: &dyn Lookup, claim: &PersistentVolumeClaim) -> Option<Counted> {
     let class = volume::class_of_claim(claim);
-    let class = if class.is_empty() { None } else { seen.class(class) }?;
+    let class = if class.is_empty() { None } else { listers.class(class) }?;
     // No driver calls a volume so.
     let handle = format!("\0{}/{}", claim.meta.namespace, claim.meta.name);
     match csi_translation::driver_of(&class.provisioner) {

@@ -5,11 +5,11 @@
 //! | documented | where |
 //! |---|---|
 //! | `spec.drivers[].allocatable.count` of the CSINode | `limit`, `filter` |
-//! | volumes count once for each driver and handle | `count::Counted`, `count::there` |
+//! | volumes count once for each driver and handle | `count::Counted`, `count::volumes_on_node` |
 //! | claims that are not bound, by the provisioner of their class | `count::of_claim`, `count::of_class` |
 //! | in-tree volumes that migrated to CSI | `count::inline` |
 //! | VolumeAttachments of volumes that no pod on the node uses | `count::attached` |
-//! | `preventPodSchedulingIfMissing` of the CSIDriver | `must_be_there`, `is_there` |
+//! | `preventPodSchedulingIfMissing` of the CSIDriver | `requires_driver`, `has_driver` |
 
 mod count;
 #[cfg(test)]
@@ -35,7 +35,7 @@ const TOO_MANY: &str = "node(s) exceed max volume count";
 
 /// Keeps pods off nodes that have as many volumes of a driver as they take.
 pub struct NodeVolumeLimits {
-    seen: OnceLock<Box<dyn Lookup>>,
+    listers: OnceLock<Box<dyn Lookup>>,
     asks_for_drivers: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for NodeVolumeLimits {
 impl NodeVolumeLimits {
     /// With `asks_for_drivers`, drivers may say that pods keep off nodes that lack them.
     pub fn new(asks_for_drivers: bool) -> Self {
-        Self { seen: OnceLock::new(), asks_for_drivers }
+        Self { listers: OnceLock::new(), asks_for_drivers }
     }
 }
 
@@ -59,7 +59,7 @@ impl std::fmt::Debug for NodeVolumeLimits {
 }
 
 /// A pod's volumes, or why none of the nodes can do.
-struct Wanted(Result<Vec<Counted>, Status>);
+struct VolumesToAttach(Result<Vec<Counted>, Status>);
 
 impl Plugin for NodeVolumeLimits {
     fn name(&self) -> &'static str {
@@ -67,7 +67,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.seen.get_or_init(|| Box::new(Cached::new(handle)));
+        self.listers.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -150,25 +150,27 @@ impl PreFilter for NodeVolumeLimits {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let Some(seen) = self.seen.get().filter(|_| at_most(&pod.pod) > 0) else {
+        let Some(listers) = self.listers.get().filter(|_| at_most(&pod.pod) > 0) else {
             return Ok(PreFilterResult::Skip);
         };
-        state.put(Wanted(count::wanted(&**seen, &pod.pod)));
+        state.put(VolumesToAttach(count::volumes_of_pod(&**listers, &pod.pod)));
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for NodeVolumeLimits {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let (Some(Wanted(wanted)), Some(seen)) = (state.get::<Wanted>(), self.seen.get()) else {
+        let (Some(VolumesToAttach(volumes)), Some(listers)) =
+            (state.get::<VolumesToAttach>(), self.listers.get())
+        else {
             return Ok(());
         };
-        let wanted = wanted.as_ref().map_err(Clone::clone)?;
-        let csi_node = seen.csi_node(node.name());
+        let volumes = volumes.as_ref().map_err(Clone::clone)?;
+        let csi_node = listers.csi_node(node.name());
         let csi_node = csi_node.as_deref();
-        let mut new: Vec<&Counted> = wanted.iter().filter(|one| one.counts_on(csi_node)).collect();
+        let mut new: Vec<&Counted> = volumes.iter().filter(|one| one.counts_on(csi_node)).collect();
         for one in new.iter().filter(|_| self.asks_for_drivers) {
-            if must_be_there(&**seen, &one.driver) && !is_there(csi_node, &one.driver) {
+            if requires_driver(&**listers, &one.driver) && !has_driver(csi_node, &one.driver) {
                 let driver = &one.driver;
                 return Err(Status::unschedulable(format!(
                     "{driver} CSI driver is not installed on the node"
@@ -183,23 +185,24 @@ impl Filter for NodeVolumeLimits {
             return Ok(());
         };
         // Mostly there is room for all that could be there, whatever it is.
-        let attachments = seen.attachments(node.name());
+        let attachments = listers.attachments(node.name());
         let pods = node.pods();
         let most = pods.iter().map(|pod| at_most(&pod.pod)).sum::<usize>() + attachments.len();
         if most + new.len() <= usize::try_from(least).unwrap_or(0) {
             return Ok(());
         }
-        let there = count::there(&**seen, pods.iter().map(|pod| &*pod.pod), csi_node)?;
-        let attached = count::attached(&**seen, &attachments);
-        new.retain(|one| !there.contains(*one));
+        let existing =
+            count::volumes_on_node(&**listers, pods.iter().map(|pod| &*pod.pod), csi_node)?;
+        let attached = count::attached(&**listers, &attachments);
+        new.retain(|one| !existing.contains(*one));
         for one in &new {
             let of_driver = |counted: &&Counted| counted.driver == one.driver;
-            let have = there.iter().filter(of_driver).count()
-                + attached.iter().filter(of_driver).filter(|one| !there.contains(*one)).count();
+            let have = existing.iter().filter(of_driver).count()
+                + attached.iter().filter(of_driver).filter(|one| !existing.contains(*one)).count();
             let more = new.iter().filter(|other| other.driver == one.driver).count();
-            let takes = limited(&one.driver)
-                .map_or(usize::MAX, |takes| usize::try_from(takes).unwrap_or(0));
-            if have + more > takes {
+            let limit = limited(&one.driver)
+                .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(0));
+            if have + more > limit {
                 return Err(Status::unschedulable(TOO_MANY));
             }
         }
@@ -208,11 +211,12 @@ impl Filter for NodeVolumeLimits {
 }
 
 /// Whether the driver's pods must keep off nodes that lack it.
-fn must_be_there(seen: &dyn Lookup, driver: &str) -> bool {
-    seen.driver(driver)
+fn requires_driver(listers: &dyn Lookup, driver: &str) -> bool {
+    listers
+        .driver(driver)
         .is_some_and(|driver| driver.spec.prevent_pod_scheduling_if_missing == Some(true))
 }
 
-fn is_there(csi_node: Option<&CsiNode>, driver: &str) -> bool {
+fn has_driver(csi_node: Option<&CsiNode>, driver: &str) -> bool {
     csi_node.is_some_and(|node| node.spec.drivers.iter().any(|known| *known.name == *driver))
 }

@@ -47,7 +47,7 @@ fn outcome(given: Given, there: &[PodInfo], pod: &PodInfo) -> String {
 }
 
 fn outcome_of(plugin: &NodeVolumeLimits, given: Given, there: &[PodInfo], pod: &PodInfo) -> String {
-    assert!(plugin.seen.set(Box::new(given)).is_ok());
+    assert!(plugin.listers.set(Box::new(given)).is_ok());
     let mut nodes = table(&[node("a", &json!({}))]);
     for pod in there {
         nodes.place(pod.clone(), "a");

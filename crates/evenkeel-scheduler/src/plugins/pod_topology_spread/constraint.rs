@@ -76,18 +76,18 @@ pub(super) struct Eligible {
 impl Eligible {
     /// Returns the nodes that have all topology `keys` (if required) and satisfy the constraint's policies.
     pub(super) fn of(
-        wanted: &SpreadConstraint,
+        constraint: &SpreadConstraint,
         pod: &Pod,
         nodes: &NodeTable,
         keys: &[Arc<LabelColumn>],
     ) -> Self {
         let keys: Vec<&LabelColumn> =
             keys.iter().map(|key| &**key).filter(|key| key.n_labelled() < nodes.len()).collect();
-        let required = wanted
+        let required = constraint
             .honors_affinity
             .then(|| Required::of(&pod.spec, nodes))
             .filter(|r| !r.is_nothing());
-        let tolerated = wanted.honors_taints.then(|| {
+        let tolerated = constraint.honors_taints.then(|| {
             let tolerated =
                 |taints| find_untolerated_taint(&pod.spec.tolerations, taints).is_none();
             nodes.taint_sets().iter().map(|taints| tolerated(taints)).collect::<Vec<bool>>()

@@ -25,14 +25,14 @@ struct HardConstraints(Vec<Constraint>);
 /// A hard constraint with its counts.
 #[derive(Clone)]
 struct Constraint {
-    wanted: Arc<SpreadConstraint>,
+    spread: Arc<SpreadConstraint>,
     eligible: Arc<Eligible>,
     /// Number of matching pods in each domain with an eligible node.
     pods: PerDomain,
     /// Global minimum of the counts, after `minDomains`.
     fewest: i64,
     /// 1 if the pod matches its own selector, else 0.
-    own: i64,
+    self_match: i64,
 }
 
 impl PreFilter for PodTopologySpread {
@@ -42,15 +42,15 @@ impl PreFilter for PodTopologySpread {
         pod: &PodInfo,
         nodes: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        let wanted = self.wanted(&pod.pod, WhenUnsatisfiable::DoNotSchedule);
-        if wanted.is_empty() {
+        let spread = self.constraints(&pod.pod, WhenUnsatisfiable::DoNotSchedule);
+        if spread.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        let keys: Vec<_> = wanted.iter().map(|wanted| nodes.label(&wanted.topology_key)).collect();
-        let constraints = wanted
+        let keys: Vec<_> = spread.iter().map(|spread| nodes.label(&spread.topology_key)).collect();
+        let constraints = spread
             .into_iter()
             .zip(&keys)
-            .map(|(wanted, key)| Constraint::of(wanted, key, pod, nodes, &keys));
+            .map(|(spread, key)| Constraint::of(spread, key, pod, nodes, &keys));
         state.put(HardConstraints(constraints.collect()));
         Ok(PreFilterResult::All)
     }
@@ -84,7 +84,7 @@ impl HardConstraints {
             return;
         }
         for one in constraints {
-            if one.wanted.selector.matches(&other.labels)
+            if one.spread.selector.matches(&other.labels)
                 && one.eligible.has(slot)
                 && let Some(count) = one.pods.at_mut(slot)
             {
@@ -97,13 +97,13 @@ impl HardConstraints {
 
 impl Constraint {
     fn of(
-        wanted: SpreadConstraint,
+        spread: SpreadConstraint,
         key: &Arc<LabelColumn>,
         pod: &PodInfo,
         nodes: &NodeTable,
         keys: &[Arc<LabelColumn>],
     ) -> Self {
-        let eligible = Eligible::of(&wanted, &pod.pod, nodes, keys);
+        let eligible = Eligible::of(&spread, &pod.pod, nodes, keys);
         let mut pods = PerDomain::new(Arc::clone(key), NO_ELIGIBLE_NODE);
         if eligible.is_all() {
             for (count, nodes) in pods.figures_mut().iter_mut().zip(key.nodes_by_value()) {
@@ -115,8 +115,8 @@ impl Constraint {
             }
         }
         // An empty selector matches no existing pods, but matches the pod itself.
-        if !wanted.selector.is_everything() {
-            let scope = Scope::within(&pod.pod.meta.namespace, wanted.selector.clone());
+        if !spread.selector.is_everything() {
+            let scope = Scope::within(&pod.pod.meta.namespace, spread.selector.clone());
             let mut pod_index = nodes.pod_index();
             let scope = pod_index.scope(scope);
             for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
@@ -125,9 +125,9 @@ impl Constraint {
                 }
             }
         }
-        let own = i64::from(wanted.selector.matches(&pod.pod.meta.labels));
-        let (wanted, eligible) = (Arc::new(wanted), Arc::new(eligible));
-        let mut constraint = Self { wanted, eligible, pods, fewest: 0, own };
+        let self_match = i64::from(spread.selector.matches(&pod.pod.meta.labels));
+        let (spread, eligible) = (Arc::new(spread), Arc::new(eligible));
+        let mut constraint = Self { spread, eligible, pods, fewest: 0, self_match };
         constraint.find_min_match();
         constraint
     }
@@ -135,7 +135,7 @@ impl Constraint {
     fn find_min_match(&mut self) {
         let domains =
             || self.pods.figures().iter().copied().filter(|count| *count != NO_ELIGIBLE_NODE);
-        let enough = match self.wanted.min_domains {
+        let enough = match self.spread.min_domains {
             ..=1 => true,
             least => domains().count() >= least as usize,
         };
@@ -155,7 +155,7 @@ impl Filter for PodTopologySpread {
                 ));
             };
             let count = if count == NO_ELIGIBLE_NODE { 0 } else { count };
-            if count + one.own - one.fewest > i64::from(one.wanted.max_skew) {
+            if count + one.self_match - one.fewest > i64::from(one.spread.max_skew) {
                 return Err(Status::unschedulable(
                     "node(s) didn't match pod topology spread constraints",
                 ));

@@ -5,23 +5,23 @@ use evenkeel_api::views::{Node, Pod};
 use super::constraint::SpreadConstraint;
 use crate::framework::{Change, QueueingHint};
 
-pub(super) fn hint(pod: &Pod, wanted: &[SpreadConstraint], change: &Change) -> QueueingHint {
+pub(super) fn hint(pod: &Pod, constraints: &[SpreadConstraint], change: &Change) -> QueueingHint {
     match change {
         Change::Node(edit) => {
-            node_changed(wanted, edit.before().map(|old| &**old), edit.now().map(|new| &**new))
+            node_changed(constraints, edit.before().map(|old| &**old), edit.now().map(|new| &**new))
         }
         Change::AssignedPod(edit) => {
             let (old, new) = (edit.before().map(|old| &*old.pod), edit.now().map(|new| &*new.pod));
-            pod_changed(pod, wanted, old, new)
+            pod_changed(pod, constraints, old, new)
         }
         Change::OwnUpdate { old, new } => {
             let (old, new) = (&old.pod, &new.pod);
             let tolerates_more = old.spec.tolerations != new.spec.tolerations
-                && wanted.iter().any(|wanted| wanted.honors_taints);
+                && constraints.iter().any(|constraints| constraints.honors_taints);
             if tolerates_more {
                 QueueingHint::Queue
             } else {
-                pod_changed(pod, wanted, Some(old), Some(new))
+                pod_changed(pod, constraints, Some(old), Some(new))
             }
         }
         Change::Object(_) => QueueingHint::Queue,
@@ -31,34 +31,39 @@ pub(super) fn hint(pod: &Pod, wanted: &[SpreadConstraint], change: &Change) -> Q
 /// A pod on a node was added, updated or deleted.
 fn pod_changed(
     pod: &Pod,
-    wanted: &[SpreadConstraint],
+    constraints: &[SpreadConstraint],
     old: Option<&Pod>,
     new: Option<&Pod>,
 ) -> QueueingHint {
     if old.iter().chain(&new).any(|other| other.meta.namespace != pod.meta.namespace) {
         return QueueingHint::Skip;
     }
-    let matches = |wanted: &SpreadConstraint, of: Option<&Pod>| {
-        of.is_some_and(|of| wanted.selector.matches(&of.meta.labels))
+    let matches = |constraints: &SpreadConstraint, of: Option<&Pod>| {
+        of.is_some_and(|of| constraints.selector.matches(&of.meta.labels))
     };
-    QueueingHint::when(wanted.iter().any(|wanted| matches(wanted, old) != matches(wanted, new)))
+    QueueingHint::when(
+        constraints
+            .iter()
+            .any(|constraints| matches(constraints, old) != matches(constraints, new)),
+    )
 }
 
 /// A node was added, updated or deleted.
 fn node_changed(
-    wanted: &[SpreadConstraint],
+    constraints: &[SpreadConstraint],
     old: Option<&Node>,
     new: Option<&Node>,
 ) -> QueueingHint {
-    let has_all =
-        |node: &Node| wanted.iter().all(|wanted| node.meta.labels.contains(&wanted.topology_key));
+    let has_all = |node: &Node| {
+        constraints.iter().all(|constraints| node.meta.labels.contains(&constraints.topology_key))
+    };
     QueueingHint::when(match (old, new) {
         (Some(old), Some(new)) if has_all(old) == has_all(new) => {
-            let moved = |wanted: &SpreadConstraint| {
-                let key = &wanted.topology_key;
+            let moved = |constraints: &SpreadConstraint| {
+                let key = &constraints.topology_key;
                 old.meta.labels.get(key) != new.meta.labels.get(key)
             };
-            has_all(new) && (wanted.iter().any(moved) || old.spec.taints != new.spec.taints)
+            has_all(new) && (constraints.iter().any(moved) || old.spec.taints != new.spec.taints)
         }
         (Some(_), Some(_)) => true,
         (old, new) => old.or(new).is_some_and(has_all),

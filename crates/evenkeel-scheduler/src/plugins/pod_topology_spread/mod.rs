@@ -52,7 +52,7 @@ impl PodTopologySpread {
     }
 
     /// Returns the pod's constraints of one kind, or the default constraints.
-    fn wanted(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
+    fn constraints(&self, pod: &Pod, action: WhenUnsatisfiable) -> Vec<SpreadConstraint> {
         let own = &pod.spec.topology_spread_constraints;
         if !own.is_empty() {
             let own = own.iter().filter(|own| *own.when_unsatisfiable == *action.as_str());
@@ -104,7 +104,7 @@ impl Plugin for PodTopologySpread {
     }
 
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
-        hint::hint(&pod.pod, &self.wanted(&pod.pod, WhenUnsatisfiable::DoNotSchedule), change)
+        hint::hint(&pod.pod, &self.constraints(&pod.pod, WhenUnsatisfiable::DoNotSchedule), change)
     }
 
     fn as_pre_filter(&self) -> Option<&dyn PreFilter> {

@@ -52,24 +52,24 @@ impl PreScore for PodTopologySpread {
         nodes: &NodeTable,
         feasible: &[NodeRef<'_>],
     ) -> PreScoreResult {
-        let wanted = self.wanted(&pod.pod, WhenUnsatisfiable::ScheduleAnyway);
-        if wanted.is_empty() {
+        let spread = self.constraints(&pod.pod, WhenUnsatisfiable::ScheduleAnyway);
+        if spread.is_empty() {
             return PreScoreResult::Skip;
         }
         // With the system default constraints, nodes without zone still spread over hosts.
         let needs_all = !pod.pod.spec.topology_spread_constraints.is_empty()
             || self.args.defaulting_type != super::DefaultingType::System;
-        let keys: Vec<_> = wanted.iter().map(|wanted| nodes.label(&wanted.topology_key)).collect();
-        let asked: Vec<Slot> = feasible
+        let keys: Vec<_> = spread.iter().map(|spread| nodes.label(&spread.topology_key)).collect();
+        let feasible_slots: Vec<Slot> = feasible
             .iter()
             .map(|node| node.slot())
             .filter(|slot| !needs_all || keys.iter().all(|key| key.of(*slot).is_some()))
             .collect();
         let all = if needs_all { &*keys } else { &[] };
-        let constraints = wanted
+        let constraints = spread
             .iter()
             .zip(&keys)
-            .map(|(wanted, key)| Constraint::of(wanted, key, pod, nodes, &asked, all))
+            .map(|(spread, key)| Constraint::of(spread, key, pod, nodes, &feasible_slots, all))
             .collect();
         state.put(SoftConstraints { constraints, needs_all });
         PreScoreResult::All
@@ -78,23 +78,23 @@ impl PreScore for PodTopologySpread {
 
 impl Constraint {
     fn of(
-        wanted: &SpreadConstraint,
+        spread: &SpreadConstraint,
         key: &Arc<LabelColumn>,
         pod: &PodInfo,
         nodes: &NodeTable,
-        asked: &[Slot],
+        feasible_slots: &[Slot],
         all: &[Arc<LabelColumn>],
     ) -> Self {
-        let (counts, n_domains) = if *wanted.topology_key == *HOSTNAME {
-            (of_nodes(wanted, pod, nodes), asked.len())
+        let (counts, n_domains) = if *spread.topology_key == *HOSTNAME {
+            (of_nodes(spread, pod, nodes), feasible_slots.len())
         } else {
-            of_domains(wanted, key, pod, nodes, asked, all)
+            of_domains(spread, key, pod, nodes, feasible_slots, all)
         };
         Self {
             column: Arc::clone(key),
             counts,
             weight: ((n_domains + 2) as f64).ln(),
-            slack: f64::from(wanted.max_skew - 1),
+            slack: f64::from(spread.max_skew - 1),
         }
     }
 
@@ -111,34 +111,34 @@ impl Constraint {
 
 /// Calls a function with each node that has matching pods and their number.
 fn each_matching(
-    wanted: &SpreadConstraint,
+    spread: &SpreadConstraint,
     pod: &PodInfo,
     nodes: &NodeTable,
     mut each: impl FnMut(Slot, u32),
 ) {
-    if wanted.selector.is_everything() {
+    if spread.selector.is_everything() {
         return;
     }
     let mut pod_index = nodes.pod_index();
-    let scope = pod_index.scope(Scope::within(&pod.pod.meta.namespace, wanted.selector.clone()));
+    let scope = pod_index.scope(Scope::within(&pod.pod.meta.namespace, spread.selector.clone()));
     for class in pod_index.members(scope).filter(|class| !class.is_deleting()) {
         class.nodes().iter().for_each(|(slot, count)| each(slot, count));
     }
 }
 
-fn of_nodes(wanted: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> Counts {
+fn of_nodes(spread: &SpreadConstraint, pod: &PodInfo, nodes: &NodeTable) -> Counts {
     let mut counts = vec![0; nodes.n_slots()];
-    each_matching(wanted, pod, nodes, |slot, count| counts[slot as usize] += count);
+    each_matching(spread, pod, nodes, |slot, count| counts[slot as usize] += count);
     Counts::OfNodes(counts)
 }
 
 /// Counts matching pods in the domains of the feasible nodes; returns the number of domains, too.
 fn of_domains(
-    wanted: &SpreadConstraint,
+    spread: &SpreadConstraint,
     key: &LabelColumn,
     pod: &PodInfo,
     nodes: &NodeTable,
-    asked: &[Slot],
+    feasible_slots: &[Slot],
     all: &[Arc<LabelColumn>],
 ) -> (Counts, usize) {
     // Nodes without the key share a domain with nodes whose value is empty.
@@ -146,13 +146,13 @@ fn of_domains(
     let domain = |slot| key.of(slot).map_or(unlabelled, |id| id as usize);
     let mut counts = vec![NOT_ASKED; key.n_values() + 1];
     let mut n_domains = 0;
-    for slot in asked {
+    for slot in feasible_slots {
         let count = &mut counts[domain(*slot)];
         n_domains += usize::from(*count == NOT_ASKED);
         *count = 0;
     }
-    let eligible = Eligible::of(wanted, &pod.pod, nodes, all);
-    each_matching(wanted, pod, nodes, |slot, count| {
+    let eligible = Eligible::of(spread, &pod.pod, nodes, all);
+    each_matching(spread, pod, nodes, |slot, count| {
         let sum = &mut counts[domain(slot)];
         if *sum != NOT_ASKED && eligible.has(slot) && nodes.has_node(slot) {
             *sum += i64::from(count);

@@ -1,4 +1,4 @@
-//! Against what upstream's rules say when every pod is looked at.
+//! Compares the plugin, which keeps counts, with a direct implementation of upstream's rules that counts all pods anew.
 
 use evenkeel_api::views::{Node, Pod, TopologySpreadConstraint};
 use evenkeel_component_helpers::scheduling::corev1::{
@@ -15,6 +15,7 @@ use crate::{
     plugins::world::{HOST, World, ZONE, filter_results, of_each, pod_of, scores, steps},
 };
 
+/// Returns one of many constraints, chosen by number.
 fn constraint(n: u8, action: &str) -> Value {
     let key = [ZONE, HOST, "rack"][usize::from(n / 3) % 3];
     let mut constraint = json!({
@@ -43,8 +44,8 @@ fn constraint(n: u8, action: &str) -> Value {
     constraint
 }
 
-/// A pod by number, with constraints or without.
-fn kind(n: u8) -> Value {
+/// Returns one of many pods, chosen by number, with constraints or without.
+fn numbered_pod(n: u8) -> Value {
     let hard = |n| constraint(n, "DoNotSchedule");
     let soft = |n| constraint(n, "ScheduleAnyway");
     let constraints = match n % 6 {
@@ -62,35 +63,36 @@ fn kind(n: u8) -> Value {
     pod
 }
 
-fn of_kind<'a>(pod: &'a Pod, action: &str) -> Vec<&'a TopologySpreadConstraint> {
+fn constraints_of<'a>(pod: &'a Pod, action: &str) -> Vec<&'a TopologySpreadConstraint> {
     let all = pod.spec.topology_spread_constraints.iter();
     all.filter(|one| &*one.when_unsatisfiable == action).collect()
 }
 
-/// Whether a constraint of `pod` is about a pod with these labels.
+/// Whether a constraint of `pod` counts `other`, by labels.
 fn matches(constraint: &TopologySpreadConstraint, pod: &Pod, other: &Pod) -> bool {
-    let own = constraint.match_label_keys.iter();
-    let mut own = own.filter(|key| pod.meta.labels.contains(key));
+    let keys = constraint.match_label_keys.iter();
+    let mut keys = keys.filter(|key| pod.meta.labels.contains(key));
     constraint.label_selector.matches(&other.meta.labels)
-        && own.all(|key| pod.meta.labels.get(key) == other.meta.labels.get(key))
+        && keys.all(|key| pod.meta.labels.get(key) == other.meta.labels.get(key))
 }
 
-/// How many pods count on a node.
+/// Returns the number of pods on a node that the constraint counts.
 fn count_on(world: &World, constraint: &TopologySpreadConstraint, pod: &Pod, on: &Node) -> i64 {
     let with_match_label_keys =
         constraint.match_label_keys.iter().any(|key| pod.meta.labels.contains(key));
     if constraint.label_selector.is_everything() && !with_match_label_keys {
         return 0;
     }
-    let here = world.placed().filter(|(other, node)| {
+    let counted = world.placed().filter(|(other, node)| {
         node.meta.name == on.meta.name
             && other.meta.namespace == pod.meta.namespace
             && !other.meta.deleting()
             && matches(constraint, pod, other)
     });
-    here.count() as i64
+    counted.count() as i64
 }
 
+/// Whether the constraint counts the pods of a node, by its policies for node affinity and taints.
 fn included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
     (&*constraint.node_affinity_policy == "Ignore" || required(&pod.spec, node))
         && (&*constraint.node_taints_policy != "Honor"
@@ -101,8 +103,9 @@ fn has_all(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {
     constraints.iter().all(|one| node.meta.labels.contains(&one.topology_key))
 }
 
+/// Returns the reason to reject each node; empty for a node that fits.
 fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
-    let hard = of_kind(pod, "DoNotSchedule");
+    let hard = constraints_of(pod, "DoNotSchedule");
     let domains = |constraint: &TopologySpreadConstraint| {
         let mut domains: BTreeMap<&str, i64> = BTreeMap::new();
         for node in world.nodes.values().filter(|node| has_all(&hard, node)) {
@@ -114,26 +117,26 @@ fn expected(world: &World, pod: &Pod) -> BTreeMap<String, String> {
         domains
     };
     let domains: Vec<BTreeMap<&str, i64>> = hard.iter().map(|one| domains(one)).collect();
-    let verdict = |node: &Node| {
+    let rejection = |node: &Node| {
         for (one, domains) in hard.iter().zip(&domains) {
             let Some(value) = node.meta.labels.get(&one.topology_key) else {
                 return "node(s) didn't match pod topology spread constraints (missing required label)";
             };
             let enough = domains.len() >= one.min_domains.unwrap_or(1) as usize;
             let fewest = domains.values().min().copied().filter(|_| enough).unwrap_or(0);
-            let own = i64::from(matches(one, pod, pod));
+            let self_match = i64::from(matches(one, pod, pod));
             let count = domains.get(value).copied().unwrap_or(0);
-            if count + own - fewest > i64::from(one.max_skew) {
+            if count + self_match - fewest > i64::from(one.max_skew) {
                 return "node(s) didn't match pod topology spread constraints";
             }
         }
         ""
     };
-    world.nodes.iter().map(|(name, node)| (name.clone(), verdict(node).to_owned())).collect()
+    world.nodes.iter().map(|(name, node)| (name.clone(), rejection(node).to_owned())).collect()
 }
 
 fn expected_scores(world: &World, pod: &Pod) -> Option<BTreeMap<String, i64>> {
-    let soft = of_kind(pod, "ScheduleAnyway");
+    let soft = constraints_of(pod, "ScheduleAnyway");
     if soft.is_empty() {
         return None;
     }
@@ -174,24 +177,24 @@ fn expected_scores(world: &World, pod: &Pod) -> Option<BTreeMap<String, i64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// After any history the plugin says of each node what looking at every pod says.
+    /// After any series of events, the plugin filters and scores each node as if it had counted all pods anew.
     #[test]
-    fn counts_are_as_if_counted_afresh(steps in steps(), n in any::<u8>()) {
-        let world = World::after(&steps, kind);
+    fn kept_counts_equal_new_counts(steps in steps(), n in any::<u8>()) {
+        let world = World::after(&steps, numbered_pod);
         let plugin = PodTopologySpread::default();
-        let pod = info("new", &kind(n));
+        let pod = info("new", &numbered_pod(n));
         prop_assert_eq!(filter_results(&plugin, &world.table, &pod), expected(&world, &pod.pod));
         if !world.nodes.is_empty() {
             prop_assert_eq!(scores(&plugin, &world.table, &pod), expected_scores(&world, &pod.pod));
         }
     }
 
-    /// Following pods in thought comes to the same as having them on their nodes. (An empty selector counts pods in thought
-    /// only, upstream as here.)
+    /// `add_pod` and `remove_pod` change the cycle's state as if the pod were placed on or removed from the node. (An empty
+    /// selector counts only pods that are added this way, as upstream's.)
     #[test]
-    fn pods_in_thought_count_as_real_ones(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
-        let mut world = World::after(&steps, kind);
-        let (pod, other) = (info("new", &kind(n)), info("other", &kind(other)));
+    fn added_pods_count_as_placed_ones(steps in steps(), n in any::<u8>(), other in any::<u8>(), on in 0_u8..4) {
+        let mut world = World::after(&steps, numbered_pod);
+        let (pod, other) = (info("new", &numbered_pod(n)), info("other", &numbered_pod(other)));
         let everything = |one: &TopologySpreadConstraint| one.label_selector.is_everything();
         if pod.pod.spec.topology_spread_constraints.iter().any(everything) {
             return Ok(());
@@ -212,7 +215,7 @@ proptest! {
 }
 
 #[test]
-fn a_pod_goes_where_there_are_fewest() {
+fn a_pod_fits_only_the_domains_with_the_fewest_pods() {
     let zoned =
         |name: &str, zone: &str| node(name, &json!({ "metadata": { "labels": { ZONE: zone } } }));
     let mut nodes = table(&[zoned("a", "a"), zoned("b", "b"), node("c", &json!({}))]);
@@ -235,7 +238,7 @@ fn a_pod_goes_where_there_are_fewest() {
 }
 
 #[test]
-fn default_constraints_need_somebody_to_say_what_the_pods_kind_is() {
+fn default_constraints_apply_only_to_pods_of_known_workloads() {
     let nodes = table(&[node("a", &json!({}))]);
     let hard = DefaultConstraint {
         max_skew: 1,
@@ -254,7 +257,7 @@ fn default_constraints_need_somebody_to_say_what_the_pods_kind_is() {
 }
 
 #[test]
-fn keys_whose_labels_must_match_can_be_passed_over() {
+fn match_label_keys_can_be_disabled() {
     let mut nodes = table(&["a", "b"].map(|name| node(name, &json!({}))));
     let constraint = json!({ "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": { "matchLabels": { "app": "web" } }, "matchLabelKeys": ["version"] });
@@ -273,7 +276,7 @@ fn keys_whose_labels_must_match_can_be_passed_over() {
 }
 
 #[test]
-fn hints_as_upstream() {
+fn queueing_hints_follow_upstream() {
     let plugin = PodTopologySpread::default();
     let constraint = |more: &Value| {
         let mut one = json!({ "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
@@ -283,12 +286,12 @@ fn hints_as_upstream() {
     };
     let waiting = info("p", &constraint(&json!({})));
     let labelled = |app: &str| info("o", &json!({ "metadata": { "labels": { "app": app } } }));
-    let abroad =
+    let other_namespace =
         info("o", &json!({ "metadata": { "namespace": "bank", "labels": { "app": "web" } } }));
     for (n, (edit, want)) in [
         (Edit::Added(labelled("web")), QueueingHint::Queue),
         (Edit::Added(labelled("db")), QueueingHint::Skip),
-        (Edit::Added(abroad), QueueingHint::Skip),
+        (Edit::Added(other_namespace), QueueingHint::Skip),
         (Edit::Deleted(labelled("web")), QueueingHint::Queue),
         (Edit::Updated { old: labelled("web"), new: labelled("db") }, QueueingHint::Queue),
         (Edit::Updated { old: labelled("x"), new: labelled("db") }, QueueingHint::Skip),

@@ -20,17 +20,17 @@ use std::time::Duration;
 /// Upstream: `BindPodVolumes`
 pub(super) async fn bind(
     client: &Client,
-    seen: &Observed,
+    observed: &Observed,
     pod: &Pod,
     assumed_volumes: &AssumedPodVolumes,
     patience: Duration,
 ) -> Result<(), PreBindError> {
     let (volumes, claims) = write(client, assumed_volumes).await?;
-    let check = || check(seen, pod, assumed_volumes, &volumes, &claims);
+    let check = || check(observed, pod, assumed_volumes, &volumes, &claims);
     let wait = async {
         loop {
             // Subscribed before the first check, so that no change is missed.
-            let changed = seen.changed.notified();
+            let changed = observed.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             if check().map_err(|why| PreBindError::Refused(format!("binding volumes: {why}")))? {
@@ -41,7 +41,7 @@ pub(super) async fn bind(
     };
     tokio::select! {
         done = wait => done,
-        () = seen.clock.sleep(patience) => {
+        () = observed.clock.sleep(patience) => {
             Err(PreBindError::Refused("binding volumes: context deadline exceeded".to_owned()))
         }
     }

@@ -40,7 +40,7 @@ pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option
 ///
 /// Upstream: `checkBindings`
 pub(super) fn check(
-    seen: &Observed,
+    observed: &Observed,
     pod: &Pod,
     assumed_volumes: &AssumedPodVolumes,
     volumes: &[Written],
@@ -48,25 +48,25 @@ pub(super) fn check(
 ) -> Result<bool, String> {
     let name = &pod.meta.name;
     let lost = || format!("pod does not exist any more: pod \"{name}\" not found");
-    seen.pods.get(&pod.meta.namespace, name).ok_or_else(lost)?;
+    observed.pods.get(&pod.meta.namespace, name).ok_or_else(lost)?;
     let node = &assumed_volumes.node;
-    let there = seen.nodes.get("", node);
+    let there = observed.nodes.get("", node);
     let there =
         there.ok_or_else(|| format!("failed to get node \"{node}\": node \"{node}\" not found"))?;
     for (written, (_, claim)) in volumes.iter().zip(&assumed_volumes.found.bindings) {
-        let found = seen.stored.volume(&written.name);
-        let gone = |resource: &str, key: &str| {
+        let found = observed.stored.volume(&written.name);
+        let deleted = |resource: &str, key: &str| {
             format!("failed to check binding: {}", not_found(resource, key))
         };
-        let volume = found.ok_or_else(|| gone("persistentvolumes", &written.name))?;
+        let volume = found.ok_or_else(|| deleted("persistentvolumes", &written.name))?;
         let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
-        let claim = seen.stored.claim(namespace, name);
-        let claim =
-            claim.ok_or_else(|| gone("persistentvolumeclaims", &format!("{namespace}/{name}")))?;
+        let claim = observed.stored.claim(namespace, name);
+        let claim = claim
+            .ok_or_else(|| deleted("persistentvolumeclaims", &format!("{namespace}/{name}")))?;
         if volume.meta.version() < written.version {
             return Ok(false);
         }
-        reaches(seen, &volume, &there)?;
+        reaches(observed, &volume, &there)?;
         if volume.spec.claim_ref.as_deref().is_none_or(|claim| claim.uid.is_empty()) {
             return Err(format!("ClaimRef got reset for pv \"{}\"", written.name));
         }
@@ -75,7 +75,7 @@ pub(super) fn check(
         }
     }
     for written in claims {
-        if !is_made(seen, written, &there)? {
+        if !is_made(observed, written, &there)? {
             return Ok(false);
         }
     }
@@ -83,9 +83,9 @@ pub(super) fn check(
 }
 
 /// Reports whether a claim's volume was provisioned.
-fn is_made(seen: &Observed, written: &Written, node: &Node) -> Result<bool, String> {
+fn is_made(observed: &Observed, written: &Written, node: &Node) -> Result<bool, String> {
     let name = &written.name;
-    let claim = seen.stored.claim(&written.namespace, name);
+    let claim = observed.stored.claim(&written.namespace, name);
     let claim = claim.ok_or_else(|| {
         let key = format!("{}/{name}", written.namespace);
         format!("failed to check provisioning pvc: {}", not_found("persistentvolumeclaims", &key))
@@ -102,14 +102,16 @@ fn is_made(seen: &Observed, written: &Written, node: &Node) -> Result<bool, Stri
         return Err(format!("provisioning failed for PVC \"{name}\""));
     }
     if !claim.spec.volume_name.is_empty() {
-        let Some(volume) = seen.stored.volume(&claim.spec.volume_name) else { return Ok(false) };
-        reaches(seen, &volume, node)?;
+        let Some(volume) = observed.stored.volume(&claim.spec.volume_name) else {
+            return Ok(false);
+        };
+        reaches(observed, &volume, node)?;
     }
     Ok(find::is_bound(&claim))
 }
 
-fn reaches(seen: &Observed, volume: &PersistentVolume, node: &Node) -> Result<(), String> {
-    if find::is_reachable(&seen.stored, volume, node) {
+fn reaches(observed: &Observed, volume: &PersistentVolume, node: &Node) -> Result<(), String> {
+    if find::is_reachable(&observed.stored, volume, node) {
         return Ok(());
     }
     let (volume, node) = (&volume.meta.name, &node.meta.name);

@@ -111,12 +111,12 @@ pub(super) fn usable(
 ///
 /// Upstream: `FindPodVolumes`
 pub(super) fn find_pod_volumes(
-    seen: &dyn Lookup,
+    listers: &dyn Lookup,
     claims: &PodClaims,
     node: &Node,
 ) -> Result<PodVolumes, Status> {
-    let bound = check_bound_claims(seen, claims, node);
-    let found = delayed(seen, claims, node)?;
+    let bound = check_bound_claims(listers, claims, node);
+    let found = delayed(listers, claims, node)?;
     // Same order of checks as upstream.
     let reasons = [
         bound.err().filter(|why| *why == NOT_REACHED),
@@ -139,13 +139,13 @@ pub(super) fn find_pod_volumes(
 ///
 /// Upstream: `checkBoundClaims`
 fn check_bound_claims(
-    seen: &dyn Lookup,
+    listers: &dyn Lookup,
     claims: &PodClaims,
     node: &Node,
 ) -> Result<(), &'static str> {
     for volume in &claims.bound {
         let volume = volume.as_deref().ok_or(VOLUME_GONE)?;
-        if !is_reachable(seen, volume, node) {
+        if !is_reachable(listers, volume, node) {
             return Err(NOT_REACHED);
         }
     }
@@ -153,9 +153,9 @@ fn check_bound_claims(
 }
 
 /// Reports whether the volume is accessible from the node, also after CSI migration.
-pub(super) fn is_reachable(seen: &dyn Lookup, volume: &PersistentVolume, node: &Node) -> bool {
+pub(super) fn is_reachable(listers: &dyn Lookup, volume: &PersistentVolume, node: &Node) -> bool {
     let drivers =
-        csi_translation::plugin_of_volume(volume).and_then(|_| seen.csi_node(&node.meta.name));
+        csi_translation::plugin_of_volume(volume).and_then(|_| listers.csi_node(&node.meta.name));
     csi_translation::is_reachable(volume, node, drivers.as_deref())
 }
 
@@ -163,7 +163,7 @@ pub(super) fn is_reachable(seen: &dyn Lookup, volume: &PersistentVolume, node: &
 ///
 /// Upstream: `findMatchingVolumes`
 fn delayed(
-    seen: &dyn Lookup,
+    listers: &dyn Lookup,
     claims: &PodClaims,
     node: &Node,
 ) -> Result<Result<PodVolumes, &'static str>, Status> {
@@ -188,7 +188,7 @@ fn delayed(
         }
     }
     for one in unmade {
-        match check_volume_provision(seen, one, node)? {
+        match check_volume_provision(listers, one, node)? {
             Ok(provision) => found.provisions.push(provision),
             Err(why) => return Ok(Err(why)),
         }
@@ -200,7 +200,7 @@ fn delayed(
 ///
 /// Upstream: `checkVolumeProvisions`
 fn check_volume_provision(
-    seen: &dyn Lookup,
+    listers: &dyn Lookup,
     one: &UnboundClaim,
     node: &Node,
 ) -> Result<Result<Provision, &'static str>, Status> {
@@ -212,7 +212,7 @@ fn check_volume_provision(
     if nobody || !volume::allows_topology_of(class, node) {
         return Ok(Err(NO_VOLUME));
     }
-    let capacity = has_enough_capacity(seen, &one.claim, class, node);
+    let capacity = has_enough_capacity(listers, &one.claim, class, node);
     Ok(capacity.map(|capacity| Provision { claim: Arc::clone(&one.claim), capacity }))
 }
 
@@ -220,20 +220,20 @@ fn check_volume_provision(
 ///
 /// Upstream: `hasEnoughCapacity`
 fn has_enough_capacity(
-    seen: &dyn Lookup,
+    listers: &dyn Lookup,
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
     node: &Node,
 ) -> Result<Option<Arc<CsiStorageCapacity>>, &'static str> {
     let Some(size) = claim.spec.resources.requests.get("storage") else { return Ok(None) };
-    let driver = seen.driver(&class.provisioner);
+    let driver = listers.driver(&class.provisioner);
     if driver.is_none_or(|driver| driver.spec.storage_capacity != Some(true)) {
         return Ok(None);
     }
     let has_access = |room: &CsiStorageCapacity| {
         room.node_topology.as_ref().is_some_and(|nodes| nodes.matches(&node.meta.labels))
     };
-    let rooms = seen.capacities(&class.meta.name);
+    let rooms = listers.capacities(&class.meta.name);
     let enough = rooms.into_iter().find(|room| {
         limit(room).is_some_and(|limit| limit.value() >= size.value()) && has_access(room)
     });

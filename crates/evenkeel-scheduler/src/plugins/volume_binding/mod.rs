@@ -80,7 +80,7 @@ impl Default for Args {
 #[derive(Default)]
 pub struct VolumeBinding {
     args: Args,
-    seen: OnceLock<Observed>,
+    observed: OnceLock<Observed>,
     /// Volumes of assumed pods, by uid.
     assumed_volumes: Mutex<HashMap<Box<str>, AssumedPodVolumes>>,
 }
@@ -134,7 +134,7 @@ impl Plugin for VolumeBinding {
 
     fn connect(&self, handle: &Handle) {
         // A second scheduler over the same plug-in sees what the first one does.
-        self.seen.get_or_init(|| Observed::new(handle));
+        self.observed.get_or_init(|| Observed::new(handle));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -235,20 +235,20 @@ impl VolumeBinding {
     }
 
     /// Returns the pod's claims, and the volumes available to them.
-    fn claims(&self, seen: &Observed, pod: &Pod) -> Result<PodClaims, Status> {
+    fn claims(&self, observed: &Observed, pod: &Pod) -> Result<PodClaims, Status> {
         let mut claims = PodClaims::default();
         for used in claims::of_pod(pod) {
             let name = used.claim_name(pod);
-            let claim = seen.stored.claim(&pod.meta.namespace, &name);
+            let claim = observed.stored.claim(&pod.meta.namespace, &name);
             let claim = find::usable(pod, &name, used.ephemeral, claim)?;
             let class = volume::class_of_claim(&claim);
-            let class = if class.is_empty() { None } else { seen.stored.class(class) };
+            let class = if class.is_empty() { None } else { observed.stored.class(class) };
             if find::is_bound(&claim) {
-                claims.bound.push(seen.stored.volume(&claim.spec.volume_name));
+                claims.bound.push(observed.stored.volume(&claim.spec.volume_name));
             } else if class.as_deref().is_some_and(volume::waits_for_consumer)
                 && claim.spec.volume_name.is_empty()
             {
-                claims.delayed.push(self.delayed(seen, claim, class));
+                claims.delayed.push(self.delayed(observed, claim, class));
             } else {
                 let why = "pod has unbound immediate PersistentVolumeClaims";
                 return Err(Status::unresolvable(why));
@@ -260,13 +260,13 @@ impl VolumeBinding {
     /// Returns a claim with the assumed bindings of other pods, and without the volumes that they use.
     fn delayed(
         &self,
-        seen: &Observed,
+        observed: &Observed,
         claim: Arc<PersistentVolumeClaim>,
         class: Option<Arc<StorageClass>>,
     ) -> UnboundClaim {
         let mut node: Option<Arc<str>> =
             claim.meta.annotations.get(volume::SELECTED_NODE).map(Arc::from);
-        let mut candidates = seen.by_class.get(volume::class_of_claim(&claim));
+        let mut candidates = observed.by_class.get(volume::class_of_claim(&claim));
         for assumed_volumes in self.assumed_volumes().values() {
             if assumed_volumes
                 .found
@@ -298,21 +298,21 @@ impl PreFilter for VolumeBinding {
         if claims::of_pod(&pod.pod).next().is_none() {
             return Ok(PreFilterResult::Skip);
         }
-        let Some(seen) = self.seen.get() else {
+        let Some(observed) = self.observed.get() else {
             return Err(Status::error("volumes are not known yet"));
         };
-        state.put(self.claims(seen, &pod.pod)?);
+        state.put(self.claims(observed, &pod.pod)?);
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for VolumeBinding {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        match (state.get::<PodClaims>(), self.seen.get()) {
-            (Some(claims), Some(seen)) => {
-                let found = find::find_pod_volumes(&seen.stored, claims, node.node());
+        match (state.get::<PodClaims>(), self.observed.get()) {
+            (Some(claims), Some(observed)) => {
+                let found = find::find_pod_volumes(&observed.stored, claims, node.node());
                 if found.as_ref().is_err_and(|why| why.code == Code::Error) {
-                    seen.metrics.claims().volumes_failed(Stage::Predicate);
+                    observed.metrics.claims().volumes_failed(Stage::Predicate);
                 }
                 found.map(drop)
             }
@@ -337,10 +337,10 @@ impl PreScore for VolumeBinding {
 
 impl Score for VolumeBinding {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        let (Some(claims), Some(seen)) = (state.get::<PodClaims>(), self.seen.get()) else {
+        let (Some(claims), Some(observed)) = (state.get::<PodClaims>(), self.observed.get()) else {
             return 0;
         };
-        let found = find::find_pod_volumes(&seen.stored, claims, node.node());
+        let found = find::find_pod_volumes(&observed.stored, claims, node.node());
         let shape = self.args.shape.as_ref();
         found.ok().zip(shape).map_or(0, |(found, shape)| score::score(&found, shape))
     }
@@ -348,14 +348,14 @@ impl Score for VolumeBinding {
 
 impl Reserve for VolumeBinding {
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult {
-        let (Some(claims), Some(seen)) = (state.get::<PodClaims>(), self.seen.get()) else {
+        let (Some(claims), Some(observed)) = (state.get::<PodClaims>(), self.observed.get()) else {
             return Ok(());
         };
-        let Some(there) = seen.nodes.get("", node) else {
+        let Some(there) = observed.nodes.get("", node) else {
             return Err(Status::error(format!("node \"{node}\" not found")));
         };
-        let found = find::find_pod_volumes(&seen.stored, claims, &there)
-            .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Assume))?;
+        let found = find::find_pod_volumes(&observed.stored, claims, &there)
+            .inspect_err(|_| observed.metrics.claims().volumes_failed(Stage::Assume))?;
         if !found.is_empty() {
             let assumed_volumes = AssumedPodVolumes { node: Arc::from(node), found };
             self.assumed_volumes().insert(pod.uid().into(), assumed_volumes);
@@ -384,12 +384,13 @@ impl PreBind for VolumeBinding {
     ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
             let assumed_volumes = self.assumed_volumes().get(pod.uid()).cloned();
-            let (Some(assumed_volumes), Some(seen)) = (assumed_volumes, self.seen.get()) else {
+            let (Some(assumed_volumes), Some(observed)) = (assumed_volumes, self.observed.get())
+            else {
                 return Ok(());
             };
-            act::bind(client, seen, &pod.pod, &assumed_volumes, self.args.bind_timeout)
+            act::bind(client, observed, &pod.pod, &assumed_volumes, self.args.bind_timeout)
                 .await
-                .inspect_err(|_| seen.metrics.claims().volumes_failed(Stage::Bind))?;
+                .inspect_err(|_| observed.metrics.claims().volumes_failed(Stage::Bind))?;
             // The claims are bound, so the cache has this information.
             self.assumed_volumes().remove(pod.uid());
             Ok(())

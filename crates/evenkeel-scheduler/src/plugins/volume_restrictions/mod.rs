@@ -31,7 +31,7 @@ const CLAIM_IN_USE: &str = "node(s) unavailable due to PersistentVolumeClaim wit
 /// Keeps pods off nodes where a disk they name is in use, and pods whose `ReadWriteOncePod` claim is in use off all.
 #[derive(Default)]
 pub struct VolumeRestrictions {
-    seen: OnceLock<Box<dyn Lookup>>,
+    listers: OnceLock<Box<dyn Lookup>>,
 }
 
 impl std::fmt::Debug for VolumeRestrictions {
@@ -67,7 +67,7 @@ impl Plugin for VolumeRestrictions {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.seen.get_or_init(|| Box::new(Cached::new(handle)));
+        self.listers.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -122,7 +122,8 @@ impl PreFilter for VolumeRestrictions {
             ..Restricted::default()
         };
         for name in named_claims(pod) {
-            let claim = self.seen.get().and_then(|seen| seen.claim(&pod.meta.namespace, name));
+            let claim =
+                self.listers.get().and_then(|listers| listers.claim(&pod.meta.namespace, name));
             let claim = claim.ok_or_else(|| Status::unresolvable(not_found(CLAIM, name)))?;
             let alone = claim.spec.access_modes.iter().any(|mode| **mode == *"ReadWriteOncePod");
             if alone && !found.alone.iter().any(|one| **one == *name) {

@@ -61,7 +61,7 @@ fn plugin() -> VolumeRestrictions {
         ],
         ..Given::default()
     };
-    assert!(plugin.seen.set(Box::new(given)).is_ok());
+    assert!(plugin.listers.set(Box::new(given)).is_ok());
     plugin
 }
 

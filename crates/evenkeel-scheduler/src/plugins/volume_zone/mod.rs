@@ -42,7 +42,7 @@ const APART: &str = "__";
 /// Keeps pods out of zones where their volumes are not.
 #[derive(Default)]
 pub struct VolumeZone {
-    seen: OnceLock<Box<dyn Lookup>>,
+    listers: OnceLock<Box<dyn Lookup>>,
 }
 
 impl std::fmt::Debug for VolumeZone {
@@ -69,7 +69,7 @@ impl Plugin for VolumeZone {
     }
 
     fn connect(&self, handle: &Handle) {
-        self.seen.get_or_init(|| Box::new(Cached::new(handle)));
+        self.listers.get_or_init(|| Box::new(Cached::new(handle)));
     }
 
     fn events_to_register(&self) -> Vec<ClusterEvent> {
@@ -123,8 +123,8 @@ impl PreFilter for VolumeZone {
         let pod = &pod.pod;
         let mut found = Vec::new();
         for name in named_claims(pod) {
-            let Some(seen) = self.seen.get() else { continue };
-            if let Some(volume) = volume_of(&**seen, pod, name).map_err(Status::unresolvable)? {
+            let Some(listers) = self.listers.get() else { continue };
+            if let Some(volume) = volume_of(&**listers, pod, name).map_err(Status::unresolvable)? {
                 found.extend(places(&volume));
             }
         }
@@ -154,23 +154,23 @@ impl Filter for VolumeZone {
 
 /// The claim's volume; `None` where it gets one when the pod has a node.
 fn volume_of(
-    seen: &dyn Lookup,
+    listers: &dyn Lookup,
     pod: &Pod,
     name: &str,
 ) -> Result<Option<std::sync::Arc<PersistentVolume>>, String> {
     if name.is_empty() {
         return Err("PersistentVolumeClaim had no name".to_owned());
     }
-    let claim = seen.claim(&pod.meta.namespace, name).ok_or_else(|| not_found(CLAIM, name))?;
+    let claim = listers.claim(&pod.meta.namespace, name).ok_or_else(|| not_found(CLAIM, name))?;
     let volume = &*claim.spec.volume_name;
     if !volume.is_empty() {
-        return seen.volume(volume).ok_or_else(|| not_found(VOLUME, volume)).map(Some);
+        return listers.volume(volume).ok_or_else(|| not_found(VOLUME, volume)).map(Some);
     }
     let class = volume::class_of_claim(&claim);
     if class.is_empty() {
         return Err("PersistentVolumeClaim had no pv name and storageClass name".to_owned());
     }
-    let class = seen.class(class).ok_or_else(|| not_found(CLASS, class))?;
+    let class = listers.class(class).ok_or_else(|| not_found(CLASS, class))?;
     if class.volume_binding_mode.is_empty() {
         return Err(format!("VolumeBindingMode not set for StorageClass \"{}\"", class.meta.name));
     }

@@ -18,7 +18,7 @@ const BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 
 fn outcome(given: Given, claim: &str, labels: &Value) -> String {
     let plugin = VolumeZone::default();
-    assert!(plugin.seen.set(Box::new(given)).is_ok());
+    assert!(plugin.listers.set(Box::new(given)).is_ok());
     let nodes = table(&[node("a", &json!({"metadata": {"labels": labels}}))]);
     let (pod, mut state) = (info("p", &using(&[claim])), CycleState::default());
     match plugin.pre_filter(&mut state, &pod, &nodes) {

@@ -68,8 +68,8 @@ fn queued(queue: &Queue<Uid>, uid: &Uid, clock: &Clock) -> Option<String> {
     } else if position.ready.is_some() {
         Some("is to be looked at".to_owned())
     } else {
-        let left: Duration = position.due?.saturating_duration_since(now);
-        let left = words::time(left);
-        Some(format!("back-off: is looked at again in {left}, after {failures} failures,"))
+        let remaining: Duration = position.due?.saturating_duration_since(now);
+        let remaining = words::time(remaining);
+        Some(format!("back-off: is looked at again in {remaining}, after {failures} failures,"))
     }
 }

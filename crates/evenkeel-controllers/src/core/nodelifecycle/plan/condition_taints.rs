@@ -56,26 +56,29 @@ fn labels(node: &Node) -> Option<String> {
 /// Returns the patch that adds missing taints and removes outdated ones; taints of others stay. Upstream:
 /// `doNoScheduleTaintingPass`.
 fn taints(node: &Node, now: Timestamp) -> Option<String> {
-    let wanted = wanted(node);
+    let expected_taints = expected_taints(node);
     let is_ours = |taint: &Taint| &*taint.effect == NO_SCHEDULE && managed(&taint.key);
     let present =
         |key: &str| node.spec.taints.iter().any(|taint| is_ours(taint) && &*taint.key == key);
-    let superfluous =
-        node.spec.taints.iter().any(|taint| is_ours(taint) && !wanted.contains(&&*taint.key));
-    if !superfluous && wanted.iter().all(|key| present(key)) {
-        return None;
-    }
-    let kept = node
+    let superfluous = node
         .spec
         .taints
         .iter()
-        .filter(|taint| !is_ours(taint) || wanted.contains(&&*taint.key))
+        .any(|taint| is_ours(taint) && !expected_taints.contains(&&*taint.key));
+    if !superfluous && expected_taints.iter().all(|key| present(key)) {
+        return None;
+    }
+    let remaining = node
+        .spec
+        .taints
+        .iter()
+        .filter(|taint| !is_ours(taint) || expected_taints.contains(&&*taint.key))
         .map(Taint::to_json_value);
-    let added = wanted
+    let added = expected_taints
         .iter()
         .filter(|key| !present(key))
         .map(|key| json!({"key": key, "effect": NO_SCHEDULE, "timeAdded": seconds(now)}));
-    let taints: Vec<Value> = kept.chain(added).collect();
+    let taints: Vec<Value> = remaining.chain(added).collect();
     Some(taints_body(node, taints))
 }
 
@@ -104,7 +107,7 @@ pub(crate) fn describe(node: &Node) -> Description {
     description
 }
 
-fn wanted(node: &Node) -> Vec<&'static str> {
+fn expected_taints(node: &Node) -> Vec<&'static str> {
     let status =
         |name: &str| node.status.conditions.iter().find(|c| &*c.type_ == name).map(|c| &*c.status);
     let by_condition =

@@ -28,12 +28,12 @@ pub(crate) enum TaintAction {
 
 /// Decides when to write a node's taints. Upstream: `processTaintBaseEviction`.
 pub(crate) fn taint_action(node: &Node, ready: Option<Ready>) -> TaintAction {
-    let Some((wanted, other)) = taints(ready) else {
+    let Some((expected, other)) = taints(ready) else {
         let unwanted = has(node, NOT_READY) || has(node, UNREACHABLE);
-        let may_go = matches!(ready, None | Some(Ready::Yes));
-        return if unwanted && may_go { TaintAction::Immediate } else { TaintAction::None };
+        let may_remove = matches!(ready, None | Some(Ready::Yes));
+        return if unwanted && may_remove { TaintAction::Immediate } else { TaintAction::None };
     };
-    match (has(node, wanted), has(node, other)) {
+    match (has(node, expected), has(node, other)) {
         (_, true) => TaintAction::Immediate,
         (true, false) => TaintAction::None,
         (false, false) => TaintAction::RateLimited,
@@ -43,18 +43,18 @@ pub(crate) fn taint_action(node: &Node, ready: Option<Ready>) -> TaintAction {
 /// Returns the patch that makes the taints agree with the condition; `None` if they do. Upstream:
 /// `SwapNodeControllerTaint`.
 pub(crate) fn taints_patch(node: &Node, now: Timestamp) -> Option<String> {
-    let wanted = taints(ready(node)).map(|(wanted, _)| wanted);
+    let expected = taints(ready(node)).map(|(expected, _)| expected);
     let superfluous = |taint: &Taint| {
         &*taint.effect == NO_EXECUTE
             && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
-            && wanted != Some(&*taint.key)
+            && expected != Some(&*taint.key)
     };
-    let missing = wanted.filter(|key| !has(node, key));
+    let missing = expected.filter(|key| !has(node, key));
     if missing.is_none() && !node.spec.taints.iter().any(superfluous) {
         return None;
     }
-    let kept = node.spec.taints.iter().filter(|taint| !superfluous(taint));
-    let mut all: Vec<Value> = kept.map(Taint::to_json_value).collect();
+    let others = node.spec.taints.iter().filter(|taint| !superfluous(taint));
+    let mut all: Vec<Value> = others.map(Taint::to_json_value).collect();
     all.extend(
         missing.map(|key| json!({"key": key, "effect": NO_EXECUTE, "timeAdded": seconds(now)})),
     );
@@ -68,8 +68,8 @@ pub(crate) fn reachable_patch(node: &Node) -> Option<String> {
         &*taint.effect == NO_EXECUTE && [NOT_READY, UNREACHABLE].contains(&&*taint.key)
     };
     node.spec.taints.iter().find(ours)?;
-    let kept = node.spec.taints.iter().filter(|taint| !ours(taint));
-    Some(taints_body(node, kept.map(Taint::to_json_value).collect()))
+    let others = node.spec.taints.iter().filter(|taint| !ours(taint));
+    Some(taints_body(node, others.map(Taint::to_json_value).collect()))
 }
 
 /// Returns the taint to have and the taint to remove, for a status of `Ready`.

@@ -79,7 +79,7 @@ async fn what_cannot_be_evicted_is_not_tried_again_at_the_same_moment() {
             "what happens meanwhile may wake it"
         );
         assert!(bench.is_activated_within(RETRY_DELAY.mul_f64(0.2)).await, "{answers:?}");
-        assert_eq!(bench.script.seen().len(), answers.len());
+        assert_eq!(bench.script.calls().len(), answers.len());
     }
 }
 
@@ -88,7 +88,7 @@ async fn the_last_one_stays_while_another_cannot_be_evicted() {
     let mut bench = Bench::new(&["u", "v"], vec![Answer::refused(500)]).await;
     bench.start(&["u", "v"]);
     assert!(bench.is_activated_within(RETRY_DELAY * 2).await);
-    assert_eq!(bench.script.seen(), [patch("u")]);
+    assert_eq!(bench.script.calls(), [patch("u")]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn so_many_are_evicted_at_a_time() {
     let bench = Bench::new(&["t", "u", "v", "w"], vec![Answer::Never; 3]).await;
     bench.start(&["t", "u", "v", "w"]);
     tokio::time::sleep(RETRY_DELAY).await;
-    assert_eq!(bench.script.seen(), [patch("t"), patch("u")]);
+    assert_eq!(bench.script.calls(), [patch("t"), patch("u")]);
     let text = prometheus::TextEncoder::new();
     let shown = text.encode_to_string(&bench.executor.handle.registry.gather()).unwrap();
     let running = format!("scheduler_goroutines{{operation=\"{NAME}\"}} 2");
@@ -109,7 +109,7 @@ async fn an_eviction_that_was_begun_is_waited_for() {
     bench.start(&["u", "v"]);
     assert!(!bench.is_activated_within(RETRY_DELAY * 60).await, "its end will be seen");
     assert!(!bench.executor.is_running_preemption("high"));
-    assert_eq!(bench.script.seen(), [patch("u"), delete("u"), patch("v"), delete("v")]);
+    assert_eq!(bench.script.calls(), [patch("u"), delete("u"), patch("v"), delete("v")]);
 }
 
 #[tokio::test(start_paused = true)]

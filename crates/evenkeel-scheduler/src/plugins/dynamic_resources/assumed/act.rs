@@ -18,16 +18,17 @@ use crate::{
 
 impl Reserve for DynamicResources {
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult {
-        let (Some(known), Some(seen)) = (state.get::<AttemptState>(), self.seen.get()) else {
+        let (Some(known), Some(observed)) = (state.get::<AttemptState>(), self.observed.get())
+        else {
             return Ok(());
         };
         let decided = known
             .attempt
             .decided(node, &locked(&known.found))
             .ok_or_else(|| Status::error("claim allocation not found for node"))?;
-        let mut tracker = locked(&seen.tracker);
+        let mut tracker = locked(&observed.tracker);
         for (uid, allocation) in decided.gives() {
-            tracker.decide(uid, Arc::clone(&allocation.seen));
+            tracker.decide(uid, Arc::clone(&allocation.result));
         }
         drop(tracker);
         // Dropped here, so that writers need not copy it.
@@ -40,18 +41,18 @@ impl Reserve for DynamicResources {
 
     fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
         let decided = locked(&self.assumed).remove(pod.uid());
-        let (Some(decided), Some(seen)) = (decided, self.seen.get()) else { return };
-        let mut tracker = locked(&seen.tracker);
+        let (Some(decided), Some(observed)) = (decided, self.observed.get()) else { return };
+        let mut tracker = locked(&observed.tracker);
         decided.gives().for_each(|(uid, _)| tracker.abandon(uid));
         drop(tracker);
         for (claim, _) in decided.claims {
             let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
-            let claim = self.claim(seen, namespace, name).unwrap_or(claim);
+            let claim = self.claim(observed, namespace, name).unwrap_or(claim);
             if claim.status.allocation.is_none() || !claims::is_reserved(&claim, &pod.pod) {
                 continue;
             }
-            let (client, pod) = (seen.handle.client.clone(), Arc::clone(&pod.pod));
-            seen.handle.tasks.spawn("claim release", async move {
+            let (client, pod) = (observed.handle.client.clone(), Arc::clone(&pod.pod));
+            observed.handle.tasks.spawn("claim release", async move {
                 if let Err(error) = writes::release(&client, &claim, &pod).await {
                     // The pod's retry or the claim controller repeats a failed write.
                     let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
@@ -60,17 +61,17 @@ impl Reserve for DynamicResources {
             });
         }
         if let Some(made) = decided.special.and_then(|making| making.made) {
-            release_claim(seen, made);
+            release_claim(observed, made);
         }
     }
 }
 
 /// Deletes a claim that is no longer needed.
-fn release_claim(seen: &Observed, made: Arc<ResourceClaim>) {
-    let extended_claims = Arc::clone(&seen.extended_claims);
+fn release_claim(observed: &Observed, made: Arc<ResourceClaim>) {
+    let extended_claims = Arc::clone(&observed.extended_claims);
     extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&made);
-    let client = seen.handle.client.clone();
-    seen.handle.tasks.spawn("claim deletion", async move {
+    let client = observed.handle.client.clone();
+    observed.handle.tasks.spawn("claim deletion", async move {
         if let Err(error) = writes::delete(&client, &made).await {
             // The pod's next attempt finds the claim and retries.
             let (namespace, name) = (&made.meta.namespace, &made.meta.name);
@@ -97,7 +98,7 @@ impl PreBind for DynamicResources {
     ) -> PluginFuture<'a, Result<(), PreBindError>> {
         Box::pin(async move {
             let decided = locked(&self.assumed).get(pod.uid()).cloned();
-            let (Some(decided), Some(seen)) = (decided, self.seen.get()) else {
+            let (Some(decided), Some(observed)) = (decided, self.observed.get()) else {
                 return Ok(());
             };
             let mut waits = false;
@@ -105,18 +106,18 @@ impl PreBind for DynamicResources {
                 let claim = if claims::is_reserved(&claim, &pod.pod) {
                     claim
                 } else {
-                    let now = seen.handle.clock.now();
+                    let now = observed.handle.clock.now();
                     let written =
                         writes::reserve(client, &pod.pod, claim, allocation.as_ref(), now).await?;
-                    locked(&seen.tracker).wrote(Arc::clone(&written));
+                    locked(&observed.tracker).wrote(Arc::clone(&written));
                     written
                 };
                 waits |= must_wait(&claim);
             }
             if let Some(making) = decided.special {
-                waits |= must_wait(&*self.make(seen, client, pod, making).await?);
+                waits |= must_wait(&*self.make(observed, client, pod, making).await?);
             }
-            if waits { self.wait(seen, pod, node).await } else { Ok(()) }
+            if waits { self.wait(observed, pod, node).await } else { Ok(()) }
         })
     }
 }
@@ -131,21 +132,21 @@ impl DynamicResources {
     /// Creates the claim for the pod's extended resources with its devices, and sets the pod's status.
     async fn make(
         &self,
-        seen: &Observed,
+        observed: &Observed,
         client: &Client,
         pod: &PodInfo,
         making: ExtendedClaimInCreation,
     ) -> Result<Arc<ResourceClaim>, PreBindError> {
         let ExtendedClaimInCreation { special, allocation, .. } = making;
         let made = writes::create_extended(client, &special.claim).await;
-        seen.handle.metrics.claims().made(made.is_ok());
+        observed.handle.metrics.claims().made(made.is_ok());
         let made = Arc::new(made?);
         self.remember(pod, &made);
-        locked(&seen.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
-        let now = seen.handle.clock.now();
+        locked(&observed.tracker).rename(&special.claim.meta.uid, &made.meta.uid);
+        let now = observed.handle.clock.now();
         let written = writes::reserve(client, &pod.pod, made, Some(&allocation), now).await?;
         self.remember(pod, &written);
-        locked(&seen.tracker).wrote(Arc::clone(&written));
+        locked(&observed.tracker).wrote(Arc::clone(&written));
         writes::patch_pod_status(client, &pod.pod, &written.meta.name, &special.mappings).await?;
         Ok(written)
     }

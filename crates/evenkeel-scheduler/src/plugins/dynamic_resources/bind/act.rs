@@ -125,14 +125,14 @@ pub(in super::super) async fn delete(
     client: &Client,
     claim: &ResourceClaim,
 ) -> Result<(), ApiError> {
-    let gone = |outcome: Result<(), ApiError>| match outcome {
+    let deleted = |outcome: Result<(), ApiError>| match outcome {
         Err(error) if error.is_not_found() || error.is_other_uid() => Ok(()),
         outcome => outcome,
     };
     let (kind, meta) = (ResourceClaim::kind(), &claim.meta);
-    gone(unprotect(client, claim).await)?;
+    deleted(unprotect(client, claim).await)?;
     let options = DeleteOptions { uid: meta.uid.to_string(), ..DeleteOptions::default() };
-    gone(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
+    deleted(client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop))
 }
 
 /// Removes the finalizer from the claim.

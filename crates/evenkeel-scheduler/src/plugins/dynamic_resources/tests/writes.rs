@@ -136,7 +136,7 @@ async fn devices_are_written_once_the_claim_is_protected() {
     assert_eq!(&*after.meta.resource_version, "3");
     let finalizers = json!({"metadata": {"uid": "c", "resourceVersion": "1", "finalizers": ["other", FINALIZER]}});
     assert_eq!(
-        script.asked(),
+        script.requests(),
         [(format!("PATCH {CLAIM}"), finalizers), (STATUS.to_owned(), first_status("2"))]
     );
 }
@@ -159,7 +159,7 @@ async fn others_who_use_the_claim_are_kept() {
             known["status"]["reservedFor"] = json!([]);
         }
         reserve(&script.client(&clock()), claim("4", &known), None).await.unwrap();
-        let (what, body) = script.asked().pop().unwrap();
+        let (what, body) = script.requests().pop().unwrap();
         assert_eq!((&*what, &body["status"]["reservedFor"]), (STATUS, &both));
         let version = if stale { "5" } else { "4" };
         assert_eq!(body["metadata"]["resourceVersion"], version);
@@ -182,7 +182,7 @@ async fn what_became_of_the_claim_meanwhile_is_told() {
         let outcome =
             reserve(&script.client(&clock()), claim("1", is), fresh.then_some(&allocation)).await;
         assert_eq!(outcome.unwrap_err(), want);
-        assert!(script.asked().is_empty());
+        assert!(script.requests().is_empty());
     }
     // So it turns out when it is read anew.
     let script = Script::new([conflict(), (200, written("5", &allocated))]);
@@ -197,7 +197,7 @@ async fn what_became_of_the_claim_meanwhile_is_told() {
     let script = Script::new(answers);
     let outcome = reserve(&script.client(&clock()), claim("1", &json!({})), Some(&decided())).await;
     assert!(outcome.unwrap_err().contains("changed"));
-    assert_eq!(script.asked().len(), 9);
+    assert_eq!(script.requests().len(), 9);
 }
 
 #[tokio::test]
@@ -210,10 +210,10 @@ async fn a_claim_is_released_without_knowing_its_version() {
         "metadata": {"uid": "c"},
         "status": {"reservedFor": [{"$patch": "delete", "uid": "web"}]},
     });
-    assert_eq!(script.asked(), [(STATUS.to_owned(), body)]);
+    assert_eq!(script.requests(), [(STATUS.to_owned(), body)]);
     let others = json!({"status": {"allocation": given("n"), "reservedFor": [user("first")]}});
     writes::release(&client, &claim("1", &others), &pod().pod).await.unwrap();
-    assert!(script.asked().is_empty());
+    assert!(script.requests().is_empty());
 }
 
 async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFilterResult {
@@ -262,13 +262,13 @@ async fn devices_that_are_of_no_use_are_given_back() {
         let done = post_filter(&script, claim("1", &on_m(users))).await;
         let message = "deallocation of ResourceClaim completed".to_owned();
         assert_eq!(done, PostFilterResult { message, ..PostFilterResult::default() });
-        assert_eq!(script.asked(), [(STATUS.to_owned(), body.clone())]);
+        assert_eq!(script.requests(), [(STATUS.to_owned(), body.clone())]);
     }
     for users in [json!([user("other")]), json!([user("web"), user("other")])] {
         let script = Script::default();
         let done = post_filter(&script, claim("1", &on_m(users))).await;
         assert_eq!(done, PostFilterResult::default(), "somebody else needs them");
-        assert!(script.asked().is_empty());
+        assert!(script.requests().is_empty());
     }
     let script = Script::new([conflict()]);
     let done = post_filter(&script, claim("1", &on_m(json!([])))).await;
@@ -283,12 +283,12 @@ fn on_its_way(script: &Script) -> (DynamicResources, Client) {
     state.put(attempt(claim("1", &json!({})), &["n"]));
     plugin.reserve(&mut state, &pod(), "n").unwrap();
     assert!(state.get::<AttemptState>().is_none());
-    assert!(super::super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c"));
+    assert!(super::super::locked(&plugin.observed.get().unwrap().tracker).is_pending("c"));
     (plugin, client)
 }
 
 fn has_device(plugin: &DynamicResources) -> bool {
-    super::super::locked(&plugin.seen.get().unwrap().tracker)
+    super::super::locked(&plugin.observed.get().unwrap().tracker)
         .in_use()
         .is_taken(&format!("{DRIVER}/p/d0"))
 }
@@ -301,9 +301,9 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     assert!(has_device(&plugin));
     assert_eq!(plugin.pre_bind_pre_flight(&pod(), "n"), PreBindPreFlight::Act { parallel: true });
     plugin.pre_bind(&client, &pod(), "n").await.unwrap();
-    assert_eq!(script.asked().len(), 2);
+    assert_eq!(script.requests().len(), 2);
     assert!(
-        !super::super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c")
+        !super::super::locked(&plugin.observed.get().unwrap().tracker).is_pending("c")
             && has_device(&plugin)
     );
     plugin.post_bind(&pod(), "n");
@@ -317,10 +317,10 @@ async fn a_pod_on_its_way_has_its_devices_until_it_is_called_back() {
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     assert!(
         !has_device(&plugin)
-            && !super::super::locked(&plugin.seen.get().unwrap().tracker).is_pending("c")
+            && !super::super::locked(&plugin.observed.get().unwrap().tracker).is_pending("c")
     );
     assert!(super::super::locked(&plugin.assumed).get("web").is_none());
-    assert_eq!(script.asked().len(), 1, "there is nothing to release");
+    assert_eq!(script.requests().len(), 1, "there is nothing to release");
 }
 
 #[tokio::test]
@@ -334,7 +334,7 @@ async fn a_pod_that_is_called_back_releases_what_it_had() {
     super::super::locked(&plugin.assumed).insert("web".into(), decided);
     plugin.unreserve(&mut CycleState::default(), &pod(), "n");
     handle.tasks.join().await;
-    let (what, body) = script.asked().pop().unwrap();
+    let (what, body) = script.requests().pop().unwrap();
     assert_eq!((&*what, &body["status"]["reservedFor"][0]["$patch"]), (STATUS, &json!("delete")));
 }
 
@@ -347,7 +347,7 @@ fn with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Client, Cycl
     let devices = slice("s", sized(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
     *super::super::locked(&plugin.devices) =
         Some(Devices::new(Inventory::new(vec![devices], Vec::new(), None), None));
-    plugin.seen.get().unwrap().stale.store(false, std::sync::atomic::Ordering::Release);
+    plugin.observed.get().unwrap().stale.store(false, std::sync::atomic::Ordering::Release);
     let mut state = CycleState::default();
     let pre = plugin.pre_filter(&mut state, pod, &table(&[])).unwrap();
     assert_eq!(pre, PreFilterResult::All);
@@ -401,8 +401,8 @@ async fn a_claim_is_made_for_extended_resources() {
     assert!(has_device(&plugin));
     plugin.pre_bind(&client, &pod, "n").await.unwrap();
     assert!(has_device(&plugin));
-    let asked = script.asked();
-    let what: Vec<&str> = asked.iter().map(|(what, _)| &**what).collect();
+    let requests = script.requests();
+    let what: Vec<&str> = requests.iter().map(|(what, _)| &**what).collect();
     assert_eq!(
         what,
         [
@@ -412,11 +412,11 @@ async fn a_claim_is_made_for_extended_resources() {
             "PATCH /api/v1/namespaces/shop/pods/web/status",
         ]
     );
-    assert_eq!(asked[2].1["status"]["reservedFor"], json!([user("web")]));
+    assert_eq!(requests[2].1["status"]["reservedFor"], json!([user("web")]));
     let mapping = json!({"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"});
     let status = json!({"resourceClaimName": "web-1", "requestMappings": [mapping]});
     assert_eq!(
-        asked[3].1,
+        requests[3].1,
         json!({"metadata": {"uid": "web"}, "status": {"extendedResourceClaimStatus": status}})
     );
     plugin.post_bind(&pod, "n");
@@ -426,7 +426,7 @@ async fn a_claim_is_made_for_extended_resources() {
 
 /// What is counted of claims that were to be made.
 fn claims_made(plugin: &DynamicResources) -> Vec<(String, u64)> {
-    let registry = &plugin.seen.get().unwrap().handle.registry;
+    let registry = &plugin.observed.get().unwrap().handle.registry;
     series(registry, "dynamic_resource_allocation_resourceclaim_creates_total")
 }
 
@@ -469,16 +469,16 @@ async fn a_claim_that_was_made_for_nothing_is_deleted() {
     told_of_nodes(&plugin, &state, &pod);
     plugin.reserve(&mut state, &pod, "n").unwrap();
     assert!(plugin.pre_bind(&client, &pod, "n").await.is_err());
-    script.asked();
+    script.requests();
     plugin.unreserve(&mut state, &pod, "n");
     assert!(!has_device(&plugin));
-    let seen = plugin.seen.get().unwrap();
+    let observed = plugin.observed.get().unwrap();
     // Until it is gone it is as if it were not there.
     let shown: Arc<ResourceClaim> = object("web-1", &made("2", &protected));
-    super::super::locked(&seen.extended_claims).seen(&shown);
-    assert!(super::super::locked(&seen.extended_claims).of(&pod.pod).is_none());
-    seen.handle.tasks.join().await;
-    let what = script.seen();
+    super::super::locked(&observed.extended_claims).observe(&shown);
+    assert!(super::super::locked(&observed.extended_claims).claim_of(&pod.pod).is_none());
+    observed.handle.tasks.join().await;
+    let what = script.calls();
     assert_eq!(what, [format!("DELETE {SPECIAL}")]);
 }
 
@@ -494,16 +494,16 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     ]);
     let (plugin, _, _) = with_class(&script, &pod);
     let stale: Arc<ResourceClaim> = object("web-1", &made("2", &old));
-    super::super::locked(&plugin.seen.get().unwrap().extended_claims).seen(&stale);
+    super::super::locked(&plugin.observed.get().unwrap().extended_claims).observe(&stale);
     let mut state = CycleState::default();
     plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
     let why = "cannot schedule extended resource claim".to_owned();
     assert_eq!(told_of_nodes(&plugin, &state, &pod), [why.clone(), why.clone(), why]);
     let done = asked_for_a_way_out(&plugin, &state, &pod).await;
     assert_eq!(done.message, "deletion of ResourceClaim completed");
-    let asked = script.asked();
-    assert_eq!(asked.len(), 4);
-    assert_eq!(asked[2].1["metadata"]["finalizers"], json!(["other"]));
+    let requests = script.requests();
+    assert_eq!(requests.len(), 4);
+    assert_eq!(requests[2].1["metadata"]["finalizers"], json!(["other"]));
     // Once it is gone, the pod is tried again; other pods only if devices came free.
     let unallocated: Arc<ResourceClaim> = object("web-1", &made("2", &json!({})));
     let gone = |claim: &Arc<ResourceClaim>| {
@@ -516,9 +516,9 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     ] {
         assert_eq!(plugin.queueing_hint(pod, &gone(claim)), want);
     }
-    super::super::locked(&plugin.seen.get().unwrap().extended_claims).gone(&stale);
+    super::super::locked(&plugin.observed.get().unwrap().extended_claims).remove(&stale);
     assert!(matches!(
-        plugin.extended(plugin.seen.get().unwrap(), &pod),
+        plugin.extended(plugin.observed.get().unwrap(), &pod),
         Extended::ExtendedResourceRequest(_)
     ));
 }

@@ -203,7 +203,7 @@ impl World {
     }
 
     fn look(&mut self) {
-        for (what, body) in self.script.asked() {
+        for (what, body) in self.script.requests() {
             if what.ends_with("/events") {
                 self.notes.push(body);
             } else {

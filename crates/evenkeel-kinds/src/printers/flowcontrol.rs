@@ -1,0 +1,41 @@
+//! Printers of flowcontrol.apiserver.k8s.io.
+
+use super::cells::{Cells, NONE, age, condition, count, name, text_or};
+use super::{PrintedObject, Printer};
+use evenkeel_apimachinery::value::{at, text};
+use serde_json::json;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "FlowSchema" => flow_schema,
+        "PriorityLevelConfiguration" => priority_level_configuration,
+        _ => return None,
+    })
+}
+
+/// Upstream: `printFlowSchema`.
+fn flow_schema(o: &PrintedObject<'_>) -> Cells {
+    let dangling = condition(o, "Dangling").map_or("?", |condition| text(condition, "status"));
+    vec![
+        json!(name(o)),
+        json!(text(o, "spec.priorityLevelConfiguration.name")),
+        json!(count(o, "spec.matchingPrecedence")),
+        json!(text_or(o, "spec.distinguisherMethod.type", NONE)),
+        json!(age(o)),
+        json!(dangling),
+    ]
+}
+
+/// Upstream: `printPriorityLevelConfiguration`.
+fn priority_level_configuration(o: &PrintedObject<'_>) -> Cells {
+    let number = |path: &str| at(o, path).cloned().unwrap_or_else(|| json!(NONE));
+    vec![
+        json!(name(o)),
+        json!(text(o, "spec.type")),
+        number("spec.limited.nominalConcurrencyShares"),
+        number("spec.limited.limitResponse.queuing.queues"),
+        number("spec.limited.limitResponse.queuing.handSize"),
+        number("spec.limited.limitResponse.queuing.queueLengthLimit"),
+        json!(age(o)),
+    ]
+}

@@ -1,0 +1,82 @@
+//! Printers of networking.k8s.io.
+
+use super::cells::{Cells, NONE, age, join, name, selector_text, text_or};
+use super::core::load_balancer;
+use super::{PrintedObject, Printer};
+use evenkeel_apimachinery::value::{at, list, object, text};
+use serde_json::json;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "IngressClass" => ingress_class,
+        "Ingress" => ingress,
+        "IPAddress" => ip_address,
+        "NetworkPolicy" => {
+            |o| vec![json!(name(o)), json!(selector_text(o, "spec.podSelector")), json!(age(o))]
+        }
+        "ServiceCIDR" => |o| vec![json!(name(o)), json!(join(o, "spec.cidrs", ",")), json!(age(o))],
+        _ => return None,
+    })
+}
+
+/// Upstream: `printIngressClass`.
+fn ingress_class(o: &PrintedObject<'_>) -> Cells {
+    let mut shown = name(o).to_owned();
+    let key = "ingressclass.kubernetes.io/is-default-class";
+    if object(o, "metadata.annotations")
+        .and_then(|all| all.get(key))
+        .is_some_and(|value| value == "true")
+    {
+        shown.push_str(" (default)");
+    }
+    let parameters = at(o, "spec.parameters").map_or_else(
+        || NONE.to_owned(),
+        |parameters| {
+            let group = text(parameters, "apiGroup");
+            let dot = if at(parameters, "apiGroup").is_some() { "." } else { "" };
+            format!("{}{dot}{group}/{}", text(parameters, "kind"), text(parameters, "name"))
+        },
+    );
+    vec![json!(shown), json!(text(o, "spec.controller")), json!(parameters), json!(age(o))]
+}
+
+/// Upstream: `printIngress`.
+fn ingress(o: &PrintedObject<'_>) -> Cells {
+    let rules = list(o, "spec.rules");
+    let all: Vec<&str> =
+        rules.iter().map(|rule| text(rule, "host")).filter(|host| !host.is_empty()).collect();
+    let hosts = match all.len() {
+        0 => "*".to_owned(),
+        1..=3 => all.join(","),
+        _ => format!("{} + {} more...", all[..3].join(","), rules.len() - 3),
+    };
+    vec![
+        json!(name(o)),
+        json!(text_or(o, "spec.ingressClassName", NONE)),
+        json!(hosts),
+        json!(load_balancer(o)),
+        json!(if list(o, "spec.tls").is_empty() { "80" } else { "80, 443" }),
+        json!(age(o)),
+    ]
+}
+
+/// Upstream: `printIPAddress`.
+fn ip_address(o: &PrintedObject<'_>) -> Cells {
+    let parent = at(o, "spec.parentRef").map_or_else(
+        || NONE.to_owned(),
+        |parent| {
+            let group = text(parent, "group");
+            let mut path = text(parent, "resource").to_owned();
+            if !group.is_empty() {
+                path = format!("{path}.{group}");
+            }
+            for part in [text(parent, "namespace"), text(parent, "name")] {
+                if !part.is_empty() {
+                    path = format!("{path}/{part}");
+                }
+            }
+            path.to_lowercase()
+        },
+    );
+    vec![json!(name(o)), json!(parent)]
+}

@@ -1,0 +1,13 @@
+//! Printers of node.k8s.io.
+
+use super::Printer;
+use super::cells::{age, name};
+use evenkeel_apimachinery::value::text;
+use serde_json::json;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "RuntimeClass" => |o| vec![json!(name(o)), json!(text(o, "handler")), json!(age(o))],
+        _ => return None,
+    })
+}

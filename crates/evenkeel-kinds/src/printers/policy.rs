@@ -1,0 +1,24 @@
+//! Printers of the policy group.
+
+use super::cells::{Cells, age, count, name, scalar_text};
+use super::{PrintedObject, Printer};
+use evenkeel_apimachinery::value::at;
+use serde_json::json;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "PodDisruptionBudget" => pod_disruption_budget,
+        _ => return None,
+    })
+}
+
+/// Upstream: `printPodDisruptionBudget`.
+fn pod_disruption_budget(o: &PrintedObject<'_>) -> Cells {
+    vec![
+        json!(name(o)),
+        json!(scalar_text(at(o, "spec.minAvailable"), "N/A")),
+        json!(scalar_text(at(o, "spec.maxUnavailable"), "N/A")),
+        json!(count(o, "status.disruptionsAllowed")),
+        json!(age(o)),
+    ]
+}

@@ -1,0 +1,39 @@
+//! Printers of rbac.authorization.k8s.io.
+
+use super::cells::{Cells, age, created_at, name};
+use super::{PrintedObject, Printer};
+use evenkeel_apimachinery::value::{list, text};
+use serde_json::json;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "ClusterRoleBinding" | "RoleBinding" => role_binding,
+        "ClusterRole" | "Role" => created_at,
+        _ => return None,
+    })
+}
+
+/// Upstream: `printRoleBinding`, `printClusterRoleBinding`.
+fn role_binding(o: &PrintedObject<'_>) -> Cells {
+    let subjects = |kind: &str| {
+        list(o, "subjects")
+            .iter()
+            .filter(|subject| text(subject, "kind") == kind)
+            .map(|subject| match kind {
+                "ServiceAccount" => {
+                    format!("{}/{}", text(subject, "namespace"), text(subject, "name"))
+                }
+                _ => text(subject, "name").to_owned(),
+            })
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    vec![
+        json!(name(o)),
+        json!(format!("{}/{}", text(o, "roleRef.kind"), text(o, "roleRef.name"))),
+        json!(age(o)),
+        json!(subjects("User")),
+        json!(subjects("Group")),
+        json!(subjects("ServiceAccount")),
+    ]
+}

@@ -1,0 +1,24 @@
+//! Printers of storagemigration.k8s.io.
+
+use super::cells::{Cells, condition, name};
+use super::{PrintedObject, Printer};
+use evenkeel_apimachinery::value::text;
+use serde_json::json;
+
+pub(super) fn printer(kind: &str) -> Option<Printer> {
+    Some(match kind {
+        "StorageVersionMigration" => storage_version_migration,
+        _ => return None,
+    })
+}
+
+/// Upstream: `printStorageVersionMigration`.
+fn storage_version_migration(o: &PrintedObject<'_>) -> Cells {
+    let group = text(o, "spec.resource.group");
+    let resource = text(o, "spec.resource.resource");
+    let shown = if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") };
+    let status = ["Failed", "Succeeded", "Running"].into_iter().find(|kind| {
+        condition(o, kind).is_some_and(|condition| text(condition, "status") == "True")
+    });
+    vec![json!(name(o)), json!(shown), json!(status.unwrap_or_default())]
+}

@@ -1,0 +1,343 @@
+//! Validation of networking.k8s.io.
+
+use super::{immutable, labels, names, service, servicecidr};
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, int, list, object, text};
+use serde_json::Value;
+
+pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
+    match kind {
+        "Ingress" => ingress(new, true, errors),
+        "IngressClass" => ingress_class(new, errors),
+        "NetworkPolicy" => network_policy(new, errors),
+        "ServiceCIDR" => servicecidr::service_cidr(new, errors),
+        "IPAddress" => servicecidr::ip_address(new, errors),
+        _ => {}
+    }
+}
+
+pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    match kind {
+        "Ingress" => ingress(new, false, errors),
+        "ServiceCIDR" => servicecidr::service_cidr_update(new, old, errors),
+        _ => create(kind, new, errors),
+    }
+    match kind {
+        "IngressClass" => immutable(&["spec.controller"], new, old, errors),
+        "IPAddress" => immutable(&["spec.parentRef"], new, old, errors),
+        _ => {}
+    }
+}
+
+pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
+    if kind == "Ingress" {
+        service::load_balancer(new, errors);
+    }
+}
+
+/// Upstream: `ValidateIngressSpec`.
+fn ingress(new: &Value, created: bool, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let class = at(new, "spec.ingressClassName").and_then(Value::as_str);
+    let annotation = object(new, "metadata.annotations")
+        .and_then(|annotations| annotations.get("kubernetes.io/ingress.class"))
+        .and_then(Value::as_str);
+    if created
+        && let (Some(class), Some(annotation)) = (class, annotation)
+        && class != annotation
+    {
+        let annotations = Path::new("annotations");
+        let path = annotations.field("kubernetes.io/ingress.class");
+        errors.invalid(&path, annotation, "must match `ingressClassName` when both are specified");
+    }
+    let rules = list(new, "spec.rules");
+    if rules.is_empty() && at(new, "spec.defaultBackend").is_none() {
+        errors.invalid(
+            &path,
+            Value::Array(Vec::new()),
+            "either `defaultBackend` or `rules` must be specified",
+        );
+    }
+    if let Some(backend) = at(new, "spec.defaultBackend") {
+        ingress_backend(backend, &path.field("defaultBackend"), errors);
+    }
+    let all = path.field("rules");
+    for (index, rule) in rules.iter().enumerate() {
+        ingress_rule(rule, &all.index(index), errors);
+    }
+    let tls = path.field("tls");
+    for (index, entry) in list(new, "spec.tls").iter().enumerate() {
+        let path = tls.index(index);
+        let hosts = path.field("hosts");
+        for (index, host) in list(entry, "hosts").iter().filter_map(Value::as_str).enumerate() {
+            ingress_host(host, &hosts.index(index), errors);
+        }
+        let secret = text(entry, "secretName");
+        if !secret.is_empty() {
+            errors.invalid_all(&path.field("secretName"), secret, &names::dns_subdomain(secret));
+        }
+    }
+    if let Some(class) = class {
+        errors.invalid_all(&path.field("ingressClassName"), class, &names::dns_subdomain(class));
+    }
+}
+
+fn ingress_host(host: &str, path: &Path<'_>, errors: &mut Errors) {
+    if host.contains('*') {
+        errors.invalid_all(path, host, &names::wildcard_subdomain(host));
+    } else {
+        errors.invalid_all(path, host, &names::dns_subdomain(host));
+    }
+}
+
+/// Upstream: `validateIngressRules`, `validateHTTPIngressRuleValue`.
+fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let host = text(rule, "host");
+    if !host.is_empty() {
+        if names::ip(host).is_empty() {
+            errors.invalid(&path.field("host"), host, "must be a DNS name, not an IP address");
+        }
+        ingress_host(host, &path.field("host"), errors);
+    }
+    let Some(http) = at(rule, "http") else { return };
+    let http_path = path.field("http");
+    let paths = http_path.field("paths");
+    if list(http, "paths").is_empty() {
+        errors.required(&paths, "");
+    }
+    for (index, entry) in list(http, "paths").iter().enumerate() {
+        let path = paths.index(index);
+        let target = text(entry, "path");
+        match at(entry, "pathType").and_then(Value::as_str) {
+            None => errors.required(&path.field("pathType"), "pathType must be specified"),
+            Some("Exact" | "Prefix") => {
+                if !target.starts_with('/') {
+                    errors.invalid(&path.field("path"), target, "must be an absolute path");
+                }
+                for bad in ["//", "/./", "/../", "%2f", "%2F"] {
+                    if target.contains(bad) {
+                        errors.invalid(
+                            &path.field("path"),
+                            target,
+                            &format!("must not contain '{bad}'"),
+                        );
+                    }
+                }
+                for bad in ["/..", "/."] {
+                    if target.ends_with(bad) {
+                        errors.invalid(
+                            &path.field("path"),
+                            target,
+                            &format!("cannot end with '{bad}'"),
+                        );
+                    }
+                }
+            }
+            Some("ImplementationSpecific") => {
+                if !target.is_empty() && !target.starts_with('/') {
+                    errors.invalid(&path.field("path"), target, "must be an absolute path");
+                }
+            }
+            Some(other) => {
+                errors.not_supported(
+                    &path.field("pathType"),
+                    other,
+                    &["Exact", "ImplementationSpecific", "Prefix"],
+                );
+            }
+        }
+        if let Some(backend) = at(entry, "backend") {
+            ingress_backend(backend, &path.field("backend"), errors);
+        }
+    }
+}
+
+/// Upstream: `validateIngressBackend`.
+fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
+    match (at(backend, "service"), at(backend, "resource")) {
+        (Some(_), Some(_)) => {
+            errors.invalid(path, "", "cannot set both resource and service backends");
+        }
+        (None, None) => errors.required(path, "resource or service backend is required"),
+        (None, Some(resource)) => {
+            let path = path.field("resource");
+            for field in ["kind", "name"] {
+                if text(resource, field).is_empty() {
+                    errors.required(&path.field(field), "");
+                }
+            }
+        }
+        (Some(service), None) => {
+            let path = path.field("service");
+            errors.required_valid(
+                &path.field("name"),
+                text(service, "name"),
+                names::dns_1035_label,
+            );
+            let port_path = path.field("port");
+            let (name, number) =
+                (text(service, "port.name"), int(service, "port.number").unwrap_or_default());
+            match (name.is_empty(), number == 0) {
+                (true, true) => errors.required(&path, "port name or number is required"),
+                (false, false) => {
+                    errors.invalid(&path, "", "cannot set both port name & port number");
+                }
+                (false, true) => {
+                    errors.invalid_all(&port_path.field("name"), name, &names::port_name(name));
+                }
+                (true, false) => {
+                    errors.in_range(&port_path.field("number"), Some(number), 1, 65535);
+                }
+            }
+        }
+    }
+}
+
+/// Upstream: `ValidateIngressClass`.
+fn ingress_class(new: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let controller = text(new, "spec.controller");
+    if controller.len() > 250 {
+        errors.too_long(&path.field("controller"), 250);
+    }
+    if !controller.is_empty() {
+        match controller.split_once('/') {
+            Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+                errors.invalid_all(&path.field("controller"), host, &names::dns_subdomain(host));
+            }
+            _ => {
+                let words = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+                errors.invalid(&path.field("controller"), controller, words);
+            }
+        }
+    } else {
+        errors.required(&path.field("controller"), "");
+    }
+    let Some(parameters) = at(new, "spec.parameters") else { return };
+    let path = path.field("parameters");
+    for field in ["kind", "name"] {
+        if text(parameters, field).is_empty() {
+            errors.required(&path.field(field), "");
+        }
+    }
+    let namespace = text(parameters, "namespace");
+    match text(parameters, "scope") {
+        "Namespace" if namespace.is_empty() => {
+            errors.required(&path.field("namespace"), "`parameters.scope` is set to 'Namespace'");
+        }
+        "Cluster" if !namespace.is_empty() => {
+            errors.forbidden(&path.field("namespace"), "`parameters.scope` is set to 'Cluster'");
+        }
+        "Namespace" | "Cluster" => {}
+        "" => errors.required(&path.field("scope"), ""),
+        other => errors.not_supported(&path.field("scope"), other, &["Cluster", "Namespace"]),
+    }
+}
+
+/// Upstream: `ValidateNetworkPolicySpec`.
+fn network_policy(new: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    if let Some(selector) = at(new, "spec.podSelector") {
+        labels::selector(selector, &path.field("podSelector"), errors);
+    }
+    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+        let all = path.field(direction);
+        for (index, rule) in list(new, &format!("spec.{direction}")).iter().enumerate() {
+            let path = all.index(index);
+            let ports = path.field("ports");
+            for (index, port) in list(rule, "ports").iter().enumerate() {
+                network_policy_port(port, &ports.index(index), errors);
+            }
+            let all = path.field(peers);
+            for (index, peer) in list(rule, peers).iter().enumerate() {
+                network_policy_peer(peer, &all.index(index), errors);
+            }
+        }
+    }
+    let types = list(new, "spec.policyTypes");
+    if types.len() > 2 {
+        errors.invalid(
+            &path.field("policyTypes"),
+            Value::from(types),
+            "may not specify more than two policyTypes",
+        );
+        return;
+    }
+    let all = path.field("policyTypes");
+    for (index, kind) in types.iter().filter_map(Value::as_str).enumerate() {
+        errors.one_of(&all.index(index), kind, &["Egress", "Ingress"]);
+    }
+}
+
+/// Upstream: `ValidateNetworkPolicyPort`.
+fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let protocol = text(port, "protocol");
+    if !protocol.is_empty() {
+        errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
+    }
+    match at(port, "port") {
+        Some(Value::Number(number)) => {
+            errors.in_range(&path.field("port"), number.as_i64(), 1, 65535);
+            if let Some(end) = int(port, "endPort") {
+                if number.as_i64().is_some_and(|start| end < start) {
+                    errors.invalid(
+                        &path.field("endPort"),
+                        end,
+                        "must be greater than or equal to `port`",
+                    );
+                }
+                errors.in_range(&path.field("endPort"), Some(end), 1, 65535);
+            }
+        }
+        Some(Value::String(name)) => {
+            if let Some(end) = int(port, "endPort") {
+                errors.invalid(
+                    &path.field("endPort"),
+                    end,
+                    "may not be specified when `port` is non-numeric",
+                );
+            }
+            errors.invalid_all(&path.field("port"), name, &names::port_name(name));
+        }
+        _ => {
+            if let Some(end) = int(port, "endPort") {
+                errors.invalid(
+                    &path.field("endPort"),
+                    end,
+                    "may not be specified when `port` is not specified",
+                );
+            }
+        }
+    }
+}
+
+/// Upstream: `ValidateNetworkPolicyPeer`.
+fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let mut n_peers = 0;
+    for field in ["podSelector", "namespaceSelector"] {
+        if let Some(selector) = at(peer, field) {
+            n_peers += 1;
+            labels::selector(selector, &path.field(field), errors);
+        }
+    }
+    if let Some(block) = at(peer, "ipBlock") {
+        let block_path = path.field("ipBlock");
+        let cidr = text(block, "cidr");
+        if cidr.is_empty() {
+            errors.required(&block_path.field("cidr"), "");
+        } else {
+            errors.invalid_all(&block_path.field("cidr"), cidr, &names::cidr(cidr));
+        }
+        let excepts = block_path.field("except");
+        for (index, except) in list(block, "except").iter().filter_map(Value::as_str).enumerate() {
+            errors.invalid_all(&excepts.index(index), except, &names::cidr(except));
+        }
+        if n_peers > 0 {
+            errors.forbidden(path, "may not specify both ipBlock and another peer");
+        }
+        n_peers += 1;
+    }
+    if n_peers == 0 {
+        errors.required(path, "must specify a peer");
+    }
+}

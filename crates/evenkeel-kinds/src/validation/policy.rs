@@ -1,0 +1,61 @@
+//! Validation of the policy group.
+
+use super::labels;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, int, text};
+use serde_json::Value;
+
+pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
+    match kind {
+        "PodDisruptionBudget" => pod_disruption_budget(new, errors),
+        _ => {}
+    }
+}
+
+/// Validates a new status: no count is negative.
+///
+/// Upstream: `ValidatePodDisruptionBudgetStatusUpdate`.
+pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
+    if kind != "PodDisruptionBudget" {
+        return;
+    }
+    let path = Path::new("status");
+    for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
+        errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
+    }
+}
+
+/// Upstream: `ValidatePodDisruptionBudgetSpec`.
+fn pod_disruption_budget(new: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let (available, unavailable) = (at(new, "spec.minAvailable"), at(new, "spec.maxUnavailable"));
+    if available.is_some() && unavailable.is_some() {
+        errors.invalid(
+            &path,
+            new.get("spec").cloned().unwrap_or_default(),
+            "minAvailable and maxUnavailable cannot be both set",
+        );
+    }
+    for (value, field) in [(available, "minAvailable"), (unavailable, "maxUnavailable")] {
+        let path = path.field(field);
+        super::apps::count_or_percent(value, &path, errors);
+        if super::apps::percent(value).is_some_and(|percent| percent > 100) {
+            errors.invalid(
+                &path,
+                value.cloned().unwrap_or_default(),
+                "must not be greater than 100%",
+            );
+        }
+    }
+    if let Some(selector) = at(new, "spec.selector") {
+        labels::selector(selector, &path.field("selector"), errors);
+    }
+    let policy = text(new, "spec.unhealthyPodEvictionPolicy");
+    if !policy.is_empty() {
+        errors.one_of(
+            &path.field("unhealthyPodEvictionPolicy"),
+            policy,
+            &["AlwaysAllow", "IfHealthyBudget"],
+        );
+    }
+}

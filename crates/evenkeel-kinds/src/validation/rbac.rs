@@ -1,0 +1,129 @@
+//! Validation of rbac.authorization.k8s.io.
+
+use super::{immutable, labels, names};
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, list, text};
+use serde_json::Value;
+
+pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
+    match kind {
+        "Role" | "ClusterRole" => role(kind, new, errors),
+        "RoleBinding" | "ClusterRoleBinding" => role_binding(kind, new, errors),
+        _ => {}
+    }
+}
+
+pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    create(kind, new, errors);
+    if matches!(kind, "RoleBinding" | "ClusterRoleBinding") {
+        immutable(&["roleRef"], new, old, errors);
+    }
+}
+
+/// Upstream: `ValidateRole`, `ValidateClusterRole`.
+fn role(kind: &str, new: &Value, errors: &mut Errors) {
+    let all = Path::new("rules");
+    for (index, rule) in list(new, "rules").iter().enumerate() {
+        policy_rule(rule, kind == "Role", &all.index(index), errors);
+    }
+    if kind == "ClusterRole" && at(new, "aggregationRule").is_some() {
+        let path = Path::new("aggregationRule");
+        let selectors = path.field("clusterRoleSelectors");
+        if list(new, "aggregationRule.clusterRoleSelectors").is_empty() {
+            let words = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+            errors.required(&selectors, words);
+        }
+        for (index, selector) in
+            list(new, "aggregationRule.clusterRoleSelectors").iter().enumerate()
+        {
+            labels::selector(selector, &selectors.index(index), errors);
+        }
+    }
+}
+
+/// Upstream: `ValidatePolicyRule`.
+fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Errors) {
+    if list(rule, "verbs").is_empty() {
+        errors.required(&path.field("verbs"), "");
+    }
+    let urls = list(rule, "nonResourceURLs");
+    if !urls.is_empty() {
+        let path = path.field("nonResourceURLs");
+        if namespaced {
+            errors.invalid(
+                &path,
+                Value::from(urls),
+                "namespaced rules cannot apply to non-resource URLs",
+            );
+        }
+        if ["apiGroups", "resources", "resourceNames"]
+            .iter()
+            .any(|field| !list(rule, field).is_empty())
+        {
+            let words = "rules cannot apply to both regular resources and non-resource URLs";
+            errors.invalid(&path, Value::from(urls), words);
+        }
+        return;
+    }
+    if list(rule, "apiGroups").is_empty() {
+        errors.required(
+            &path.field("apiGroups"),
+            "resource rules must supply at least one api group",
+        );
+    }
+    if list(rule, "resources").is_empty() {
+        errors
+            .required(&path.field("resources"), "resource rules must supply at least one resource");
+    }
+}
+
+/// Upstream: `ValidateRoleBinding`, `ValidateClusterRoleBinding`.
+fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
+    let path = Path::new("roleRef");
+    let group = "rbac.authorization.k8s.io";
+    if text(new, "roleRef.apiGroup") != group {
+        errors.not_supported(&path.field("apiGroup"), text(new, "roleRef.apiGroup"), &[group]);
+    }
+    let kinds: &[&str] =
+        if kind == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
+    errors.one_of(&path.field("kind"), text(new, "roleRef.kind"), kinds);
+    errors.required_valid(&path.field("name"), text(new, "roleRef.name"), names::path_segment);
+    let all = Path::new("subjects");
+    for (index, subject) in list(new, "subjects").iter().enumerate() {
+        role_subject(kind, subject, &all.index(index), errors);
+    }
+}
+
+/// Upstream: `ValidateRoleBindingSubject`.
+fn role_subject(kind: &str, subject: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let name = text(subject, "name");
+    if name.is_empty() {
+        errors.required(&path.field("name"), "");
+    }
+    let group = text(subject, "apiGroup");
+    match text(subject, "kind") {
+        "ServiceAccount" => {
+            if !name.is_empty() {
+                errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
+            }
+            if !group.is_empty() {
+                errors.not_supported(&path.field("apiGroup"), group, &[""]);
+            }
+            if kind == "ClusterRoleBinding" && text(subject, "namespace").is_empty() {
+                errors.required(&path.field("namespace"), "");
+            }
+        }
+        "User" | "Group" => {
+            if group != "rbac.authorization.k8s.io" {
+                errors.not_supported(
+                    &path.field("apiGroup"),
+                    group,
+                    &["rbac.authorization.k8s.io"],
+                );
+            }
+        }
+        other => {
+            errors.not_supported(&path.field("kind"), other, &["ServiceAccount", "User", "Group"]);
+        }
+    }
+}
