@@ -85,7 +85,7 @@ fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
             name,
             ..Attributes::default()
         };
-        cx.api.rules.authorize(&cx.api.store, cx.user, &attributes)
+        cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes)
     })
 }
 

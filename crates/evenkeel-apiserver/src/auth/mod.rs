@@ -12,8 +12,8 @@ pub(crate) use accounts::{Accounts, Grant, ISSUER};
 pub(crate) use authn::Authenticator;
 pub(crate) use nodes::{MIRRORS, node_of, refers_to_any};
 pub(crate) use permit::permit;
-pub(crate) use rbac::{Role, RoleRef, Rules};
-pub(crate) use rule::{Attributes, Rule};
+pub(crate) use rbac::{RbacAuthorizer, Role, RoleRef};
+pub(crate) use rule::{Attributes, PolicyRule};
 
 pub(crate) use evenkeel_apimachinery::user::Extra;
 pub use evenkeel_apimachinery::user::User;

@@ -7,7 +7,7 @@ use evenkeel_api::selector::FieldSelector;
 use serde_json::Value;
 
 use super::User;
-use super::rule::{Attributes, Rule};
+use super::rule::{Attributes, PolicyRule};
 use crate::store::{Entry, Store};
 use evenkeel_apimachinery::value::{list, object, text};
 
@@ -31,7 +31,7 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 pub(super) fn authorize(
     store: &Store,
     node: &str,
-    rules: &[Rule],
+    rules: &[PolicyRule],
     attributes: &Attributes<'_>,
 ) -> bool {
     let whole = attributes.subresource.is_empty();
@@ -84,7 +84,7 @@ pub(super) fn authorize(
 /// Returns whether one of the rules allows the request.
 ///
 /// Upstream: `RulesAllow`
-fn rules_allow(rules: &[Rule], attributes: &Attributes<'_>) -> bool {
+fn rules_allow(rules: &[PolicyRule], attributes: &Attributes<'_>) -> bool {
     rules.iter().any(|rule| rule.rule_allows(attributes))
 }
 

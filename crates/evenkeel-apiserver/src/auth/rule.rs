@@ -30,7 +30,7 @@ pub(crate) struct Attributes<'a> {
 /// Upstream: `PolicyRule`
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct Rule {
+pub(crate) struct PolicyRule {
     pub(crate) verbs: Vec<Box<str>>,
     pub(crate) api_groups: Vec<Box<str>>,
     pub(crate) resources: Vec<Box<str>>,
@@ -39,7 +39,7 @@ pub(crate) struct Rule {
     pub(crate) non_resource_urls: Vec<Box<str>>,
 }
 
-impl Rule {
+impl PolicyRule {
     /// Returns whether the rule's verbs, and its groups, resources and names or its URLs, match the request.
     ///
     /// Upstream: `RuleAllows`
@@ -87,7 +87,7 @@ fn resource_matches(rule: &str, attributes: &Attributes<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn rule(json: serde_json::Value) -> Rule {
+    fn rule(json: serde_json::Value) -> PolicyRule {
         serde_json::from_value(json).expect("a rule")
     }
 

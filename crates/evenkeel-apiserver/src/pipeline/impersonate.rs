@@ -39,7 +39,7 @@ pub(super) fn impersonate(
     }
     let account = service_account(wanted.name);
     for attributes in permissions(&wanted, account) {
-        permit(&api.rules, &api.store, &user, &attributes)?;
+        permit(&api.authorizer, &api.store, &user, &attributes)?;
     }
     Ok(Arc::new(become_user(wanted, account)))
 }

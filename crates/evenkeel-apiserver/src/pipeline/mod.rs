@@ -212,7 +212,7 @@ fn authorize(
         }
         Attributes { verb: info.verb, path: Some(path), ..Attributes::default() }
     };
-    permit(&api.rules, &api.store, user, &attributes)
+    permit(&api.authorizer, &api.store, user, &attributes)
 }
 
 fn squeeze(path: &str) -> String {

@@ -18,7 +18,7 @@ pub use unchecked::UncheckedError;
 
 use crate::admission::policy::compiled::Compiled;
 use crate::api::Api;
-use crate::auth::{Accounts, Authenticator, Rules};
+use crate::auth::{Accounts, Authenticator, RbacAuthorizer};
 use crate::bootstrap;
 use crate::clock::Clock;
 use crate::components::Components;
@@ -147,7 +147,7 @@ impl Builder {
             store,
             clock: self.clock,
             authenticator,
-            rules: Rules::default(),
+            authorizer: RbacAuthorizer::default(),
             metrics: Metrics::default(),
             served: Served::default(),
             policies: Compiled::default(),

@@ -183,7 +183,7 @@ fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<V
             .and_then(Value::as_str)
             .unwrap_or_default(),
     };
-    Ok(match request.api.rules.authorize_with_reason(&request.api.store, user, &attributes) {
+    Ok(match request.api.authorizer.authorize_with_reason(&request.api.store, user, &attributes) {
         Some(reason) if reason.is_empty() => json!({"allowed": true}),
         Some(reason) => json!({"allowed": true, "reason": reason}),
         None => json!({"allowed": false}),
@@ -200,7 +200,7 @@ fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusEr
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
-    let resolved = request.api.rules.rules_for(&request.api.store, request.user, namespace);
+    let resolved = request.api.authorizer.rules_for(&request.api.store, request.user, namespace);
     for rule in resolved.rules {
         if !rule.resources.is_empty() {
             let mut row = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
