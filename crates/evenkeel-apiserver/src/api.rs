@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
 
+use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::auth::{Authenticator, RbacAuthorizer};
 use crate::clock::Clock;
@@ -93,6 +94,8 @@ pub(crate) struct Api {
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.
     pub(crate) served: Served,
+    /// Admission plug-ins that are off by default, and are on here.
+    pub(crate) plugins: Plugins,
     /// Admission policies, compiled.
     pub(crate) policies: Compiled,
     /// What requests belong to.

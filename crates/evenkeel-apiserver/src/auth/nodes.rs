@@ -3,7 +3,6 @@
 //!
 //! Kubelets send few requests here, so each request reads the node's pods from the store; upstream keeps a graph of them.
 
-use evenkeel_api::selector::FieldSelector;
 use serde_json::Value;
 
 use super::User;
@@ -130,12 +129,7 @@ fn requests(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
 
 /// Returns whether the field selector requires `spec.nodeName` to be the node.
 fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
-    FieldSelector::parse(attributes.field_selector).is_ok_and(|selector| {
-        selector
-            .terms()
-            .iter()
-            .any(|term| term.equal && &*term.field == "spec.nodeName" && &*term.value == node)
-    })
+    attributes.field_selector.require("spec.nodeName", node)
 }
 
 /// Whether the stored object names the node in `spec.nodeName`.

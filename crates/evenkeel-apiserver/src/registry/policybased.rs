@@ -129,7 +129,7 @@ fn confirm(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
 /// Whether an update changes nothing but what the garbage collector changes. Who may update an object may always let it go.
 ///
 /// Upstream: `IsOnlyMutatingGCFields`
-fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
+pub(crate) fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
     let bare = |object: &Value| {
         let mut object = object.clone();
         for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {
