@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use rand::rngs::StdRng;
 use serde_json::Value;
 
+use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
-use crate::auth::{Authenticator, Rules};
+use crate::auth::{Authenticator, RbacAuthorizer};
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
@@ -87,12 +88,14 @@ pub(crate) struct Api {
     pub(crate) clock: Clock,
     /// Who is who.
     pub(crate) authenticator: Authenticator,
-    /// Who may what.
-    pub(crate) rules: Rules,
+    /// Decides whether a user may make a request.
+    pub(crate) authorizer: RbacAuthorizer,
     /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.
     pub(crate) served: Served,
+    /// Admission plug-ins that are off by default, and are on here.
+    pub(crate) plugins: Plugins,
     /// Admission policies, compiled.
     pub(crate) policies: Compiled,
     /// What requests belong to.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::api::Api;
-use crate::loopback::put;
+use crate::loopback::{change, one, put};
 use crate::registry;
 use crate::resource::{Path, parse_path};
 use crate::tracking;
@@ -16,10 +16,31 @@ use evenkeel_apimachinery::time::seconds;
 
 const DATA: &str = include_str!("../data/bootstrap-objects.json");
 
+/// Namespace and name of the ConfigMap that tells extension API servers whom to trust.
+const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
+
 /// Makes those that are missing. What users changed stays. `at` is where the server says that it is.
 pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
     api.store.batch(|| put_all(api, ca, at))??;
-    Ok(api.store.settle().await?)
+    api.store.settle().await?;
+    keep_client_ca(api, ca).await
+}
+
+/// Brings the roots of client certificates up to date that extension API servers read.
+///
+/// Upstream: `clusterauthenticationtrust.Controller`
+async fn keep_client_ca(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
+    let (namespace, name) = AUTHENTICATION;
+    let stored = one(api, "v1", "configmaps", namespace, name)?.unwrap_or_default();
+    let Some(configmaps) = api.table.get("v1", "configmaps") else { return Ok(()) };
+    if stored["data"]["client-ca-file"].as_str() == Some(ca) {
+        return Ok(());
+    }
+    let edit = |map: &mut Value| {
+        map["data"]["client-ca-file"] = ca.into();
+        Ok(())
+    };
+    change(api, &configmaps, namespace, name, false, edit).await.map(drop)
 }
 
 fn put_all(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
@@ -68,7 +89,7 @@ pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), Statu
 /// What extension API servers read to know whom to trust.
 fn authentication(ca: &str) -> Value {
     json!({
-        "metadata": {"name": "extension-apiserver-authentication", "namespace": "kube-system"},
+        "metadata": {"name": AUTHENTICATION.1, "namespace": AUTHENTICATION.0},
         "data": {"client-ca-file": ca},
     })
 }

@@ -12,6 +12,7 @@ mod decode;
 mod discovery;
 mod files;
 mod flow;
+mod https;
 mod loopback;
 mod metrics;
 mod openapi;
@@ -36,5 +37,7 @@ pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
 pub use resource::Source;
 pub use response::Body;
-pub use serve::{BuildError, Builder, ServeError, Server, Service, UncheckedError};
+pub use serve::{
+    AuthenticationOptions, BuildError, Builder, ServeError, Server, Service, UncheckedError,
+};
 pub use store::OpenError;

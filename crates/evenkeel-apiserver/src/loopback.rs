@@ -3,6 +3,7 @@
 //! Upstream: `LoopbackClientConfig`
 
 use crate::api::Api;
+use crate::auth::{LAST_USED, UsedSecret};
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::selector::selection_attributes;
@@ -80,6 +81,25 @@ pub(crate) async fn change(
         }
     }
     Err(StatusError::modified(&resource.name, name))
+}
+
+/// Writes the day of a token's use into the label of its Secret. The request goes on whether or not that succeeds.
+///
+/// Upstream: `patchSecretWithLastUsedDate`
+pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
+    let Some(secrets) = api.table.get("v1", "secrets") else { return };
+    let schema = secrets.schema(&secrets.gvk);
+    let edit = |secret: &mut Value| {
+        let old = secret.clone();
+        secret["metadata"]["labels"][LAST_USED] = used.day.as_str().into();
+        let writer = Writer { manager: "kube-apiserver", subresource: "", now: api.clock.now() };
+        patch::update_managed_fields(schema.as_ref(), Some(&old), secret, &writer);
+        Ok(())
+    };
+    let (namespace, name) = (&used.namespace, &used.name);
+    if let Err(error) = change(api, &secrets, namespace, name, false, edit).await {
+        tracing::error!(namespace, name, %error, "the use of a service account token cannot be noted");
+    }
 }
 
 /// Makes an object in the server's own name, if there is none of its name.

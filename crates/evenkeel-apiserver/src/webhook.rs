@@ -1,6 +1,5 @@
 //! One request to a webhook: HTTPS to its URL, or to what stands behind its service.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,15 +7,11 @@ use bytes::Bytes;
 use evenkeel_api::json;
 use evenkeel_x509::CertPool;
 use http::{Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
+use http_body_util::Full;
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
 
 use crate::api::Api;
+use crate::https::{self, Address};
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::value::{at, int, list, text};
 
@@ -84,20 +79,6 @@ fn refused(code: StatusCode, body: &[u8]) -> String {
 }
 
 async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<(StatusCode, Bytes), String> {
-    let stream = TcpStream::connect(&place.address).await.map_err(|error| {
-        let error = if error.kind() == std::io::ErrorKind::ConnectionRefused {
-            "connect: connection refused".to_owned()
-        } else {
-            error.to_string()
-        };
-        format!("dial tcp {}: {error}", place.address)
-    })?;
-    let name = ServerName::try_from(place.host.clone()).map_err(|error| error.to_string())?;
-    let connector = TlsConnector::from(Arc::new(tls(ca)?));
-    let stream = connector.connect(name, stream).await.map_err(|error| untrusted(&error))?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| error.to_string())?;
     let bytes = serde_json::to_vec(body).map_err(|error| error.to_string())?;
     let request = Request::post(&place.path)
         .header("host", &place.host)
@@ -105,40 +86,17 @@ async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<(StatusCode, 
         .header("accept", "application/json")
         .body(Full::new(Bytes::from(bytes)))
         .map_err(|error| error.to_string())?;
-    let answered = async {
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let code = response.status();
-        let body = Limited::new(response.into_body(), LIMIT).collect().await;
-        Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
-    };
-    // The connection is driven as long as the answer is waited for, and goes with it.
-    tokio::select! {
-        answer = answered => answer,
-        _ = connection => Err("the connection was closed before an answer".to_owned()),
-    }
+    let address = Address { host: place.host.clone(), address: place.address.clone() };
+    https::send(&address, &roots(ca)?, request, LIMIT).await
 }
 
-/// Why no connection came about; what is common is told in Go's words, which people search for.
-fn untrusted(error: &std::io::Error) -> String {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())
-}
-
-/// A client that believes the certificates of a `caBundle`, or the system's when there is none.
-fn tls(ca: &str) -> Result<ClientConfig, String> {
+/// The certificates of a `caBundle`, or the system's when there is none.
+fn roots(ca: &str) -> Result<CertPool, String> {
     let pem = base64::prelude::BASE64_STANDARD.decode(ca).map_err(|error| error.to_string())?;
-    let pool = if pem.is_empty() {
-        CertPool::system()
-    } else {
-        CertPool::from_pem(&pem).map_err(|error| format!("caBundle: {error}"))?
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .dangerous()
-        .with_custom_certificate_verifier(pool.server_verifier(provider));
-    Ok(config.with_no_client_auth())
+    if pem.is_empty() {
+        return Ok(CertPool::system());
+    }
+    CertPool::from_pem(&pem).map_err(|error| format!("caBundle: {error}"))
 }
 
 fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
@@ -148,12 +106,10 @@ fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
     let url = text(config, "url");
     let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
     let authority = uri.authority().ok_or_else(|| format!("{url} names no host"))?;
-    let host = authority.host().trim_matches(['[', ']']).to_owned();
-    let port = uri.port_u16().unwrap_or(443);
     let path = format!("{}?timeout={seconds}s", uri.path());
-    let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     let url = format!("https://{authority}{path}");
-    Ok(Place { url, host, address: format!("{shown}:{port}"), path })
+    let Address { host, address } = Address::of(authority);
+    Ok(Place { url, host, address, path })
 }
 
 /// Something ready behind a service, found by its endpoint slices: there is nobody to dial its address.

@@ -69,6 +69,11 @@ impl Program {
         names::uses(&self.expression, variable)
     }
 
+    /// Whether a field of a variable is read by its name.
+    pub fn selects(&self, variable: &str, field: &str) -> bool {
+        names::selects(&self.expression, variable, field)
+    }
+
     /// Evaluates it. What it cost is taken from `budget`, which ends the evaluation when it is used up.
     ///
     /// # Errors

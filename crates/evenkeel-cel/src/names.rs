@@ -1,6 +1,6 @@
 //! Names in expressions: how a field's name is written where it is no identifier, and which variables are used.
 
-use cel::common::ast::{EntryExpr, Expr};
+use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
 use cel::parser::Expression;
 
 /// Words of the language, which no field's name can be as it is.
@@ -84,6 +84,48 @@ pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
         Expr::Struct(made) => made.entries.iter().any(|e| entry_uses(&e.expr, variable)),
         Expr::Literal(_) | Expr::Unspecified => false,
     }
+}
+
+/// Whether an expression reads a field of a variable by the field's name: `variable.field`, `has(variable.field)` or
+/// `variable.?field`.
+///
+/// Upstream: `hasSelectExp`
+pub(super) fn selects(expression: &Expression, variable: &str, field: &str) -> bool {
+    let within = |e: &Expression| selects(e, variable, field);
+    let is_variable = |e: &Expression| matches!(&e.expr, Expr::Ident(name) if name == variable);
+    match &expression.expr {
+        Expr::Select(select) => {
+            is_variable(&select.operand) && select.field == field || within(&select.operand)
+        }
+        Expr::Call(call) => {
+            let optional = call.func_name == operators::OPT_SELECT
+                && matches!(&*call.args, [of, name] if is_variable(of) && is_text(name, field));
+            optional
+                || call.target.as_ref().is_some_and(|t| within(t))
+                || call.args.iter().any(within)
+        }
+        Expr::List(list) => list.elements.iter().any(within),
+        Expr::Comprehension(c) => {
+            [&c.iter_range, &c.accu_init, &c.loop_cond, &c.loop_step, &c.result]
+                .into_iter()
+                .any(within)
+        }
+        Expr::Map(map) => map.entries.iter().any(|e| entry_selects(&e.expr, variable, field)),
+        Expr::Struct(made) => made.entries.iter().any(|e| entry_selects(&e.expr, variable, field)),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => false,
+    }
+}
+
+fn entry_selects(entry: &EntryExpr, variable: &str, field: &str) -> bool {
+    let within = |e: &Expression| selects(e, variable, field);
+    match entry {
+        EntryExpr::StructField(entry) => within(&entry.value),
+        EntryExpr::MapEntry(entry) => within(&entry.key) || within(&entry.value),
+    }
+}
+
+fn is_text(expression: &Expression, text: &str) -> bool {
+    matches!(&expression.expr, Expr::Literal(LiteralValue::String(literal)) if literal.inner() == text)
 }
 
 fn entry_uses(entry: &EntryExpr, variable: &str) -> bool {

@@ -24,7 +24,6 @@ mod conditions;
 mod disruption;
 #[cfg(test)]
 mod fixtures;
-mod keys;
 mod owned;
 mod pod_deletion_ranking;
 mod pods;

@@ -10,7 +10,7 @@ use evenkeel_cloud::{
 };
 use evenkeel_controllers::{
     certificates::signing::{self, Pair},
-    core::rootcacertpublisher,
+    core::{rootcacertpublisher, serviceaccounttoken::SigningKey},
     options::Options as ControllersOptions,
     wiring::descriptor::{Clients, ControllerContext, descriptors},
 };
@@ -174,7 +174,7 @@ fn controllers(env: Env, client: Client, tasks: Tasks, registry: Registry, range
         ..ControllersOptions::default()
     };
     let key = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testdata/accounts.key");
-    options.serviceaccounttoken.key_file = Some(key.to_owned());
+    options.serviceaccounttoken.key = Some(SigningKey::File(key.to_owned()));
     // Tokens grow old within an hour.
     options.nodeipam.enabled = ranges;
     options.nodeipam.cluster = "10.244.0.0/16".into();

@@ -16,7 +16,10 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("evenkeel-apiextensions", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel"]),
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
-    ("evenkeel-controllers", &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime"]),
+    (
+        "evenkeel-controllers",
+        &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-x509"],
+    ),
     ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime", "evenkeel-x509"]),
     (
         "evenkeel-controller-manager",

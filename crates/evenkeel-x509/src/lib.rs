@@ -1,4 +1,4 @@
-//! Verification of peers' certificates by the rules of Go's `crypto/x509`, for rustls.
+//! Verification of peers' certificates by the rules of Go's `crypto/x509`, for rustls; and private keys ([`keys`]).
 //!
 //! webpki, which rustls asks, takes no certificate of a CA for that of a server or client. Go does when the certificate itself
 //! is in the pool of roots, and users rely on it: a self-signed certificate that `openssl req -x509` makes is one of a CA,
@@ -13,6 +13,7 @@
 //! | texts of errors | [`mod@message`] |
 
 mod client;
+pub mod keys;
 mod leaf;
 mod message;
 mod pool;

@@ -4,7 +4,7 @@ use evenkeel_api::Kind;
 use evenkeel_cloud::{CloudContext, CloudProvider};
 use evenkeel_controllers::{
     certificates::signing::Pair,
-    core::rootcacertpublisher,
+    core::{rootcacertpublisher, serviceaccounttoken::SigningKey},
     options::Options,
     wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
@@ -71,6 +71,13 @@ impl PlaneOptions {
     pub fn with_authority(mut self, certificate: &str, key: &str) -> Self {
         let (certificate, key) = (certificate.to_owned(), key.to_owned());
         self.controller_options.signing.common = Some(Pair::Texts { certificate, key });
+        self
+    }
+
+    /// The same, filling token Secrets with tokens that this key (PEM) signs.
+    #[must_use]
+    pub fn with_service_account_key(mut self, key: &str) -> Self {
+        self.controller_options.serviceaccounttoken.key = Some(SigningKey::Text(key.to_owned()));
         self
     }
 }

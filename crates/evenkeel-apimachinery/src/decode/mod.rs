@@ -203,6 +203,13 @@ fn summary(body: &[u8]) -> String {
     if body.len() > start.len() { format!("{text} ...") } else { text }
 }
 
+/// Parses a configuration file, YAML or JSON. Duplicate keys are an error.
+pub fn file(text: &[u8]) -> Result<Value, String> {
+    let document = yaml::parse(text)?;
+    apply_field_validation(FieldValidation::Strict, &document.duplicate_keys, Vec::new())?;
+    Ok(document.json.to_value())
+}
+
 /// Parses the body of a DELETE: JSON, YAML or protobuf `DeleteOptions`. The caller drops unknown fields.
 pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
     if body.starts_with(MAGIC.as_slice()) {

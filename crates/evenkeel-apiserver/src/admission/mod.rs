@@ -6,6 +6,8 @@ mod limit_range;
 mod mutated;
 pub(crate) mod noderestriction;
 mod objects;
+mod owner_references;
+pub(crate) mod plugins;
 mod pod_security;
 mod pods;
 pub(crate) mod policy;
@@ -89,6 +91,9 @@ pub(crate) fn accept(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<quota::QuotaUpdates, StatusError> {
+    if cx.api.plugins.owner_references {
+        owner_references::validate(cx, object, old)?;
+    }
     if cx.resource.group().is_empty() {
         limit_range::check(cx, object, old)?;
         if cx.resource.plural() == "pods" {

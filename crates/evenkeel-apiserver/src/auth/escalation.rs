@@ -2,26 +2,30 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | A role may contain only permissions that its writer holds | `confirm` |
+//! | A role may contain only permissions that its writer holds | `confirm_no_escalation` |
 //! | A rule is held when one rule of the writer covers each of its verbs, resources, names and paths | `rule_covers` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::User;
-use super::rbac::Resolved;
-use super::rule::{Rule, non_resource_url_matches};
+use super::rbac::ResolvedRules;
+use super::rule::{PolicyRule, non_resource_url_matches};
 use evenkeel_apimachinery::status::quote;
 
 /// Refuses `rules` unless the user holds them all; the error is upstream's sentence.
 ///
 /// Upstream: `ConfirmNoEscalation`
-pub(crate) fn confirm(user: &User, held: &Resolved, rules: &[Rule]) -> Result<(), String> {
+pub(crate) fn confirm_no_escalation(
+    user: &User,
+    held: &ResolvedRules,
+    rules: &[PolicyRule],
+) -> Result<(), String> {
     let missing = uncovered(&held.rules, rules);
     if missing.is_empty() {
         return Ok(());
     }
-    let missing: BTreeSet<String> = compact(missing).iter().map(describe).collect();
+    let missing: BTreeSet<String> = compact_rules(missing).iter().map(compact_string).collect();
     let missing: Vec<String> = missing.into_iter().collect();
     let mut why = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
@@ -49,40 +53,41 @@ pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
 /// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path.
 ///
 /// Upstream: `Covers`
-fn uncovered(held: &[Rule], rules: &[Rule]) -> Vec<Rule> {
-    let parts = rules.iter().flat_map(break_down);
+fn uncovered(held: &[PolicyRule], rules: &[PolicyRule]) -> Vec<PolicyRule> {
+    let parts = rules.iter().flat_map(breakdown_rule);
     parts.filter(|part| !held.iter().any(|rule| rule_covers(rule, part))).collect()
 }
 
 /// Takes a rule apart, down to one verb, one group, one resource and at most one name, or one verb and one path.
 ///
 /// Upstream: `BreakdownRule`
-fn break_down(rule: &Rule) -> Vec<Rule> {
+fn breakdown_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
     let one = |value: &str| vec![Box::from(value)];
     let mut parts = Vec::new();
     for (group, resource) in
         rule.api_groups.iter().flat_map(|group| rule.resources.iter().map(move |r| (group, r)))
     {
         for verb in &rule.verbs {
-            let part = Rule {
+            let part = PolicyRule {
                 verbs: one(verb),
                 api_groups: one(group),
                 resources: one(resource),
-                ..Rule::default()
+                ..PolicyRule::default()
             };
             if rule.resource_names.is_empty() {
                 parts.push(part.clone());
             }
             let names = rule.resource_names.iter();
-            parts.extend(names.map(|name| Rule { resource_names: one(name), ..part.clone() }));
+            parts
+                .extend(names.map(|name| PolicyRule { resource_names: one(name), ..part.clone() }));
         }
     }
     for path in &rule.non_resource_urls {
         let verbs = rule.verbs.iter();
-        parts.extend(verbs.map(|verb| Rule {
+        parts.extend(verbs.map(|verb| PolicyRule {
             verbs: one(verb),
             non_resource_urls: one(path),
-            ..Rule::default()
+            ..PolicyRule::default()
         }));
     }
     parts
@@ -91,7 +96,7 @@ fn break_down(rule: &Rule) -> Vec<Rule> {
 /// Whether one rule covers a part of another.
 ///
 /// Upstream: `ruleCovers`
-fn rule_covers(rule: &Rule, part: &Rule) -> bool {
+fn rule_covers(rule: &PolicyRule, part: &PolicyRule) -> bool {
     let has_all = |owned: &[Box<str>], wanted: &[Box<str>]| {
         wanted.iter().all(|wanted| owned.contains(wanted))
     };
@@ -120,7 +125,7 @@ fn resource_covers_all(owned: &[Box<str>], wanted: &str) -> bool {
 /// Joins rules that differ only in their verb.
 ///
 /// Upstream: `CompactRules`
-fn compact(rules: Vec<Rule>) -> Vec<Rule> {
+fn compact_rules(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut compacted = Vec::new();
     let mut simple: BTreeMap<[Vec<Box<str>>; 3], Vec<Box<str>>> = BTreeMap::new();
     for rule in rules {
@@ -133,7 +138,7 @@ fn compact(rules: Vec<Rule>) -> Vec<Rule> {
     }
     compacted.extend(simple.into_iter().map(|(key, verbs)| {
         let [api_groups, resources, resource_names] = key;
-        Rule { verbs, api_groups, resources, resource_names, ..Rule::default() }
+        PolicyRule { verbs, api_groups, resources, resource_names, ..PolicyRule::default() }
     }));
     compacted
 }
@@ -141,7 +146,7 @@ fn compact(rules: Vec<Rule>) -> Vec<Rule> {
 /// `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
 ///
 /// Upstream: `CompactString`
-fn describe(rule: &Rule) -> String {
+fn compact_string(rule: &PolicyRule) -> String {
     let fields = [
         ("APIGroups", &rule.api_groups),
         ("Resources", &rule.resources),
@@ -169,7 +174,7 @@ mod tests {
     use super::super::Attributes;
     use super::*;
 
-    fn rules(rules: Value) -> Vec<Rule> {
+    fn rules(rules: Value) -> Vec<PolicyRule> {
         serde_json::from_value(rules).expect("rules")
     }
 
@@ -273,7 +278,7 @@ mod tests {
     #[test]
     fn the_refusal_names_what_is_missing_in_order_and_compact() {
         let user = User::authenticated("bob", ["dev"]);
-        let held = Resolved {
+        let held = ResolvedRules {
             rules: rules(json!([core(&["get"], &["pods"], &[])])),
             errors: vec!["roles \"a\" not found".into(), "roles \"b\" not found".into()],
         };
@@ -282,7 +287,7 @@ mod tests {
             core(&["get"], &["secrets"], &["s"]),
             {"verbs": ["get"], "nonResourceURLs": ["/x"]},
         ]));
-        let why = confirm(&user, &held, &granted).expect_err("it is not held");
+        let why = confirm_no_escalation(&user, &held, &granted).expect_err("it is not held");
         assert_eq!(
             why,
             "user \"bob\" (groups=[\"dev\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n\
@@ -290,7 +295,7 @@ mod tests {
              {APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"s\"], Verbs:[\"get\"]}\n\
              {NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}; resolution errors: [[roles \"a\" not found, roles \"b\" not found]]"
         );
-        let empty = confirm(&user, &held, &[]);
+        let empty = confirm_no_escalation(&user, &held, &[]);
         assert_eq!(empty, Ok(()));
     }
 
@@ -305,8 +310,8 @@ mod tests {
             resources in words(&["*", "pods", "pods/log", "*/log", "*/", "jobs"]),
             resource_names in words(&["a", "b"]),
             non_resource_urls in words(&["*", "/a", "/a*", "/a/*"]),
-        ) -> Rule {
-            Rule { verbs, api_groups, resources, resource_names, non_resource_urls }
+        ) -> PolicyRule {
+            PolicyRule { verbs, api_groups, resources, resource_names, non_resource_urls }
         }
     }
 
@@ -318,7 +323,7 @@ mod tests {
             granted in prop::collection::vec(a_rule(), 0..3),
         ) {
             prop_assume!(uncovered(&held, &granted).is_empty());
-            let may = |rules: &[Rule], attributes: &Attributes<'_>| rules.iter().any(|rule| rule.rule_allows(attributes));
+            let may = |rules: &[PolicyRule], attributes: &Attributes<'_>| rules.iter().any(|rule| rule.rule_allows(attributes));
             for verb in ["get", "list", "escalate"] {
                 for path in ["/a", "/a/b", "/ab", "/b"] {
                     let attributes = Attributes { verb, path: Some(path), ..Attributes::default() };

@@ -1,19 +1,28 @@
 //! Authentication (tokens, client certificates) and authorization (RBAC, Node authorizer) of requests.
 
-mod accounts;
-mod authn;
+mod anonymous;
+mod authenticator;
+mod bootstrap_token;
+mod constant_time;
 pub(crate) mod escalation;
+mod jose;
 mod nodes;
+mod oidc;
 mod permit;
 mod rbac;
+mod response;
 mod rule;
+mod serviceaccount;
 
-pub(crate) use accounts::{Accounts, Grant, ISSUER};
-pub(crate) use authn::Authenticator;
+pub(crate) use anonymous::Anonymous;
+pub(crate) use authenticator::{Authenticated, Authenticator, StaticTokens};
+pub(crate) use jose::{PublicKey, Signer};
 pub(crate) use nodes::{MIRRORS, node_of, refers_to_any};
+pub(crate) use oidc::configure;
 pub(crate) use permit::permit;
-pub(crate) use rbac::{Role, RoleRef, Rules};
-pub(crate) use rule::{Attributes, Rule};
+pub(crate) use rbac::{RbacAuthorizer, Role, RoleRef};
+pub(crate) use response::{Notes, Response, UsedSecret};
+pub(crate) use rule::{Attributes, FieldRequirements, PolicyRule};
+pub(crate) use serviceaccount::{Claims, LAST_USED, ServiceAccountOptions, ServiceAccounts};
 
-pub(crate) use evenkeel_apimachinery::user::Extra;
 pub use evenkeel_apimachinery::user::User;

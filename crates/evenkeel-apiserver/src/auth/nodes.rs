@@ -3,11 +3,10 @@
 //!
 //! Kubelets send few requests here, so each request reads the node's pods from the store; upstream keeps a graph of them.
 
-use evenkeel_api::selector::FieldSelector;
 use serde_json::Value;
 
 use super::User;
-use super::rule::{Attributes, Rule};
+use super::rule::{Attributes, PolicyRule};
 use crate::store::{Entry, Store};
 use evenkeel_apimachinery::value::{list, object, text};
 
@@ -31,7 +30,7 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 pub(super) fn authorize(
     store: &Store,
     node: &str,
-    rules: &[Rule],
+    rules: &[PolicyRule],
     attributes: &Attributes<'_>,
 ) -> bool {
     let whole = attributes.subresource.is_empty();
@@ -84,7 +83,7 @@ pub(super) fn authorize(
 /// Returns whether one of the rules allows the request.
 ///
 /// Upstream: `RulesAllow`
-fn rules_allow(rules: &[Rule], attributes: &Attributes<'_>) -> bool {
+fn rules_allow(rules: &[PolicyRule], attributes: &Attributes<'_>) -> bool {
     rules.iter().any(|rule| rule.rule_allows(attributes))
 }
 
@@ -130,12 +129,7 @@ fn requests(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
 
 /// Returns whether the field selector requires `spec.nodeName` to be the node.
 fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
-    FieldSelector::parse(attributes.field_selector).is_ok_and(|selector| {
-        selector
-            .terms()
-            .iter()
-            .any(|term| term.equal && &*term.field == "spec.nodeName" && &*term.value == node)
-    })
+    attributes.field_selector.require("spec.nodeName", node)
 }
 
 /// Whether the stored object names the node in `spec.nodeName`.

@@ -1,7 +1,7 @@
 //! The authorizers' decision as an answer.
 
 use super::User;
-use super::rbac::Rules;
+use super::rbac::RbacAuthorizer;
 use super::rule::Attributes;
 use crate::store::Store;
 use evenkeel_apimachinery::group_version::GroupResource;
@@ -11,12 +11,12 @@ use evenkeel_apimachinery::status::StatusError;
 ///
 /// Upstream: `Forbidden` of `endpoints/handlers/responsewriters`
 pub(crate) fn permit(
-    rules: &Rules,
+    authorizer: &RbacAuthorizer,
     store: &Store,
     user: &User,
     attributes: &Attributes<'_>,
 ) -> Result<(), StatusError> {
-    if rules.authorize(store, user, attributes) {
+    if authorizer.authorize(store, user, attributes) {
         return Ok(());
     }
     let group_resource = |subresource: &str| GroupResource {

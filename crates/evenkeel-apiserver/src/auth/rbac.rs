@@ -1,31 +1,31 @@
-//! RBAC authorizer: compiles the stored Roles, ClusterRoles and their bindings, and compiles them again after each change.
+//! RBAC authorizer: resolves the stored Roles, ClusterRoles and their bindings to rules by user and group, again after each change.
 //! `nodes` authorizes kubelets.
 //!
 //! | documented | where |
 //! |---|---|
 //! | Permissions add up; there are no deny rules: one rule that allows the request is enough | `authorize` |
 //! | A member of `system:masters` may do everything, whatever the roles say | `authorize` |
-//! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `grants` |
-//! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `compile` |
-//! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `compile` |
+//! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `visit_rules_for` |
+//! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `resolve` |
+//! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `resolve` |
 //! | A binding to a role that does not exist grants nothing | `role_not_found` |
 //! | A rule allows a request that matches its verbs, API groups, resources and resource names; `*` matches all | `rule::rule_allows` |
 //! | `pods/log` names a subresource, `*/scale` the subresource of all resources; `pods` does not include `pods/log` | `rule::resource_matches` |
 //! | A non-resource URL may end in `*`, which matches any suffix | `rule::non_resource_url_matches` |
 //! | SelfSubjectRulesReview lists the rules of a user in a namespace | `rules_for` |
 //! | A kubelet may only read objects that pods on its node refer to | `nodes::authorize` |
-//! | Nobody grants permissions that it does not hold | `escalation::confirm` |
+//! | Nobody grants permissions that it does not hold | `escalation::confirm_no_escalation` |
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::Deserialize;
 
-use super::rule::{Attributes, Rule};
+use super::rule::{Attributes, PolicyRule};
 use super::{User, nodes};
 use crate::store::Store;
 
-/// Keys of the stored RBAC resources. [`compile`] reads them by position.
+/// Keys of the stored RBAC resources. [`resolve`] reads them by position.
 const RBAC_RESOURCES: [&str; 4] = [
     "rbac.authorization.k8s.io/clusterroles",
     "rbac.authorization.k8s.io/roles",
@@ -37,19 +37,22 @@ const RBAC_RESOURCES: [&str; 4] = [
 ///
 /// Upstream: `RBACAuthorizer`
 #[derive(Default)]
-pub(crate) struct Rules {
-    compiled: RwLock<Option<Arc<Compiled>>>,
+pub(crate) struct RbacAuthorizer {
+    resolver: RwLock<Option<Arc<RuleResolver>>>,
 }
 
+/// Rules that the stored bindings grant.
+///
+/// Upstream: `DefaultRuleResolver`
 #[derive(Default)]
-struct Compiled {
+struct RuleResolver {
     version: [u64; 4],
     /// Grants of each user name, service accounts included.
     users: HashMap<Box<str>, Vec<Grant>>,
     /// Grants of each group name.
     groups: HashMap<Box<str>, Vec<Grant>>,
     /// Rules of the ClusterRole `system:node`, which the Node authorizer applies to kubelets.
-    node: Option<Arc<[Rule]>>,
+    node: Option<Arc<[PolicyRule]>>,
 }
 
 /// Rules of one role, granted by one binding to one subject.
@@ -57,22 +60,22 @@ struct Grant {
     /// Namespace in which the rules apply; `None` from a ClusterRoleBinding, whose rules apply everywhere.
     namespace: Option<Box<str>>,
     /// Rules of the role, or upstream's NotFound message if the role does not exist.
-    rules: Result<Arc<[Rule]>, Arc<str>>,
+    rules: Result<Arc<[PolicyRule]>, Arc<str>>,
     /// Names the binding and its role for the reason of a decision.
     by: Arc<str>,
 }
 
 impl Grant {
     /// Returns the role's rules; none if the role does not exist.
-    fn rules(&self) -> &[Rule] {
+    fn rules(&self) -> &[PolicyRule] {
         self.rules.as_deref().unwrap_or_default()
     }
 }
 
 /// Rules that apply to a user in one namespace, those of ClusterRoleBindings included.
 #[derive(Default)]
-pub(crate) struct Resolved {
-    pub(crate) rules: Vec<Rule>,
+pub(crate) struct ResolvedRules {
+    pub(crate) rules: Vec<PolicyRule>,
     /// NotFound messages of roles that the user's bindings refer to; the list of rules lacks theirs.
     pub(crate) errors: Vec<Arc<str>>,
 }
@@ -82,7 +85,7 @@ pub(crate) struct Resolved {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Role {
     #[serde(default)]
-    pub(crate) rules: Option<Vec<Rule>>,
+    pub(crate) rules: Option<Vec<PolicyRule>>,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +114,7 @@ struct Subject {
     namespace: Box<str>,
 }
 
-impl Rules {
+impl RbacAuthorizer {
     /// Returns whether the user may make the request: as a member of `system:masters`, by the Node authorizer, or by a rule
     /// that one of its bindings grants.
     ///
@@ -125,10 +128,10 @@ impl Rules {
         if user.is_in("system:masters") {
             return true;
         }
-        let compiled = self.compiled(store);
-        compiled.node_authorizer_allows(store, user, attributes)
-            || compiled
-                .grants(user, attributes.namespace)
+        let resolver = self.resolver(store);
+        resolver.node_authorizer_allows(store, user, attributes)
+            || resolver
+                .visit_rules_for(user, attributes.namespace)
                 .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
@@ -145,12 +148,12 @@ impl Rules {
         if user.is_in("system:masters") {
             return Some(String::new());
         }
-        let compiled = self.compiled(store);
-        if compiled.node_authorizer_allows(store, user, attributes) {
+        let resolver = self.resolver(store);
+        if resolver.node_authorizer_allows(store, user, attributes) {
             return Some(String::new());
         }
-        compiled
-            .grants(user, attributes.namespace)
+        resolver
+            .visit_rules_for(user, attributes.namespace)
             .find(|(_, g)| g.rules().iter().any(|rule| rule.rule_allows(attributes)))
             .map(|(subject, grant)| {
                 let to = match subject
@@ -168,10 +171,10 @@ impl Rules {
     /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
     ///
     /// Upstream: `DefaultRuleResolver.RulesFor`
-    pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> Resolved {
-        let compiled = self.compiled(store);
-        let mut resolved = Resolved::default();
-        for (_, grant) in compiled.grants(user, namespace) {
+    pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
+        let resolver = self.resolver(store);
+        let mut resolved = ResolvedRules::default();
+        for (_, grant) in resolver.visit_rules_for(user, namespace) {
             match &grant.rules {
                 Ok(rules) => resolved.rules.extend(rules.iter().cloned()),
                 Err(error) if resolved.errors.contains(error) => {}
@@ -181,21 +184,21 @@ impl Rules {
         resolved
     }
 
-    /// Returns the compiled roles and bindings; compiles them again if one was written since.
-    fn compiled(&self, store: &Store) -> Arc<Compiled> {
+    /// Returns the resolver of the stored roles and bindings; makes a new one if one of them was written since.
+    fn resolver(&self, store: &Store) -> Arc<RuleResolver> {
         let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
-        if let Some(compiled) = &*self.compiled.read().unwrap_or_else(PoisonError::into_inner)
-            && compiled.version == version
+        if let Some(resolver) = &*self.resolver.read().unwrap_or_else(PoisonError::into_inner)
+            && resolver.version == version
         {
-            return compiled.clone();
+            return resolver.clone();
         }
-        let compiled = Arc::new(compile(store, version));
-        *self.compiled.write().unwrap_or_else(PoisonError::into_inner) = Some(compiled.clone());
-        compiled
+        let resolver = Arc::new(resolve(store, version));
+        *self.resolver.write().unwrap_or_else(PoisonError::into_inner) = Some(resolver.clone());
+        resolver
     }
 }
 
-impl Compiled {
+impl RuleResolver {
     /// Returns whether the user is a kubelet and the Node authorizer allows the request.
     fn node_authorizer_allows(
         &self,
@@ -211,7 +214,7 @@ impl Compiled {
     /// selects the grants of ClusterRoleBindings only.
     ///
     /// Upstream: `VisitRulesFor`
-    fn grants<'a>(
+    fn visit_rules_for<'a>(
         &'a self,
         user: &'a User,
         namespace: &'a str,
@@ -232,9 +235,9 @@ impl Compiled {
 /// Resolves each binding to the rules of its role, and files them by user and group.
 ///
 /// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`
-fn compile(store: &Store, version: [u64; 4]) -> Compiled {
-    let mut compiled = Compiled { version, ..Compiled::default() };
-    let mut roles: HashMap<(bool, Box<str>), Arc<[Rule]>> = HashMap::new();
+fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
+    let mut resolver = RuleResolver { version, ..RuleResolver::default() };
+    let mut roles: HashMap<(bool, Box<str>), Arc<[PolicyRule]>> = HashMap::new();
     for (cluster, resource_prefix) in [(true, RBAC_RESOURCES[0]), (false, RBAC_RESOURCES[1])] {
         for entry in store.all(resource_prefix) {
             match serde_json::from_slice::<Role>(entry.json()) {
@@ -248,7 +251,7 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
             }
         }
     }
-    compiled.node = roles.get(&(true, "system:node".into())).cloned();
+    resolver.node = roles.get(&(true, "system:node".into())).cloned();
     for (cluster, resource_prefix) in [(true, RBAC_RESOURCES[2]), (false, RBAC_RESOURCES[3])] {
         for entry in store.all(resource_prefix) {
             let binding = match serde_json::from_slice::<Binding>(entry.json()) {
@@ -272,8 +275,8 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
                 let grant =
                     Grant { namespace: namespace.clone(), rules: rules.clone(), by: by.clone() };
                 match &*subject.kind {
-                    "User" => compiled.users.entry(subject.name).or_default().push(grant),
-                    "Group" => compiled.groups.entry(subject.name).or_default().push(grant),
+                    "User" => resolver.users.entry(subject.name).or_default().push(grant),
+                    "Group" => resolver.groups.entry(subject.name).or_default().push(grant),
                     "ServiceAccount" => {
                         let home = if subject.namespace.is_empty() {
                             namespace.as_deref().unwrap_or_default()
@@ -281,14 +284,14 @@ fn compile(store: &Store, version: [u64; 4]) -> Compiled {
                             &subject.namespace
                         };
                         let name = format!("system:serviceaccount:{home}:{}", subject.name);
-                        compiled.users.entry(name.into()).or_default().push(grant);
+                        resolver.users.entry(name.into()).or_default().push(grant);
                     }
                     _ => {}
                 }
             }
         }
     }
-    compiled
+    resolver
 }
 
 /// Returns the error for a missing role: `clusterroles.rbac.authorization.k8s.io "role" not found`.

@@ -1,5 +1,6 @@
 //! Rules of roles, and the attributes of requests that they are matched with.
 
+use evenkeel_api::selector::{FieldSelector, FieldTerm};
 use serde::Deserialize;
 
 /// Attributes of a request that authorization depends on: verb and resource, or verb and path.
@@ -21,8 +22,39 @@ pub(crate) struct Attributes<'a> {
     pub(crate) name: &'a str,
     /// URL path of a non-resource request; `None` for a resource request.
     pub(crate) path: Option<&'a str>,
-    /// The field selector of a list, watch or deletecollection, in the syntax of the query.
-    pub(crate) field_selector: &'a str,
+    /// The field selector of a list, watch or deletecollection.
+    pub(crate) field_selector: FieldRequirements<'a>,
+}
+
+/// A field selector: in the syntax of the query, or taken apart.
+///
+/// Upstream: `GetFieldSelector`
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum FieldRequirements<'a> {
+    /// What cannot be parsed requires nothing.
+    Raw(&'a str),
+    Terms(&'a [FieldTerm]),
+}
+
+impl Default for FieldRequirements<'_> {
+    fn default() -> Self {
+        Self::Raw("")
+    }
+}
+
+impl FieldRequirements<'_> {
+    /// Returns whether one of the requirements is that the field has the value.
+    pub(super) fn require(&self, field: &str, value: &str) -> bool {
+        let requires = |terms: &[FieldTerm]| {
+            terms.iter().any(|term| term.equal && *term.field == *field && *term.value == *value)
+        };
+        match self {
+            Self::Raw(text) => {
+                FieldSelector::parse(text).is_ok_and(|selector| requires(selector.terms()))
+            }
+            Self::Terms(terms) => requires(terms),
+        }
+    }
 }
 
 /// Rule of a Role or a ClusterRole.
@@ -30,7 +62,7 @@ pub(crate) struct Attributes<'a> {
 /// Upstream: `PolicyRule`
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct Rule {
+pub(crate) struct PolicyRule {
     pub(crate) verbs: Vec<Box<str>>,
     pub(crate) api_groups: Vec<Box<str>>,
     pub(crate) resources: Vec<Box<str>>,
@@ -39,7 +71,7 @@ pub(crate) struct Rule {
     pub(crate) non_resource_urls: Vec<Box<str>>,
 }
 
-impl Rule {
+impl PolicyRule {
     /// Returns whether the rule's verbs, and its groups, resources and names or its URLs, match the request.
     ///
     /// Upstream: `RuleAllows`
@@ -87,7 +119,7 @@ fn resource_matches(rule: &str, attributes: &Attributes<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn rule(json: serde_json::Value) -> Rule {
+    fn rule(json: serde_json::Value) -> PolicyRule {
         serde_json::from_value(json).expect("a rule")
     }
 

@@ -1,15 +1,24 @@
 //! Impersonation: a request in another user's name (upstream: `filters/impersonation`).
+//!
+//! | documented | where |
+//! |---|---|
+//! | `impersonate` of `users`, `groups`, `serviceaccounts`, `uids`, `userextras/KEY` allows all requests | `Mode` |
+//! | `impersonate:MODE` and `impersonate-on:MODE:VERB` together allow requests with this verb | `check` |
+//! | `user-info`, `serviceaccount`, `arbitrary-node`, `associated-node`: whom a mode is for | `applies` |
+//! | The constrained modes never give the group `system:masters` | `sane` |
+//! | Nodes and service accounts get their groups, everybody `system:authenticated` | `become_user` |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_api::name::dns_label;
+use evenkeel_api::name::{dns_label, dns_subdomain};
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
 use crate::auth::Attributes;
 use crate::auth::permit;
+use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
@@ -22,26 +31,169 @@ struct Requested<'a> {
     extra: Vec<(String, &'a str)>,
 }
 
-/// The user in whose name a request is served: the one that it impersonates, if `user` may, else `user`.
+/// The user in whose name a request is served: the one that it impersonates, if `user` may, else `user`. `attributes` are those
+/// of the request itself. The modes are tried in order; if none allows it, the first refusal is the answer.
+///
+/// Upstream: `getImpersonatedUser`
 pub(super) fn impersonate(
     api: &Api,
     user: Arc<User>,
     headers: &HeaderMap,
+    attributes: &Attributes<'_>,
 ) -> Result<Arc<User>, StatusError> {
     let wanted = requested(headers)?;
     if wanted.name.is_empty() {
         if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() {
             return Ok(user);
         }
-        return Err(StatusError::internal(
-            "invalid impersonation request: a user must be given with groups or extra",
+        return Err(StatusError::bad_request(
+            "requested groups, a uid or extra without impersonating a user name",
         ));
     }
-    let account = service_account(wanted.name);
-    for attributes in permissions(&wanted, account) {
-        permit(&api.rules, &api.store, &user, &attributes)?;
+    let permitted =
+        |attributes: &Attributes<'_>| permit(&api.authorizer, &api.store, &user, attributes);
+    let mut refusal = None;
+    for mode in Mode::ALL.into_iter().filter(|mode| mode.applies(&wanted, &user)) {
+        match mode.check(&wanted, attributes, &permitted) {
+            Ok(()) => return Ok(Arc::new(become_user(wanted, mode))),
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
     }
-    Ok(Arc::new(become_user(wanted, account)))
+    // The last mode applies to everybody.
+    Err(refusal.unwrap_or_else(|| StatusError::internal("all impersonation modes failed")))
+}
+
+/// A way to be allowed to impersonate: by which verbs, and whom.
+///
+/// Upstream: `allImpersonationModes`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// A service account impersonates the node that its token names.
+    AssociatedNode,
+    ArbitraryNode,
+    ServiceAccount,
+    /// A user that is neither a node nor a service account.
+    UserInfo,
+    /// Anybody, by the verb `impersonate`, for all requests.
+    Legacy,
+}
+
+impl Mode {
+    const ALL: [Self; 5] = [
+        Self::AssociatedNode,
+        Self::ArbitraryNode,
+        Self::ServiceAccount,
+        Self::UserInfo,
+        Self::Legacy,
+    ];
+
+    /// The name of a mode in its verbs, `impersonate:NAME` and `impersonate-on:NAME:VERB`.
+    fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::AssociatedNode => "associated-node",
+            Self::ArbitraryNode => "arbitrary-node",
+            Self::ServiceAccount => "serviceaccount",
+            Self::UserInfo => "user-info",
+            Self::Legacy => return None,
+        })
+    }
+
+    /// Returns whether the mode is for the wanted user.
+    fn applies(self, wanted: &Requested<'_>, user: &User) -> bool {
+        let only_name =
+            wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
+        let node = node(wanted.name);
+        match self {
+            Self::AssociatedNode => {
+                only_name
+                    && node.is_some()
+                    && service_account(&user.name).is_some()
+                    && node == node_of_token(user)
+            }
+            Self::ArbitraryNode => only_name && node.is_some(),
+            Self::ServiceAccount => only_name && service_account(wanted.name).is_some(),
+            Self::UserInfo => node.is_none() && service_account(wanted.name).is_none(),
+            Self::Legacy => true,
+        }
+    }
+
+    /// Returns the refusal of the first permission that is missing.
+    fn check(
+        self,
+        wanted: &Requested<'_>,
+        attributes: &Attributes<'_>,
+        permitted: &dyn Fn(&Attributes<'_>) -> Result<(), StatusError>,
+    ) -> Result<(), StatusError> {
+        let Some(name) = self.name() else {
+            return permissions(wanted, self, "impersonate").iter().try_for_each(permitted);
+        };
+        let verb = format!("impersonate-on:{name}:{}", attributes.verb);
+        permitted(&Attributes { verb: &verb, ..*attributes })?;
+        let verb = format!("impersonate:{name}");
+        let all = permissions(wanted, self, &verb);
+        let of_many = |one: &&Attributes<'_>| matches!(one.resource, "groups" | "userextras");
+        all.iter().filter(|one| !of_many(one)).try_for_each(permitted)?;
+        sane(wanted, &verb)?;
+        for (resource, subresource, n_wanted) in
+            [("groups", "", wanted.groups.len()), ("userextras", "*", wanted.extra.len())]
+        {
+            let group = AUTHENTICATION;
+            let name = "*";
+            let any = Attributes {
+                verb: &verb,
+                group,
+                resource,
+                subresource,
+                name,
+                ..Attributes::default()
+            };
+            if n_wanted < MANY || permitted(&any).is_err() {
+                all.iter().filter(|one| one.resource == resource).try_for_each(permitted)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const AUTHENTICATION: &str = "authentication.k8s.io";
+/// So many groups or values of extra are allowed together by a permission for all of them.
+///
+/// Upstream: `manyAuthorizationChecksInLoop`
+const MANY: usize = 4;
+const MASTERS: &str = "system:masters";
+/// Key in `extra` of the node that a service account's token names.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
+/// Refuses groups and extra that the constrained modes never allow.
+///
+/// Upstream: `authorizeGroups`, `validateExtra`
+fn sane(wanted: &Requested<'_>, verb: &str) -> Result<(), StatusError> {
+    let refuse = |resource: &str, name: &str, why: &str| {
+        let resource = GroupResource { group: AUTHENTICATION.into(), resource: resource.into() };
+        Err(StatusError::forbidden(&resource, name, format!("{verb}: {why}")))
+    };
+    if wanted.groups.contains(&"") {
+        return refuse("groups", "", "impersonating the empty string group is not allowed");
+    }
+    if wanted.groups.contains(&MASTERS) {
+        return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
+    }
+    for (key, value) in &wanted.extra {
+        let (domain, path) = key.split_once('/').unwrap_or_default();
+        let why = if key.is_empty() {
+            "impersonating the empty string key in extra is not allowed"
+        } else if dns_subdomain(domain).is_err() || path.is_empty() {
+            "impersonating an invalid key in extra is not allowed: must be a domain-prefixed path (such as \"acme.io/foo\")"
+        } else if *key != key.to_lowercase() {
+            "impersonating a non-lowercase key in extra is not allowed"
+        } else if value.is_empty() {
+            "impersonating the empty string value in extra is not allowed"
+        } else {
+            continue;
+        };
+        return refuse("userextras", "", why);
+    }
+    Ok(())
 }
 
 /// Reads the headers. They are text: what is not has been refused ([`headers::check`]).
@@ -70,47 +222,70 @@ fn service_account(name: &str) -> Option<(&str, &str)> {
     valid.then_some((namespace, name))
 }
 
-/// What the impersonating user must be allowed to `impersonate`, each on its own.
-fn permissions<'a>(
-    wanted: &'a Requested<'_>,
-    account: Option<(&'a str, &'a str)>,
-) -> Vec<Attributes<'a>> {
-    const AUTHENTICATION: &str = "authentication.k8s.io";
-    let of = |group, resource, name| Attributes {
-        verb: "impersonate",
-        group,
-        resource,
-        name,
-        ..Attributes::default()
-    };
-    let mut all = vec![match account {
-        Some((namespace, name)) => Attributes { namespace, ..of("", "serviceaccounts", name) },
-        None => of("", "users", wanted.name),
+/// Returns the node of a node's user name.
+///
+/// Upstream: `isNodeUsername`
+fn node(name: &str) -> Option<&str> {
+    name.strip_prefix("system:node:").filter(|node| dns_subdomain(node).is_ok())
+}
+
+/// Returns the node that the user's token names.
+fn node_of_token(user: &User) -> Option<&str> {
+    let (_, values) = user.extra.iter().find(|(key, _)| **key == *NODE_NAME)?;
+    match &**values {
+        [node] => Some(node),
+        _ => None,
+    }
+}
+
+/// What the impersonating user must be allowed to do with the verb of a mode: the name, the uid, and each group and value of
+/// extra on its own.
+///
+/// Upstream: `impersonationModeState.check`
+fn permissions<'a>(wanted: &'a Requested<'_>, mode: Mode, verb: &'a str) -> Vec<Attributes<'a>> {
+    let of =
+        |group, resource, name| Attributes { verb, group, resource, name, ..Attributes::default() };
+    let group = if mode == Mode::Legacy { "" } else { AUTHENTICATION };
+    let mut all = vec![match (mode, service_account(wanted.name), node(wanted.name)) {
+        // Which node it is says the token.
+        (Mode::AssociatedNode, ..) => of(group, "nodes", "*"),
+        (Mode::ArbitraryNode, _, Some(node)) => of(group, "nodes", node),
+        (_, Some((namespace, name)), _) => {
+            Attributes { namespace, ..of(group, "serviceaccounts", name) }
+        }
+        _ => of(group, "users", wanted.name),
     }];
-    all.extend(wanted.groups.iter().map(|group| of("", "groups", *group)));
+    if !wanted.uid.is_empty() {
+        all.push(of(AUTHENTICATION, "uids", wanted.uid));
+    }
+    all.extend(wanted.groups.iter().map(|name| of(group, "groups", *name)));
     all.extend(wanted.extra.iter().map(|(key, value)| Attributes {
         subresource: key.as_str(),
         ..of(AUTHENTICATION, "userextras", *value)
     }));
-    if !wanted.uid.is_empty() {
-        all.push(of(AUTHENTICATION, "uids", wanted.uid));
-    }
     all
 }
 
 /// The impersonated user, with the groups that every such user has.
-fn become_user(wanted: Requested<'_>, account: Option<(&str, &str)>) -> User {
+fn become_user(wanted: Requested<'_>, mode: Mode) -> User {
+    let account = service_account(wanted.name);
     let mut groups: Vec<Box<str>> = wanted.groups.into_iter().map(Into::into).collect();
-    if let Some((namespace, _)) = account
+    if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
+        groups.push("system:nodes".into());
+    } else if let Some((namespace, _)) = account
         && groups.is_empty()
     {
         groups.push("system:serviceaccounts".into());
         groups.push(format!("system:serviceaccounts:{namespace}").into());
     }
-    let anonymous = wanted.name == "system:anonymous";
-    let last = if anonymous { "system:unauthenticated" } else { "system:authenticated" };
-    if !groups.iter().any(|g| matches!(&**g, "system:authenticated" | "system:unauthenticated")) {
-        groups.push(last.into());
+    let is_in = |groups: &[Box<str>], name: &str| groups.iter().any(|group| **group == *name);
+    let unauthenticated = is_in(&groups, "system:unauthenticated");
+    if wanted.name == "system:anonymous" {
+        if !unauthenticated {
+            groups.push("system:unauthenticated".into());
+        }
+    } else if !unauthenticated && !is_in(&groups, "system:authenticated") {
+        groups.push("system:authenticated".into());
     }
     let mut extras: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
     for (key, value) in wanted.extra {
@@ -126,7 +301,167 @@ fn become_user(wanted: Requested<'_>, account: Option<(&str, &str)>) -> User {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    /// The permissions that are asked for, of which those with one of these beginnings are given.
+    fn asked(wanted: &Requested<'_>, user: &User, given: &[&str]) -> (Option<Mode>, Vec<String>) {
+        let request = Attributes { verb: "list", resource: "pods", ..Attributes::default() };
+        let all = RefCell::new(Vec::new());
+        let permitted = |one: &Attributes<'_>| {
+            let slash = if one.subresource.is_empty() { "" } else { "/" };
+            let resource = format!("{}{slash}{}", one.resource, one.subresource);
+            let shown = format!("{} {resource}.{} {}", one.verb, one.group, one.name);
+            let allowed = given.iter().any(|beginning| shown.starts_with(beginning));
+            all.borrow_mut().push(shown);
+            if allowed { Ok(()) } else { Err(StatusError::unauthorized()) }
+        };
+        let mode = Mode::ALL
+            .into_iter()
+            .filter(|mode| mode.applies(wanted, user))
+            .find(|mode| mode.check(wanted, &request, &permitted).is_ok());
+        (mode, all.into_inner())
+    }
+
+    fn wanted(name: &str) -> Requested<'_> {
+        Requested { name, groups: Vec::new(), uid: "", extra: Vec::new() }
+    }
+
+    fn pod_of_node(node: &str) -> User {
+        User {
+            name: "system:serviceaccount:a:agent".into(),
+            extra: [(NODE_NAME.into(), [node.into()].into())].into(),
+            ..User::default()
+        }
+    }
+
+    #[test]
+    fn each_mode_asks_for_its_own_verbs() {
+        let (user, pod) = (User::authenticated("ann", []), pod_of_node("n"));
+        let on = |mode: &str| format!("impersonate-on:{mode}:list pods. ");
+        for (name, user, given, mode, last) in [
+            (
+                "bob",
+                &user,
+                "impersonate",
+                Some(Mode::UserInfo),
+                "impersonate:user-info users.authentication.k8s.io bob",
+            ),
+            ("bob", &user, "impersonate users", Some(Mode::Legacy), "impersonate users. bob"),
+            ("bob", &user, "impersonate:user-info", None, "impersonate users. bob"),
+            (
+                "system:serviceaccount:a:web",
+                &user,
+                "impersonate",
+                Some(Mode::ServiceAccount),
+                "impersonate:serviceaccount serviceaccounts.authentication.k8s.io web",
+            ),
+            (
+                "system:node:n",
+                &user,
+                "impersonate",
+                Some(Mode::ArbitraryNode),
+                "impersonate:arbitrary-node nodes.authentication.k8s.io n",
+            ),
+            (
+                "system:node:n",
+                &pod,
+                "impersonate",
+                Some(Mode::AssociatedNode),
+                "impersonate:associated-node nodes.authentication.k8s.io *",
+            ),
+            (
+                "system:node:m",
+                &pod,
+                "impersonate",
+                Some(Mode::ArbitraryNode),
+                "impersonate:arbitrary-node nodes.authentication.k8s.io m",
+            ),
+            (
+                "system:node:n",
+                &user,
+                "impersonate users",
+                Some(Mode::Legacy),
+                "impersonate users. system:node:n",
+            ),
+        ] {
+            let (found, asked) = asked(&wanted(name), user, &[given]);
+            assert_eq!(
+                (found, asked.last().map(String::as_str)),
+                (mode, Some(last)),
+                "{name} {given}"
+            );
+            if let Some(constrained) = found.and_then(Mode::name) {
+                assert_eq!(asked[0], on(constrained), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn uid_groups_and_extra_have_permissions_of_their_own() {
+        let user = User::authenticated("ann", []);
+        let some = || Requested {
+            uid: "u",
+            groups: vec!["dev", "ops"],
+            extra: vec![
+                ("example.org/scope".to_owned(), "a"),
+                ("example.org/scope".to_owned(), "b"),
+            ],
+            ..wanted("bob")
+        };
+        let legacy = [
+            "impersonate users. bob",
+            "impersonate uids.authentication.k8s.io u",
+            "impersonate groups. dev",
+            "impersonate groups. ops",
+            "impersonate userextras/example.org/scope.authentication.k8s.io a",
+            "impersonate userextras/example.org/scope.authentication.k8s.io b",
+        ];
+        for missing in 0..legacy.len() {
+            let given: Vec<&str> = legacy
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| *at != missing)
+                .map(|(_, one)| *one)
+                .collect();
+            assert_eq!(asked(&some(), &user, &given).0, None, "without {}", legacy[missing]);
+        }
+        assert_eq!(asked(&some(), &user, &legacy).0, Some(Mode::Legacy));
+        // Many groups are allowed at once; the group of administrators never is.
+        let many = |groups: &[&'static str]| Requested { groups: groups.to_vec(), ..wanted("bob") };
+        let given = [
+            "impersonate-on:user-info:list",
+            "impersonate:user-info users",
+            "impersonate:user-info groups.authentication.k8s.io *",
+        ];
+        assert_eq!(asked(&many(&["a", "b", "c", "d"]), &user, &given).0, Some(Mode::UserInfo));
+        assert_eq!(asked(&many(&["a", "b", "c"]), &user, &given).0, None);
+        assert_eq!(asked(&many(&["a", "b", "c", MASTERS]), &user, &given).0, None);
+        assert_eq!(asked(&many(&[""]), &user, &["impersonate:", "impersonate-on:"]).0, None);
+    }
+
+    #[test]
+    fn the_impersonated_user_has_the_groups_of_its_kind() {
+        for (name, groups, mode, expected) in [
+            ("bob", &[][..], Mode::UserInfo, &["system:authenticated"][..]),
+            ("bob", &["system:unauthenticated"], Mode::Legacy, &["system:unauthenticated"]),
+            ("system:anonymous", &[], Mode::UserInfo, &["system:unauthenticated"]),
+            ("system:node:n", &[], Mode::ArbitraryNode, &["system:nodes", "system:authenticated"]),
+            ("system:node:n", &[], Mode::Legacy, &["system:authenticated"]),
+            (
+                "system:serviceaccount:a:web",
+                &[],
+                Mode::ServiceAccount,
+                &["system:serviceaccounts", "system:serviceaccounts:a", "system:authenticated"],
+            ),
+            ("system:serviceaccount:a:web", &["x"], Mode::Legacy, &["x", "system:authenticated"]),
+        ] {
+            let user = become_user(Requested { groups: groups.to_vec(), ..wanted(name) }, mode);
+            let found: Vec<&str> = user.groups.iter().map(|group| &**group).collect();
+            assert_eq!(found, expected, "{name} {groups:?} {mode:?}");
+        }
+    }
 
     #[test]
     fn only_names_of_service_accounts_are_theirs() {

@@ -30,8 +30,9 @@ use http::{HeaderMap, Method, Request, Response};
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
-use crate::auth::{Attributes, permit};
+use crate::auth::{Attributes, Authenticated, FieldRequirements, permit};
 use crate::flow::Class;
+use crate::loopback;
 use crate::metrics::Labels;
 use crate::request::{self, Query, RequestContext, RequestInfo};
 use crate::resource::{Path, Target, parse_path};
@@ -129,11 +130,16 @@ where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
-    let user = authenticate(api, headers, peer)?;
-    let user = impersonate::impersonate(api, user, headers)?;
+    let Authenticated { user, notes } = authenticate(api, headers, path, peer).await;
+    if let Some(secret) = &notes.used_secret {
+        loopback::note_use(api, secret).await;
+    }
+    let user = user.ok_or_else(StatusError::unauthorized)?;
+    let attributes = attributes(info, path);
+    let user = impersonate::impersonate(api, user, headers, &attributes)?;
     let class = limit(api, &user, info, path);
     let answered = async {
-        authorize(api, &user, info, path)?;
+        authorize(api, &user, &attributes)?;
         let rows = api.table.rows();
         // Only what is served is counted, under names of the server's own: paths are the clients' to choose.
         let target = match parse_path(path, &rows) {
@@ -165,18 +171,22 @@ where
     if let Some(class) = class {
         class.mark(response.headers_mut());
     }
+    if let Some(warning) = notes.warning {
+        warn(&mut response, &[warning.to_owned()]);
+    }
     Ok(response)
 }
 
 /// Returns the user of a request's credentials, or of its connection.
 ///
 /// Upstream: `WithAuthentication`
-fn authenticate(
+async fn authenticate(
     api: &Api,
     headers: &HeaderMap,
+    path: &str,
     peer: Option<&Arc<User>>,
-) -> Result<Arc<User>, StatusError> {
-    api.authenticator.user(&api.store, api.clock.now(), headers, peer)
+) -> Authenticated {
+    api.authenticator.user(&api.store, api.clock.now(), headers, path, peer).await
 }
 
 /// Returns the flow schema and the priority level of a request. No request is queued or refused.
@@ -186,33 +196,33 @@ fn limit(api: &Api, user: &User, info: &RequestInfo<'_>, path: &str) -> Option<C
     api.flows.classify(&api.store, user, info, path)
 }
 
+/// Returns the attributes of a request that authorization depends on.
+///
+/// Upstream: `GetAuthorizerAttributes`
+fn attributes<'a>(info: &RequestInfo<'a>, path: &'a str) -> Attributes<'a> {
+    if !info.is_resource {
+        return Attributes { verb: info.verb, path: Some(path), ..Attributes::default() };
+    }
+    Attributes {
+        verb: info.verb,
+        group: info.group,
+        resource: info.resource,
+        subresource: info.subresource,
+        namespace: info.namespace,
+        name: info.name,
+        path: None,
+        field_selector: FieldRequirements::Raw(info.field_selector),
+    }
+}
+
 /// Refuses what the user may not do. Everybody may ask for the server's health.
 ///
 /// Upstream: `WithAuthorization`
-fn authorize(
-    api: &Api,
-    user: &User,
-    info: &RequestInfo<'_>,
-    path: &str,
-) -> Result<(), StatusError> {
-    let attributes = if info.is_resource {
-        Attributes {
-            verb: info.verb,
-            group: info.group,
-            resource: info.resource,
-            subresource: info.subresource,
-            namespace: info.namespace,
-            name: info.name,
-            path: None,
-            field_selector: info.field_selector,
-        }
-    } else {
-        if matches!(path, "/healthz" | "/livez" | "/readyz") {
-            return Ok(());
-        }
-        Attributes { verb: info.verb, path: Some(path), ..Attributes::default() }
-    };
-    permit(&api.rules, &api.store, user, &attributes)
+fn authorize(api: &Api, user: &User, attributes: &Attributes<'_>) -> Result<(), StatusError> {
+    if matches!(attributes.path, Some("/healthz" | "/livez" | "/readyz")) {
+        return Ok(());
+    }
+    permit(&api.authorizer, &api.store, user, attributes)
 }
 
 fn squeeze(path: &str) -> String {

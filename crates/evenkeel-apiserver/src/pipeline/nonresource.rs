@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::health;
@@ -11,6 +12,7 @@ use crate::request::Query;
 use crate::response::Body;
 use crate::response::answer;
 use crate::{discovery, openapi};
+use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Serves a path that names no resource.
@@ -34,6 +36,17 @@ pub(super) fn serve(
         "/metrics" if get => metrics(api.metrics.render(&api.table, &api.store)),
         "/metrics/slis" if get => metrics(api.metrics.render_checks()),
         "/" if get => json(&index(api)),
+        "/.well-known/openid-configuration" | "/openid/v1/jwks" if !get => {
+            return Err(StatusError::method_not_allowed());
+        }
+        "/.well-known/openid-configuration" => {
+            let issuer = &api.authenticator.service_accounts;
+            openid(headers, "application/json", &issuer.openid_configuration())
+        }
+        "/openid/v1/jwks" => {
+            let issuer = &api.authenticator.service_accounts;
+            openid(headers, "application/jwk-set+json", &issuer.jwks())
+        }
         _ => {
             let known = if get {
                 discovery::serve(api, path, headers)
@@ -74,6 +87,28 @@ fn json(value: &serde_json::Value) -> Response<Body> {
     answer(StatusCode::OK, HeaderValue::from_static("application/json"), Body::whole(text.into()))
 }
 
+/// A discovery document of the issuer of service account tokens, which clients may keep for an hour.
+///
+/// Upstream: `OpenIDMetadataServer`
+fn openid(
+    headers: &HeaderMap,
+    content_type: &'static str,
+    document: &serde_json::Value,
+) -> Response<Body> {
+    let accept = headers::text(headers, ACCEPT);
+    let mut accepted = accept.split([',', ';']).map(str::trim);
+    if !accept.is_empty() && !accepted.any(|one| one == "*/*" || one == content_type) {
+        let text = HeaderValue::from_static("text/plain; charset=utf-8");
+        let body = Bytes::from_static(b"406: Not Acceptable");
+        return answer(StatusCode::NOT_ACCEPTABLE, text, Body::whole(body));
+    }
+    let body = Body::whole(document.to_string().into());
+    let mut response = answer(StatusCode::OK, HeaderValue::from_static(content_type), body);
+    let kept = HeaderValue::from_static("public, max-age=3600");
+    response.headers_mut().insert(CACHE_CONTROL, kept);
+    response
+}
+
 fn version() -> serde_json::Value {
     serde_json::json!({
         "major": "1",
@@ -107,7 +142,16 @@ fn index(api: &Api) -> serde_json::Value {
         }
     }
     paths.extend(
-        ["/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/version"].map(Into::into),
+        [
+            "/.well-known/openid-configuration",
+            "/metrics",
+            "/metrics/slis",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/openid/v1/jwks",
+            "/version",
+        ]
+        .map(Into::into),
     );
     paths.extend(health::paths());
     paths.sort();

@@ -11,7 +11,7 @@
 use serde_json::Value;
 
 use crate::api::Context;
-use crate::auth::{Attributes, Role, RoleRef, Rule, escalation};
+use crate::auth::{Attributes, PolicyRule, Role, RoleRef, escalation};
 use crate::resource::GroupResource;
 use crate::resource::key;
 use evenkeel_apimachinery::status::StatusError;
@@ -48,7 +48,7 @@ pub(crate) fn check(
 fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
     let namespace = cx.namespace;
     let attributes = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
-    cx.api.rules.authorize(&cx.api.store, cx.user, &attributes)
+    cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes)
 }
 
 /// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`
@@ -72,11 +72,11 @@ fn aggregation(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<
 }
 
 /// Every verb on every resource and on every path.
-fn full_authority() -> [Rule; 2] {
+fn full_authority() -> [PolicyRule; 2] {
     let all = || vec![Box::from("*")];
     [
-        Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() },
-        Rule { verbs: all(), non_resource_urls: all(), ..Rule::default() },
+        PolicyRule { verbs: all(), api_groups: all(), resources: all(), ..PolicyRule::default() },
+        PolicyRule { verbs: all(), non_resource_urls: all(), ..PolicyRule::default() },
     ]
 }
 
@@ -107,7 +107,7 @@ fn rules_of(
     plural: &str,
     namespace: &str,
     name: &str,
-) -> Result<Vec<Rule>, StatusError> {
+) -> Result<Vec<PolicyRule>, StatusError> {
     let absent = || {
         let resource = GroupResource { group: GROUP.into(), resource: plural.into() };
         StatusError::not_found(&resource, name)
@@ -120,16 +120,16 @@ fn rules_of(
 }
 
 /// Refuses rules that the writer does not hold in the request's namespace.
-fn confirm(cx: &Context<'_>, rules: &[Rule]) -> Result<(), StatusError> {
-    let held = cx.api.rules.rules_for(&cx.api.store, cx.user, cx.namespace);
-    escalation::confirm(cx.user, &held, rules)
+fn confirm(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
+    let held = cx.api.authorizer.rules_for(&cx.api.store, cx.user, cx.namespace);
+    escalation::confirm_no_escalation(cx.user, &held, rules)
         .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
 /// Whether an update changes nothing but what the garbage collector changes. Who may update an object may always let it go.
 ///
 /// Upstream: `IsOnlyMutatingGCFields`
-fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
+pub(crate) fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
     let bare = |object: &Value| {
         let mut object = object.clone();
         for field in ["ownerReferences", "finalizers", "selfLink", "managedFields"] {

@@ -1,5 +1,6 @@
 //! The server as its users see it: built, called in process, served over TLS.
 
+mod authentication;
 mod pki;
 mod service;
 mod tls;
@@ -8,17 +9,20 @@ mod unchecked;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
+pub use authentication::AuthenticationOptions;
 pub use service::Service;
 pub use tls::ServeError;
 pub use unchecked::UncheckedError;
 
+use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::api::Api;
-use crate::auth::{Accounts, Authenticator, Rules};
+use crate::auth::{RbacAuthorizer, StaticTokens};
 use crate::bootstrap;
 use crate::clock::Clock;
 use crate::components::Components;
@@ -35,7 +39,8 @@ use crate::tasks::Tasks;
 use crate::tracking;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
-use pki::Pki;
+use evenkeel_x509::CertPool;
+use pki::{Pki, PkiOptions};
 
 /// Why a server could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +54,12 @@ pub enum BuildError {
     /// The certificates.
     #[error("certificates cannot be made or read: {0}")]
     Certificates(String),
+    /// The settings of authentication: a setting and what is wrong with it.
+    #[error("{0}: {1}")]
+    Authentication(&'static str, String),
+    /// The settings of admission.
+    #[error("{0}")]
+    Admission(String),
 }
 
 /// How a server is to be.
@@ -57,9 +68,10 @@ pub struct Builder {
     data_dir: Option<PathBuf>,
     clock: Clock,
     seed: Option<u64>,
-    authenticator: Authenticator,
-    certificate: Option<(String, String)>,
-    names: Vec<String>,
+    static_tokens: StaticTokens,
+    authentication: AuthenticationOptions,
+    admission_plugins: Vec<String>,
+    pki: PkiOptions,
     advertised: SocketAddr,
 }
 
@@ -98,25 +110,43 @@ impl Builder {
 
     /// Knows a bearer token.
     pub fn token(mut self, token: &str, user: User) -> Self {
-        self.authenticator.add(token, user);
+        self.static_tokens.add(token, user);
         self
     }
 
     /// Knows the tokens of a file as kube-apiserver's `--token-auth-file` takes it.
     pub fn tokens_csv(mut self, text: &str) -> Self {
-        self.authenticator.add_csv(text);
+        self.static_tokens.add_csv(text);
         self
     }
 
     /// Serves with this certificate chain and key (PEM) rather than with one of the server's own authority.
     pub fn certificate(mut self, chain: String, key: String) -> Self {
-        self.certificate = Some((chain, key));
+        self.pki.given = Some((chain, key));
         self
     }
 
     /// A further host name or address for the server's own certificate.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.names.push(name.into());
+        self.pki.names.push(name.into());
+        self
+    }
+
+    /// Accepts client certificates of these authorities (PEM), too.
+    pub fn client_ca(mut self, pem: String) -> Self {
+        self.pki.client_ca = Some(pem);
+        self
+    }
+
+    /// How tokens and requests without credentials are authenticated.
+    pub fn authentication(mut self, options: AuthenticationOptions) -> Self {
+        self.authentication = options;
+        self
+    }
+
+    /// Switches an admission plug-in on that is off by default: `OwnerReferencesPermissionEnforcement`.
+    pub fn enable_admission_plugin(mut self, name: impl Into<String>) -> Self {
+        self.admission_plugins.push(name.into());
         self
     }
 
@@ -134,22 +164,33 @@ impl Builder {
                 Store::open(&folder.join(DATABASE), threaded, registry::INDEXED_RESOURCES)?
             }
         };
-        let pki = Pki::open(self.data_dir.as_deref(), self.names, self.certificate)
+        if let Some(pem) = &self.pki.client_ca {
+            let refused = |why| BuildError::Authentication("client-ca-file", why);
+            let pool = CertPool::from_pem(pem.as_bytes()).map_err(|e| refused(e.to_string()))?;
+            if pool.is_empty() {
+                return Err(refused("it contains no PEM of a certificate".to_owned()));
+            }
+        }
+        let pki = Pki::open(self.data_dir.as_deref(), self.pki, self.clock.now())
             .map_err(|error| BuildError::Certificates(error.to_string()))?;
-        let mut authenticator = self.authenticator;
-        authenticator
+        let plugins = Plugins::enable(&self.admission_plugins).map_err(BuildError::Admission)?;
+        let mut static_tokens = self.static_tokens;
+        static_tokens
             .add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
-        authenticator
-            .set_accounts(Accounts::new(pki.account_key()).map_err(BuildError::Certificates)?);
+        let authenticator = self
+            .authentication
+            .build(static_tokens, pki.account_key(), self.advertised)
+            .map_err(|(setting, why)| BuildError::Authentication(setting, why))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
             table: Table::builtin(),
             store,
             clock: self.clock,
             authenticator,
-            rules: Rules::default(),
+            authorizer: RbacAuthorizer::default(),
             metrics: Metrics::default(),
             served: Served::default(),
+            plugins,
             policies: Compiled::default(),
             flows: Flows::default(),
             components: Components::default(),
@@ -157,14 +198,39 @@ impl Builder {
             rng: Mutex::new(rng),
         });
         crd_controller::load(&api);
-        bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
+        bootstrap::install(&api, pki.client_roots_pem(), self.advertised).await?;
+        let pki = Arc::new(pki);
+        for authenticator in &api.authenticator.jwt {
+            api.tasks.spawn("JSON web keys", authenticator.fetch_keys());
+        }
+        api.tasks.spawn("certificates", renew(pki.clone(), api.clock.clone()));
         let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
         api.tasks.spawn("definitions", crd_controller::run(Arc::downgrade(&api), changes));
         let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
         api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());
-        Ok(Server { api, pki: Arc::new(pki) })
+        Ok(Server { api, pki })
+    }
+}
+
+/// Longest pause between two looks at the clock, which may have been set.
+const RENEWAL_CHECK_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+/// Pause after a renewal that failed.
+const RENEWAL_RETRY_PERIOD: Duration = Duration::from_secs(60);
+
+/// Renews certificates when they are due, until the server ends.
+async fn renew(pki: Arc<Pki>, clock: Clock) {
+    loop {
+        let now = clock.now();
+        let pause = match pki.renew_if_due(now) {
+            Ok(due) => due.duration_since(now).try_into().unwrap_or(RENEWAL_RETRY_PERIOD),
+            Err(error) => {
+                tracing::error!(%error, "certificates cannot be renewed; trying again");
+                RENEWAL_RETRY_PERIOD
+            }
+        };
+        tokio::time::sleep(pause.clamp(RENEWAL_RETRY_PERIOD, RENEWAL_CHECK_PERIOD)).await;
     }
 }
 
@@ -193,9 +259,10 @@ impl Server {
             data_dir: None,
             clock: Clock::system(),
             seed: None,
-            authenticator: Authenticator::default(),
-            certificate: None,
-            names: Vec::new(),
+            static_tokens: StaticTokens::default(),
+            authentication: AuthenticationOptions::default(),
+            admission_plugins: Vec::new(),
+            pki: PkiOptions::default(),
             advertised: NOWHERE,
         }
     }
@@ -244,6 +311,16 @@ impl Server {
     /// The key of that authority (PEM), for whoever signs certificates in the cluster's name. It is not to be shown.
     pub fn ca_key_pem(&self) -> &str {
         self.pki.ca_key_pem()
+    }
+
+    /// The key that signs service account tokens, PEM, for whoever fills token Secrets. It is not to be shown.
+    pub fn service_account_key_pem(&self) -> &str {
+        self.api.authenticator.service_accounts.signing_key_pem()
+    }
+
+    /// Changes whenever the certificates were renewed: kubeconfigs are then to be written again.
+    pub fn renewals(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.pki.renewals()
     }
 
     /// The administrator's bearer token.

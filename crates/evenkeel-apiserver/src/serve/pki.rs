@@ -2,15 +2,18 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{PoisonError, RwLock};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PublicKeyData as _,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use tokio::sync::watch;
 
 use crate::files;
 
@@ -33,68 +36,89 @@ pub(super) const FOLDER: &str = "pki";
 /// Length of the administrator's token: 24 bytes in base64.
 const TOKEN_LENGTH: usize = 32;
 
+/// Life of the authority's certificate.
+const CA_LIFE: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
+/// Life of the server's and the administrator's certificates.
+const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
+/// How long before now certificates begin, for clients whose clocks are behind.
+const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+
 /// Keys, certificates and the administrator's token.
 pub(super) struct Pki {
+    files: Files,
+    issuer: Issuer<'static, KeyPair>,
     ca: String,
     ca_key: String,
-    /// Chain and key of the listener, PEM.
-    serving: (String, String),
-    admin: (String, String),
+    /// Roots of client certificates, PEM: the authority and those that were given.
+    client_roots: String,
+    /// Names in the listener's certificate.
+    names: Vec<String>,
+    serving_key: KeyPair,
+    admin_key: KeyPair,
+    /// Chain and key of the listener, if they are not the authority's.
+    given: Option<(String, String)>,
     token: String,
-    /// Signs tokens of service accounts.
-    accounts: KeyPair,
-    /// Whether the listener's certificate is by the server's own authority.
-    own: bool,
+    /// Signs tokens of service accounts, PEM.
+    accounts: String,
+    current: RwLock<Certificates>,
+    renewals: watch::Sender<u64>,
+}
+
+/// The certificates that are renewed, PEM.
+#[derive(Clone)]
+struct Certificates {
+    serving: String,
+    admin: String,
+    /// When they are renewed.
+    due: Timestamp,
+}
+
+/// Settings of certificates.
+#[derive(Default)]
+pub(super) struct PkiOptions {
+    /// Further host names or addresses of the server.
+    pub(super) names: Vec<String>,
+    /// Chain and key of the listener, PEM.
+    pub(super) given: Option<(String, String)>,
+    /// Further roots of client certificates, PEM.
+    pub(super) client_ca: Option<String>,
 }
 
 impl Pki {
-    /// Reads them from `folder/pki`, or makes them (and keeps them there, when there is a folder).
+    /// Reads them from `folder/pki`, or makes them (and keeps them there, when there is a folder). What has passed most of its
+    /// life is made anew, with the same key.
     pub(super) fn open(
         folder: Option<&Path>,
-        names: Vec<String>,
-        given: Option<(String, String)>,
+        options: PkiOptions,
+        now: Timestamp,
     ) -> Result<Self, PkiError> {
         let files = Files(folder.map(|f| f.join(FOLDER)));
         files.make_folder()?;
         let ca_key = key(&files, "ca.key")?;
-        let issuer = Issuer::new(ca_params(), ca_key);
-        let ca = files.or_make("ca.crt", || Ok(ca_params().self_signed(issuer.key())?.pem()))?;
-        files.check_certificate("ca.crt", &ca, issuer.key())?;
-        let mut all = vec![
-            "localhost".to_owned(),
-            "127.0.0.1".to_owned(),
-            "::1".to_owned(),
-            "10.96.0.1".to_owned(),
-        ];
-        all.extend(
-            [
-                "kubernetes",
-                "kubernetes.default",
-                "kubernetes.default.svc",
-                "kubernetes.default.svc.cluster.local",
-            ]
-            .map(Into::into),
-        );
-        all.extend(names);
-        let own = given.is_none();
-        let serving = match given {
-            Some(given) => given,
-            None => {
-                let key = key(&files, "apiserver.key")?;
-                let mut params = CertificateParams::new(all)?;
-                name(&mut params, "kube-apiserver", None);
-                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-                (params.signed_by(&key, &issuer)?.pem(), key.serialize_pem())
-            }
-        };
-        let admin_key = key(&files, "admin.key")?;
-        let admin = files.or_make("admin.crt", || {
-            let mut params = CertificateParams::new(Vec::new())?;
-            name(&mut params, "kubernetes-admin", Some("system:masters"));
-            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-            Ok(params.signed_by(&admin_key, &issuer)?.pem())
-        })?;
-        files.check_certificate("admin.crt", &admin, &admin_key)?;
+        let issuer = Issuer::new(ca_params(now), ca_key);
+        let make_ca = || Ok(ca_params(now).self_signed(issuer.key())?.pem());
+        let mut ca = files.or_make("ca.crt", make_ca)?;
+        let validity = files.check_certificate("ca.crt", &ca, issuer.key())?;
+        // No certificate may outlive its authority.
+        if validity.until < now + LIFE {
+            ca = make_ca()?;
+            files.write("ca.crt", &ca)?;
+        }
+        let client_roots =
+            options.client_ca.map_or_else(|| ca.clone(), |more| format!("{ca}{more}"));
+        let mut names: Vec<String> = [
+            "localhost",
+            "127.0.0.1",
+            "::1",
+            "10.96.0.1",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ]
+        .map(Into::into)
+        .into();
+        names.extend(options.names);
         let token = files.or_make("admin.token", || {
             let bytes: [u8; 24] = rand::random();
             Ok(base64::prelude::BASE64_URL_SAFE_NO_PAD.encode(bytes))
@@ -102,19 +126,90 @@ impl Pki {
         if token.trim().len() < TOKEN_LENGTH {
             return Err(files.damaged("admin.token", "it is shorter than a token"));
         }
-        Ok(Self {
+        let none = Certificates { serving: String::new(), admin: String::new(), due: now };
+        let pki = Self {
             ca,
             ca_key: issuer.key().serialize_pem(),
-            serving,
-            admin: (admin, admin_key.serialize_pem()),
+            client_roots,
+            names,
+            serving_key: key(&files, "apiserver.key")?,
+            admin_key: key(&files, "admin.key")?,
+            given: options.given,
             token: token.trim().to_owned(),
-            accounts: key(&files, "service-accounts.key")?,
-            own,
-        })
+            accounts: key(&files, "service-accounts.key")?.serialize_pem(),
+            current: RwLock::new(none),
+            renewals: watch::Sender::new(0),
+            files,
+            issuer,
+        };
+        let stored = pki.files.or_make("admin.crt", || pki.admin_certificate(now))?;
+        let validity = pki.files.check_certificate("admin.crt", &stored, &pki.admin_key)?;
+        if validity.is_fresh(now) {
+            pki.set(stored, validity.renewal(), now)?;
+        } else {
+            pki.renew(now)?;
+        }
+        Ok(pki)
+    }
+
+    /// Renews the certificates if they are due. Returns when they are due the next time.
+    pub(super) fn renew_if_due(&self, now: Timestamp) -> Result<Timestamp, PkiError> {
+        if now >= self.current().due {
+            self.renew(now)?;
+            self.renewals.send_modify(|n| *n += 1);
+        }
+        Ok(self.current().due)
+    }
+
+    /// Counts renewals. After each of them, kubeconfigs have to be written again.
+    pub(super) fn renewals(&self) -> watch::Receiver<u64> {
+        self.renewals.subscribe()
+    }
+
+    fn renew(&self, now: Timestamp) -> Result<(), PkiError> {
+        let admin = self.admin_certificate(now)?;
+        self.files.write("admin.crt", &admin)?;
+        self.set(admin, Validity::new(now, LIFE).renewal(), now)
+    }
+
+    /// Takes the administrator's certificate into use, with a new one of the listener.
+    fn set(&self, admin: String, due: Timestamp, now: Timestamp) -> Result<(), PkiError> {
+        let serving = match &self.given {
+            Some((chain, _)) => chain.clone(),
+            None => self.serving_certificate(now)?,
+        };
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) =
+            Certificates { serving, admin, due };
+        Ok(())
+    }
+
+    fn current(&self) -> Certificates {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn serving_certificate(&self, now: Timestamp) -> Result<String, PkiError> {
+        let mut params = CertificateParams::new(self.names.clone())?;
+        name(&mut params, "kube-apiserver", None);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        Validity::new(now, LIFE).put(&mut params);
+        Ok(params.signed_by(&self.serving_key, &self.issuer)?.pem())
+    }
+
+    fn admin_certificate(&self, now: Timestamp) -> Result<String, PkiError> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        name(&mut params, "kubernetes-admin", Some("system:masters"));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        Validity::new(now, LIFE).put(&mut params);
+        Ok(params.signed_by(&self.admin_key, &self.issuer)?.pem())
     }
 
     pub(super) fn ca_pem(&self) -> &str {
         &self.ca
+    }
+
+    /// Roots of client certificates, PEM.
+    pub(super) fn client_roots_pem(&self) -> &str {
+        &self.client_roots
     }
 
     /// The authority's key, PEM.
@@ -122,9 +217,9 @@ impl Pki {
         &self.ca_key
     }
 
-    /// The key for tokens of service accounts, PKCS#8.
-    pub(super) fn account_key(&self) -> &[u8] {
-        self.accounts.serialized_der()
+    /// The key for tokens of service accounts, PEM.
+    pub(super) fn account_key(&self) -> &str {
+        &self.accounts
     }
 
     pub(super) fn admin_token(&self) -> &str {
@@ -132,27 +227,63 @@ impl Pki {
     }
 
     /// Chain and key of the listener, PEM.
-    pub(super) fn serving(&self) -> (&str, &str) {
-        (&self.serving.0, &self.serving.1)
+    pub(super) fn serving(&self) -> (String, String) {
+        let key = self.given.as_ref().map(|(_, key)| key.clone());
+        (self.current().serving, key.unwrap_or_else(|| self.serving_key.serialize_pem()))
     }
 
     pub(super) fn kubeconfig(&self, url: &str) -> String {
         let b64 = |text: &str| BASE64_STANDARD.encode(text);
-        let trust = if self.own {
+        let trust = if self.given.is_none() {
             format!("certificate-authority-data: {}", b64(&self.ca))
         } else {
             "insecure-skip-tls-verify: true".to_owned()
         };
         format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: evenkeel\nclusters:\n- name: evenkeel\n  cluster:\n    server: {url}\n    {trust}\nusers:\n- name: evenkeel-admin\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\ncontexts:\n- name: evenkeel\n  context:\n    cluster: evenkeel\n    user: evenkeel-admin\n",
-            b64(&self.admin.0),
-            b64(&self.admin.1),
+            b64(&self.current().admin),
+            b64(&self.admin_key.serialize_pem()),
         )
     }
 }
 
-fn ca_params() -> CertificateParams {
+/// The time in which a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Validity {
+    from: Timestamp,
+    until: Timestamp,
+}
+
+impl Validity {
+    /// Of a certificate that is made now.
+    fn new(now: Timestamp, life: SignedDuration) -> Self {
+        Self { from: now - BACKDATE, until: now + life }
+    }
+
+    /// Returns when a certificate is renewed: after two thirds of its life.
+    fn renewal(self) -> Timestamp {
+        self.from + self.until.duration_since(self.from) * 2 / 3
+    }
+
+    /// Returns whether a stored certificate may still be used. Those of earlier versions live too long.
+    fn is_fresh(self, now: Timestamp) -> bool {
+        let life = self.until.duration_since(self.from);
+        self.from <= now && now < self.renewal() && life <= LIFE + BACKDATE
+    }
+
+    fn put(self, params: &mut CertificateParams) {
+        let time = |at: Timestamp| {
+            let seconds = u64::try_from(at.as_second()).unwrap_or_default();
+            rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds)
+        };
+        params.not_before = time(self.from);
+        params.not_after = time(self.until);
+    }
+}
+
+fn ca_params(now: Timestamp) -> CertificateParams {
     let mut params = CertificateParams::default();
+    Validity::new(now, CA_LIFE).put(&mut params);
     name(&mut params, "evenkeel-ca", None);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![
@@ -186,6 +317,13 @@ impl Files {
             .map_err(|error| PkiError::File(folder.display().to_string(), error))
     }
 
+    /// Replaces a file.
+    fn write(&self, file: &str, text: &str) -> Result<(), PkiError> {
+        let Some(folder) = &self.0 else { return Ok(()) };
+        let path = folder.join(file);
+        files::write(&path, text).map_err(|error| PkiError::File(path.display().to_string(), error))
+    }
+
     /// The text of a file; it is made when it is not there.
     fn or_make(
         &self,
@@ -206,8 +344,13 @@ impl Files {
         }
     }
 
-    /// Refuses a certificate that cannot be read, or that is another key's.
-    fn check_certificate(&self, file: &str, pem: &str, key: &KeyPair) -> Result<(), PkiError> {
+    /// Refuses a certificate that cannot be read, or that is another key's; returns when it is valid.
+    fn check_certificate(
+        &self,
+        file: &str,
+        pem: &str,
+        key: &KeyPair,
+    ) -> Result<Validity, PkiError> {
         let certificate = CertificateDer::from_pem_slice(pem.as_bytes())
             .map_err(|error| self.damaged(file, error))?;
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
@@ -215,7 +358,12 @@ impl Files {
         if parsed.public_key().raw != key.subject_public_key_info() {
             return Err(self.damaged(file, "it is not the certificate of the key beside it"));
         }
-        Ok(())
+        let time = |seconds: i64| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
+        let validity = parsed.validity();
+        Ok(Validity {
+            from: time(validity.not_before.timestamp()),
+            until: time(validity.not_after.timestamp()),
+        })
     }
 
     /// What to say of a file that is there and cannot be used.
@@ -226,5 +374,87 @@ impl Files {
             folder: folder.display().to_string(),
             why: why.to_string(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time: &str) -> Timestamp {
+        time.parse().expect("a time")
+    }
+
+    /// When the certificates in use end: those of the authority, the listener and the administrator.
+    fn ends(pki: &Pki) -> [String; 3] {
+        let current = pki.current();
+        [
+            (&pki.ca, pki.issuer.key()),
+            (&current.serving, &pki.serving_key),
+            (&current.admin, &pki.admin_key),
+        ]
+        .map(|(pem, key)| {
+            let validity = pki.files.check_certificate("a", pem, key).expect("a certificate");
+            validity.until.to_string()
+        })
+    }
+
+    fn open(folder: &Path, now: &str) -> Pki {
+        Pki::open(Some(folder), PkiOptions::default(), at(now)).expect("opened")
+    }
+
+    #[test]
+    fn certificates_live_a_year_and_are_renewed_with_their_keys() {
+        let home = tempfile::tempdir().expect("a folder");
+        let pki = open(home.path(), "2026-01-01T00:00:00Z");
+        let first = ["2035-12-30T00:00:00Z", "2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z"];
+        assert_eq!(ends(&pki), first);
+        let kubeconfig = pki.kubeconfig("https://a");
+        // Two thirds of the year, and of the five minutes before it.
+        for (now, n_renewals) in [
+            ("2026-01-01T00:00:00Z", 0),
+            ("2026-09-01T07:58:19Z", 0),
+            ("2026-09-01T08:00:00Z", 1),
+            ("2026-09-01T08:00:01Z", 1),
+        ] {
+            pki.renew_if_due(at(now)).expect("renewed");
+            assert_eq!(*pki.renewals().borrow(), n_renewals, "{now}");
+        }
+        assert_eq!(ends(&pki)[1..], ["2027-09-01T08:00:00Z", "2027-09-01T08:00:00Z"]);
+        assert_ne!(pki.kubeconfig("https://a"), kubeconfig);
+        // What was renewed is what the next start finds.
+        let kubeconfig = pki.kubeconfig("https://a");
+        assert_eq!(open(home.path(), "2026-10-01T00:00:00Z").kubeconfig("https://a"), kubeconfig);
+        let late = open(home.path(), "2030-01-01T00:00:00Z");
+        assert_eq!(ends(&late), [first[0], "2031-01-01T00:00:00Z", "2031-01-01T00:00:00Z"]);
+    }
+
+    #[test]
+    fn the_authority_is_renewed_before_a_certificate_would_outlive_it() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (ca, key) = {
+            let pki = open(home.path(), "2026-01-01T00:00:00Z");
+            (pki.ca.clone(), pki.ca_key.clone())
+        };
+        let pki = open(home.path(), "2034-12-29T00:00:00Z");
+        assert_eq!((&pki.ca, &pki.ca_key), (&ca, &key));
+        let pki = open(home.path(), "2035-01-01T00:00:00Z");
+        assert_ne!(pki.ca, ca);
+        assert_eq!(pki.ca_key, key);
+        assert_eq!(ends(&pki)[0], "2044-12-29T00:00:00Z");
+    }
+
+    #[test]
+    fn a_certificate_of_an_earlier_version_is_replaced() {
+        let home = tempfile::tempdir().expect("a folder");
+        {
+            let pki = open(home.path(), "2026-01-01T00:00:00Z");
+            let mut params = CertificateParams::new(Vec::new()).expect("no names");
+            params.not_after = rcgen::date_time_ymd(4096, 1, 1);
+            let forever = params.signed_by(&pki.admin_key, &pki.issuer).expect("signed").pem();
+            pki.files.write("admin.crt", &forever).expect("written");
+        }
+        let pki = open(home.path(), "2026-01-02T00:00:00Z");
+        assert_eq!(ends(&pki)[2], "2027-01-02T00:00:00Z");
     }
 }

@@ -1,6 +1,6 @@
 //! The listener: TLS, client certificates, HTTP/1.1 and HTTP/2.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use evenkeel_x509::CertPool;
@@ -10,6 +10,8 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -35,27 +37,71 @@ pub enum ServeError {
 }
 
 /// What takes TLS connections.
-pub(super) fn acceptor(pki: &Pki) -> Result<TlsAcceptor, ServeError> {
-    let bad = |error: &dyn std::fmt::Display| ServeError::Certificate(error.to_string());
-    let certificates = |pem: &str| {
-        CertificateDer::pem_slice_iter(pem.as_bytes())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|e| bad(&e))
-    };
-    let (chain, key) = pki.serving();
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| bad(&e))?;
+pub(super) fn acceptor(pki: &Arc<Pki>) -> Result<TlsAcceptor, ServeError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = CertPool::from_pem(pki.ca_pem().as_bytes())
+    let verifier = CertPool::from_pem(pki.client_roots_pem().as_bytes())
         .and_then(|pool| pool.client_verifier(false, provider.clone()))
         .map_err(|e| bad(&e))?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| bad(&e))?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates(chain)?, key)
-        .map_err(|e| bad(&e))?;
+        .with_cert_resolver(Arc::new(Serving::new(pki.clone())?));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn bad(error: &dyn std::fmt::Display) -> ServeError {
+    ServeError::Certificate(error.to_string())
+}
+
+/// The listener's certificate, as it was last renewed.
+struct Serving {
+    pki: Arc<Pki>,
+    /// Number of renewals, and the certificate after them.
+    current: Mutex<(u64, Arc<CertifiedKey>)>,
+}
+
+impl Serving {
+    fn new(pki: Arc<Pki>) -> Result<Self, ServeError> {
+        let n_renewals = *pki.renewals().borrow();
+        Ok(Self { current: Mutex::new((n_renewals, certified(&pki)?)), pki })
+    }
+
+    fn current(&self) -> Arc<CertifiedKey> {
+        let n_renewals = *self.pki.renewals().borrow();
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.0 != n_renewals {
+            match certified(&self.pki) {
+                Ok(renewed) => *current = (n_renewals, renewed),
+                Err(error) => tracing::error!(%error, "the renewed certificate is not served"),
+            }
+        }
+        current.1.clone()
+    }
+}
+
+impl ResolvesServerCert for Serving {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current())
+    }
+}
+
+impl std::fmt::Debug for Serving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Serving")
+    }
+}
+
+/// Reads the listener's chain and key.
+fn certified(pki: &Pki) -> Result<Arc<CertifiedKey>, ServeError> {
+    let (chain, key) = pki.serving();
+    let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| bad(&e))?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|e| bad(&e))?;
+    let provider = rustls::crypto::ring::default_provider();
+    CertifiedKey::from_der(chain, key, &provider).map(Arc::new).map_err(|e| bad(&e))
 }
 
 /// Takes connections until `shutdown` is ready.

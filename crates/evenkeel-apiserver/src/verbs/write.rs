@@ -39,7 +39,12 @@ impl Write<'_> {
             name: target.name,
             ..Attributes::default()
         };
-        permit(&self.request.api.rules, &self.request.api.store, self.request.user, &attributes)
+        permit(
+            &self.request.api.authorizer,
+            &self.request.api.store,
+            self.request.user,
+            &attributes,
+        )
     }
 
     /// Makes an object.

@@ -1,14 +1,18 @@
 //! The server through its service, in process.
 
 mod admission;
+mod authentication;
 mod conversion;
 mod creation;
 mod custom;
 mod durability;
 mod escalation;
 mod hostile;
+mod impersonation;
+mod issuer;
 mod noderestriction;
 mod nodes;
+mod owner_references;
 mod server;
 mod store;
 mod transactions;

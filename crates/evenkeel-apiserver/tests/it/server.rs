@@ -1,5 +1,6 @@
 //! What the server tells of itself: flows, parts, warnings, since when tokens are tracked.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -97,4 +98,17 @@ async fn the_day_since_when_tokens_are_tracked_is_kept() {
     assert_eq!(since().await, Value::Null);
     tokio::time::advance(Duration::from_secs(30 * 60)).await;
     until(json!("2026-07-21")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_are_renewed_while_the_server_runs() {
+    let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let now = Arc::new(Mutex::new(start));
+    let told = now.clone();
+    let clock = Clock::new(move || *told.lock().expect("no panic before"));
+    let server = Server::builder().clock(clock).build().await.expect("a server in memory");
+    let (before, mut renewals) = (server.kubeconfig("https://a"), server.renewals());
+    *now.lock().expect("no panic before") = start + jiff::SignedDuration::from_hours(300 * 24);
+    renewals.changed().await.expect("the server runs");
+    assert_ne!(server.kubeconfig("https://a"), before);
 }

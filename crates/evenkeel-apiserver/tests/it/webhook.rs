@@ -39,7 +39,12 @@ impl Identity {
         base64::prelude::BASE64_STANDARD.encode(&self.pem)
     }
 
-    fn acceptor(&self) -> TlsAcceptor {
+    /// The certificate, PEM.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)

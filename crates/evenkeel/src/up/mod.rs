@@ -12,12 +12,18 @@ use evenkeel::{
     explain, metrics_api,
     plane::{Plane, PlaneOptions},
 };
+use evenkeel_apiserver::Server;
 use evenkeel_cloud::ip_pool::{Config, IpPool};
 use evenkeel_component::options::LoggingOptions;
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
 pub(crate) use kubeconfig::Home;
 pub(crate) use options::Args;
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 use tell::Teller;
 
 /// How long open requests may take when the server stops.
@@ -71,18 +77,27 @@ async fn embedded(
         }
     });
     let path = home.own(args.data_dir.as_deref(), address.port());
-    let text = server.kubeconfig(&url);
-    kubeconfig::write_private(&path, &text).context("the kubeconfig cannot be written")?;
+    let users = if args.write_kubeconfig { Some(home.users()?) } else { None };
+    write_kubeconfigs(&server.kubeconfig(&url), &path, users.as_deref())?;
     teller.served(&url, args.data_dir.as_deref());
-    if args.write_kubeconfig {
-        let users = home.users()?;
-        kubeconfig::merge_into(&users, &text).context("your kubeconfig was not changed")?;
-        teller.merged(&users);
+    if let Some(users) = &users {
+        teller.merged(users);
     }
+    let renewed = keep_kubeconfigs(server.clone(), url.clone(), path.clone(), users);
+    let stop = serving.token();
+    serving.spawn("kubeconfigs", async move {
+        tokio::select! {
+            () = renewed => {}
+            () = stop.cancelled_owned() => {}
+        }
+    });
 
     let kube = kube::Client::new(server.service(), "default");
     let ca = server.ca_pem();
-    let options = plane_options(args)?.with_ca(ca).with_authority(ca, server.ca_key_pem());
+    let options = plane_options(args)?
+        .with_ca(ca)
+        .with_authority(ca, server.ca_key_pem())
+        .with_service_account_key(server.service_account_key_pem());
     let plane = Plane::start(&kube, &clock, options)?;
     metrics_api::serve(&server, &plane).await.context("the metrics API cannot be served")?;
     server::list_components(&server, &plane);
@@ -105,6 +120,25 @@ async fn embedded(
     let mut late = plane.stop().await;
     late.extend(serving.shut_down(STOP).await.into_iter().map(String::from));
     end(&late)
+}
+
+/// Writes the cluster's own kubeconfig, and adds it to the user's.
+fn write_kubeconfigs(text: &str, own: &Path, users: Option<&Path>) -> Result<()> {
+    kubeconfig::write_private(own, text).context("the kubeconfig cannot be written")?;
+    if let Some(users) = users {
+        kubeconfig::merge_into(users, text).context("your kubeconfig was not changed")?;
+    }
+    Ok(())
+}
+
+/// Writes the kubeconfigs again whenever the server has renewed its certificates.
+async fn keep_kubeconfigs(server: Server, url: String, own: PathBuf, users: Option<PathBuf>) {
+    let mut renewals = server.renewals();
+    while renewals.changed().await.is_ok() {
+        if let Err(error) = write_kubeconfigs(&server.kubeconfig(&url), &own, users.as_deref()) {
+            tracing::error!("certificates were renewed: {error:#}");
+        }
+    }
 }
 
 /// Controllers, scheduler and nodes for somebody else's API server.

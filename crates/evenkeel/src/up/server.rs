@@ -1,12 +1,13 @@
 //! The embedded API server of `evenkeel up`.
 
-use super::Args;
+use super::{Args, options::ServerArgs};
 use anyhow::{Context, Result, anyhow};
 use evenkeel::plane::Plane;
-use evenkeel_apiserver::Server;
+use evenkeel_apiserver::{AuthenticationOptions, Server};
 use std::{
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
 };
 use tokio::net::TcpListener;
 
@@ -37,11 +38,41 @@ pub(super) async fn build(args: &Args, address: SocketAddr) -> Result<Server> {
         builder = builder.name(address.ip().to_string());
     }
     if let Some(path) = &args.token_auth_file {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("--token-auth-file: cannot read {}", path.display()))?;
-        builder = builder.tokens_csv(&text);
+        builder = builder.tokens_csv(&read("token-auth-file", path)?);
     }
+    if let Some(path) = &args.server.client_ca_file {
+        builder = builder.client_ca(read("client-ca-file", path)?);
+    }
+    for name in &args.server.enable_admission_plugins {
+        builder = builder.enable_admission_plugin(name);
+    }
+    builder = builder.authentication(authentication(&args.server)?);
     builder.build().await.context("the API server cannot start")
+}
+
+/// Reads the files of the flags of authentication.
+fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
+    let text =
+        |flag, path: &Option<PathBuf>| path.as_ref().map(|path| read(flag, path)).transpose();
+    let signing_key = &args.service_account_signing_key_file;
+    let keys = args.service_account_key_file.iter();
+    Ok(AuthenticationOptions {
+        authentication_config: text("authentication-config", &args.authentication_config)?,
+        anonymous_auth: args.anonymous_auth,
+        enable_bootstrap_token_auth: args.enable_bootstrap_token_auth,
+        service_account_signing_key: text("service-account-signing-key-file", signing_key)?,
+        service_account_keys: keys
+            .map(|path| read("service-account-key-file", path))
+            .collect::<Result<_>>()?,
+        service_account_issuers: args.service_account_issuer.clone(),
+        api_audiences: args.api_audiences.clone(),
+        service_account_jwks_uri: None,
+    })
+}
+
+fn read(flag: &str, path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .with_context(|| format!("--{flag}: cannot read {}", path.display()))
 }
 
 /// Lets `componentstatuses` tell of what runs in this process.

@@ -10,6 +10,7 @@ mod conditions;
 mod eviction;
 mod proxy;
 mod reviews;
+mod selectors;
 mod token;
 
 use super::attempt::Write;
@@ -94,7 +95,7 @@ pub(super) async fn serve(
     let answered = if token {
         token::serve(request, &body, &write)?
     } else if review {
-        reviews::serve(request, body, &write)?
+        reviews::serve(request, body, &write).await?
     } else {
         let pods = if binding { request.api.table.get("v1", "pods") } else { None };
         let name = meta::text(&body, "name").to_owned();

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::selectors::Selectors;
 use crate::api::Answer;
-use crate::auth::{Attributes, escalation};
+use crate::auth::{Attributes, FieldRequirements, Notes, Response, escalation};
+use crate::loopback;
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
 use crate::verbs::attempt::Write;
@@ -29,7 +31,7 @@ pub(super) fn is_review(plural: &str) -> bool {
 }
 
 /// Answers a review.
-pub(super) fn serve(
+pub(super) async fn serve(
     request: &RequestContext<'_>,
     mut review: Value,
     write: &Write<'_>,
@@ -40,7 +42,7 @@ pub(super) fn serve(
             meta::set(&mut review, "creationTimestamp", &seconds(request.now));
             json!({"userInfo": user_info(request.user)})
         }
-        "tokenreviews" => token(request, &review)?,
+        "tokenreviews" => token(request, &review).await?,
         "selfsubjectrulesreviews" => rules(request, &review)?,
         "selfsubjectaccessreviews" => access(request, &review, request.user)?,
         local => {
@@ -82,20 +84,30 @@ fn strings(value: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
+/// Upstream: `tokenreview.REST.Create`
+async fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
     let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
     if token.is_empty() {
         return Err(StatusError::bad_request(
             "token is required for TokenReview in authentication",
         ));
     }
-    let audiences = strings(review.pointer("/spec/audiences"));
-    let known = request.api.authenticator.token(&request.api.store, request.now, token, &audiences);
+    let (api, mut notes) = (request.api, Notes::default());
+    let mut audiences = strings(review.pointer("/spec/audiences"));
+    if audiences.is_empty() {
+        audiences = api.authenticator.service_accounts.audiences().to_vec();
+    }
+    let known =
+        api.authenticator.token(&api.store, request.now, token, &audiences, &mut notes).await;
+    if let Some(secret) = &notes.used_secret {
+        loopback::note_use(api, secret).await;
+    }
     Ok(match known {
-        Some((user, audiences)) => {
+        Ok(Some(Response { user, audiences })) => {
             json!({"authenticated": true, "user": user_info(&user), "audiences": audiences})
         }
-        None => json!({"user": {}, "error": "invalid bearer token"}),
+        Ok(None) => json!({"user": {}, "error": "invalid bearer token"}),
+        Err(error) => json!({"user": {}, "error": error}),
     })
 }
 
@@ -108,8 +120,18 @@ fn subject(review: &Value) -> Result<Arc<User>, StatusError> {
             FieldError::invalid("spec.user", "", "at least one of user or group must be specified");
         return Err(invalid(&[error]));
     }
-    let groups = groups.into_iter().map(Into::into).collect();
-    Ok(Arc::new(User { name: name.into(), groups, ..User::default() }))
+    let uid = review.pointer("/spec/uid").and_then(Value::as_str).unwrap_or_default();
+    let extra = review.pointer("/spec/extra").and_then(Value::as_object);
+    let extra = extra.into_iter().flatten().map(|(key, values)| {
+        let values = strings(Some(values)).into_iter().map(Into::into).collect();
+        (key.as_str().into(), values)
+    });
+    Ok(Arc::new(User {
+        name: name.into(),
+        uid: uid.into(),
+        groups: groups.into_iter().map(Into::into).collect(),
+        extra: extra.collect(),
+    }))
 }
 
 fn invalid(errors: &[FieldError]) -> StatusError {
@@ -170,6 +192,10 @@ fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<V
     }
     let from = resource.or(path).unwrap_or(&Value::Null);
     let text = |field: &str| from.get(field).and_then(Value::as_str).unwrap_or_default();
+    let selectors = Selectors::parse(from);
+    if !selectors.errors.is_empty() {
+        return Err(invalid(&selectors.errors));
+    }
     let attributes = Attributes {
         verb: text("verb"),
         group: text("group"),
@@ -178,16 +204,18 @@ fn access(request: &RequestContext<'_>, review: &Value, user: &User) -> Result<V
         namespace: text("namespace"),
         name: text("name"),
         path: path.is_some().then(|| text("path")),
-        field_selector: from
-            .pointer("/fieldSelector/rawSelector")
-            .and_then(Value::as_str)
-            .unwrap_or_default(),
+        field_selector: FieldRequirements::Terms(&selectors.fields),
     };
-    Ok(match request.api.rules.authorize_with_reason(&request.api.store, user, &attributes) {
-        Some(reason) if reason.is_empty() => json!({"allowed": true}),
-        Some(reason) => json!({"allowed": true, "reason": reason}),
-        None => json!({"allowed": false}),
-    })
+    let mut status =
+        match request.api.authorizer.authorize_with_reason(&request.api.store, user, &attributes) {
+            Some(reason) if reason.is_empty() => json!({"allowed": true}),
+            Some(reason) => json!({"allowed": true, "reason": reason}),
+            None => json!({"allowed": false}),
+        };
+    if !selectors.ignored.is_empty() {
+        status["evaluationError"] = selectors.ignored.join("; ").into();
+    }
+    Ok(status)
 }
 
 fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
@@ -200,7 +228,7 @@ fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusEr
         resources.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
-    let resolved = request.api.rules.rules_for(&request.api.store, request.user, namespace);
+    let resolved = request.api.authorizer.rules_for(&request.api.store, request.user, namespace);
     for rule in resolved.rules {
         if !rule.resources.is_empty() {
             let mut row = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});

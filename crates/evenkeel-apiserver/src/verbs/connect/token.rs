@@ -4,19 +4,28 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::Answer;
-use crate::auth::{Grant, ISSUER};
+use crate::auth::Claims;
 use crate::request::RequestContext;
 use crate::resource::GroupKind;
 use crate::resource::key;
 use crate::verbs::attempt::Write;
 use crate::verbs::meta;
+use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value::text;
 
 /// Shortest and longest life of a token, and what it is when nobody says.
 const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
+/// Life that the ServiceAccount admission plug-in requests for a pod's token. The token itself lives longer, for clients that
+/// do not read it again.
+///
+/// Upstream: `WarnOnlyBoundTokenExpirationSeconds`, `ExpirationExtensionSeconds`
+const EXTENDED: (i64, i64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 
 /// Signs a token.
+///
+/// Upstream: `TokenREST.Create`
 pub(super) fn serve(
     request: &RequestContext<'_>,
     token_request: &Value,
@@ -24,6 +33,15 @@ pub(super) fn serve(
 ) -> Result<Answer, StatusError> {
     let resource = request.resource();
     let (namespace, name) = (request.target.namespace, request.target.name);
+    let kind = || GroupKind { group: "authentication.k8s.io".into(), kind: "TokenRequest".into() };
+    for (field, own, what) in [("name", name, "name"), ("namespace", namespace, "namespace")] {
+        let given = meta::text(token_request, field);
+        if !given.is_empty() && given != own {
+            let why = format!("must match the service account {what} if specified");
+            let error = FieldError::invalid(format!("metadata.{field}"), given, why);
+            return Err(StatusError::invalid(&kind(), name, &[error]));
+        }
+    }
     let Some(entry) =
         request.api.store.peek(&resource.resource_prefix, &key(resource, namespace, name))
     else {
@@ -31,97 +49,123 @@ pub(super) fn serve(
     };
     let account = entry.decode().map_err(StatusError::internal)?;
     let uid = meta::text(&account, "uid");
-    let seconds_of_life =
+    let given = meta::text(token_request, "uid");
+    if !given.is_empty() && given != uid {
+        let requests = GroupResource {
+            group: "authentication.k8s.io".into(),
+            resource: "TokenRequest".into(),
+        };
+        let why = format!(
+            "the UID in the token request ({given}) does not match the UID of the service account ({uid})"
+        );
+        return Err(StatusError::conflict(&requests, name, why));
+    }
+    let requested =
         token_request.pointer("/spec/expirationSeconds").and_then(Value::as_i64).unwrap_or(LIFE.2);
-    let mut errors = Vec::new();
-    if seconds_of_life < LIFE.0 {
-        let why = "may not specify a duration less than 10 minutes";
-        errors.push(FieldError::invalid("spec.expirationSeconds", seconds_of_life, why));
-    } else if seconds_of_life > LIFE.1 {
-        let why = "may not specify a duration larger than 2^32 seconds";
-        errors.push(FieldError::invalid("spec.expirationSeconds", seconds_of_life, why));
-    }
-    if !errors.is_empty() {
-        let kind = GroupKind { group: "authentication.k8s.io".into(), kind: "TokenRequest".into() };
-        return Err(StatusError::invalid(&kind, name, &errors));
-    }
+    check_life(requested).map_err(|error| StatusError::invalid(&kind(), "", &[error]))?;
+    let issuer = &request.api.authenticator.service_accounts;
     let audiences: Vec<String> =
         match token_request.pointer("/spec/audiences").and_then(Value::as_array) {
             Some(list) if !list.is_empty() => {
                 list.iter().filter_map(Value::as_str).map(Into::into).collect()
             }
-            _ => vec![ISSUER.to_owned()],
+            _ => issuer.audiences().to_vec(),
         };
     let bound = bound(request, token_request)?;
-    let id = request.api.uid();
-    let grant = Grant {
+    let for_pod = bound.iter().any(|(claim, ..)| *claim == "pod");
+    let for_server = audiences.iter().all(|audience| issuer.audiences().contains(audience));
+    let is_extended = for_pod && for_server && requested == EXTENDED.0;
+    let claims = Claims {
         namespace,
         name,
         uid,
-        bound: bound.as_ref().map(|(kind, name, uid)| (kind.as_str(), name.as_str(), uid.as_str())),
+        bound: &bound,
         audiences: &audiences,
-        id: &id,
+        id: &request.api.uid(),
         issued: request.now,
-        seconds: seconds_of_life,
+        seconds: if is_extended { EXTENDED.1 } else { requested },
+        warn_after: is_extended.then_some(requested),
     };
-    let token = request.api.authenticator.accounts().and_then(|accounts| accounts.sign(&grant));
+    let token = issuer.sign(&claims);
     let token = token.ok_or_else(|| StatusError::internal("no token can be signed"))?;
-    let until = seconds(request.now + jiff::SignedDuration::from_secs(seconds_of_life));
+    let until = seconds(request.now + jiff::SignedDuration::from_secs(requested));
     let reference = token_request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
     let mut given = token_request.clone();
-    given["spec"]["expirationSeconds"] = Value::from(seconds_of_life);
+    given["spec"]["expirationSeconds"] = Value::from(requested);
     write.track_new(&mut given);
     let mut answer = json!({
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": seconds(request.now)},
-        "spec": {"audiences": audiences, "expirationSeconds": seconds_of_life, "boundObjectRef": reference},
+        "spec": {"audiences": audiences, "expirationSeconds": requested, "boundObjectRef": reference},
         "status": {"token": token, "expirationTimestamp": until},
     });
     answer["metadata"]["managedFields"] = given["metadata"]["managedFields"].take();
     Ok(Answer::Object(StatusCode::CREATED, answer))
 }
 
-/// The object that the token goes with: its kind, name and uid.
+/// Upstream: `ValidateTokenRequest`
+fn check_life(seconds: i64) -> Result<(), FieldError> {
+    let why = if seconds < LIFE.0 {
+        "may not specify a duration less than 10 minutes"
+    } else if seconds > LIFE.1 {
+        "may not specify a duration larger than 2^32 seconds"
+    } else {
+        return Ok(());
+    };
+    Err(FieldError::invalid("spec.expirationSeconds", seconds, why))
+}
+
+/// The objects that the token is bound to, or only names: their claims, names and uids. A pod's token names its node.
 fn bound(
     request: &RequestContext<'_>,
     token_request: &Value,
-) -> Result<Option<(String, String, String)>, StatusError> {
+) -> Result<Vec<(&'static str, String, String)>, StatusError> {
     let Some(reference) = token_request.pointer("/spec/boundObjectRef").filter(|r| r.is_object())
     else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
-    let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
-    let (plural, namespace) = match text("kind") {
-        "Pod" => ("pods", request.target.namespace),
-        "Secret" => ("secrets", request.target.namespace),
-        "Node" => ("nodes", ""),
-        kind => {
+    let field = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind, name) = (field("apiVersion"), field("kind"), field("name"));
+    let (claim, plural, namespace) = match (api_version.contains('/'), kind) {
+        (false, "Pod") => ("pod", "pods", request.target.namespace),
+        (false, "Secret") => ("secret", "secrets", request.target.namespace),
+        (false, "Node") => ("node", "nodes", ""),
+        (has_group, _) => {
+            let slash = if has_group { "" } else { "/" };
             return Err(StatusError::bad_request(format!(
-                "cannot bind token for serviceaccount to object of type {}, Kind={kind}",
-                text("apiVersion")
+                "cannot bind token to object of type {slash}{api_version}, Kind={kind}"
             )));
         }
     };
     let Some(resource) = request.api.table.get("v1", plural) else {
         return Err(StatusError::resource_not_found());
     };
-    let object = request.api.read(&resource, namespace, text("name"))?;
-    let object = object.ok_or_else(|| StatusError::not_found(&resource.name, text("name")))?;
-    let account = object.pointer("/spec/serviceAccountName").and_then(Value::as_str);
-    if plural == "pods" && account.unwrap_or_default() != request.target.name {
+    let object = request.api.read(&resource, namespace, name)?;
+    let object = object.ok_or_else(|| StatusError::not_found(&resource.name, name))?;
+    let account = text(&object, "spec.serviceAccountName");
+    if claim == "pod" && account != request.target.name {
         return Err(StatusError::bad_request(format!(
             "cannot bind token for serviceaccount {} to pod running with different serviceaccount name.",
             quote(request.target.name)
         )));
     }
-    let uid = meta::text(&object, "uid").to_owned();
-    let wanted = text("uid");
+    let (uid, wanted) = (meta::text(&object, "uid"), field("uid"));
     if !wanted.is_empty() && wanted != uid {
         let why = format!(
             "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
         );
-        return Err(StatusError::conflict(&resource.name, text("name"), why));
+        let kind = GroupResource { group: "".into(), resource: kind.into() };
+        return Err(StatusError::conflict(&kind, name, why));
     }
-    Ok(Some((text("kind").to_owned(), text("name").to_owned(), uid)))
+    let mut bound = vec![(claim, name.to_owned(), uid.to_owned())];
+    let node = text(&object, "spec.nodeName");
+    if claim == "pod" && !node.is_empty() {
+        let nodes = request.api.table.get("v1", "nodes");
+        let stored = nodes.map(|nodes| request.api.read(&nodes, "", node)).transpose()?.flatten();
+        // The node need not exist; then the token names it without a uid.
+        let uid = stored.as_ref().map_or("", |node| meta::text(node, "uid"));
+        bound.push(("node", node.to_owned(), uid.to_owned()));
+    }
+    Ok(bound)
 }

@@ -5,12 +5,10 @@ use super::{
     plan::{self, Expired},
     usage::{UnknownUsages, Usages},
 };
-use crate::{
-    certificates::request::{Request, RequestError},
-    keys::{Form, KeyError, PrivateKey},
-};
+use crate::certificates::request::{Request, RequestError};
 use base64::prelude::*;
 use evenkeel_api::time::Timestamp;
+use evenkeel_x509::keys::{Form, KeyError, PrivateKey};
 use rustls_pki_types::{CertificateDer, pem::PemObject as _};
 use std::{io, time::Duration};
 use x509_parser::prelude::{FromDer as _, X509Certificate};

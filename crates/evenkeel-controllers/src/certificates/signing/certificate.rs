@@ -2,11 +2,9 @@
 //! programs issue alike. (The libraries that write certificates hold one value of each attribute, and users have groups.)
 
 use super::usage::Usages;
-use crate::{
-    certificates::request::{Request, Subject},
-    keys::Algorithm,
-};
+use crate::certificates::request::{Request, Subject};
 use evenkeel_api::time::Timestamp;
+use evenkeel_x509::keys::Algorithm;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
 use yasna::{DERWriter, DERWriterSeq, Tag, construct_der, models::ObjectIdentifier};

@@ -6,7 +6,7 @@ mod plan;
 mod sign;
 mod token_secret;
 
-pub use options::Options;
+pub use options::{Options, SigningKey};
 pub(super) use token_secret::Claim;
 
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
@@ -40,18 +40,22 @@ pub(super) fn token_secrets(caches: &Caches) -> Cache<Full<Secret>> {
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = &context.options.serviceaccounttoken;
-    let Some(path) = &options.key_file else {
+    let Some(key) = &options.key else {
         tracing::info!(
             controller = DESCRIPTOR.name,
             "Controller is disabled because there is no private key"
         );
         return Ok(());
     };
-    let refused = |reason: String| StartError { controller: DESCRIPTOR.name, reason };
-    let key = std::fs::read(Path::new(path))
-        .map_err(|error| refused(format!("--service-account-private-key-file {path}: {error}")))?;
-    let signer = Signer::from_pem(&key)
-        .map_err(|error| refused(format!("--service-account-private-key-file {path}: {error}")))?;
+    let refused = |error: &dyn std::fmt::Display| StartError {
+        controller: DESCRIPTOR.name,
+        reason: format!("--service-account-private-key-file {key:?}: {error}"),
+    };
+    let pem = match key {
+        SigningKey::File(path) => std::fs::read(Path::new(path)).map_err(|e| refused(&e))?,
+        SigningKey::Text(pem) => pem.clone().into_bytes(),
+    };
+    let signer = Signer::from_pem(&pem).map_err(|error| refused(&error))?;
 
     let caches = &context.env.caches;
     let (secrets, accounts) = (token_secrets(caches), caches.of::<ServiceAccount>());

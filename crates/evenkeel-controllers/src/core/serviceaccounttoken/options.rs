@@ -1,21 +1,40 @@
 //! Command-line options of the token controller.
 
 use crate::options::Flags;
+use std::fmt;
 
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// PEM file of the signing key; `--service-account-private-key-file`. Without it the controller does not run.
-    pub key_file: Option<String>,
+    /// The signing key; `--service-account-private-key-file`. Without it the controller does not run.
+    pub key: Option<SigningKey>,
     /// Number of Secrets processed concurrently; `--concurrent-serviceaccount-token-syncs`.
     pub concurrent_syncs: usize,
+}
+
+/// A private key that signs tokens.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SigningKey {
+    /// Path of a PEM file.
+    File(String),
+    /// PEM text, which is never shown.
+    Text(String),
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.write_str(path),
+            Self::Text(_) => f.write_str("given as text"),
+        }
+    }
 }
 
 impl Options {
     /// Reads the options from the command-line flags.
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
-            key_file: flags.path("service-account-private-key-file"),
+            key: flags.path("service-account-private-key-file").map(SigningKey::File),
             concurrent_syncs: flags.workers("concurrent-serviceaccount-token-syncs"),
         }
     }
@@ -23,6 +42,6 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { key_file: None, concurrent_syncs: 5 }
+        Self { key: None, concurrent_syncs: 5 }
     }
 }

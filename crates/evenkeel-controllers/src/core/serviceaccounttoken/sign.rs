@@ -1,7 +1,7 @@
 //! Signs JSON web tokens with an RSA or elliptic-curve key; the key id is the API server's.
 
-use crate::keys::{Algorithm, Form, KeyError, PrivateKey};
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use evenkeel_x509::keys::{Algorithm, Form, KeyError, PrivateKey};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 

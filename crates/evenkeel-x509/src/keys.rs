@@ -14,7 +14,7 @@ use rustls_pki_types::{PrivateKeyDer, pem::PemObject as _};
 
 /// Error of a private key.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum KeyError {
+pub enum KeyError {
     /// The text has no PEM block with a private key.
     #[error("no private key in PEM: {0}")]
     Pem(rustls_pki_types::pem::Error),
@@ -25,7 +25,7 @@ pub(crate) enum KeyError {
 
 /// Encoding of elliptic-curve signatures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// Both integers at full length, as in JSON web tokens.
     Fixed,
     /// A DER sequence, as in X.509 certificates.
@@ -34,7 +34,7 @@ pub(crate) enum Form {
 
 /// Signature and hash algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Algorithm {
+pub enum Algorithm {
     /// RSA PKCS#1 v1.5 with SHA-256.
     RsaSha256,
     /// ECDSA on P-256 with SHA-256.
@@ -46,7 +46,7 @@ pub(crate) enum Algorithm {
 }
 
 /// A private key. It has no `Debug`, so that it is never logged.
-pub(crate) enum PrivateKey {
+pub enum PrivateKey {
     /// An RSA key of 2048 to 4096 bits.
     Rsa(rsa::KeyPair),
     /// An elliptic-curve key and its curve.
@@ -56,7 +56,7 @@ pub(crate) enum PrivateKey {
 }
 
 /// Parameters of an elliptic curve.
-pub(crate) struct Curve {
+pub struct Curve {
     algorithm: Algorithm,
     fixed: &'static EcdsaSigningAlgorithm,
     der: &'static EcdsaSigningAlgorithm,
@@ -91,8 +91,19 @@ const BITS: u8 = 0x03;
 
 impl PrivateKey {
     /// Parses the first private key of a PEM text: PKCS#1, PKCS#8 or SEC 1.
-    pub(crate) fn from_pem(pem: &[u8], form: Form) -> Result<Self, KeyError> {
-        let key = match PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::Pem)? {
+    ///
+    /// # Errors
+    /// When the text has no private key, or one of a type that is not supported.
+    pub fn from_pem(pem: &[u8], form: Form) -> Result<Self, KeyError> {
+        Self::from_der(&PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::Pem)?, form)
+    }
+
+    /// Parses a private key.
+    ///
+    /// # Errors
+    /// When its type is not supported.
+    pub fn from_der(der: &PrivateKeyDer<'_>, form: Form) -> Result<Self, KeyError> {
+        let key = match der {
             PrivateKeyDer::Pkcs1(der) => {
                 rsa::KeyPair::from_der(der.secret_pkcs1_der()).ok().map(Self::Rsa)
             }
@@ -123,7 +134,7 @@ impl PrivateKey {
     }
 
     /// Returns the signature algorithm.
-    pub(crate) fn algorithm(&self) -> Algorithm {
+    pub fn algorithm(&self) -> Algorithm {
         match self {
             Self::Rsa(_) => Algorithm::RsaSha256,
             Self::Curve(_, curve) => curve.algorithm,
@@ -135,7 +146,7 @@ impl PrivateKey {
     ///
     /// # Errors
     /// When the random number generator fails.
-    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
+    pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
         let chance = SystemRandom::new();
         match self {
             Self::Rsa(pair) => {
@@ -149,7 +160,7 @@ impl PrivateKey {
     }
 
     /// Returns the public key as SubjectPublicKeyInfo, DER.
-    pub(crate) fn public(&self) -> Vec<u8> {
+    pub fn public(&self) -> Vec<u8> {
         let (algorithm, key) = match self {
             Self::Rsa(pair) => (der(SEQUENCE, &[RSA_KEY, NULL]), pair.public().as_ref()),
             Self::Curve(pair, curve) => {

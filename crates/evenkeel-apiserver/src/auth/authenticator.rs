@@ -1,0 +1,249 @@
+//! Authentication: determines the user of a request from a bearer token or a client certificate; without either, the user is
+//! `system:anonymous`, where that is allowed.
+//!
+//! | documented | where |
+//! |---|---|
+//! | Static tokens (`--token-auth-file`) | `add_csv` |
+//! | Service account tokens, of the TokenRequest API and of Secrets | `serviceaccount/mod.rs` |
+//! | Bootstrap tokens (`--enable-bootstrap-token-auth`) | `bootstrap_token::validate` |
+//! | JSON web tokens of other issuers (`--authentication-config`) | `oidc/mod.rs` |
+//! | Anonymous requests, for all paths or some of them | `anonymous::allows` |
+//! | The first authenticator that knows a token decides; local ones come first | `token` |
+//! | Tokens that name no audience are for the server's | `token` |
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use jiff::Timestamp;
+
+use super::anonymous::Anonymous;
+use super::oidc::JwtAuthenticator;
+use super::response::{Notes, Outcome, Response, intersect};
+use super::serviceaccount::ServiceAccounts;
+use super::{bootstrap_token, constant_time};
+use crate::store::Store;
+use evenkeel_apimachinery::headers;
+use evenkeel_apimachinery::user::User;
+
+/// The warning to a client whose token follows two spaces.
+const EXTRA_SPACE: &str = "the provided Authorization header contains extra space before the bearer token, and is ignored";
+
+/// Authenticates requests.
+///
+/// Upstream: `authenticator.Config.New`
+pub(crate) struct Authenticator {
+    /// Users of static tokens, by the token's digest.
+    pub(crate) static_tokens: StaticTokens,
+    /// Issuer of service account tokens.
+    pub(crate) service_accounts: ServiceAccounts,
+    /// Whether bootstrap tokens authenticate.
+    pub(crate) bootstrap_tokens: bool,
+    /// Authenticators of other issuers' tokens.
+    pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
+    /// Which requests without credentials are served.
+    pub(crate) anonymous: Anonymous,
+}
+
+/// Static bearer tokens and their users.
+#[derive(Default)]
+pub(crate) struct StaticTokens(HashMap<[u8; 32], Arc<User>>);
+
+impl StaticTokens {
+    /// Adds a token and the user that it authenticates.
+    pub(crate) fn add(&mut self, token: &str, user: User) {
+        self.0.insert(constant_time::hash(token.as_bytes()), Arc::new(user));
+    }
+
+    /// Adds the rows of kube-apiserver's `--token-auth-file`: token, user, uid, "group1,group2".
+    pub(crate) fn add_csv(&mut self, text: &str) {
+        for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
+            let fields = csv_fields(line);
+            let [token, name, uid, rest @ ..] = fields.as_slice() else { continue };
+            let groups = rest.first().map_or("", String::as_str);
+            let mut user = User::authenticated(
+                name,
+                groups.split(',').map(str::trim).filter(|g| !g.is_empty()),
+            );
+            user.uid = uid.as_str().into();
+            self.add(token, user);
+        }
+    }
+
+    fn user(&self, token: &str) -> Option<&Arc<User>> {
+        self.0.get(&constant_time::hash(token.as_bytes()))
+    }
+}
+
+/// The user of a request, or that there is none.
+pub(crate) struct Authenticated {
+    /// `None` refuses the request.
+    pub(crate) user: Option<Arc<User>>,
+    /// What follows from the use of the token.
+    pub(crate) notes: Notes,
+}
+
+impl Authenticator {
+    /// Returns the user of a request for a path. `peer` is the user of the connection: the client certificate's, or the
+    /// in-process caller. An unknown bearer token is refused, even with a client certificate.
+    pub(crate) async fn user(
+        &self,
+        store: &Store,
+        now: Timestamp,
+        headers: &HeaderMap,
+        path: &str,
+        peer: Option<&Arc<User>>,
+    ) -> Authenticated {
+        let mut notes = Notes::default();
+        let user = match bearer(headers::text(headers, AUTHORIZATION)) {
+            Bearer::Token(token) => {
+                let wanted = self.service_accounts.audiences();
+                match self.token(store, now, token, wanted, &mut notes).await {
+                    Ok(response) => response.map(|response| response.user),
+                    Err(error) => {
+                        tracing::debug!(error, "a token is refused");
+                        None
+                    }
+                }
+            }
+            other => {
+                if other == Bearer::ExtraSpace {
+                    notes.warning = Some(EXTRA_SPACE);
+                }
+                peer.cloned()
+                    .or_else(|| self.anonymous.allows(path).then(|| Arc::new(User::anonymous())))
+            }
+        };
+        Authenticated { user, notes }
+    }
+
+    /// Returns the user of a token and those of the wanted audiences for which the token is valid.
+    ///
+    /// Upstream: `unionAuthTokenHandler.AuthenticateToken`
+    pub(crate) async fn token(
+        &self,
+        store: &Store,
+        now: Timestamp,
+        token: &str,
+        wanted: &[String],
+        notes: &mut Notes,
+    ) -> Outcome {
+        let own = intersect(self.service_accounts.audiences(), wanted);
+        let for_the_server = |user: Arc<User>| {
+            let audiences = own.clone();
+            (!audiences.is_empty()).then_some(Response { user, audiences })
+        };
+        if let Some(response) = self.static_tokens.user(token).cloned().and_then(for_the_server) {
+            return Ok(Some(response));
+        }
+        let mut errors = Vec::new();
+        match self.service_accounts.authenticate(store, now, token, wanted, notes) {
+            Ok(None) => {}
+            Ok(response) => return Ok(response),
+            Err(error) => errors.push(error),
+        }
+        let bootstrap = || {
+            let (id, secret) = bootstrap_token::parse(token).filter(|_| self.bootstrap_tokens)?;
+            let stored = store.peek("/secrets", &bootstrap_token::key(id))?.decode().ok()?;
+            bootstrap_token::validate(id, secret, &stored, now)
+        };
+        if let Some(response) = bootstrap().map(Arc::new).and_then(for_the_server) {
+            return Ok(Some(response));
+        }
+        if !own.is_empty() {
+            for authenticator in &self.jwt {
+                match authenticator.authenticate(token, now).await {
+                    Ok(None) => {}
+                    Ok(Some(user)) => return Ok(for_the_server(Arc::new(user))),
+                    Err(error) => {
+                        errors.push(error);
+                        break;
+                    }
+                }
+            }
+        }
+        match errors.as_slice() {
+            [] => Ok(None),
+            [one] => Err(one.clone()),
+            many => Err(format!("[{}]", many.join(", "))),
+        }
+    }
+}
+
+/// A value of the header `Authorization`.
+#[derive(Debug, PartialEq, Eq)]
+enum Bearer<'a> {
+    None,
+    /// A token after two spaces, which is ignored.
+    ExtraSpace,
+    Token(&'a str),
+}
+
+/// Reads the header `Authorization`.
+///
+/// Upstream: `bearertoken.Authenticator.AuthenticateRequest`
+fn bearer(header: &str) -> Bearer<'_> {
+    let mut parts = header.trim().splitn(3, ' ');
+    let scheme = parts.next().unwrap_or_default();
+    match (parts.next(), parts.next()) {
+        (Some(token), rest) if scheme.eq_ignore_ascii_case("bearer") => match (token, rest) {
+            ("", Some(_)) => Bearer::ExtraSpace,
+            ("", None) => Bearer::None,
+            (token, _) => Bearer::Token(token),
+        },
+        _ => Bearer::None,
+    }
+}
+
+/// The fields of a line of CSV, quotes taken off.
+fn csv_fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut quoted = false;
+    let mut chars = line.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                fields.last_mut().into_iter().for_each(|f| f.push('"'));
+            }
+            '"' => quoted = !quoted,
+            ',' if !quoted => fields.push(String::new()),
+            c => fields.last_mut().into_iter().for_each(|f| f.push(c)),
+        }
+    }
+    fields.iter().map(|f| f.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn static_tokens_are_read_from_csv() {
+        let mut known = StaticTokens::default();
+        known.add_csv("t1,alice,1,\"dev,ops\"\nt2,bob,2\n\n");
+        let alice = known.user("t1").expect("a known token");
+        assert_eq!((&*alice.name, &*alice.uid), ("alice", "1"));
+        assert!(alice.is_in("ops") && alice.is_in("system:authenticated"));
+        assert_eq!(known.user("t2").map(|bob| &*bob.name), Some("bob"));
+        assert_eq!(known.user("t3"), None);
+    }
+
+    #[test]
+    fn bearer_tokens_stand_after_one_space() {
+        for (header, expected) in [
+            ("Bearer a", Bearer::Token("a")),
+            ("bearer a", Bearer::Token("a")),
+            ("  Bearer a ", Bearer::Token("a")),
+            ("Bearer a b", Bearer::Token("a")),
+            ("Bearer  a", Bearer::ExtraSpace),
+            ("Bearer", Bearer::None),
+            ("Bearer ", Bearer::None),
+            ("Basic a", Bearer::None),
+            ("", Bearer::None),
+        ] {
+            assert_eq!(bearer(header), expected, "{header:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Bootstrap tokens: Secrets in `kube-system` that authenticate a machine that joins the cluster.
+//!
+//! | documented | where |
+//! |---|---|
+//! | A token is `ID.SECRET`: six and sixteen lower-case letters or digits | `parse` |
+//! | The Secret is `bootstrap-token-ID`, of type `bootstrap.kubernetes.io/token` | `key`, `validate` |
+//! | `usage-bootstrap-authentication: "true"` allows to authenticate with it | `validate` |
+//! | After `expiration` (RFC 3339) it is not valid | `expired` |
+//! | `auth-extra-groups` adds groups that begin with `system:bootstrappers:` | `groups` |
+
+use std::collections::BTreeSet;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use evenkeel_apimachinery::user::User;
+use evenkeel_apimachinery::value::text;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::constant_time::equal;
+
+/// Group of all bootstrap tokens.
+const GROUP: &str = "system:bootstrappers";
+
+/// Takes a token apart: its id and its secret. `None` if it is no bootstrap token.
+///
+/// Upstream: `ParseToken`
+pub(crate) fn parse(token: &str) -> Option<(&str, &str)> {
+    let (id, secret) = token.split_once('.')?;
+    let valid = |text: &str, length: usize| {
+        text.len() == length && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+    };
+    (valid(id, 6) && valid(secret, 16)).then_some((id, secret))
+}
+
+/// Returns the key of the token's Secret.
+pub(crate) fn key(id: &str) -> String {
+    format!("kube-system/bootstrap-token-{id}")
+}
+
+/// Returns the user of a token by its Secret; `None` if the token is not valid.
+///
+/// Upstream: `TokenAuthenticator.AuthenticateToken`
+pub(crate) fn validate(id: &str, secret: &str, stored: &Value, now: Timestamp) -> Option<User> {
+    if !text(stored, "metadata.deletionTimestamp").is_empty()
+        || text(stored, "type") != "bootstrap.kubernetes.io/token"
+        || !equal(data(stored, "token-secret").as_bytes(), secret.as_bytes())
+        || data(stored, "token-id") != id
+        || expired(stored, now)
+        || data(stored, "usage-bootstrap-authentication") != "true"
+    {
+        return None;
+    }
+    let groups = groups(&data(stored, "auth-extra-groups"))?;
+    let name = format!("system:bootstrap:{id}");
+    Some(User::authenticated(&name, groups.iter().map(String::as_str)))
+}
+
+/// A value of a Secret; empty where it is absent or not UTF-8.
+fn data(secret: &Value, key: &str) -> String {
+    let value = secret.get("data").and_then(|data| data.get(key)).and_then(Value::as_str);
+    let bytes = value.and_then(|value| BASE64_STANDARD.decode(value).ok()).unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+/// Returns whether the token has expired. A time that cannot be read counts as past.
+///
+/// Upstream: `HasExpired`
+fn expired(secret: &Value, now: Timestamp) -> bool {
+    let expiration = data(secret, "expiration");
+    !expiration.is_empty() && expiration.parse::<Timestamp>().map_or(true, |until| until <= now)
+}
+
+/// Returns the token's groups, sorted; `None` if one of them may not be given to bootstrap tokens.
+///
+/// Upstream: `GetGroups`, `ValidateBootstrapGroupName`
+fn groups(extra: &str) -> Option<BTreeSet<String>> {
+    let mut groups = BTreeSet::from([GROUP.to_owned()]);
+    for group in extra.split(',').filter(|_| !extra.is_empty()) {
+        let rest = group.strip_prefix(GROUP)?.strip_prefix(':')?;
+        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let ends = rest.bytes().last().is_some_and(allowed);
+        if !ends
+            || rest.len() > 256
+            || !rest.bytes().all(|b| allowed(b) || matches!(b, b':' | b'-'))
+        {
+            return None;
+        }
+        groups.insert(group.to_owned());
+    }
+    Some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    fn secret(change: &[(&str, &str)]) -> Value {
+        let mut secret =
+            json!({"metadata": {}, "type": "bootstrap.kubernetes.io/token", "data": {}});
+        let base = [
+            ("token-id", "abcdef"),
+            ("token-secret", "0123456789abcdef"),
+            ("usage-bootstrap-authentication", "true"),
+        ];
+        for (key, value) in base.iter().chain(change) {
+            match *key {
+                "type" => secret["type"] = (*value).into(),
+                "deletionTimestamp" => secret["metadata"]["deletionTimestamp"] = (*value).into(),
+                key => secret["data"][key] = BASE64_STANDARD.encode(value).into(),
+            }
+        }
+        secret
+    }
+
+    #[test]
+    fn tokens_have_one_form() {
+        for (token, parsed) in [
+            ("abcdef.0123456789abcdef", true),
+            ("abcdef.0123456789abcde", false),
+            ("abcde.0123456789abcdef", false),
+            ("ABCDEF.0123456789abcdef", false),
+            ("abcdef.0123456789abcdef.", false),
+            ("abcdef.0123456789abcde\n", false),
+            ("abcdef", false),
+            ("", false),
+        ] {
+            assert_eq!(parse(token).is_some(), parsed, "{token:?}");
+        }
+    }
+
+    #[test]
+    fn a_secret_authenticates_what_it_allows() {
+        let now = NOW.parse().expect("a time");
+        type Changes<'a> = &'a [(&'a str, &'a str)];
+        let table: [(Changes<'_>, Option<&[&str]>); 16] = [
+            (&[], Some(&["system:bootstrappers", "system:authenticated"])),
+            (
+                &[("expiration", "2026-01-01T00:00:01Z")],
+                Some(&["system:bootstrappers", "system:authenticated"]),
+            ),
+            (
+                &[("expiration", "2026-01-01T02:00:01+02:00")],
+                Some(&["system:bootstrappers", "system:authenticated"]),
+            ),
+            (&[("expiration", NOW)], None),
+            (&[("expiration", "tomorrow")], None),
+            (&[("type", "Opaque")], None),
+            (&[("deletionTimestamp", NOW)], None),
+            (&[("token-id", "abcdeg")], None),
+            (&[("token-secret", "0123456789abcdeg")], None),
+            (&[("token-secret", "")], None),
+            (&[("usage-bootstrap-authentication", "True")], None),
+            (&[("usage-bootstrap-authentication", "")], None),
+            (
+                &[("auth-extra-groups", "system:bootstrappers:b,system:bootstrappers:a:c-d")],
+                Some(&[
+                    "system:bootstrappers",
+                    "system:bootstrappers:a:c-d",
+                    "system:bootstrappers:b",
+                    "system:authenticated",
+                ]),
+            ),
+            (&[("auth-extra-groups", "system:masters")], None),
+            (&[("auth-extra-groups", "system:bootstrappers:a,")], None),
+            (&[("auth-extra-groups", "system:bootstrappers:a-")], None),
+        ];
+        for (change, groups) in table {
+            let user = validate("abcdef", "0123456789abcdef", &secret(change), now);
+            let found = user.as_ref().map(|user| user.groups.iter().map(|g| &**g).collect());
+            assert_eq!(found, groups.map(<[_]>::to_vec), "{change:?}");
+            if let Some(user) = &user {
+                assert_eq!(&*user.name, "system:bootstrap:abcdef");
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! JSON web tokens in compact form, and the public keys that verify them.
+//!
+//! | documented | where |
+//! |---|---|
+//! | Compact serialization (RFC 7515, 7.1) | `parse` |
+//! | A token with critical header parameters is refused (RFC 7515, 4.1.11) | `parse` |
+//! | Signature algorithms (RFC 7518, 3.1): RS, PS and ES with SHA-256, SHA-384 and SHA-512, but not ES512 | `Algorithm` |
+//! | JSON web keys (RFC 7517; RFC 7518, 6.2 and 6.3) | `from_jwk`, `to_jwk` |
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use evenkeel_api::json;
+use evenkeel_x509::keys::{Algorithm as KeyAlgorithm, Form, KeyError, PrivateKey};
+use ring::digest::{SHA256, digest};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, EcdsaVerificationAlgorithm,
+    RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512,
+    RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512, RsaParameters,
+    RsaPublicKeyComponents, UnparsedPublicKey,
+};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use x509_parser::oid_registry::{OID_EC_P256, OID_NIST_EC_P384};
+use x509_parser::pem::Pem;
+use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
+use x509_parser::public_key::PublicKey as Parsed;
+
+/// A token, taken apart. Nothing in it is verified.
+pub(crate) struct Jws<'a> {
+    header: Header,
+    /// What is signed: header and claims, encoded.
+    message: &'a str,
+    claims: Vec<u8>,
+    signature: Vec<u8>,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    #[serde(default)]
+    kid: String,
+    #[serde(default)]
+    crit: Option<Value>,
+}
+
+impl<'a> Jws<'a> {
+    /// Takes a token apart; `None` if it is no signed token in compact form.
+    pub(crate) fn parse(token: &'a str) -> Option<Self> {
+        let (message, signature) = token.rsplit_once('.')?;
+        let (header, claims) = message.split_once('.')?;
+        if claims.contains('.') {
+            return None;
+        }
+        let header: Header = serde_json::from_slice(&BASE64.decode(header).ok()?).ok()?;
+        if header.crit.is_some() {
+            return None;
+        }
+        let (claims, signature) = (BASE64.decode(claims).ok()?, BASE64.decode(signature).ok()?);
+        Some(Self { header, message, claims, signature })
+    }
+
+    /// Returns the claims; `None` if they are no JSON object.
+    pub(crate) fn claims(&self) -> Option<Value> {
+        json::from_slice(&self.claims).ok().filter(Value::is_object)
+    }
+
+    /// Returns the id of the signing key; empty where the token names none.
+    pub(crate) fn key_id(&self) -> &str {
+        &self.header.kid
+    }
+}
+
+/// A signature algorithm of tokens and the keys that it is for.
+enum Algorithm {
+    Rsa(&'static RsaParameters),
+    Curve(Curve, &'static EcdsaVerificationAlgorithm),
+}
+
+static ALGORITHMS: [(&str, Algorithm); 8] = [
+    ("RS256", Algorithm::Rsa(&RSA_PKCS1_2048_8192_SHA256)),
+    ("RS384", Algorithm::Rsa(&RSA_PKCS1_2048_8192_SHA384)),
+    ("RS512", Algorithm::Rsa(&RSA_PKCS1_2048_8192_SHA512)),
+    ("PS256", Algorithm::Rsa(&RSA_PSS_2048_8192_SHA256)),
+    ("PS384", Algorithm::Rsa(&RSA_PSS_2048_8192_SHA384)),
+    ("PS512", Algorithm::Rsa(&RSA_PSS_2048_8192_SHA512)),
+    ("ES256", Algorithm::Curve(Curve::P256, &ECDSA_P256_SHA256_FIXED)),
+    ("ES384", Algorithm::Curve(Curve::P384, &ECDSA_P384_SHA384_FIXED)),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Curve {
+    P256,
+    P384,
+}
+
+impl Curve {
+    /// Returns the name of the curve, and the length of a coordinate in bytes.
+    fn parameters(self) -> (&'static str, usize) {
+        match self {
+            Self::P256 => ("P-256", 32),
+            Self::P384 => ("P-384", 48),
+        }
+    }
+}
+
+/// A public key that verifies tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PublicKey {
+    /// `kid` of the tokens that the key verifies; may be empty.
+    id: String,
+    material: Material,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Material {
+    /// Modulus and exponent, big-endian, without leading zeros.
+    Rsa { n: Vec<u8>, e: Vec<u8> },
+    /// Uncompressed point: a byte `4` and both coordinates.
+    Curve(Curve, Vec<u8>),
+}
+
+impl PublicKey {
+    /// Returns the key's id.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Reads a JSON web key; `None` for a key of another type.
+    pub(crate) fn from_jwk(jwk: &Value) -> Option<Self> {
+        let text = |field: &str| jwk.get(field).and_then(Value::as_str).unwrap_or_default();
+        let number = |field: &str| BASE64.decode(text(field).trim_end_matches('=')).ok();
+        let material = match (text("kty"), text("crv")) {
+            ("RSA", _) => Material::Rsa { n: trimmed(&number("n")?), e: trimmed(&number("e")?) },
+            ("EC", name) => {
+                let curves = [Curve::P256, Curve::P384].into_iter();
+                let curve = curves.into_iter().find(|curve| curve.parameters().0 == name)?;
+                let (x, y) = (number("x")?, number("y")?);
+                let length = curve.parameters().1;
+                if x.len() != length || y.len() != length {
+                    return None;
+                }
+                Material::Curve(curve, [&[4][..], &x, &y].concat())
+            }
+            _ => return None,
+        };
+        Some(Self { id: text("kid").to_owned(), material })
+    }
+
+    /// Reads all keys of a PEM text: public keys, certificates, and private keys, whose public keys are taken.
+    ///
+    /// Upstream: `PublicKeysFromFile`
+    pub(crate) fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, String> {
+        let mut keys = Vec::new();
+        for block in Pem::iter_from_buffer(pem) {
+            let block = block.map_err(|error| error.to_string())?;
+            let der = block.contents.as_slice();
+            let private = |der: PrivateKeyDer<'_>| {
+                let key = PrivateKey::from_der(&der, Form::Fixed).map_err(|e| e.to_string())?;
+                Self::from_public_key_info(&key.public())
+            };
+            keys.push(match &*block.label {
+                "PUBLIC KEY" => Self::from_public_key_info(der)?,
+                "CERTIFICATE" => {
+                    let (_, certificate) =
+                        X509Certificate::from_der(der).map_err(|error| error.to_string())?;
+                    Self::from_public_key_info(certificate.public_key().raw)?
+                }
+                "RSA PRIVATE KEY" => private(PrivatePkcs1KeyDer::from(der).into())?,
+                "EC PRIVATE KEY" => private(PrivateSec1KeyDer::from(der).into())?,
+                "PRIVATE KEY" => private(PrivatePkcs8KeyDer::from(der).into())?,
+                _ => continue,
+            });
+        }
+        if keys.is_empty() {
+            return Err("it contains no PEM of an RSA, P-256 or P-384 key".to_owned());
+        }
+        Ok(keys)
+    }
+
+    /// Reads a SubjectPublicKeyInfo in DER; its hash becomes the id.
+    ///
+    /// Upstream: `keyIDFromPublicKey`
+    pub(crate) fn from_public_key_info(der: &[u8]) -> Result<Self, String> {
+        let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| error.to_string())?;
+        let unsupported = || "the key is none of RSA, P-256 and P-384".to_owned();
+        let material = match info.parsed().map_err(|error| error.to_string())? {
+            Parsed::RSA(key) => Material::Rsa { n: trimmed(key.modulus), e: trimmed(key.exponent) },
+            Parsed::EC(point) => {
+                let parameters = info.algorithm.parameters.as_ref();
+                let oid = parameters.and_then(|any| any.as_oid().ok()).ok_or_else(unsupported)?;
+                let curve = if oid == OID_EC_P256 {
+                    Curve::P256
+                } else if oid == OID_NIST_EC_P384 {
+                    Curve::P384
+                } else {
+                    return Err(unsupported());
+                };
+                Material::Curve(curve, point.data().to_vec())
+            }
+            _ => return Err(unsupported()),
+        };
+        Ok(Self { id: BASE64.encode(digest(&SHA256, der)), material })
+    }
+
+    /// Returns whether the key verifies the token's signature. Algorithm and key must be of one type.
+    pub(crate) fn verifies(&self, token: &Jws<'_>) -> bool {
+        let algorithm = ALGORITHMS.iter().find(|(name, _)| *name == token.header.alg);
+        let (message, signature) = (token.message.as_bytes(), &*token.signature);
+        let verified = match (algorithm.map(|(_, algorithm)| algorithm), &self.material) {
+            (Some(Algorithm::Rsa(parameters)), Material::Rsa { n, e }) => {
+                RsaPublicKeyComponents { n, e }.verify(parameters, message, signature)
+            }
+            (Some(Algorithm::Curve(curve, algorithm)), Material::Curve(of, point))
+                if curve == of =>
+            {
+                UnparsedPublicKey::new(*algorithm, point).verify(message, signature)
+            }
+            _ => return false,
+        };
+        verified.is_ok()
+    }
+
+    /// Returns the algorithm with which the owner of the key signs service account tokens.
+    ///
+    /// Upstream: `algorithmFromPublicKey`
+    pub(crate) fn algorithm(&self) -> &'static str {
+        match self.material {
+            Material::Rsa { .. } => "RS256",
+            Material::Curve(Curve::P256, _) => "ES256",
+            Material::Curve(Curve::P384, _) => "ES384",
+        }
+    }
+
+    /// Returns the key as a JSON web key.
+    ///
+    /// Upstream: `jwkFromPublicKey`
+    pub(crate) fn to_jwk(&self) -> Value {
+        let mut jwk = json!({"use": "sig", "kid": self.id, "alg": self.algorithm()});
+        match &self.material {
+            Material::Rsa { n, e } => {
+                jwk["kty"] = "RSA".into();
+                jwk["n"] = BASE64.encode(n).into();
+                jwk["e"] = BASE64.encode(e).into();
+            }
+            Material::Curve(curve, point) => {
+                let (name, length) = curve.parameters();
+                let (x, y) =
+                    point.get(1..).unwrap_or_default().split_at_checked(length).unwrap_or_default();
+                jwk["kty"] = "EC".into();
+                jwk["crv"] = name.into();
+                jwk["x"] = BASE64.encode(x).into();
+                jwk["y"] = BASE64.encode(y).into();
+            }
+        }
+        jwk
+    }
+}
+
+/// Signs tokens with one private key.
+///
+/// Upstream: `JWTTokenGenerator`
+pub(crate) struct Signer {
+    key: PrivateKey,
+    public: PublicKey,
+    pem: String,
+}
+
+impl Signer {
+    /// Reads the first private key of a PEM text: RSA, P-256 or P-384.
+    pub(crate) fn from_pem(pem: &str) -> Result<Self, String> {
+        let key =
+            PrivateKey::from_pem(pem.as_bytes(), Form::Fixed).map_err(|error| error.to_string())?;
+        // No client verifies tokens that are signed with Ed25519.
+        if key.algorithm() == KeyAlgorithm::Ed25519 {
+            return Err(KeyError::Unsupported.to_string());
+        }
+        let public = PublicKey::from_public_key_info(&key.public())?;
+        Ok(Self { key, public, pem: pem.to_owned() })
+    }
+
+    /// Returns the key that verifies what this one signs.
+    pub(crate) fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Returns the key as it was read.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Returns a token with these claims; `None` if the random number generator fails.
+    pub(crate) fn sign(&self, claims: &Value) -> Option<String> {
+        let header = json!({"alg": self.public.algorithm(), "kid": self.public.id});
+        let part = |value: &Value| BASE64.encode(value.to_string());
+        let message = format!("{}.{}", part(&header), part(claims));
+        let signature = self.key.sign(message.as_bytes()).ok()?;
+        Some(format!("{message}.{}", BASE64.encode(signature)))
+    }
+}
+
+/// A big-endian number without leading zeros.
+fn trimmed(number: &[u8]) -> Vec<u8> {
+    number.iter().copied().skip_while(|byte| *byte == 0).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! CEL expressions over the claims of a token, and over the user that they make.
+
+use std::sync::LazyLock;
+
+use evenkeel_apiextensions::structural::Structural;
+use evenkeel_apimachinery::user::User;
+use evenkeel_cel::check::{Known, Type, check};
+use evenkeel_cel::{PER_CALL, Program, Schema, Scope, Val};
+use serde_json::{Map, Value, json};
+
+/// An expression, compiled.
+#[derive(Debug)]
+pub(super) struct Expression {
+    pub(super) text: String,
+    program: Program,
+}
+
+/// What an expression is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Variable {
+    /// `claims`: a map of the token's claims.
+    Claims,
+    /// `user`: `username`, `uid`, `groups`, `extra`.
+    User,
+}
+
+impl Expression {
+    /// Compiles an expression. A condition must be a bool.
+    ///
+    /// Upstream: `compiler.compile`
+    pub(super) fn compile(
+        text: &str,
+        variable: Variable,
+        is_condition: bool,
+    ) -> Result<Self, String> {
+        let program = Program::parse(text)?;
+        let known = match variable {
+            Variable::Claims => vec![("claims", Known::of(Type::Map(Box::new(Type::Dyn))))],
+            Variable::User => {
+                Known::schema(&*USER_INFO, false).map(|user| ("user", user)).into_iter().collect()
+            }
+        };
+        let kind = check(&program, known)?.known.kind;
+        if is_condition && kind != Type::Bool {
+            return Err("must evaluate to bool".to_owned());
+        }
+        Ok(Self { text: text.to_owned(), program })
+    }
+
+    /// Returns whether the expression reads a claim by its name.
+    pub(super) fn reads_claim(&self, claim: &str) -> bool {
+        self.program.selects("claims", claim)
+    }
+
+    /// Evaluates the expression over claims.
+    pub(super) fn over_claims<'a>(&'a self, claims: &'a Value) -> Result<Val<'a>, String> {
+        self.run(&Scope::default().with("claims", Val::of(claims, Some(&ClaimsSchema))))
+    }
+
+    /// Evaluates the expression over a user, as [`user_info`] has it.
+    pub(super) fn over_user<'a>(&'a self, user: &'a Value) -> Result<Val<'a>, String> {
+        self.run(&Scope::default().with("user", Val::of(user, Some(&ClaimsSchema))))
+    }
+
+    fn run<'a>(&'a self, scope: &Scope<'a>) -> Result<Val<'a>, String> {
+        self.program.run(scope, &mut { PER_CALL }).map_err(|failure| failure.words())
+    }
+}
+
+/// Returns a user as expressions see it.
+///
+/// Upstream: `newUserInfoValue`
+pub(super) fn user_info(user: &User) -> Value {
+    let extra: Map<String, Value> = user
+        .extra
+        .iter()
+        .map(|(key, values)| (key.to_string(), values.iter().map(|value| &**value).collect()))
+        .collect();
+    json!({"username": user.name, "uid": user.uid, "groups": user.groups, "extra": extra})
+}
+
+static USER_INFO: LazyLock<Structural> = LazyLock::new(|| {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    Structural::new(&json!({"type": "object", "properties": {
+        "username": {"type": "string"},
+        "uid": {"type": "string"},
+        "groups": texts,
+        "extra": {"type": "object", "additionalProperties": texts},
+    }}))
+});
+
+/// JSON without a schema, as Go decodes it: all numbers are doubles, and names may be escaped (`claims.a__dot__b`) at any
+/// depth.
+#[derive(Debug)]
+struct ClaimsSchema;
+
+impl Schema for ClaimsSchema {
+    fn kind(&self) -> &str {
+        "number"
+    }
+    fn format(&self) -> &str {
+        ""
+    }
+    fn names_fields(&self) -> bool {
+        true
+    }
+    fn child(&self, _: &str) -> Option<&dyn Schema> {
+        Some(self)
+    }
+    fn items(&self) -> Option<&dyn Schema> {
+        Some(self)
+    }
+    fn is_unordered(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,119 @@
+//! Fetches an issuer's metadata and its keys, at the start and again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use evenkeel_api::json;
+use evenkeel_apimachinery::value::{list, text};
+use evenkeel_x509::CertPool;
+use http::{Request, Uri};
+use http_body_util::Full;
+use serde_json::Value;
+
+use super::super::jose::PublicKey;
+use super::keys::RemoteKeySet;
+use crate::https::{self, Address};
+
+const WELL_KNOWN: &str = "/.well-known/openid-configuration";
+/// Pause after a failed attempt to find the issuer's keys.
+const RETRY_PERIOD: Duration = Duration::from_secs(10);
+/// Age at which keys are fetched again, so that a key that the issuer withdrew ends.
+const REFRESH_PERIOD: Duration = Duration::from_secs(60 * 60);
+/// Shortest time between two fetches, whatever tokens ask for.
+const MIN_PERIOD: Duration = Duration::from_secs(1);
+/// How long a request to the issuer may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest answer of an issuer, in bytes.
+const LIMIT: usize = 1024 * 1024;
+
+/// Where an issuer is.
+pub(super) struct Source {
+    pub(super) issuer: String,
+    /// URL of the metadata; that of the issuer if empty.
+    pub(super) discovery_url: String,
+    pub(super) roots: CertPool,
+}
+
+/// Fetches the keys until the server ends.
+pub(super) async fn run(source: Source, keys: Arc<RemoteKeySet>) {
+    let uri = loop {
+        match discover(&source).await {
+            Ok(uri) => break uri,
+            Err(error) => {
+                tracing::error!(
+                    issuer = source.issuer,
+                    error,
+                    "the keys of a token issuer cannot be found; trying again"
+                );
+                tokio::time::sleep(RETRY_PERIOD).await;
+            }
+        }
+    };
+    loop {
+        let fetched = fetch(&source, &uri).await.inspect_err(|error| {
+            tracing::error!(
+                issuer = source.issuer,
+                error,
+                "the keys of a token issuer cannot be fetched; trying again"
+            );
+        });
+        let next = if fetched.is_ok() { REFRESH_PERIOD } else { RETRY_PERIOD };
+        keys.publish(fetched.ok());
+        tokio::time::sleep(MIN_PERIOD).await;
+        let _ = tokio::time::timeout(next, keys.wanted()).await;
+    }
+}
+
+/// Returns the URL of the issuer's keys.
+///
+/// Upstream: `NewProvider` of go-oidc
+async fn discover(source: &Source) -> Result<Uri, String> {
+    let url = match &*source.discovery_url {
+        "" => format!("{}{WELL_KNOWN}", source.issuer.trim_end_matches('/')),
+        url => url.to_owned(),
+    };
+    let metadata = get(source, &parse(&url)?).await?;
+    let issuer = text(&metadata, "issuer");
+    if issuer != source.issuer {
+        return Err(format!(
+            "oidc: issuer did not match the issuer returned by provider, expected {:?} got {issuer:?}",
+            source.issuer
+        ));
+    }
+    parse(text(&metadata, "jwks_uri"))
+}
+
+/// Fetches the keys; those of unknown types are left out.
+async fn fetch(source: &Source, uri: &Uri) -> Result<Vec<PublicKey>, String> {
+    let document = get(source, uri).await?;
+    Ok(list(&document, "keys").iter().filter_map(PublicKey::from_jwk).collect())
+}
+
+async fn get(source: &Source, uri: &Uri) -> Result<Value, String> {
+    let authority = uri.authority().ok_or_else(|| format!("{uri} names no host"))?;
+    let request = Request::get(uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str))
+        .header("host", authority.as_str())
+        .header("accept", "application/json")
+        .body(Full::new(Bytes::new()))
+        .map_err(|error| error.to_string())?;
+    let address = Address::of(authority);
+    let sent = https::send(&address, &source.roots, request, LIMIT);
+    let failed = |why: &str| format!("Get \"{uri}\": {why}");
+    let (code, body) = tokio::time::timeout(REQUEST_TIMEOUT, sent)
+        .await
+        .map_err(|_| failed("context deadline exceeded"))?
+        .map_err(|why| failed(&why))?;
+    if !code.is_success() {
+        return Err(failed(&format!("the issuer answers {code}")));
+    }
+    json::from_slice(&body).map_err(|error| failed(&error.to_string()))
+}
+
+fn parse(url: &str) -> Result<Uri, String> {
+    let uri: Uri = url.parse().map_err(|error| format!("{url:?}: {error}"))?;
+    if uri.scheme_str() != Some("https") {
+        return Err(format!("{url:?}: URL scheme must be https"));
+    }
+    Ok(uri)
+}

@@ -1,0 +1,79 @@
+//! The keys of an issuer, as they were last fetched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::super::jose::{Jws, PublicKey};
+
+/// How long a token with an unknown key waits for the issuer's newest keys.
+const KEYS_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Keys of an issuer. A token with an unknown key asks for newer ones.
+///
+/// Upstream: `RemoteKeySet` of go-oidc
+#[derive(Debug)]
+pub(super) struct RemoteKeySet {
+    fetched: watch::Sender<Fetched>,
+    wanted: Notify,
+}
+
+/// The keys, and how often they were fetched.
+#[derive(Debug, Clone, Default)]
+struct Fetched {
+    /// `None` before the first success.
+    keys: Option<Arc<[PublicKey]>>,
+    /// Number of attempts, also of failed ones.
+    n_attempts: u64,
+}
+
+impl Default for RemoteKeySet {
+    fn default() -> Self {
+        Self { fetched: watch::Sender::new(Fetched::default()), wanted: Notify::new() }
+    }
+}
+
+impl RemoteKeySet {
+    /// Verifies a token, with newer keys if those at hand do not verify it.
+    ///
+    /// Upstream: `RemoteKeySet.verify`
+    pub(super) async fn verify(&self, token: &Jws<'_>) -> Result<(), String> {
+        let mut receiver = self.fetched.subscribe();
+        let before = receiver.borrow_and_update().clone();
+        let Some(keys) = &before.keys else {
+            return Err("oidc: authenticator not initialized".to_owned());
+        };
+        if verifies(keys, token) {
+            return Ok(());
+        }
+        self.wanted.notify_one();
+        let newer = receiver.wait_for(|fetched| fetched.n_attempts > before.n_attempts);
+        let newer = tokio::time::timeout(KEYS_TIMEOUT, newer).await;
+        let newer = newer.ok().and_then(Result::ok).and_then(|fetched| fetched.keys.clone());
+        match newer {
+            Some(keys) if verifies(&keys, token) => Ok(()),
+            _ => Err("oidc: verify token: failed to verify signature: failed to verify id token signature".to_owned()),
+        }
+    }
+
+    /// Replaces the keys; `None` keeps them after a failed attempt.
+    pub(super) fn publish(&self, keys: Option<Vec<PublicKey>>) {
+        self.fetched.send_modify(|fetched| {
+            fetched.n_attempts += 1;
+            if let Some(keys) = keys {
+                fetched.keys = Some(keys.into());
+            }
+        });
+    }
+
+    /// Waits until a token asks for newer keys.
+    pub(super) async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+}
+
+fn verifies(keys: &[PublicKey], token: &Jws<'_>) -> bool {
+    let id = token.key_id();
+    keys.iter().any(|key| (id.is_empty() || key.id() == id) && key.verifies(token))
+}

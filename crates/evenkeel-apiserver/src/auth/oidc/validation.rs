@@ -1,0 +1,401 @@
+//! Checks an authentication configuration, and compiles its expressions.
+//!
+//! Upstream: `ValidateAuthenticationConfiguration`
+
+use std::collections::BTreeSet;
+
+use evenkeel_api::name::dns_subdomain;
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_x509::CertPool;
+use http::Uri;
+
+use super::config::{
+    AuthenticationConfiguration, ClaimMappings, ClaimValidationRule, Issuer,
+    JwtAuthenticatorConfig, PrefixedClaimOrExpression, UserValidationRule,
+};
+use super::expression::{Expression, Variable};
+use super::mapper::{Condition, Mapper, Source};
+
+/// Most issuers of one configuration.
+const MAX_ISSUERS: usize = 64;
+
+/// Returns the rules of each issuer, or all that is wrong. `disallowed` are the issuers of service account tokens.
+pub(super) fn compile(
+    config: &AuthenticationConfiguration,
+    disallowed: &[String],
+) -> Result<Vec<Mapper>, Vec<FieldError>> {
+    if config.jwt.len() > MAX_ISSUERS {
+        let error = FieldError::too_many("jwt", config.jwt.len() as u64, MAX_ISSUERS as u64);
+        return Err(vec![error]);
+    }
+    let mut checker = Checker::default();
+    let (mut urls, mut discovery_urls) = (BTreeSet::new(), BTreeSet::new());
+    let mut mappers = Vec::new();
+    for (at, authenticator) in config.jwt.iter().enumerate() {
+        let path = format!("jwt[{at}]");
+        mappers.push(checker.authenticator(authenticator, &path, disallowed));
+        let issuer = &authenticator.issuer;
+        if !urls.insert(&issuer.url) {
+            checker.add(FieldError::duplicate(format!("{path}.issuer.url"), &*issuer.url));
+        }
+        if !issuer.discovery_url.is_empty() && !discovery_urls.insert(&issuer.discovery_url) {
+            let field = format!("{path}.issuer.discoveryURL");
+            checker.add(FieldError::duplicate(field, &*issuer.discovery_url));
+        }
+    }
+    if let Some(anonymous) = &config.anonymous
+        && !anonymous.enabled
+        && !anonymous.conditions.is_empty()
+    {
+        let paths: Vec<&str> = anonymous.conditions.iter().map(|c| &*c.path).collect();
+        let why = "enabled should be set to true when conditions are defined";
+        checker.add(FieldError::invalid("anonymous.conditions", paths.join(","), why));
+    }
+    match (checker.errors.as_slice(), mappers.into_iter().collect::<Option<Vec<_>>>()) {
+        ([], Some(mappers)) => Ok(mappers),
+        _ => Err(checker.errors),
+    }
+}
+
+#[derive(Default)]
+struct Checker {
+    errors: Vec<FieldError>,
+}
+
+impl Checker {
+    fn add(&mut self, error: FieldError) {
+        self.errors.push(error);
+    }
+
+    /// Upstream: `validateJWTAuthenticator`
+    fn authenticator(
+        &mut self,
+        config: &JwtAuthenticatorConfig,
+        path: &str,
+        disallowed: &[String],
+    ) -> Option<Mapper> {
+        self.issuer(&config.issuer, &format!("{path}.issuer"), disallowed);
+        let rules = format!("{path}.claimValidationRules");
+        let (required, claim_rules) = self.claim_rules(&config.claim_validation_rules, &rules);
+        let mappings =
+            self.mappings(&config.claim_mappings, &format!("{path}.claimMappings"), &claim_rules);
+        let rules = format!("{path}.userValidationRules");
+        let user_rules = self.user_rules(&config.user_validation_rules, &rules);
+        let (username, groups, uid, extra) = mappings?;
+        Some(Mapper { username, groups, uid, extra, required, claim_rules, user_rules })
+    }
+
+    /// Upstream: `validateIssuer`
+    fn issuer(&mut self, issuer: &Issuer, path: &str, disallowed: &[String]) {
+        let field = format!("{path}.url");
+        if issuer.url.is_empty() {
+            self.add(FieldError::required(field, ""));
+        } else {
+            if disallowed.contains(&issuer.url) {
+                let all = disallowed.join(" ");
+                let why = format!("URL must not overlap with disallowed issuers: [{all}]");
+                self.add(FieldError::invalid(&*field, &*issuer.url, why));
+            }
+            self.url(&issuer.url, &field);
+        }
+        if !issuer.discovery_url.is_empty() {
+            let field = format!("{path}.discoveryURL");
+            let same = |url: &str| url.trim_end_matches('/').to_owned();
+            if same(&issuer.url) == same(&issuer.discovery_url) {
+                let why = "discoveryURL must be different from URL";
+                self.add(FieldError::invalid(&*field, &*issuer.discovery_url, why));
+            }
+            self.url(&issuer.discovery_url, &field);
+        }
+        self.audiences(issuer, path);
+        if let Err(error) = CertPool::from_pem(issuer.certificate_authority.as_bytes()) {
+            let field = format!("{path}.certificateAuthority");
+            self.add(FieldError::invalid(field, "<omitted>", error.to_string()));
+        } else if !issuer.certificate_authority.is_empty()
+            && !issuer.certificate_authority.contains("BEGIN CERTIFICATE")
+        {
+            let field = format!("{path}.certificateAuthority");
+            let why = "data does not contain any valid RSA or ECDSA certificates";
+            self.add(FieldError::invalid(field, "<omitted>", why));
+        }
+        if !issuer.egress_selector_type.is_empty() {
+            let why = "there is no egress selector; leave it out";
+            let value = &*issuer.egress_selector_type;
+            self.add(FieldError::invalid(format!("{path}.egressSelectorType"), value, why));
+        }
+    }
+
+    /// Upstream: `validateURL`
+    fn url(&mut self, url: &str, field: &str) {
+        let parsed = url.parse::<Uri>().ok().filter(|uri| uri.authority().is_some());
+        let Some(uri) = parsed else {
+            let why = "URL must name a scheme and a host";
+            return self.add(FieldError::invalid(field, url, why));
+        };
+        let userinfo = uri.authority().is_some_and(|authority| authority.as_str().contains('@'));
+        for (wrong, why) in [
+            (uri.scheme_str() != Some("https"), "URL scheme must be https"),
+            (userinfo, "URL must not contain a username or password"),
+            (uri.query().is_some_and(|query| !query.is_empty()), "URL must not contain a query"),
+            (
+                url.split_once('#').is_some_and(|(_, rest)| !rest.is_empty()),
+                "URL must not contain a fragment",
+            ),
+        ] {
+            if wrong {
+                self.add(FieldError::invalid(field, url, why));
+            }
+        }
+    }
+
+    /// Upstream: `validateAudiences`
+    fn audiences(&mut self, issuer: &Issuer, path: &str) {
+        let field = format!("{path}.audiences");
+        if issuer.audiences.is_empty() {
+            let why = format!("at least one {field} is required");
+            return self.add(FieldError::required(field, why));
+        }
+        let mut seen = BTreeSet::new();
+        for (at, audience) in issuer.audiences.iter().enumerate() {
+            if audience.is_empty() {
+                self.add(FieldError::required(format!("{field}[{at}]"), ""));
+            }
+            if !seen.insert(audience) {
+                self.add(FieldError::duplicate(format!("{field}[{at}]"), &**audience));
+            }
+        }
+        let policy = &*issuer.audience_match_policy;
+        let why = match (issuer.audiences.len(), policy) {
+            (_, "MatchAny") | (1, "") => return,
+            (1, _) => "audienceMatchPolicy must be empty or MatchAny for single audience",
+            _ => "audienceMatchPolicy must be MatchAny for multiple audiences",
+        };
+        self.add(FieldError::invalid(format!("{path}.audienceMatchPolicy"), policy, why));
+    }
+
+    fn expression(
+        &mut self,
+        text: &str,
+        variable: Variable,
+        is_condition: bool,
+        field: &str,
+    ) -> Option<Expression> {
+        Expression::compile(text, variable, is_condition)
+            .map_err(|why| self.add(FieldError::invalid(field, text, why)))
+            .ok()
+    }
+
+    /// Upstream: `validateClaimValidationRules`
+    fn claim_rules(
+        &mut self,
+        rules: &[ClaimValidationRule],
+        path: &str,
+    ) -> (Vec<(String, String)>, Vec<Condition>) {
+        let (mut required, mut conditions) = (Vec::new(), Vec::new());
+        let (mut claims, mut expressions) = (BTreeSet::new(), BTreeSet::new());
+        for (at, rule) in rules.iter().enumerate() {
+            let path = format!("{path}[{at}]");
+            match (rule.claim.is_empty(), rule.expression.is_empty()) {
+                (false, false) => {
+                    let why = "claim and expression can't both be set";
+                    self.add(FieldError::invalid(path, &*rule.claim, why));
+                }
+                (true, true) => {
+                    self.add(FieldError::required(path, "claim or expression is required"));
+                }
+                (false, true) => {
+                    if !rule.message.is_empty() {
+                        let why = "may not be specified when claim is set";
+                        let field = format!("{path}.message");
+                        self.add(FieldError::invalid(field, &*rule.message, why));
+                    }
+                    if !claims.insert(&rule.claim) {
+                        let field = format!("{path}.claim");
+                        self.add(FieldError::duplicate(field, &*rule.claim));
+                    }
+                    required.push((rule.claim.clone(), rule.required_value.clone()));
+                }
+                (true, false) => {
+                    if !rule.required_value.is_empty() {
+                        let why = "may not be specified when expression is set";
+                        let field = format!("{path}.requiredValue");
+                        self.add(FieldError::invalid(field, &*rule.required_value, why));
+                    }
+                    let field = format!("{path}.expression");
+                    if !expressions.insert(&rule.expression) {
+                        self.add(FieldError::duplicate(field, &*rule.expression));
+                        continue;
+                    }
+                    let compiled =
+                        self.expression(&rule.expression, Variable::Claims, true, &field);
+                    conditions.extend(
+                        compiled.map(|expression| Condition {
+                            expression,
+                            message: rule.message.clone(),
+                        }),
+                    );
+                }
+            }
+        }
+        (required, conditions)
+    }
+
+    /// Upstream: `validateClaimMappings`
+    #[expect(clippy::type_complexity, reason = "the parts of a mapper, in its order")]
+    fn mappings(
+        &mut self,
+        mappings: &ClaimMappings,
+        path: &str,
+        claim_rules: &[Condition],
+    ) -> Option<(Source, Option<Source>, Option<Source>, Vec<(String, Expression)>)> {
+        let field = format!("{path}.username");
+        let username = self.prefixed(&mappings.username, &field, true);
+        let groups = self.prefixed(&mappings.groups, &format!("{path}.groups"), false);
+        let uid = match (&*mappings.uid.claim, &*mappings.uid.expression) {
+            ("", "") => None,
+            (claim, "") => Some(Source::Claim(claim.to_owned(), String::new())),
+            ("", expression) => {
+                let field = format!("{path}.uid.expression");
+                self.expression(expression, Variable::Claims, false, &field).map(Source::Expression)
+            }
+            _ => {
+                let why = "claim and expression can't both be set";
+                self.add(FieldError::invalid(format!("{path}.uid"), "", why));
+                None
+            }
+        };
+        let extra = self.extra(mappings, path);
+        if let Some(Source::Expression(expression)) = &username
+            && expression.reads_claim("email")
+        {
+            let rules = claim_rules.iter().map(|rule| &rule.expression);
+            let mut readers = rules.chain(extra.iter().map(|(_, value)| value)).chain([expression]);
+            if !readers.any(|expression| expression.reads_claim("email_verified")) {
+                let why = "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression";
+                let text = &*mappings.username.expression;
+                self.add(FieldError::invalid(format!("{path}.username.expression"), text, why));
+            }
+        }
+        Some((username?, groups, uid, extra))
+    }
+
+    fn extra(&mut self, mappings: &ClaimMappings, path: &str) -> Vec<(String, Expression)> {
+        let mut seen = BTreeSet::new();
+        let mut extra = Vec::new();
+        for (at, mapping) in mappings.extra.iter().enumerate() {
+            let (path, key) = (format!("{path}.extra[{at}]"), &*mapping.key);
+            let field = format!("{path}.key");
+            if let Err(why) = domain_prefixed_path(key) {
+                self.add(match key {
+                    "" => FieldError::required(&*field, ""),
+                    key => FieldError::invalid(&*field, key, why),
+                });
+            }
+            if key != key.to_lowercase() {
+                self.add(FieldError::invalid(&*field, key, "must be lowercase"));
+            }
+            let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+            let reserved = ["kubernetes.io", "k8s.io"].into_iter().any(|of| {
+                domain.strip_suffix(of).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            });
+            if reserved {
+                let why =
+                    "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
+                self.add(FieldError::invalid(&*field, key, why));
+            }
+            if !seen.insert(key) {
+                self.add(FieldError::duplicate(field, key));
+                continue;
+            }
+            let field = format!("{path}.valueExpression");
+            if mapping.value_expression.is_empty() {
+                self.add(FieldError::required(field, ""));
+                continue;
+            }
+            let compiled =
+                self.expression(&mapping.value_expression, Variable::Claims, false, &field);
+            extra.extend(compiled.map(|expression| (key.to_owned(), expression)));
+        }
+        extra
+    }
+
+    /// Upstream: `validatePrefixClaimOrExpression`
+    fn prefixed(
+        &mut self,
+        mapping: &PrefixedClaimOrExpression,
+        path: &str,
+        is_required: bool,
+    ) -> Option<Source> {
+        match (&*mapping.claim, &*mapping.expression) {
+            ("", "") => {
+                if is_required {
+                    self.add(FieldError::required(path, "claim or expression is required"));
+                }
+                None
+            }
+            (claim, "") => {
+                let Some(prefix) = &mapping.prefix else {
+                    let why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing";
+                    self.add(FieldError::required(format!("{path}.prefix"), why));
+                    return None;
+                };
+                Some(Source::Claim(claim.to_owned(), prefix.clone()))
+            }
+            ("", expression) => {
+                if let Some(prefix) = &mapping.prefix {
+                    let why = "may not be specified when expression is set";
+                    self.add(FieldError::invalid(format!("{path}.prefix"), &**prefix, why));
+                }
+                let field = format!("{path}.expression");
+                self.expression(expression, Variable::Claims, false, &field).map(Source::Expression)
+            }
+            _ => {
+                let why = "claim and expression can't both be set";
+                self.add(FieldError::invalid(path, "", why));
+                None
+            }
+        }
+    }
+
+    /// Upstream: `validateUserValidationRules`
+    fn user_rules(&mut self, rules: &[UserValidationRule], path: &str) -> Vec<Condition> {
+        let mut seen = BTreeSet::new();
+        let mut conditions = Vec::new();
+        for (at, rule) in rules.iter().enumerate() {
+            let field = format!("{path}[{at}].expression");
+            if rule.expression.is_empty() {
+                self.add(FieldError::required(field, ""));
+                continue;
+            }
+            if !seen.insert(&rule.expression) {
+                self.add(FieldError::duplicate(field, &*rule.expression));
+                continue;
+            }
+            let compiled = self.expression(&rule.expression, Variable::User, true, &field);
+            conditions.extend(
+                compiled.map(|expression| Condition { expression, message: rule.message.clone() }),
+            );
+        }
+        conditions
+    }
+}
+
+/// Returns why a key is no path below a domain, such as `example.org/foo`.
+///
+/// Upstream: `IsDomainPrefixedPath`
+fn domain_prefixed_path(key: &str) -> Result<(), String> {
+    let must = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+    let (domain, path) = key.split_once('/').ok_or(must)?;
+    if domain.is_empty() || path.is_empty() {
+        return Err(must.to_owned());
+    }
+    dns_subdomain(domain).map_err(|why| why.to_string())?;
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
+    if path.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err("Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Tokens of the TokenRequest API: their claims, and when they are valid.
+//!
+//! | documented | where |
+//! |---|---|
+//! | A token is valid from `nbf` to `exp`, with a minute's tolerance | `check_times` |
+//! | A token ends with its service account, and with the pod, Secret or node that it is bound to | `validate` |
+//! | An object of the same name and another uid does not revive the token | `validate` |
+//! | A deleted object that still exists ends the token a minute after its deletion timestamp | `live` |
+
+use evenkeel_apimachinery::value::text;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::info::{Reference, ServiceAccountInfo, username};
+
+/// Tolerance of times between clocks.
+///
+/// Upstream: `jwt.DefaultLeeway`
+const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
+
+/// Finds an object by resource prefix and key.
+pub(crate) type Lookup<'a> = &'a dyn Fn(&str, &str) -> Option<Value>;
+
+/// Contents of a token to sign.
+pub(crate) struct Claims<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) uid: &'a str,
+    /// Claims of the objects that the token is bound to, such as `pod`, each with name and uid.
+    pub(crate) bound: &'a [(&'static str, String, String)],
+    pub(crate) audiences: &'a [String],
+    /// Id of the token.
+    pub(crate) id: &'a str,
+    pub(crate) issued: Timestamp,
+    /// Seconds until the token expires.
+    pub(crate) seconds: i64,
+    /// Seconds after which a client should have requested a new token, if they differ.
+    pub(crate) warn_after: Option<i64>,
+}
+
+impl Claims<'_> {
+    /// Returns the claims of the token.
+    ///
+    /// Upstream: `Claims`
+    pub(crate) fn to_json(&self, issuer: &str) -> Value {
+        let issued = self.issued.as_second();
+        let mut private = json!({
+            "namespace": self.namespace,
+            "serviceaccount": {"name": self.name, "uid": self.uid},
+        });
+        for (claim, name, uid) in self.bound {
+            private[claim] = match uid.is_empty() {
+                true => json!({"name": name}),
+                false => json!({"name": name, "uid": uid}),
+            };
+        }
+        if let Some(seconds) = self.warn_after {
+            private["warnafter"] = (issued + seconds).into();
+        }
+        json!({
+            "aud": self.audiences,
+            "exp": issued + self.seconds,
+            "iat": issued,
+            "iss": issuer,
+            "jti": self.id,
+            "kubernetes.io": private,
+            "nbf": issued,
+            "sub": username(self.namespace, self.name),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Private {
+    #[serde(default)]
+    namespace: String,
+    serviceaccount: Reference,
+    pod: Option<Reference>,
+    secret: Option<Reference>,
+    node: Option<Reference>,
+}
+
+/// Returns the service account of a verified token, or why the token is not valid.
+///
+/// Upstream: `validator.Validate`
+pub(crate) fn validate(
+    claims: &Value,
+    now: Timestamp,
+    lookup: Lookup<'_>,
+) -> Result<ServiceAccountInfo, String> {
+    check_times(claims, now)?;
+    let private = claims.get("kubernetes.io").cloned().unwrap_or_default();
+    let private: Private = serde_json::from_value(private)
+        .map_err(|_| "service account token claims could not be validated".to_owned())?;
+    let Private { namespace, serviceaccount: account, pod, secret, node } = private;
+    let find = |resource_prefix: &str, name: &str| lookup(resource_prefix, name);
+    let within = |name: &str| format!("{namespace}/{name}");
+    let Some(stored) = find("/serviceaccounts", &within(&account.name)) else {
+        return Err(format!("serviceaccounts \"{}\" not found", account.name));
+    };
+    let uid = text(&stored, "metadata.uid");
+    if uid != account.uid {
+        return Err(format!("service account UID ({uid}) does not match claim ({})", account.uid));
+    }
+    if !live(&stored, now) {
+        return Err(format!("service account {namespace}/{} has been deleted", account.name));
+    }
+    let bound = |kind: &str, resource_prefix: &str, key: &str, of: &Reference| {
+        let invalidated = || "service account token has been invalidated".to_owned();
+        let stored = find(resource_prefix, key).ok_or_else(invalidated)?;
+        let uid = text(&stored, "metadata.uid");
+        if uid != of.uid {
+            let claim = kind.to_lowercase();
+            let of = &of.uid;
+            return Err(format!(
+                "{kind} UID ({uid}) does not match service account {claim} ref claim ({of})"
+            ));
+        }
+        if live(&stored, now) { Ok(()) } else { Err(invalidated()) }
+    };
+    if let Some(secret) = &secret {
+        bound("secret", "/secrets", &within(&secret.name), secret)?;
+    }
+    if let Some(pod) = &pod {
+        bound("pod", "/pods", &within(&pod.name), pod)?;
+    }
+    // A pod's token only names the node. A node's token is bound to it.
+    if let (Some(node), None) = (&node, &pod) {
+        bound("node", "/nodes", &node.name, node)?;
+    }
+    let id = text(claims, "jti");
+    Ok(ServiceAccountInfo {
+        namespace,
+        name: account.name,
+        uid: account.uid,
+        pod,
+        node,
+        credential_id: if id.is_empty() { String::new() } else { format!("JTI={id}") },
+    })
+}
+
+/// Refuses a token before its time and after it.
+///
+/// Upstream: `Claims.ValidateWithLeeway` of go-jose
+fn check_times(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
+    let time = |claim: &str| claims.get(claim).and_then(Value::as_f64);
+    let (now, leeway) = (now.as_second() as f64, LEEWAY.as_secs_f64());
+    if time("nbf").is_some_and(|from| now + leeway < from) {
+        return Err("service account token is not valid yet");
+    }
+    if time("exp").is_some_and(|until| now - leeway > until) {
+        return Err("service account token has expired");
+    }
+    if time("iat").is_some_and(|issued| now + leeway < issued) {
+        return Err("service account token is issued in the future");
+    }
+    Ok(())
+}
+
+/// Returns whether an object is not deleted, or its deletion timestamp is no more than the tolerance ago.
+fn live(object: &Value, now: Timestamp) -> bool {
+    let deleted = text(object, "metadata.deletionTimestamp");
+    deleted.is_empty() || deleted.parse::<Timestamp>().is_ok_and(|deleted| deleted >= now - LEEWAY)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! Service accounts as users.
+
+use std::sync::Arc;
+
+use evenkeel_apimachinery::user::{Extra, User};
+
+/// Prefix of the keys in `extra` that Kubernetes sets.
+const EXTRA: &str = "authentication.kubernetes.io/";
+
+/// What a token says of its service account and of the object that it is bound to. Absent texts are empty.
+///
+/// Upstream: `ServiceAccountInfo`
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ServiceAccountInfo {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) pod: Option<Reference>,
+    pub(crate) node: Option<Reference>,
+    /// Id of the token: `JTI=…`.
+    pub(crate) credential_id: String,
+}
+
+/// Name and uid of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
+pub(crate) struct Reference {
+    #[serde(default)]
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) uid: String,
+}
+
+impl ServiceAccountInfo {
+    /// Returns the user of the service account.
+    ///
+    /// Upstream: `UserInfo`
+    pub(crate) fn user(&self) -> Arc<User> {
+        let mut extra: Vec<Extra> = Vec::new();
+        let mut add = |key: &str, value: &str| {
+            if !value.is_empty() {
+                extra.push((format!("{EXTRA}{key}").into(), [value.into()].into()));
+            }
+        };
+        add("credential-id", &self.credential_id);
+        if let Some(node) = &self.node
+            && !node.name.is_empty()
+        {
+            add("node-name", &node.name);
+            add("node-uid", &node.uid);
+        }
+        if let Some(pod) = &self.pod
+            && !pod.name.is_empty()
+            && !pod.uid.is_empty()
+        {
+            add("pod-name", &pod.name);
+            add("pod-uid", &pod.uid);
+        }
+        let namespace = &self.namespace;
+        let mut user = User::authenticated(
+            &username(namespace, &self.name),
+            ["system:serviceaccounts", &format!("system:serviceaccounts:{namespace}")],
+        );
+        user.uid = self.uid.as_str().into();
+        user.extra = extra.into();
+        Arc::new(user)
+    }
+}
+
+/// Returns the user name of a service account.
+///
+/// Upstream: `MakeUsername`
+pub(crate) fn username(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}

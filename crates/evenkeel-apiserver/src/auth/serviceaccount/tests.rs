@@ -1,0 +1,110 @@
+use serde_json::json;
+
+use super::*;
+
+const KEY: &str = include_str!("../testdata/p256.pem");
+const OTHER_KEY: &str = include_str!("../testdata/rsa.pem");
+
+fn issuer(key: &str, more: &[&str], issuers: &[&str]) -> ServiceAccounts {
+    let more = more.iter().flat_map(|pem| PublicKey::all_from_pem(pem.as_bytes()).expect("keys"));
+    let issuers: Vec<String> = issuers.iter().map(|url| (*url).to_owned()).collect();
+    ServiceAccounts::new(ServiceAccountOptions {
+        signer: Signer::from_pem(key).expect("a key"),
+        keys: more.collect(),
+        audiences: issuers.clone(),
+        issuers,
+        jwks_uri: "https://a/openid/v1/jwks".to_owned(),
+    })
+}
+
+fn token(of: &ServiceAccounts, audiences: &[&str]) -> String {
+    let audiences: Vec<String> = audiences.iter().map(|a| (*a).to_owned()).collect();
+    let claims = Claims {
+        namespace: "a",
+        name: "web",
+        uid: "1",
+        bound: &[],
+        audiences: &audiences,
+        id: "t",
+        issued: Timestamp::UNIX_EPOCH,
+        seconds: 600,
+        warn_after: None,
+    };
+    of.sign(&claims).expect("signed")
+}
+
+/// The audiences for which a token is valid; `None` if it is another issuer's.
+fn outcome(
+    of: &ServiceAccounts,
+    token: &str,
+    wanted: &[&str],
+) -> Result<Option<Vec<String>>, String> {
+    let wanted: Vec<String> = wanted.iter().map(|a| (*a).to_owned()).collect();
+    let lookup = |prefix: &str, key: &str| {
+        ((prefix, key) == ("/serviceaccounts", "a/web")).then(|| json!({"metadata": {"uid": "1"}}))
+    };
+    let mut notes = Notes::default();
+    let found = of.authenticate_with(&lookup, Timestamp::UNIX_EPOCH, token, &wanted, &mut notes)?;
+    Ok(found.map(|response| response.audiences))
+}
+
+#[test]
+fn tokens_are_for_their_audiences() {
+    let of = issuer(KEY, &[], &["https://a"]);
+    let both = token(&of, &["https://a", "vault"]);
+    for (token, wanted, audiences) in [
+        (&both, &["https://a"][..], Some(&["https://a"][..])),
+        (&both, &["vault", "https://a", "x"], Some(&["https://a", "vault"])),
+        (&both, &["x"], None),
+        (&token(&of, &["vault"]), &["https://a"], None),
+        // A token without audiences is for the server.
+        (&token(&of, &[]), &["https://a"], Some(&["https://a"])),
+        (&token(&of, &[]), &["vault"], None),
+    ] {
+        let found = outcome(&of, token, wanted).ok().flatten();
+        assert_eq!(
+            found,
+            audiences.map(|all| all.iter().map(|a| (*a).to_owned()).collect()),
+            "{wanted:?}"
+        );
+    }
+}
+
+#[test]
+fn earlier_keys_and_issuers_stay_valid_as_long_as_they_are_known() {
+    let before = issuer(OTHER_KEY, &[], &["https://old"]);
+    let old = token(&before, &["https://old"]);
+    let rotated = issuer(KEY, &[OTHER_KEY], &["https://new", "https://old"]);
+    assert_eq!(outcome(&rotated, &old, &["https://old"]), Ok(Some(vec!["https://old".to_owned()])));
+    let claims = Jws::parse(&token(&rotated, &[])).and_then(|jws| jws.claims()).expect("claims");
+    assert_eq!(claims["iss"], "https://new");
+    let without_key = issuer(KEY, &[], &["https://new", "https://old"]);
+    let why = "invalid signature, no keys found".to_owned();
+    assert_eq!(outcome(&without_key, &old, &["https://old"]), Err(why));
+    let without_issuer = issuer(KEY, &[OTHER_KEY], &["https://new"]);
+    assert_eq!(outcome(&without_issuer, &old, &["https://new"]), Ok(None));
+}
+
+#[test]
+fn the_issuer_publishes_all_keys() {
+    let of = issuer(KEY, &[OTHER_KEY, KEY], &["https://a"]);
+    let ids: Vec<Value> =
+        of.jwks()["keys"].as_array().expect("keys").iter().map(|key| key["kid"].clone()).collect();
+    assert_eq!(
+        ids,
+        [
+            "TvLGu71-PcIS9NpBWWlYXD37TY--hL9A5dE_fn709_w",
+            "z2yuo7IVIqcivrAZk7Kb6g_n7dVM_OmBI1ob6XFUDCM"
+        ]
+    );
+    assert_eq!(
+        of.openid_configuration(),
+        json!({
+            "issuer": "https://a",
+            "jwks_uri": "https://a/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256", "RS256"],
+        })
+    );
+}

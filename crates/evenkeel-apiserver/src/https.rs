@@ -1,0 +1,83 @@
+//! One HTTPS request to another server.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_x509::CertPool;
+use http::uri::Authority;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Where a server is.
+pub(crate) struct Address {
+    /// The name in its certificate.
+    pub(crate) host: String,
+    /// What is dialled: a name or an address, and the port.
+    pub(crate) address: String,
+}
+
+impl Address {
+    /// Returns the address of a URL's server; the port is 443 if the URL names none.
+    pub(crate) fn of(authority: &Authority) -> Self {
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        let port = authority.port_u16().unwrap_or(443);
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        Self { host, address: format!("{shown}:{port}") }
+    }
+}
+
+/// Sends a request over a connection of its own, and returns the code and the body of the answer. A body of more than
+/// `limit` bytes is an error.
+pub(crate) async fn send(
+    server: &Address,
+    roots: &CertPool,
+    request: Request<Full<Bytes>>,
+    limit: usize,
+) -> Result<(StatusCode, Bytes), String> {
+    let stream = TcpStream::connect(&server.address).await.map_err(|error| {
+        let error = if error.kind() == std::io::ErrorKind::ConnectionRefused {
+            "connect: connection refused".to_owned()
+        } else {
+            error.to_string()
+        };
+        format!("dial tcp {}: {error}", server.address)
+    })?;
+    let name = ServerName::try_from(server.host.clone()).map_err(|error| error.to_string())?;
+    let connector = TlsConnector::from(Arc::new(client_config(roots)?));
+    let stream = connector.connect(name, stream).await.map_err(|error| untrusted(&error))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    let answered = async {
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let code = response.status();
+        let body = Limited::new(response.into_body(), limit).collect().await;
+        Ok((code, body.map_err(|error| error.to_string())?.to_bytes()))
+    };
+    // The connection is driven as long as the answer is waited for, and goes with it.
+    tokio::select! {
+        answer = answered => answer,
+        _ = connection => Err("the connection was closed before an answer".to_owned()),
+    }
+}
+
+/// Why no connection came about; what is common is told in Go's words, which people search for.
+fn untrusted(error: &std::io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())
+}
+
+fn client_config(roots: &CertPool) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(roots.clone().server_verifier(provider));
+    Ok(config.with_no_client_auth())
+}

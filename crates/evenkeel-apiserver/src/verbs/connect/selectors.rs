@@ -1,0 +1,218 @@
+//! Selectors in access reviews: may the user list or watch what they select.
+//!
+//! | documented | where |
+//! |---|---|
+//! | A selector is raw text or a list of requirements, not both and not neither | `parse` |
+//! | Requirements with unknown operators are left out, with a note: the review then asks for more, not for less | `fields` |
+//! | Raw text that cannot be parsed is left out, with a note | `parse` |
+
+use evenkeel_api::name::{label_value, qualified};
+use evenkeel_api::selector::{FieldSelector, FieldTerm, Selector};
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::value::{list, text};
+use serde_json::Value;
+
+/// The selectors of a review.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Selectors {
+    /// Requirements on fields. No authorizer here reads those on labels.
+    pub(super) fields: Vec<FieldTerm>,
+    /// What refuses the review.
+    pub(super) errors: Vec<FieldError>,
+    /// Notes on what was left out.
+    pub(super) ignored: Vec<String>,
+}
+
+impl Selectors {
+    /// Reads the selectors of a review's `resourceAttributes`.
+    ///
+    /// Upstream: `ResourceAttributesFrom`, `validateResourceAttributes`, `BuildEvaluationError`
+    pub(super) fn parse(attributes: &Value) -> Self {
+        let mut found = Self::default();
+        if let Some(selector) = attributes.get("fieldSelector").filter(|s| s.is_object()) {
+            found.check(selector, "fieldSelector");
+            let raw = FieldSelector::parse(text(selector, "rawSelector"));
+            let (terms, left_out) = match (raw, list(selector, "requirements")) {
+                (Ok(raw), []) => (raw.terms().to_vec(), false),
+                (Err(_), []) => (Vec::new(), true),
+                (_, requirements) => fields(requirements),
+            };
+            if left_out {
+                found.ignore("fieldSelector", terms.is_empty());
+            }
+            found.fields = terms;
+        }
+        if let Some(selector) = attributes.get("labelSelector").filter(|s| s.is_object()) {
+            found.check(selector, "labelSelector");
+            let requirements = list(selector, "requirements");
+            let is_unknown = |one: &&Value| !is_known(one);
+            let n_unknown = requirements.iter().filter(is_unknown).count();
+            let raw = text(selector, "rawSelector");
+            if n_unknown > 0 {
+                found.ignore("labelSelector", n_unknown == requirements.len());
+            } else if requirements.is_empty() && Selector::parse(raw).is_err() {
+                found.ignore("labelSelector", true);
+            }
+        }
+        found
+    }
+
+    fn ignore(&mut self, selector: &str, whole: bool) {
+        let how = if whole { "ignored" } else { "partially ignored" };
+        self.ignored.push(format!("spec.resourceAttributes.{selector} {how} due to parse error"));
+    }
+
+    /// Upstream: `validateFieldSelectorAttributes`, `validateLabelSelectorAttributes`
+    fn check(&mut self, selector: &Value, name: &str) {
+        let path = format!("spec.resourceAttributes.{name}");
+        let (raw, requirements) = (text(selector, "rawSelector"), list(selector, "requirements"));
+        if !raw.is_empty() && !requirements.is_empty() {
+            let why = "may not specified at the same time as requirements";
+            self.errors.push(FieldError::invalid(format!("{path}.rawSelector"), raw, why));
+        }
+        if raw.is_empty() && requirements.is_empty() {
+            let why = format!("when {path} is specified, requirements or rawSelector is required");
+            self.errors.push(FieldError::required(format!("{path}.requirements"), why));
+        }
+        for (at, one) in requirements.iter().enumerate() {
+            let path = format!("{path}.requirements[{at}]");
+            let (key, values) = (text(one, "key"), list(one, "values"));
+            if name == "fieldSelector" && key.is_empty() {
+                self.errors.push(FieldError::required(format!("{path}.key"), "must be specified"));
+            }
+            match text(one, "operator") {
+                "In" | "NotIn" if values.is_empty() => {
+                    let why = "must be specified when `operator` is 'In' or 'NotIn'";
+                    self.errors.push(FieldError::required(format!("{path}.values"), why));
+                }
+                "Exists" | "DoesNotExist" if !values.is_empty() => {
+                    let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                    self.errors.push(FieldError::forbidden(format!("{path}.values"), why));
+                }
+                _ => {}
+            }
+            if name == "fieldSelector" {
+                continue;
+            }
+            if let Err(why) = qualified(key) {
+                self.errors.push(FieldError::invalid(format!("{path}.key"), key, why.to_string()));
+            }
+            for (at, value) in values.iter().filter_map(Value::as_str).enumerate() {
+                if let Err(why) = label_value(value) {
+                    let field = format!("{path}.values[{at}]");
+                    self.errors.push(FieldError::invalid(field, value, why.to_string()));
+                }
+            }
+        }
+    }
+}
+
+fn is_known(requirement: &Value) -> bool {
+    matches!(text(requirement, "operator"), "In" | "NotIn" | "Exists" | "DoesNotExist")
+}
+
+/// Returns the requirements that field selectors can express, and whether others were left out.
+///
+/// Upstream: `fieldSelectorAsSelector`
+fn fields(requirements: &[Value]) -> (Vec<FieldTerm>, bool) {
+    let term = |one: &Value| {
+        let equal = match text(one, "operator") {
+            "In" => true,
+            "NotIn" => false,
+            _ => return None,
+        };
+        let [Value::String(value)] = list(one, "values") else { return None };
+        Some(FieldTerm { field: text(one, "key").into(), equal, value: value.as_str().into() })
+    };
+    let terms: Vec<FieldTerm> = requirements.iter().filter_map(term).collect();
+    let left_out = terms.len() < requirements.len();
+    (terms, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectors_are_read_from_text_or_requirements() {
+        let requirement = |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
+        let (ignored, partially) = ("ignored", "partially ignored");
+        let table = [
+            (json!({}), &[][..], 0, &[][..]),
+            (
+                json!({"fieldSelector": {"rawSelector": "spec.nodeName=n,a!=b"}}),
+                &["spec.nodeName=n", "a!=b"],
+                0,
+                &[],
+            ),
+            (json!({"fieldSelector": {"rawSelector": "nonsense"}}), &[], 0, &[ignored]),
+            (
+                json!({"fieldSelector": {"requirements": [requirement("a", "In", &["b"]), requirement("c", "NotIn", &["d"])]}}),
+                &["a=b", "c!=d"],
+                0,
+                &[],
+            ),
+            (
+                json!({"fieldSelector": {"requirements": [requirement("a", "In", &["b"]), requirement("c", "Exists", &[])]}}),
+                &["a=b"],
+                0,
+                &[partially],
+            ),
+            (
+                json!({"fieldSelector": {"requirements": [requirement("a", "In", &["b", "c"])]}}),
+                &[],
+                0,
+                &[ignored],
+            ),
+            (
+                json!({"fieldSelector": {"requirements": [requirement("a", "Like", &["b"])]}}),
+                &[],
+                0,
+                &[ignored],
+            ),
+            (json!({"fieldSelector": {}}), &[], 1, &[]),
+            (
+                json!({"fieldSelector": {"rawSelector": "a=b", "requirements": [requirement("a", "In", &["b"])]}}),
+                &["a=b"],
+                1,
+                &[],
+            ),
+            (
+                json!({"fieldSelector": {"requirements": [requirement("", "In", &[])]}}),
+                &[],
+                2,
+                &[ignored],
+            ),
+            (json!({"labelSelector": {"rawSelector": "a in (b)"}}), &[], 0, &[]),
+            (json!({"labelSelector": {"rawSelector": "a in b"}}), &[], 0, &[ignored]),
+            (
+                json!({"labelSelector": {"requirements": [requirement("a", "In", &["b"]), requirement("a", "Gt", &["1"])]}}),
+                &[],
+                0,
+                &[partially],
+            ),
+            (
+                json!({"labelSelector": {"requirements": [requirement("a b", "Exists", &["!"])]}}),
+                &[],
+                3,
+                &[],
+            ),
+        ];
+        for (attributes, terms, n_errors, notes) in table {
+            let found = Selectors::parse(&attributes);
+            let shown: Vec<String> = found
+                .fields
+                .iter()
+                .map(|t| format!("{}{}={}", t.field, if t.equal { "" } else { "!" }, t.value))
+                .collect();
+            assert_eq!(shown, terms, "{attributes}");
+            assert_eq!(found.errors.len(), n_errors, "{attributes}: {:?}", found.errors);
+            assert_eq!(found.ignored.len(), notes.len(), "{attributes}: {:?}", found.ignored);
+            for (found, note) in found.ignored.iter().zip(notes) {
+                assert!(found.contains(&format!("Selector {note} due")), "{attributes}: {found}");
+            }
+        }
+    }
+}

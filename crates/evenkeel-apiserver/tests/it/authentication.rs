@@ -1,0 +1,459 @@
+//! Who sends a request: tokens of all sorts, client certificates, and nobody.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_apiserver::{AuthenticationOptions, Clock, Server};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use rcgen::{CertificateParams, DnType, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+
+use crate::Client;
+use crate::issuer::{SigningKey, TokenIssuer};
+
+const NOW: &str = "2026-07-21T12:00:00Z";
+
+fn now() -> Timestamp {
+    NOW.parse().expect("a time")
+}
+
+async fn start(options: AuthenticationOptions) -> (Server, Client) {
+    let builder = Server::builder().clock(Clock::new(now)).authentication(options);
+    let server = builder.build().await.expect("a server in memory");
+    let client = Client(server.service());
+    (server, client)
+}
+
+impl Client {
+    /// The user of a token, as the server sees it; `None` if it refuses the token.
+    async fn user_of(&self, token: &str) -> Option<Value> {
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let authorization = format!("Bearer {token}");
+        let headers =
+            [("content-type", "application/json"), ("authorization", authorization.as_str())];
+        let response = self.send("POST", path, &headers, review.to_string().into()).await;
+        let code = response.status();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        match code {
+            StatusCode::CREATED => Some(body["status"]["userInfo"].clone()),
+            StatusCode::UNAUTHORIZED => None,
+            code => panic!("{code}: {body}"),
+        }
+    }
+
+    async fn token_review(&self, token: &str, audiences: &[&str]) -> Value {
+        let review = json!({"spec": {"token": token, "audiences": audiences}});
+        self.make("/apis/authentication.k8s.io/v1/tokenreviews", review).await["status"].clone()
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_another_issuer_make_users() {
+    let (old, new) = (SigningKey::new("old"), SigningKey::new("new"));
+    let issuer = TokenIssuer::start(&old).await;
+    let config = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "jwt": [{
+            "issuer": {"url": issuer.url, "audiences": ["cluster"], "certificateAuthority": issuer.identity.pem()},
+            "claimMappings": {
+                "username": {"expression": "'oidc:' + claims.sub"},
+                "groups": {"claim": "groups", "prefix": "oidc:"},
+                "extra": [{"key": "example.org/tenant", "valueExpression": "claims.tenant"}],
+            },
+            "claimValidationRules": [{"expression": "claims.tenant != 'banned'", "message": "banned"}],
+            "userValidationRules": [{"expression": "user.username != 'oidc:root'", "message": "reserved"}],
+        }],
+    });
+    let options = AuthenticationOptions {
+        authentication_config: Some(config.to_string()),
+        ..AuthenticationOptions::default()
+    };
+    let (_server, client) = start(options).await;
+    let claims = |change: &[(&str, Value)]| {
+        let mut claims = json!({
+            "iss": issuer.url, "aud": "cluster", "sub": "ann", "groups": ["dev"], "tenant": "t",
+            "jti": "1", "exp": now().as_second() + 60,
+        });
+        for (claim, value) in change {
+            claims[*claim] = value.clone();
+        }
+        claims
+    };
+    let ann = json!({
+        "username": "oidc:ann",
+        "groups": ["oidc:dev", "system:authenticated"],
+        "extra": {"authentication.kubernetes.io/credential-id": ["JTI=1"], "example.org/tenant": ["t"]},
+    });
+    let token = old.sign(&claims(&[]));
+    // The keys are fetched in the background.
+    let mut user = client.user_of(&token).await;
+    while user.is_none() {
+        tokio::task::yield_now().await;
+        user = client.user_of(&token).await;
+    }
+    assert_eq!(user, Some(ann.clone()));
+    for (claim, value) in [
+        ("aud", json!("another")),
+        ("exp", json!(now().as_second() - 1)),
+        ("tenant", json!("banned")),
+        ("sub", json!("root")),
+        ("iss", json!("https://another")),
+    ] {
+        let token = old.sign(&claims(&[(claim, value.clone())]));
+        assert_eq!(client.user_of(&token).await, None, "{claim} {value}");
+    }
+    let server = "https://kubernetes.default.svc";
+    let review = client.token_review(&token, &[]).await;
+    assert_eq!(review, json!({"authenticated": true, "user": ann, "audiences": [server]}));
+    // An issuer's audience is not the server's.
+    let review = client.token_review(&token, &["cluster"]).await;
+    assert_eq!(
+        (&review["authenticated"], &review["error"]),
+        (&Value::Null, &json!("invalid bearer token"))
+    );
+    let review = client.token_review(&old.sign(&claims(&[("sub", json!("root"))])), &[]).await;
+    assert!(review["error"].as_str().is_some_and(|error| error.contains("reserved")), "{review}");
+    // Keys rotate: a token with the new one is accepted at once, and one with the old one no longer.
+    issuer.publish(&[&new]);
+    assert_eq!(client.user_of(&new.sign(&claims(&[]))).await, Some(ann));
+    assert_eq!(client.user_of(&token).await, None);
+}
+
+#[tokio::test]
+async fn a_configuration_that_is_wrong_does_not_start() {
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
+    let config = |text: &str| AuthenticationOptions {
+        authentication_config: Some(format!("{head}{text}")),
+        ..AuthenticationOptions::default()
+    };
+    let both = AuthenticationOptions {
+        anonymous_auth: Some(true),
+        ..config("anonymous: {enabled: false}")
+    };
+    let own_issuer = "jwt: [{issuer: {url: 'https://kubernetes.default.svc', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}]";
+    let key = AuthenticationOptions {
+        service_account_signing_key: Some("nothing".to_owned()),
+        ..AuthenticationOptions::default()
+    };
+    for (options, why) in [
+        (config("jwt: [{}]"), "authentication-config: jwt[0].issuer.url: Required value"),
+        (config(own_issuer), "disallowed issuers"),
+        (both, "anonymous-auth: it cannot be set"),
+        (key, "service-account-signing-key-file: no private key"),
+    ] {
+        let error = Server::builder().authentication(options).build().await.expect_err(why);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let wrong = Server::builder().client_ca("nothing".to_owned()).build().await;
+    let why = "client-ca-file: it contains no PEM of a certificate";
+    assert_eq!(wrong.expect_err(why).to_string(), why);
+    let wrong = Server::builder().enable_admission_plugin("Nothing").build().await;
+    assert!(wrong.expect_err("unknown").to_string().contains("\"Nothing\" is unknown"));
+}
+
+#[tokio::test]
+async fn bootstrap_tokens_authenticate_where_they_are_enabled() {
+    let secret = json!({
+        "metadata": {"name": "bootstrap-token-abcdef"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            "expiration": "2026-07-21T12:00:01Z", "auth-extra-groups": "system:bootstrappers:kubeadm",
+        },
+    });
+    let (path, token) = ("/api/v1/namespaces/kube-system/secrets", "abcdef.0123456789abcdef");
+    for enabled in [true, false] {
+        let options = AuthenticationOptions {
+            enable_bootstrap_token_auth: enabled,
+            ..AuthenticationOptions::default()
+        };
+        let (_server, client) = start(options).await;
+        assert_eq!(client.user_of(token).await, None);
+        client.make(path, secret.clone()).await;
+        let user = json!({
+            "username": "system:bootstrap:abcdef",
+            "groups": ["system:bootstrappers", "system:bootstrappers:kubeadm", "system:authenticated"],
+        });
+        assert_eq!(client.user_of(token).await, enabled.then_some(user));
+        assert_eq!(client.user_of("abcdef.0123456789abcdeg").await, None);
+        client.ask("DELETE", &format!("{path}/bootstrap-token-abcdef"), Value::Null).await;
+        assert_eq!(client.user_of(token).await, None);
+    }
+}
+
+/// Makes a service account and returns its uid.
+async fn account(client: &Client, name: &str) -> String {
+    let path = "/api/v1/namespaces/default/serviceaccounts";
+    let made = client.make(path, json!({"metadata": {"name": name}})).await;
+    made["metadata"]["uid"].as_str().expect("a uid").to_owned()
+}
+
+#[tokio::test]
+async fn a_secret_holds_a_token_as_long_as_it_lives() {
+    // The key signs tokens of Secrets as the token controller does: those of the old form.
+    let (key, signer) = legacy_signer();
+    let options = AuthenticationOptions {
+        service_account_keys: vec![key],
+        ..AuthenticationOptions::default()
+    };
+    let (_server, client) = start(options).await;
+    let uid = account(&client, "web").await;
+    let prefix = "kubernetes.io/serviceaccount";
+    let token = signer(&json!({
+        "iss": "kubernetes/serviceaccount",
+        "sub": "system:serviceaccount:default:web",
+        (format!("{prefix}/namespace")): "default",
+        (format!("{prefix}/secret.name")): "token",
+        (format!("{prefix}/service-account.name")): "web",
+        (format!("{prefix}/service-account.uid")): uid,
+    }));
+    let path = "/api/v1/namespaces/default/secrets";
+    assert_eq!(client.user_of(&token).await, None);
+    let secret = json!({
+        "metadata": {"name": "token", "annotations": {(format!("{prefix}.name").replace("serviceaccount.name", "service-account.name")): "web"}},
+        "type": "kubernetes.io/service-account-token",
+        "stringData": {"token": token},
+    });
+    client.make(path, secret).await;
+    let user = client.user_of(&token).await.expect("a user");
+    assert_eq!(
+        (&user["username"], &user["uid"]),
+        (&json!("system:serviceaccount:default:web"), &json!(uid))
+    );
+    // Its use is noted in a label.
+    let one = format!("{path}/token");
+    let labels = async || client.get(&one).await["metadata"]["labels"].clone();
+    assert_eq!(labels().await["kubernetes.io/legacy-token-last-used"], "2026-07-21");
+    let review = client.token_review(&token, &["vault"]).await;
+    assert!(review["error"].as_str().is_some_and(|error| error.contains("audiences")), "{review}");
+    // A label ends it.
+    let label = |value: Value| json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": value}}});
+    client.ask("PATCH", &one, label(json!("2026-07-01"))).await;
+    assert_eq!(client.user_of(&token).await, None);
+    client.ask("PATCH", &one, label(Value::Null)).await;
+    assert!(client.user_of(&token).await.is_some());
+    client.ask("DELETE", &one, Value::Null).await;
+    assert_eq!(client.user_of(&token).await, None);
+}
+
+/// A key in PEM, and what signs claims with it.
+fn legacy_signer() -> (String, impl Fn(&Value) -> String) {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+    use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+    let key = KeyPair::generate().expect("a key");
+    let random = ring::rand::SystemRandom::new();
+    let pair =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &key.serialize_der(), &random)
+            .expect("a key");
+    let sign = move |claims: &Value| {
+        let part = |value: &Value| BASE64.encode(value.to_string());
+        let message = format!("{}.{}", part(&json!({"alg": "ES256"})), part(claims));
+        let signature = pair.sign(&random, message.as_bytes()).expect("signed");
+        format!("{message}.{}", BASE64.encode(signature))
+    };
+    (key.public_key_pem(), sign)
+}
+
+#[tokio::test]
+async fn requested_tokens_end_with_what_they_are_bound_to() {
+    let (_server, client) = start(AuthenticationOptions::default()).await;
+    let uid = account(&client, "web").await;
+    let path = "/api/v1/namespaces/default/serviceaccounts/web/token";
+    let secrets = "/api/v1/namespaces/default/secrets";
+    client.make(secrets, json!({"metadata": {"name": "s"}})).await;
+    let bound =
+        json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": "s"}}});
+    let request = async |body: Value| {
+        let made = client.make(path, body).await;
+        made["status"]["token"].as_str().expect("a token").to_owned()
+    };
+    let (of_secret, of_account) = (request(bound).await, request(json!({})).await);
+    for token in [&of_secret, &of_account] {
+        let user = client.user_of(token).await.expect("a user");
+        assert_eq!(user["uid"], json!(uid));
+    }
+    client.ask("DELETE", &format!("{secrets}/s"), Value::Null).await;
+    client.make(secrets, json!({"metadata": {"name": "s"}})).await;
+    assert_eq!(client.user_of(&of_secret).await, None);
+    assert!(client.user_of(&of_account).await.is_some());
+    let one = "/api/v1/namespaces/default/serviceaccounts/web";
+    client.ask("DELETE", one, Value::Null).await;
+    assert_eq!(client.user_of(&of_account).await, None);
+    let other = account(&client, "web").await;
+    assert_ne!(other, uid);
+    assert_eq!(client.user_of(&of_account).await, None);
+    // A request for the account of before is a conflict.
+    let (code, _) = client.ask("POST", path, json!({"metadata": {"uid": uid}})).await;
+    assert_eq!(code, StatusCode::CONFLICT);
+    let (code, _) = client.ask("POST", path, json!({"metadata": {"name": "x"}})).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
+}
+
+#[tokio::test]
+async fn the_issuer_of_service_account_tokens_is_discovered() {
+    let options = AuthenticationOptions {
+        service_account_issuers: vec!["https://issuer".to_owned(), "https://before".to_owned()],
+        service_account_jwks_uri: Some("https://keys/jwks".to_owned()),
+        api_audiences: vec!["cluster".to_owned()],
+        ..AuthenticationOptions::default()
+    };
+    let (server, client) = start(options).await;
+    account(&client, "web").await;
+    let made = client.make("/api/v1/namespaces/default/serviceaccounts/web/token", json!({})).await;
+    assert_eq!(made["spec"]["audiences"], json!(["cluster"]));
+    let token = format!("Bearer {}", made["status"]["token"].as_str().expect("a token"));
+    let nobody = Client(server.service_as(evenkeel_apiserver::User::anonymous()));
+    for (path, content_type) in [
+        ("/.well-known/openid-configuration", "application/json"),
+        ("/openid/v1/jwks", "application/jwk-set+json"),
+    ] {
+        let (code, _) = nobody.ask("GET", path, Value::Null).await;
+        assert_eq!(code, StatusCode::FORBIDDEN, "{path}");
+        let headers = [("authorization", token.as_str())];
+        let response = nobody.send("GET", path, &headers, Bytes::new()).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        assert_eq!(response.headers()["content-type"], content_type);
+        assert_eq!(response.headers()["cache-control"], "public, max-age=3600");
+        let (code, _) = client.ask("POST", path, Value::Null).await;
+        assert_eq!(code, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        let headers = [("accept", "text/html")];
+        let response = client.send("GET", path, &headers, Bytes::new()).await;
+        assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE, "{path}");
+    }
+    let metadata = client.get("/.well-known/openid-configuration").await;
+    assert_eq!(
+        (
+            &metadata["issuer"],
+            &metadata["jwks_uri"],
+            &metadata["id_token_signing_alg_values_supported"]
+        ),
+        (&json!("https://issuer"), &json!("https://keys/jwks"), &json!(["ES256"]))
+    );
+    let keys = client.get("/openid/v1/jwks").await;
+    assert_eq!((&keys["keys"][0]["kty"], &keys["keys"][0]["crv"]), (&json!("EC"), &json!("P-256")));
+}
+
+/// A server behind TLS.
+struct Listening {
+    server: Server,
+    port: u16,
+}
+
+impl Listening {
+    async fn start(builder: evenkeel_apiserver::Builder) -> Self {
+        let server = builder.build().await.expect("a server in memory");
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let served = server.clone();
+        #[expect(clippy::disallowed_methods, reason = "the server of a test, which ends with it")]
+        tokio::spawn(async move { served.serve(listener, std::future::pending()).await });
+        Self { server, port }
+    }
+
+    /// The code and the body of an answer to a client with this certificate, and the server's certificate.
+    async fn get(
+        &self,
+        path: &str,
+        identity: Option<(CertificateDer<'static>, &KeyPair)>,
+    ) -> (StatusCode, String, CertificateDer<'static>) {
+        let mut roots = rustls::RootCertStore::empty();
+        let ca = CertificateDer::from_pem_slice(self.server.ca_pem().as_bytes()).expect("PEM");
+        roots.add(ca).expect("a root");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions of TLS")
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+                config.with_client_auth_cert(vec![certificate], key).expect("an identity")
+            }
+        };
+        let stream =
+            tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.expect("dialled");
+        let name = "localhost".try_into().expect("a name");
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = connector.connect(name, stream).await.expect("a connection");
+        let of_server = stream.get_ref().1.peer_certificates().expect("a chain")[0].clone();
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+        let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new());
+        let answered = async {
+            let response = sender.send_request(request.expect("a request")).await.expect("sent");
+            let code = response.status();
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
+            (code, String::from_utf8_lossy(&body).into_owned())
+        };
+        let (code, body) = tokio::select! {
+            answered = answered => answered,
+            _ = connection => panic!("the connection ended"),
+        };
+        (code, body, of_server)
+    }
+}
+
+#[tokio::test]
+async fn requests_without_credentials_are_served_where_that_is_allowed() {
+    let config = |anonymous: &str| AuthenticationOptions {
+        authentication_config: Some(format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {anonymous}"
+        )),
+        ..AuthenticationOptions::default()
+    };
+    let off =
+        AuthenticationOptions { anonymous_auth: Some(false), ..AuthenticationOptions::default() };
+    for (options, livez, api) in [
+        (AuthenticationOptions::default(), 200, 403),
+        (off, 401, 401),
+        (config("{enabled: false}"), 401, 401),
+        (config("{enabled: true}"), 200, 403),
+        (config("{enabled: true, conditions: [{path: /livez}]}"), 200, 401),
+    ] {
+        let listening = Listening::start(Server::builder().authentication(options.clone())).await;
+        for (path, expected) in [("/livez", livez), ("/api", api)] {
+            let (code, body, _) = listening.get(path, None).await;
+            assert_eq!(code.as_u16(), expected, "{path} {options:?}: {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn client_certificates_of_another_authority_are_accepted_where_it_is_given() {
+    let ca_key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca = params.self_signed(&ca_key).expect("a certificate");
+    let issuer = rcgen::Issuer::new(params, ca_key);
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(Vec::new()).expect("no names");
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "ann");
+    params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = params.signed_by(&key, &issuer).expect("signed").der().clone();
+    let listening = Listening::start(Server::builder().client_ca(ca.pem())).await;
+    let (code, body, of_server) =
+        listening.get("/api/v1/namespaces/default", Some((certificate, &key))).await;
+    assert_eq!(code, StatusCode::OK, "{body}");
+    // Extension API servers are told to accept them, too.
+    let client = Client(listening.server.service());
+    let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let told = client.get(map).await["data"]["client-ca-file"].clone();
+    assert!(told.as_str().is_some_and(|told| told.contains(&ca.pem())), "{told}");
+    // The server's own certificate lives a year.
+    let (_, parsed) = x509_parser::parse_x509_certificate(&of_server).expect("a certificate");
+    let validity = parsed.validity();
+    let seconds = validity.not_after.timestamp() - validity.not_before.timestamp();
+    assert_eq!(seconds, 365 * 24 * 60 * 60 + 5 * 60);
+}
