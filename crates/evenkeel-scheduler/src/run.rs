@@ -37,15 +37,17 @@ const ATTEMPTS_PER_METRICS_UPDATE: u32 = 128;
 
 /// Schedules pods until `shutdown` is cancelled. Unfinished binding cycles are dropped; the next run continues from the API
 /// server's state. The caller starts the caches.
-pub async fn run(
+pub fn run(
     client: Client,
     caches: Caches,
     clock: Clock,
     registry: Registry,
     options: SchedulerOptions,
     shutdown: CancellationToken,
-) {
-    StandbyScheduler::new(client, caches, clock, &registry, &options).run(shutdown).await;
+) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        StandbyScheduler::new(client, caches, clock, &registry, &options).run(shutdown).await;
+    })
 }
 
 /// A scheduler that handles events but makes no attempts yet.
@@ -121,11 +123,13 @@ impl StandbyScheduler {
     }
 
     /// Handles events until `turn` is cancelled: this scheduler becomes the leader.
-    pub async fn stand_by(mut self, turn: &CancellationToken) -> Self {
-        while let Some(Some(event)) = turn.run_until_cancelled(self.events.next()).await {
-            self.scheduler.apply(event);
-        }
-        self
+    pub fn stand_by(mut self, turn: &CancellationToken) -> BoxFuture<'_, Self> {
+        Box::pin(async move {
+            while let Some(Some(event)) = turn.run_until_cancelled(self.events.next()).await {
+                self.scheduler.apply(event);
+            }
+            self
+        })
     }
 
     /// Handles the events that have arrived.
@@ -153,7 +157,11 @@ impl StandbyScheduler {
     }
 
     /// Schedules pods until `shutdown` is cancelled.
-    pub async fn run(self, shutdown: CancellationToken) {
+    pub fn run(self, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+        Box::pin(self.lead(shutdown))
+    }
+
+    async fn lead(self, shutdown: CancellationToken) {
         let Self { scheduler, mut events, caches, watches, tasks, stop } = self;
         // Ends background tasks with the scheduler, also when this future is dropped.
         let stop = stop.drop_guard();

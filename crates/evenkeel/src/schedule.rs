@@ -15,6 +15,7 @@ use evenkeel_scheduler::{
     explain::{Explained, Looker},
     simulate::{Dump, Workload},
 };
+use futures::future::BoxFuture;
 use serde::Serialize;
 use std::{
     cmp::Reverse,
@@ -82,7 +83,11 @@ struct Placed {
 ///
 /// # Errors
 /// When a file cannot be read, or there is no such pod.
-pub async fn simulate(args: &Args) -> Result<String> {
+pub fn simulate(args: &Args) -> BoxFuture<'_, Result<String>> {
+    Box::pin(simulate_files(args))
+}
+
+async fn simulate_files(args: &Args) -> Result<String> {
     let mut dump = Dump::default();
     for path in &args.files {
         let text = read(path).with_context(|| path.display().to_string())?;

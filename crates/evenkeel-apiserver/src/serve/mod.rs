@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use tokio_rustls::TlsAcceptor;
 
 pub use authentication::AuthenticationOptions;
 pub use service::Service;
@@ -151,7 +153,11 @@ impl Builder {
     }
 
     /// Builds it: opens the store and installs what a new server has.
-    pub async fn build(self) -> Result<Server, BuildError> {
+    pub fn build(self) -> BoxFuture<'static, Result<Server, BuildError>> {
+        Box::pin(self.open())
+    }
+
+    async fn open(self) -> Result<Server, BuildError> {
         let store = match &self.data_dir {
             None => Store::in_memory(registry::INDEXED_RESOURCES),
             Some(folder) => {
@@ -337,19 +343,28 @@ impl Server {
     pub async fn serve(
         &self,
         listener: tokio::net::TcpListener,
-        shutdown: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
         let acceptor = tls::acceptor(&self.pki)?;
-        tls::serve(self.api.clone(), listener, Some(acceptor), shutdown).await
+        self.serve_until(listener, Some(acceptor), Box::pin(shutdown)).await
     }
 
     /// Serves without TLS: for a listener on a loopback address behind something that encrypts.
     pub async fn serve_plain(
         &self,
         listener: tokio::net::TcpListener,
-        shutdown: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()> + Send,
     ) -> Result<(), ServeError> {
-        tls::serve(self.api.clone(), listener, None, shutdown).await
+        self.serve_until(listener, None, Box::pin(shutdown)).await
+    }
+
+    fn serve_until<'a>(
+        &self,
+        listener: tokio::net::TcpListener,
+        acceptor: Option<TlsAcceptor>,
+        shutdown: BoxFuture<'a, ()>,
+    ) -> BoxFuture<'a, Result<(), ServeError>> {
+        Box::pin(tls::serve(self.api.clone(), listener, acceptor, shutdown))
     }
 }
 

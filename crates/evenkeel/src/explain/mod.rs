@@ -19,6 +19,7 @@ use evenkeel_runtime::{
     clock::Clock,
     introspect::Subject,
 };
+use futures::future::BoxFuture;
 use live::Live;
 use std::path::PathBuf;
 
@@ -66,7 +67,11 @@ pub struct Args {
 ///
 /// # Errors
 /// When neither a manager nor the cluster can be asked, or there is no such kind.
-pub async fn run(args: &Args, sockets: &[PathBuf]) -> Result<String> {
+pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> BoxFuture<'a, Result<String>> {
+    Box::pin(explain_object(args, sockets))
+}
+
+async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
     let clock = Clock::system();
     let options = ConnectOptions {
         kubeconfig: args.kubeconfig.clone(),
