@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `resources`, the resources that count | `Args` |
 //! | score: the smaller the standard deviation of the utilizations, the higher | `evenness` |
-//! | a pod that improves a node's balance scores it above 50 | `of` |
+//! | a pod that improves a node's balance scores it above 50 | `score_node` |
 //! | pods without requests (best effort) are not scored | `pre_score` |
 
 use smallvec::SmallVec;

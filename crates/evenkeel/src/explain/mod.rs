@@ -19,7 +19,7 @@ use evenkeel_runtime::{
     clock::Clock,
     introspect::Subject,
 };
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 use live::Live;
 use std::path::PathBuf;
 
@@ -67,7 +67,7 @@ pub struct Args {
 ///
 /// # Errors
 /// When neither a manager nor the cluster can be asked, or there is no such kind.
-pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> BoxFuture<'a, Result<String>> {
+pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Result<String>> {
     Box::pin(explain_object(args, sockets))
 }
 
