@@ -277,8 +277,7 @@ impl<'a> Owner<'a> {
         for node in listed(objects, NODES).iter().filter_map(read::<Node>) {
             let name = &*node.meta.name;
             let runs = nodeaffinity::required(&spec, &node)
-                && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints)
-                    .is_none();
+                && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints).is_none();
             if existing.contains(name) || !runs {
                 continue;
             }
