@@ -6,9 +6,10 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
+    ("evenkeel-listener", &[]),
     ("evenkeel-x509", &[]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
     ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery"]),
@@ -16,7 +17,10 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
     ("evenkeel-controllers", &["evenkeel-api", "evenkeel-runtime"]),
-    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime", "evenkeel-x509"]),
+    (
+        "evenkeel-component",
+        &["evenkeel-api", "evenkeel-runtime", "evenkeel-listener", "evenkeel-x509"],
+    ),
     (
         "evenkeel-controller-manager",
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
@@ -35,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "evenkeel-kinds",
             "evenkeel-apiextensions",
             "evenkeel-cel",
+            "evenkeel-listener",
             "evenkeel-x509",
         ],
     ),
