@@ -1,6 +1,7 @@
 //! The embedded API server: a tower service, a store, the resource table.
 
 mod admission;
+mod apf_controller;
 mod api;
 mod auth;
 mod bootstrap;
@@ -36,5 +37,7 @@ pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
 pub use resource::Source;
 pub use response::Body;
-pub use serve::{BuildError, Builder, ServeError, Server, Service, UncheckedError};
+pub use serve::{
+    BuildError, Builder, ConnectionLimits, ServeError, Server, Service, UncheckedError,
+};
 pub use store::OpenError;

@@ -12,11 +12,13 @@ use std::sync::{Arc, Mutex};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
+pub use evenkeel_listener::ConnectionLimits;
 pub use service::Service;
 pub use tls::ServeError;
 pub use unchecked::UncheckedError;
 
 use crate::admission::policy::compiled::Compiled;
+use crate::apf_controller;
 use crate::api::Api;
 use crate::auth::{Accounts, Authenticator, Rules};
 use crate::bootstrap;
@@ -26,7 +28,7 @@ use crate::computed::{self, ComputedApi};
 use crate::custom::crd_controller;
 use crate::custom::served::Served;
 use crate::files;
-use crate::flow::Flows;
+use crate::flow::{self, Flows};
 use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
@@ -61,6 +63,8 @@ pub struct Builder {
     certificate: Option<(String, String)>,
     names: Vec<String>,
     advertised: SocketAddr,
+    flow: flow::Options,
+    connections: ConnectionLimits,
 }
 
 /// Where a server says that it is when nobody says otherwise: an address for documentation, since Endpoints cannot have that
@@ -120,6 +124,28 @@ impl Builder {
         self
     }
 
+    /// Executes at most this many reads and writes at once (`--max-requests-inflight`, `--max-mutating-requests-inflight`;
+    /// 400 and 200 unless said otherwise; 0 is no limit). With priority and fairness, their sum is the seats that priority
+    /// levels share.
+    pub fn max_requests_in_flight(mut self, reads: usize, writes: usize) -> Self {
+        self.flow.max_requests_inflight = reads;
+        self.flow.max_mutating_requests_inflight = writes;
+        self
+    }
+
+    /// Whether FlowSchemas and PriorityLevelConfigurations apply (`--enable-priority-and-fairness`, which is the default), or
+    /// reads and writes each have a limit of their own.
+    pub fn priority_and_fairness(mut self, enabled: bool) -> Self {
+        self.flow.priority_and_fairness = enabled;
+        self
+    }
+
+    /// How many connections a listener holds at once.
+    pub fn connections(mut self, limits: ConnectionLimits) -> Self {
+        self.connections = limits;
+        self
+    }
+
     /// Builds it: opens the store and installs what a new server has.
     pub async fn build(self) -> Result<Server, BuildError> {
         let store = match &self.data_dir {
@@ -145,13 +171,13 @@ impl Builder {
         let api = Arc::new(Api {
             table: Table::builtin(),
             store,
+            flows: Flows::new(self.flow, self.clock.clone()),
             clock: self.clock,
             authenticator,
             rules: Rules::default(),
             metrics: Metrics::default(),
             served: Served::default(),
             policies: Compiled::default(),
-            flows: Flows::default(),
             components: Components::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
@@ -160,11 +186,18 @@ impl Builder {
         bootstrap::install(&api, pki.ca_pem(), self.advertised).await?;
         let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
         api.tasks.spawn("definitions", crd_controller::run(Arc::downgrade(&api), changes));
+        if api.flows.is_fair() {
+            apf_controller::load(&api);
+            let changes =
+                apf_controller::RESOURCE_PREFIXES.map(|prefix| api.store.changes(&prefix.into()));
+            let controller = apf_controller::run(Arc::downgrade(&api), changes);
+            api.tasks.spawn("API priority and fairness", controller);
+        }
         let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
         api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());
-        Ok(Server { api, pki: Arc::new(pki) })
+        Ok(Server { api, pki: Arc::new(pki), connections: self.connections })
     }
 }
 
@@ -184,6 +217,7 @@ fn is_of_data_folder(name: &str) -> bool {
 pub struct Server {
     api: Arc<Api>,
     pki: Arc<Pki>,
+    connections: ConnectionLimits,
 }
 
 impl Server {
@@ -197,6 +231,8 @@ impl Server {
             certificate: None,
             names: Vec::new(),
             advertised: NOWHERE,
+            flow: flow::Options::default(),
+            connections: ConnectionLimits::default(),
         }
     }
 
@@ -263,7 +299,7 @@ impl Server {
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
         let acceptor = tls::acceptor(&self.pki)?;
-        tls::serve(self.api.clone(), listener, Some(acceptor), shutdown).await
+        tls::serve(self.api.clone(), listener, self.connections, Some(acceptor), shutdown).await
     }
 
     /// Serves without TLS: for a listener on a loopback address behind something that encrypts.
@@ -272,7 +308,7 @@ impl Server {
         listener: tokio::net::TcpListener,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), ServeError> {
-        tls::serve(self.api.clone(), listener, None, shutdown).await
+        tls::serve(self.api.clone(), listener, self.connections, None, shutdown).await
     }
 }
 

@@ -6,6 +6,7 @@ mod creation;
 mod custom;
 mod durability;
 mod escalation;
+mod flow;
 mod hostile;
 mod noderestriction;
 mod nodes;
