@@ -8,6 +8,7 @@ mod unchecked;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -27,6 +28,7 @@ use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom::crd_controller;
 use crate::custom::served::Served;
+use crate::event_ttl;
 use crate::files;
 use crate::flow::{self, Flows};
 use crate::metrics::Metrics;
@@ -65,6 +67,7 @@ pub struct Builder {
     advertised: SocketAddr,
     flow: flow::Options,
     connections: ConnectionLimits,
+    event_ttl: Duration,
 }
 
 /// Where a server says that it is when nobody says otherwise: an address for documentation, since Endpoints cannot have that
@@ -146,6 +149,12 @@ impl Builder {
         self
     }
 
+    /// How long an event is kept after it was last written (`--event-ttl`, an hour by default); zero keeps all.
+    pub fn event_ttl(mut self, ttl: Duration) -> Self {
+        self.event_ttl = ttl;
+        self
+    }
+
     /// Builds it: opens the store and installs what a new server has.
     pub async fn build(self) -> Result<Server, BuildError> {
         let store = match &self.data_dir {
@@ -193,6 +202,11 @@ impl Builder {
             let controller = apf_controller::run(Arc::downgrade(&api), changes);
             api.tasks.spawn("API priority and fairness", controller);
         }
+        if !self.event_ttl.is_zero() {
+            let changes = api.store.changes(&event_ttl::RESOURCE_PREFIX.into());
+            let expiry = event_ttl::run(Arc::downgrade(&api), changes, self.event_ttl);
+            api.tasks.spawn("expiry of events", expiry);
+        }
         let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
         api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));
         let store = api.store.clone();
@@ -233,6 +247,7 @@ impl Server {
             advertised: NOWHERE,
             flow: flow::Options::default(),
             connections: ConnectionLimits::default(),
+            event_ttl: event_ttl::DEFAULT_TTL,
         }
     }
 

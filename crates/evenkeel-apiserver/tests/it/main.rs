@@ -8,6 +8,7 @@ mod durability;
 mod escalation;
 mod flow;
 mod hostile;
+mod limits;
 mod noderestriction;
 mod nodes;
 mod server;
