@@ -98,7 +98,7 @@ pub(crate) struct Api {
     pub(crate) plugins: Plugins,
     /// Admission policies, compiled.
     pub(crate) policies: Compiled,
-    /// What requests belong to.
+    /// How many requests are executed at once.
     pub(crate) flows: Flows,
     /// The parts of the control plane in this process.
     pub(crate) components: Components,
@@ -149,9 +149,10 @@ impl Api {
 
 impl From<WriteError> for StatusError {
     fn from(error: WriteError) -> Self {
-        if matches!(error, WriteError::TooDeep) {
-            return Self::bad_request(error.to_string());
+        match error {
+            WriteError::TooDeep => Self::bad_request(error.to_string()),
+            WriteError::TooLarge => Self::plain_internal(error.to_string()),
+            error => Self::internal(error),
         }
-        Self::internal(error)
     }
 }

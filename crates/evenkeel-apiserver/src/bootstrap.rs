@@ -19,6 +19,11 @@ const DATA: &str = include_str!("../data/bootstrap-objects.json");
 /// Namespace and name of the ConfigMap that tells extension API servers whom to trust.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
 
+/// Returns the objects by the path of their resource.
+pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
+    serde_json::from_str(DATA).map_err(StatusError::internal)
+}
+
 /// Makes those that are missing. What users changed stays. `at` is where the server says that it is.
 pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
     api.store.batch(|| put_all(api, ca, at))??;
@@ -46,10 +51,8 @@ async fn keep_client_ca(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
 fn put_all(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     let rows = api.table.rows();
-    let objects: BTreeMap<String, Vec<Value>> =
-        serde_json::from_str(DATA).map_err(StatusError::internal)?;
     // Namespaces come first in order of path.
-    for (path, list) in objects {
+    for (path, list) in objects()? {
         let Path::Resource(target) = parse_path(&path, &rows) else {
             tracing::error!(path, "bootstrap objects of an unknown resource");
             continue;

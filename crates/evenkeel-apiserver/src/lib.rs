@@ -1,6 +1,7 @@
 //! The embedded API server: a tower service, a store, the resource table.
 
 mod admission;
+mod apf_controller;
 mod api;
 mod auth;
 mod bootstrap;
@@ -10,6 +11,7 @@ mod computed;
 mod custom;
 mod decode;
 mod discovery;
+mod event_ttl;
 mod files;
 mod flow;
 mod https;
@@ -38,6 +40,7 @@ pub use evenkeel_apimachinery::status::StatusError;
 pub use resource::Source;
 pub use response::Body;
 pub use serve::{
-    AuthenticationOptions, BuildError, Builder, ServeError, Server, Service, UncheckedError,
+    AuthenticationOptions, BuildError, Builder, ConnectionLimits, ServeError, Server, Service,
+    UncheckedError,
 };
 pub use store::OpenError;

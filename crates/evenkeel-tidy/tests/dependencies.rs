@@ -6,9 +6,10 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
+    ("evenkeel-listener", &[]),
     ("evenkeel-x509", &[]),
     ("evenkeel-component-helpers", &["evenkeel-api"]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
@@ -20,7 +21,10 @@ const ARROWS: [(&str, &[&str]); 20] = [
         "evenkeel-controllers",
         &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-x509"],
     ),
-    ("evenkeel-component", &["evenkeel-api", "evenkeel-runtime", "evenkeel-x509"]),
+    (
+        "evenkeel-component",
+        &["evenkeel-api", "evenkeel-runtime", "evenkeel-listener", "evenkeel-x509"],
+    ),
     (
         "evenkeel-controller-manager",
         &["evenkeel-api", "evenkeel-runtime", "evenkeel-component", "evenkeel-controllers"],
@@ -49,6 +53,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "evenkeel-kinds",
             "evenkeel-apiextensions",
             "evenkeel-cel",
+            "evenkeel-listener",
             "evenkeel-x509",
         ],
     ),

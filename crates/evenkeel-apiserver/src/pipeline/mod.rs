@@ -7,10 +7,11 @@
 //! | `WithWarningRecorder` | `../response/headers.rs` |
 //! | `WithAuthentication` | `authenticate` |
 //! | `WithImpersonation` | `impersonate::impersonate` |
-//! | `WithPriorityAndFairness`: the flow schema and priority level in the response's headers | `limit` |
+//! | `WithPriorityAndFairness`, `WithMaxInFlightLimit` | `limit`, `../flow/mod.rs` |
 //! | `WithAuthorization` | `authorize` |
 //! | The handlers of the verbs | `route`, `../verbs/mod.rs` |
 //! | The stages of a write | `../verbs/stages.rs` |
+//! | `WithPanicRecovery` | `recover` |
 //! | `WithCacheControl`, the header of `WithAuditInit` | `serve` |
 //!
 //! There is no audit log. Upstream: `DefaultBuildHandlerChain`.
@@ -20,27 +21,36 @@ mod health;
 mod impersonate;
 mod nonresource;
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{EXPECT, HeaderValue};
-use http::{HeaderMap, Method, Request, Response};
+use futures::FutureExt as _;
+use http::header::{EXPECT, HeaderValue, RETRY_AFTER};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
 use crate::auth::{Attributes, Authenticated, FieldRequirements, permit};
-use crate::flow::Class;
+use crate::flow::{self, Admission, ObjectStats, Rejection, RequestDigest};
 use crate::loopback;
 use crate::metrics::Labels;
 use crate::request::{self, Query, RequestContext, RequestInfo};
 use crate::resource::{Path, Target, parse_path};
-use crate::response::{Body, compress, refusal, warn};
+use crate::response::{Body, answer, compress, refusal, warn};
+use crate::tasks::panic_text;
 use crate::verbs;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
+
+/// Marks the response to somebody who is unknown, or whose credentials are invalid.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Anonymous;
 
 /// Serves one request.
 pub(crate) async fn serve<B>(
@@ -78,6 +88,7 @@ where
             &info,
             &head.headers,
             body.as_mut(),
+            deadline,
             &routed_as,
         );
         match deadline {
@@ -87,8 +98,12 @@ where
             }
         }
     };
-    let mut response = answered.await.unwrap_or_else(|error| refusal(&error, &head.headers));
-    if !head.headers.contains_key(EXPECT) {
+    let answered = AssertUnwindSafe(answered).catch_unwind().await;
+    // What a body is that panicked is not known.
+    let is_body_whole = answered.is_ok();
+    let answered = answered.unwrap_or_else(|panic| Err(recover(&*panic, &head.method, &path)));
+    let mut response = answered.unwrap_or_else(|error| refusal(&error, &head.headers));
+    if is_body_whole && !head.headers.contains_key(EXPECT) {
         request::body::discard(&api.tasks, body);
     }
     compress::apply(&head.headers, &mut response);
@@ -124,6 +139,7 @@ async fn route<B>(
     info: &RequestInfo<'_>,
     headers: &HeaderMap,
     body: Pin<&mut B>,
+    deadline: Option<Duration>,
     routed_as: &OnceLock<Labels>,
 ) -> Result<Response<Body>, StatusError>
 where
@@ -134,15 +150,36 @@ where
     if let Some(secret) = &notes.used_secret {
         loopback::note_use(api, secret).await;
     }
-    let user = user.ok_or_else(StatusError::unauthorized)?;
+    let Some(user) = user else {
+        let mut response = refusal(&StatusError::unauthorized(), headers);
+        response.extensions_mut().insert(Anonymous);
+        return Ok(response);
+    };
+    let anonymous = &*user.name == "system:anonymous";
     let attributes = attributes(info, path);
     let user = impersonate::impersonate(api, user, headers, &attributes)?;
-    let class = limit(api, &user, info, path);
+    let rows = api.table.rows();
+    let parsed = parse_path(path, &rows);
+    let digest = RequestDigest { user: &user, info, path, query };
+    let permit = match limit(api, &digest, &parsed, deadline).await {
+        Admission::Unlimited => None,
+        Admission::Execute(permit) => Some(permit),
+        Admission::Reject(rejection) => {
+            if let Path::Resource(target) = &parsed {
+                let _ = routed_as.set(labels(target, verb(info.verb, method)));
+            }
+            let mut response = too_many_requests(&rejection);
+            if anonymous {
+                response.extensions_mut().insert(Anonymous);
+            }
+            return Ok(response);
+        }
+    };
+    let watch = if info.verb == "watch" { api.flows.register_watch(info) } else { None };
     let answered = async {
         authorize(api, &user, &attributes)?;
-        let rows = api.table.rows();
         // Only what is served is counted, under names of the server's own: paths are the clients' to choose.
-        let target = match parse_path(path, &rows) {
+        let target = match parsed {
             Path::Resource(target) => target,
             Path::UnknownResource => return Err(StatusError::resource_not_found()),
             Path::Other => {
@@ -168,13 +205,29 @@ where
         Ok(response)
     };
     let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers));
-    if let Some(class) = class {
-        class.mark(response.headers_mut());
+    if let Some(permit) = permit {
+        permit.mark(response.headers_mut());
+    }
+    if let Some(watch) = watch {
+        response.body_mut().hold(watch);
+    }
+    if anonymous {
+        response.extensions_mut().insert(Anonymous);
     }
     if let Some(warning) = notes.warning {
         warn(&mut response, &[warning.to_owned()]);
     }
     Ok(response)
+}
+
+/// Answers a request whose handler panicked.
+///
+/// Upstream: `WithPanicRecovery`
+fn recover(panic: &(dyn Any + Send), method: &Method, path: &str) -> StatusError {
+    tracing::error!(%method, path, panic = panic_text(panic), "apiserver panic'd");
+    StatusError::plain_internal(
+        "This request caused apiserver to panic. Look in the logs for details.",
+    )
 }
 
 /// Returns the user of a request's credentials, or of its connection.
@@ -189,11 +242,37 @@ async fn authenticate(
     api.authenticator.user(&api.store, api.clock.now(), headers, path, peer).await
 }
 
-/// Returns the flow schema and the priority level of a request. No request is queued or refused.
+/// Takes the seats of a request, or waits for them. They are given back when its answer begins; that of a list or watch is
+/// encoded while it is sent, from objects that are in memory anyway.
 ///
 /// Upstream: `WithPriorityAndFairness`
-fn limit(api: &Api, user: &User, info: &RequestInfo<'_>, path: &str) -> Option<Class> {
-    api.flows.classify(&api.store, user, info, path)
+async fn limit(
+    api: &Api,
+    request: &RequestDigest<'_>,
+    parsed: &Path<'_>,
+    deadline: Option<Duration>,
+) -> Admission {
+    let stats = || {
+        let Path::Resource(target) = parsed else { return None };
+        let (count, average_size) = api.store.size(&target.resource.resource_prefix);
+        Some(ObjectStats { count: count as u64, average_size: average_size as u64 })
+    };
+    api.flows.start(request, stats, flow::wait_limit(deadline)).await
+}
+
+/// Upstream: `tooManyRequests`
+fn too_many_requests(rejection: &Rejection) -> Response<Body> {
+    let text = "Too many requests, please try again later.\n";
+    let mut response = answer(
+        StatusCode::TOO_MANY_REQUESTS,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+        Body::whole(Bytes::from_static(text.as_bytes())),
+    );
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from(rejection.retry_after));
+    headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    rejection.mark(headers);
+    response
 }
 
 /// Returns the attributes of a request that authorization depends on.

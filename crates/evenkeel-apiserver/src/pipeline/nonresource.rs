@@ -33,7 +33,11 @@ pub(super) fn serve(
     }
     let response = match path {
         "/version" if get => json(&version()),
-        "/metrics" if get => metrics(api.metrics.render(&api.table, &api.store)),
+        "/metrics" if get => {
+            let mut text = api.metrics.render(&api.table, &api.store);
+            api.flows.render(&mut text);
+            metrics(text)
+        }
         "/metrics/slis" if get => metrics(api.metrics.render_checks()),
         "/" if get => json(&index(api)),
         "/.well-known/openid-configuration" | "/openid/v1/jwks" if !get => {

@@ -9,7 +9,11 @@ use futures::Stream;
 use http_body::{Frame, SizeHint};
 
 /// The body of an answer: whole, or made piece by piece while it is sent.
-pub struct Body(Inner);
+pub struct Body {
+    inner: Inner,
+    /// Dropped with the body.
+    held: Option<Box<dyn Send>>,
+}
 
 enum Inner {
     Whole(Option<Bytes>),
@@ -20,28 +24,39 @@ enum Inner {
 impl Body {
     /// A body without bytes.
     pub fn empty() -> Self {
-        Self(Inner::Whole(None))
+        Inner::Whole(None).into()
     }
 
     /// All of it at once.
     pub fn whole(bytes: Bytes) -> Self {
-        Self(Inner::Whole(Some(bytes)))
+        Inner::Whole(Some(bytes)).into()
     }
 
     /// Pieces that are made when the last one was taken.
     pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
-        Self(Inner::Pieces(Box::new(pieces)))
+        Inner::Pieces(Box::new(pieces)).into()
     }
 
     /// Pieces as they come.
     pub(crate) fn stream(stream: impl Stream<Item = Bytes> + Send + 'static) -> Self {
-        Self(Inner::Stream(Box::pin(stream)))
+        Inner::Stream(Box::pin(stream)).into()
+    }
+
+    /// Keeps a guard until the body is sent or dropped.
+    pub(crate) fn hold(&mut self, guard: impl Send + 'static) {
+        self.held = Some(Box::new(guard));
+    }
+}
+
+impl From<Inner> for Body {
+    fn from(inner: Inner) -> Self {
+        Self { inner, held: None }
     }
 }
 
 impl std::fmt::Debug for Body {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.0 {
+        f.write_str(match self.inner {
             Inner::Whole(_) => "Body(whole)",
             Inner::Pieces(_) => "Body(pieces)",
             Inner::Stream(_) => "Body(stream)",
@@ -57,7 +72,7 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = match &mut self.get_mut().0 {
+        let piece = match &mut self.get_mut().inner {
             Inner::Whole(bytes) => bytes.take().filter(|b| !b.is_empty()),
             Inner::Pieces(pieces) => pieces.next(),
             Inner::Stream(stream) => match stream.as_mut().poll_next(cx) {
@@ -69,14 +84,14 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        match &self.inner {
             Inner::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             _ => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.inner {
             Inner::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
             }
@@ -88,7 +103,7 @@ impl http_body::Body for Body {
 impl Body {
     /// The bytes of a body that is whole.
     pub(crate) fn into_whole(self) -> Option<Bytes> {
-        match self.0 {
+        match self.inner {
             Inner::Whole(bytes) => bytes,
             _ => None,
         }

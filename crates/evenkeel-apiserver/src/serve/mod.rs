@@ -17,12 +17,14 @@ use rand::rngs::StdRng;
 use tokio_rustls::TlsAcceptor;
 
 pub use authentication::AuthenticationOptions;
+pub use evenkeel_listener::ConnectionLimits;
 pub use service::Service;
 pub use tls::ServeError;
 pub use unchecked::UncheckedError;
 
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
+use crate::apf_controller;
 use crate::api::Api;
 use crate::auth::{RbacAuthorizer, StaticTokens};
 use crate::bootstrap;
@@ -31,8 +33,9 @@ use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom::crd_controller;
 use crate::custom::served::Served;
+use crate::event_ttl;
 use crate::files;
-use crate::flow::Flows;
+use crate::flow::{self, Flows};
 use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
@@ -75,6 +78,9 @@ pub struct Builder {
     admission_plugins: Vec<String>,
     pki: PkiOptions,
     advertised: SocketAddr,
+    flow: flow::Options,
+    connections: ConnectionLimits,
+    event_ttl: Duration,
 }
 
 /// Where a server says that it is when nobody says otherwise: an address for documentation, since Endpoints cannot have that
@@ -152,6 +158,34 @@ impl Builder {
         self
     }
 
+    /// Executes at most this many reads and writes at once (`--max-requests-inflight`, `--max-mutating-requests-inflight`;
+    /// 400 and 200 unless said otherwise; 0 is no limit). With priority and fairness, their sum is the seats that priority
+    /// levels share.
+    pub fn max_requests_in_flight(mut self, reads: usize, writes: usize) -> Self {
+        self.flow.max_requests_inflight = reads;
+        self.flow.max_mutating_requests_inflight = writes;
+        self
+    }
+
+    /// Whether FlowSchemas and PriorityLevelConfigurations apply (`--enable-priority-and-fairness`, which is the default), or
+    /// reads and writes each have a limit of their own.
+    pub fn priority_and_fairness(mut self, enabled: bool) -> Self {
+        self.flow.priority_and_fairness = enabled;
+        self
+    }
+
+    /// How many connections a listener holds at once.
+    pub fn connections(mut self, limits: ConnectionLimits) -> Self {
+        self.connections = limits;
+        self
+    }
+
+    /// How long an event is kept after it was last written (`--event-ttl`, an hour by default); zero keeps all.
+    pub fn event_ttl(mut self, ttl: Duration) -> Self {
+        self.event_ttl = ttl;
+        self
+    }
+
     /// Builds it: opens the store and installs what a new server has.
     pub fn build(self) -> BoxFuture<'static, Result<Server, BuildError>> {
         Box::pin(self.open())
@@ -191,6 +225,7 @@ impl Builder {
         let api = Arc::new(Api {
             table: Table::builtin(),
             store,
+            flows: Flows::new(self.flow, self.clock.clone()),
             clock: self.clock,
             authenticator,
             authorizer: RbacAuthorizer::default(),
@@ -198,7 +233,6 @@ impl Builder {
             served: Served::default(),
             plugins,
             policies: Compiled::default(),
-            flows: Flows::default(),
             components: Components::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
@@ -212,11 +246,23 @@ impl Builder {
         api.tasks.spawn("certificates", renew(pki.clone(), api.clock.clone()));
         let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
         api.tasks.spawn("definitions", crd_controller::run(Arc::downgrade(&api), changes));
+        if api.flows.is_fair() {
+            apf_controller::load(&api);
+            let changes =
+                apf_controller::RESOURCE_PREFIXES.map(|prefix| api.store.changes(&prefix.into()));
+            let controller = apf_controller::run(Arc::downgrade(&api), changes);
+            api.tasks.spawn("API priority and fairness", controller);
+        }
+        if !self.event_ttl.is_zero() {
+            let changes = api.store.changes(&event_ttl::RESOURCE_PREFIX.into());
+            let expiry = event_ttl::run(Arc::downgrade(&api), changes, self.event_ttl);
+            api.tasks.spawn("expiry of events", expiry);
+        }
         let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
         api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());
-        Ok(Server { api, pki })
+        Ok(Server { api, pki, connections: self.connections })
     }
 }
 
@@ -256,6 +302,7 @@ fn is_of_data_folder(name: &str) -> bool {
 pub struct Server {
     api: Arc<Api>,
     pki: Arc<Pki>,
+    connections: ConnectionLimits,
 }
 
 impl Server {
@@ -270,6 +317,9 @@ impl Server {
             admission_plugins: Vec::new(),
             pki: PkiOptions::default(),
             advertised: NOWHERE,
+            flow: flow::Options::default(),
+            connections: ConnectionLimits::default(),
+            event_ttl: event_ttl::DEFAULT_TTL,
         }
     }
 
@@ -364,7 +414,7 @@ impl Server {
         acceptor: Option<TlsAcceptor>,
         shutdown: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<(), ServeError>> {
-        Box::pin(tls::serve(self.api.clone(), listener, acceptor, shutdown))
+        Box::pin(tls::serve(self.api.clone(), listener, self.connections, acceptor, shutdown))
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use tokio::sync::Notify;
 
 use crate::api::Api;
 use crate::pipeline;
@@ -19,11 +20,19 @@ use evenkeel_apimachinery::user::User;
 pub struct Service {
     api: Arc<Api>,
     peer: Option<Arc<User>>,
+    /// Told of each request of somebody who may be anybody.
+    anonymous: Option<Arc<Notify>>,
 }
 
 impl Service {
     pub(super) fn new(api: Arc<Api>, peer: Option<Arc<User>>) -> Self {
-        Self { api, peer }
+        Self { api, peer, anonymous: None }
+    }
+
+    /// The same, which tells of requests of somebody who may be anybody.
+    pub(super) fn telling_anonymous(mut self, told: Arc<Notify>) -> Self {
+        self.anonymous = Some(told);
+        self
     }
 }
 
@@ -41,8 +50,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (api, peer) = (self.api.clone(), self.peer.clone());
-        async move { Ok(pipeline::serve(&api, peer.as_ref(), request).await) }.boxed()
+        let Self { api, peer, anonymous } = self.clone();
+        async move {
+            let response = pipeline::serve(&api, peer.as_ref(), request).await;
+            if let Some(told) = anonymous
+                && response.extensions().get::<pipeline::Anonymous>().is_some()
+            {
+                told.notify_one();
+            }
+            Ok(response)
+        }
+        .boxed()
     }
 }
 

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use evenkeel_listener::{
+    Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, TLS_HANDSHAKE_TIMEOUT,
+    serve as serve_http,
+};
 use evenkeel_x509::CertPool;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
@@ -13,20 +15,19 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinError, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::pki::Pki;
 use super::service::Service;
 use crate::api::Api;
+use crate::tasks::panic_text;
 use evenkeel_apimachinery::user::User;
 
 /// How long connections may finish what they do when the server stops.
 const LEAVE: Duration = Duration::from_secs(2);
-/// How long a TLS handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// Why the listener does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -108,27 +109,25 @@ fn certified(pki: &Pki) -> Result<Arc<CertifiedKey>, ServeError> {
 pub(super) async fn serve(
     api: Arc<Api>,
     listener: TcpListener,
+    limits: ConnectionLimits,
     acceptor: Option<TlsAcceptor>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    let clock = api.clock.clone();
+    let mut listener = Listener::new(listener, limits, move || clock.instant());
     let (stop, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
-        let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a connection cannot be accepted");
-                    // Mostly too many open files: others must close first.
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                    continue;
-                }
-            },
-            Some(_) = connections.join_next() => continue,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(ended) = connections.join_next() => {
+                log_panic(ended);
+                continue;
+            }
             () = &mut shutdown => break,
         };
-        connections.spawn(connection(api.clone(), stream, acceptor.clone(), stopped.clone()));
+        connections.spawn(connection(api.clone(), accepted, acceptor.clone(), stopped.clone()));
     }
     drop(listener);
     let _ = stop.send(true);
@@ -139,53 +138,74 @@ pub(super) async fn serve(
     Ok(())
 }
 
+/// Logs the end of a connection whose response panicked while it was sent.
+fn log_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        tracing::error!(panic = panic_text(&*panic), "a connection panicked");
+    }
+}
+
 async fn connection(
     api: Arc<Api>,
-    stream: TcpStream,
+    accepted: Accepted,
     acceptor: Option<TlsAcceptor>,
     stopped: watch::Receiver<bool>,
 ) {
-    let _ = stream.set_nodelay(true);
+    let Accepted { stream, slot: _slot, .. } = accepted;
     let Some(acceptor) = acceptor else {
-        return http(Service::new(api, None), stream, stopped).await;
+        if let Some(protocol) = Protocol::detect(&stream).await {
+            http(Service::new(api, None), stream, protocol, stopped).await;
+        }
+        return;
     };
-    match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+    match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
-            let peer = stream
-                .get_ref()
-                .1
+            let session = stream.get_ref().1;
+            let peer = session
                 .peer_certificates()
                 .and_then(|chain| chain.first())
                 .and_then(|c| user_of(c));
-            http(Service::new(api, peer.map(Arc::new)), stream, stopped).await;
+            let protocol = Protocol::negotiated(session.alpn_protocol());
+            http(Service::new(api, peer.map(Arc::new)), stream, protocol, stopped).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
 }
 
-/// Serves the requests of one connection; told to stop, it finishes those that it has.
-async fn http<S>(service: Service, stream: S, mut stopped: watch::Receiver<bool>)
-where
+/// Serves the requests of one connection; told to stop, it finishes those that it has. A client that may be anybody keeps no
+/// HTTP/2 connection: it is too cheap to do harm with.
+///
+/// Upstream: `UnauthenticatedHTTP2DOSMitigation`
+async fn http<S>(
+    service: Service,
+    stream: S,
+    protocol: Protocol,
+    mut stopped: watch::Receiver<bool>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new());
-    server.http2().timer(TokioTimer::new()).max_concurrent_streams(1000).adaptive_window(true);
-    let connection = server
-        .serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut connection = std::pin::pin!(connection);
-    let told = async {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
+    let anonymous = Arc::new(Notify::new());
+    let (service, leave) = match protocol {
+        Protocol::Http1 => (service, None),
+        Protocol::Http2 => (service.telling_anonymous(anonymous.clone()), Some(anonymous)),
     };
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = told => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let leave = async {
+        let anonymous = async {
+            match &leave {
+                Some(anonymous) => anonymous.notified().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+            () = anonymous => {}
         }
     };
-    if let Err(error) = ended {
+    let service = TowerToHyperService::new(service);
+    if let Err(error) = serve_http(stream, protocol, HttpOptions::default(), service, leave).await {
         tracing::debug!(%error, "a connection ended");
     }
 }

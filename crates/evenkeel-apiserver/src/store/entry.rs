@@ -44,6 +44,10 @@ impl Change {
     }
 }
 
+/// Largest object in bytes: etcd's default of `--max-request-bytes`. It counts the JSON of an object, where etcd counts
+/// protobuf of built-in kinds.
+const MAX_OBJECT_BYTES: usize = 3 * 512 * 1024;
+
 /// An object encoded but for its resourceVersion, which the store knows only when it writes.
 #[derive(Debug)]
 pub(crate) struct Encoded {
@@ -87,6 +91,11 @@ impl Encoded {
     /// Whether it cannot be stored, since no reader takes objects that nest this deep.
     pub(super) fn is_too_deep(&self) -> bool {
         self.too_deep
+    }
+
+    /// Whether it is larger than what etcd takes.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.buffer.len() - BEFORE > MAX_OBJECT_BYTES
     }
 
     /// The object as a tree, with an empty version.

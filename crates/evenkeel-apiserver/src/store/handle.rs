@@ -182,7 +182,7 @@ impl Store {
 
     /// Checks and applies a transaction under one lock, and puts it in line for the log as a whole.
     fn stage(&self, transaction: Transaction) -> Result<Vec<Arc<Entry>>, WriteError> {
-        transaction.check_depth()?;
+        transaction.check_objects()?;
         let indexed = transaction.indexed(|resource_prefix| self.is_indexed(resource_prefix));
         let mut state = self.shared.write();
         state.check(&transaction)?;

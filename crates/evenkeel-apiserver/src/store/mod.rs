@@ -11,6 +11,7 @@ mod list;
 mod log;
 mod ring;
 mod shared;
+mod size;
 mod state;
 mod transaction;
 mod writer;

@@ -38,6 +38,9 @@ pub(crate) enum WriteError {
     /// The object nests deeper than any reader takes: once stored, nobody could change or delete it.
     #[error("{}", evenkeel_apimachinery::depth::TooDeep)]
     TooDeep,
+    /// The object is larger than etcd takes.
+    #[error("etcdserver: request is too large")]
+    TooLarge,
     /// The log cannot be written.
     #[error("the data folder cannot be written: {0}")]
     Disk(Arc<str>),
@@ -103,9 +106,16 @@ impl Transaction {
     }
 
     /// Whether every object in it may be stored.
-    pub(super) fn check_depth(&self) -> Result<(), WriteError> {
-        let mut objects = self.ops.iter().filter_map(|op| op.object.as_ref());
-        if objects.any(Encoded::is_too_deep) { Err(WriteError::TooDeep) } else { Ok(()) }
+    pub(super) fn check_objects(&self) -> Result<(), WriteError> {
+        for object in self.ops.iter().filter_map(|op| op.object.as_ref()) {
+            if object.is_too_deep() {
+                return Err(WriteError::TooDeep);
+            }
+            if object.is_too_large() {
+                return Err(WriteError::TooLarge);
+            }
+        }
+        Ok(())
     }
 
     /// Decodes the objects of indexed resources, by place: outside of the store's lock.

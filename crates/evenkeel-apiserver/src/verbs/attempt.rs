@@ -67,7 +67,9 @@ impl From<WriteError> for Lost {
         match error {
             WriteError::Mismatch { .. } => Self::Race,
             WriteError::Taken { .. } => Self::Taken,
-            WriteError::TooDeep | WriteError::Disk(_) => Self::Refused(error.into()),
+            WriteError::TooDeep | WriteError::TooLarge | WriteError::Disk(_) => {
+                Self::Refused(error.into())
+            }
         }
     }
 }

@@ -146,13 +146,19 @@ async fn persist(
         let object = codec::for_answer(api, stored, kept.into_owned()).await?;
         return Ok(Written { object, entry: None, created });
     }
-    let mut change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
     if attempt.old().is_some_and(|old| delete_without_finalizers(stored, &attempt.new, old)) {
-        change.kept = None;
+        let change = Change { key: &key, attempt: &attempt, kept: None };
         commit(write, &change, None, quotas).await?;
         return Ok(Written { object: attempt.new, entry: None, created });
     }
     let encoded = Encoded::new(&kept, selection_attributes(stored, &kept));
+    if encoded.is_too_large() && attempt.new.pointer("/metadata/managedFields").is_some() {
+        // Without its managedFields the object may fit.
+        drop((kept, encoded));
+        meta::metadata(&mut attempt.new).remove("managedFields");
+        return Box::pin(persist(write, attempt, quotas)).await;
+    }
+    let change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
     let written = match attempt.old {
         Some((entry, _)) if encoded.same_as(entry) => entry.clone(),
         _ => commit(write, &change, Some(encoded), quotas).await?,

@@ -9,6 +9,10 @@ use super::{
     tls::Tls,
 };
 use bytes::Bytes;
+use evenkeel_listener::{
+    Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, TLS_HANDSHAKE_TIMEOUT,
+    serve as serve_http,
+};
 use evenkeel_runtime::{
     clock::Clock,
     tasks::{Tasks, panic_text},
@@ -17,10 +21,6 @@ use futures::FutureExt;
 use http::{Request, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
 use rustls::pki_types::CertificateDer;
 use std::{
     convert::Infallible,
@@ -37,19 +37,12 @@ use tokio::{
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
-/// Timeout of a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Timeout of a request's headers, as upstream's.
-const HEAD: Duration = Duration::from_secs(32);
 /// Time for running requests after shutdown begins.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Maximum body of a request in bytes; bodies are settings of one number.
 const BODY: usize = 64 * 1024;
 /// Timeout of a request's body.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Streams of a HTTP/2 connection unless said otherwise, and what one may have under way, in bytes; upstream's.
-const STREAMS: u32 = 100;
-const STREAM_WINDOW: u32 = 256 * 1024;
 
 /// Options of connections.
 #[derive(Debug, Clone, Copy, Default)]
@@ -107,31 +100,27 @@ pub async fn serve(
 ) {
     let tasks = Tasks::new();
     let kept = tls.clone();
-    tasks.spawn_until_cancelled("certificates", async move { kept.keep(&clock).await });
+    let keeping = clock.clone();
+    tasks.spawn_until_cancelled("certificates", async move { kept.keep(&keeping).await });
     let shared = Arc::new(Shared { tls, routes, guard, options, shutdown: shutdown.clone() });
+    let limits = ConnectionLimits::default();
+    let mut listener = Listener::new(listener, limits, move || clock.instant());
     loop {
-        let stream = tokio::select! {
+        let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                // Out of descriptors, most likely: others may close theirs.
-                Err(error) => {
-                    tracing::warn!(%error, "Connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            },
+            accepted = listener.accept() => accepted,
         };
-        tasks.spawn("secure connection", connection(stream, shared.clone()));
+        tasks.spawn("secure connection", connection(accepted, shared.clone()));
     }
     drop(listener);
     tasks.shut_down(DRAIN).await;
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+async fn connection(accepted: Accepted, shared: Arc<Shared>) {
+    let Accepted { stream, slot: _slot, .. } = accepted;
     let shaken = tokio::select! {
         () = shared.shutdown.cancelled() => return,
-        shaken = tokio::time::timeout(HANDSHAKE, shake(stream, &shared)) => shaken,
+        shaken = tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, shake(stream, &shared)) => shaken,
     };
     let stream = match shaken {
         Ok(Ok(Some(stream))) => stream,
@@ -139,6 +128,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
         Ok(Err(error)) => return tracing::debug!(%error, "TLS handshake failed"),
         Err(_) => return tracing::debug!("TLS handshake timed out"),
     };
+    let protocol = Protocol::negotiated(stream.get_ref().1.alpn_protocol());
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let chain: Arc<[CertificateDer<'static>]> =
         chain.iter().map(|certificate| certificate.clone().into_owned()).collect();
@@ -147,41 +137,23 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let (answering, leave) = (shared.clone(), enough.clone());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let (shared, chain, leave) = (answering.clone(), chain.clone(), leave.clone());
-        async move {
+        Box::pin(async move {
             let (response, stays) = shared.answer(request, &chain).await;
             if !stays {
                 leave.notify_one();
             }
             Ok::<_, Infallible>(response.map(Full::new))
-        }
+        })
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD);
-    let streams = match shared.options.http2_streams {
-        0 => STREAMS,
-        streams => streams,
-    };
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(streams)
-        .initial_stream_window_size(STREAM_WINDOW);
-    let serving = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(serving);
-    let ended = tokio::select! {
-        ended = serving.as_mut() => ended,
-        () = async {
-            tokio::select! {
-                () = shared.shutdown.cancelled() => {}
-                () = enough.notified() => {}
-            }
-        } => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+    let options = HttpOptions { http2_streams: shared.options.http2_streams };
+    let leave = async {
+        tokio::select! {
+            () = shared.shutdown.cancelled() => {}
+            () = enough.notified() => {}
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(error, "Connection ended with an error");
+    if let Err(error) = serve_http(stream, protocol, options, service, leave).await {
+        tracing::debug!(%error, "Connection ended with an error");
     }
 }
 

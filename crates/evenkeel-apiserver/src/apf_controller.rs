@@ -1,0 +1,243 @@
+//! The controller of API Priority and Fairness: puts FlowSchemas and PriorityLevelConfigurations into effect, writes the
+//! condition `Dangling`, keeps the server's own configuration, and adjusts limits to demand.
+//!
+//! | upstream | where |
+//! |---|---|
+//! | `configController.syncOne` | `sync` |
+//! | `updateBorrowing` | `run` |
+//! | `bootstrapConfigurationEnsurer` | `ensure`, `revise` |
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::api::Api;
+use crate::bootstrap;
+use crate::flow;
+use crate::loopback;
+use crate::store::{Encoded, Expect, WriteError};
+use crate::verbs::delete;
+use crate::verbs::delete_options::DeleteOptions;
+use evenkeel_apimachinery::patch::{self, Writer};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::user::User;
+use evenkeel_apimachinery::value::{at, int, same_meaning, set, text};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io/v1";
+const SCHEMAS: &str = "flowschemas";
+const LEVELS: &str = "prioritylevelconfigurations";
+/// Resource keys of the configuration objects.
+pub(crate) const RESOURCE_PREFIXES: [&str; 2] = [
+    "flowcontrol.apiserver.k8s.io/flowschemas",
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
+];
+/// Interval of adjustments.
+const BORROWING_ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
+/// Adjustments between two looks at the server's own configuration: a minute.
+const ENSURE_EVERY: u32 = 6;
+/// Field manager of the condition.
+const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
+/// Field manager of the server's own configuration.
+const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
+/// Says whether the server updates the spec of an object that it made.
+const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
+/// Objects that the server restores whatever their annotation says.
+const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
+
+/// Puts the stored configuration into effect.
+pub(crate) fn load(api: &Api) {
+    let [schemas, levels] =
+        [SCHEMAS, LEVELS].map(|resource| loopback::all(api, GROUP, resource, ""));
+    api.flows.configure(&schemas, &levels);
+}
+
+/// Runs the controller until the server goes. `changes` tell of writes to the configuration objects.
+pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) {
+    let Some((wake, clock)) = api.upgrade().map(|api| (api.flows.wake(), api.clock.clone())) else {
+        return;
+    };
+    let mut adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
+    let mut adjustments = 0;
+    let mut release = None;
+    loop {
+        let [schemas, levels] = &mut changes;
+        let next = release.map_or(adjustment, |at| adjustment.min(at));
+        let changed = tokio::select! {
+            changed = schemas.changed() => changed.is_ok(),
+            changed = levels.changed() => changed.is_ok(),
+            () = wake.notified() => false,
+            () = tokio::time::sleep_until(next) => false,
+        };
+        let Some(api) = api.upgrade() else { return };
+        if changed {
+            changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
+            sync(&api).await;
+        }
+        if clock.instant() >= adjustment {
+            api.flows.update_borrowing();
+            adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
+            adjustments += 1;
+            if adjustments % ENSURE_EVERY == 0
+                && let Err(error) = ensure(&api).await
+            {
+                tracing::error!(%error, "APF bootstrap ensurer ran into error, will retry later");
+            }
+        }
+        release = api.flows.release_due();
+    }
+}
+
+/// Puts the stored configuration into effect, and writes the conditions of FlowSchemas.
+async fn sync(api: &Arc<Api>) {
+    load(api);
+    let now = seconds(api.clock.now());
+    let levels = loopback::all(api, GROUP, LEVELS, "");
+    for schema in loopback::all(api, GROUP, SCHEMAS, "") {
+        let Some(wanted) = flow::dangling(&schema, &levels, &now) else { continue };
+        let writer = (CONFIG_CONSUMER, "status");
+        if let Err(error) = write(api, SCHEMAS, &schema, wanted, writer).await {
+            let name = text(&schema, "metadata.name");
+            tracing::error!(name, %error, "failed to set a status.condition for FlowSchema");
+        }
+    }
+}
+
+/// Restores the server's own configuration: objects that are missing, and specs that the server is to update. Objects of an
+/// older server that are no longer needed are deleted.
+///
+/// Upstream: `ensure`
+async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
+    let objects: BTreeMap<String, Vec<Value>> = bootstrap::objects()?;
+    for resource in [LEVELS, SCHEMAS] {
+        let own = objects.get(&format!("/apis/{GROUP}/{resource}")).map_or(&[][..], Vec::as_slice);
+        let Some(row) = api.table.get(GROUP, resource) else { continue };
+        let stored = loopback::all(api, GROUP, resource, "");
+        for wanted in own {
+            let name = text(wanted, "metadata.name");
+            match stored.iter().find(|object| text(object, "metadata.name") == name) {
+                None => loopback::put(api, &row, wanted.clone(), &seconds(api.clock.now()))?,
+                Some(object) => {
+                    if let Some(revised) = revise(object, wanted) {
+                        write(api, resource, object, revised, (CONFIG_PRODUCER, "")).await?;
+                    }
+                }
+            }
+        }
+        let is_own = |name: &str| own.iter().any(|object| text(object, "metadata.name") == name);
+        for object in stored.iter().filter(|object| annotation(object) == Some(true)) {
+            let name = text(object, "metadata.name");
+            if !is_own(name) {
+                let user = User::authenticated("system:apiserver", ["system:masters"]);
+                match delete::delete(api, &row, name, &user, &DeleteOptions::default()).await {
+                    Err(error) if error.code() != http::StatusCode::NOT_FOUND => return Err(error),
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(api.store.settle().await?)
+}
+
+/// Returns what an object is to be; `None` if it is that.
+///
+/// Upstream: `ReviseIfNeeded`
+fn revise(object: &Value, wanted: &Value) -> Option<Value> {
+    let untouched = int(object, "metadata.generation") == Some(1);
+    let update = MANDATORY.contains(&text(object, "metadata.name"))
+        || annotation(object).unwrap_or(untouched);
+    let spec = at(wanted, "spec").unwrap_or(&Value::Null);
+    let differs = update && !same_meaning(at(object, "spec").unwrap_or(&Value::Null), spec);
+    if !differs && annotation(object) == Some(update) {
+        return None;
+    }
+    let mut revised = object.clone();
+    if differs {
+        set(&mut revised, "spec", spec.clone());
+        let generation = int(object, "metadata.generation").unwrap_or_default() + 1;
+        set(&mut revised, "metadata.generation", generation);
+    }
+    if let Some(metadata) = revised.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations =
+            metadata.entry("annotations").or_insert_with(|| Value::Object(Default::default()));
+        if !annotations.is_object() {
+            *annotations = Value::Object(Default::default());
+        }
+        annotations[AUTO_UPDATE] = Value::from(update.to_string());
+    }
+    Some(revised)
+}
+
+/// Returns the value of the auto-update annotation, where it has one.
+fn annotation(object: &Value) -> Option<bool> {
+    let value = object.pointer("/metadata/annotations")?.get(AUTO_UPDATE)?.as_str()?;
+    // As Go's `ParseBool` has it.
+    match value {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Writes a changed object, unless someone else did meanwhile: the change of theirs is looked at in turn.
+async fn write(
+    api: &Arc<Api>,
+    resource: &str,
+    old: &Value,
+    mut new: Value,
+    (manager, subresource): (&'static str, &'static str),
+) -> Result<(), StatusError> {
+    let Some(row) = api.table.get(GROUP, resource) else { return Ok(()) };
+    let name = text(old, "metadata.name");
+    let Some(entry) = api.store.peek(&row.resource_prefix, name) else { return Ok(()) };
+    if entry.revision.to_string() != text(old, "metadata.resourceVersion") {
+        return Ok(());
+    }
+    let writer = Writer { manager, subresource, now: api.clock.now() };
+    patch::update_managed_fields(row.schema(&row.gvk).as_ref(), Some(old), &mut new, &writer);
+    let selection = crate::selector::selection_attributes(&row, &new);
+    let encoded = Encoded::new(&new, selection);
+    match api.store.put(&row.resource_prefix, name, Expect::At(entry.revision), encoded).await {
+        Ok(_) | Err(WriteError::Mismatch { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn own_objects_are_restored_where_they_may_be() {
+        let wanted = json!({"metadata": {"name": "x"}, "spec": {"matchingPrecedence": 1}});
+        let object = |name: &str, generation: u64, annotation: Option<&str>, precedence: u64| {
+            let mut object = json!({"metadata": {"name": name, "generation": generation},
+                "spec": {"matchingPrecedence": precedence}});
+            if let Some(value) = annotation {
+                object["metadata"]["annotations"] = json!({AUTO_UPDATE: value});
+            }
+            object
+        };
+        for (object, precedence, annotation) in [
+            (object("x", 1, Some("true"), 1), None, "true"),
+            (object("x", 3, Some("true"), 2), Some(1), "true"),
+            (object("x", 3, Some("false"), 2), None, "false"),
+            (object("x", 1, None, 2), Some(1), "true"),
+            (object("x", 2, None, 2), Some(2), "false"),
+            (object("exempt", 2, Some("false"), 2), Some(1), "true"),
+        ] {
+            let revised = revise(&object, &wanted);
+            let found =
+                revised.as_ref().and_then(|revised| int(revised, "spec.matchingPrecedence"));
+            assert_eq!(found, precedence, "{object}");
+            if let Some(revised) = revised {
+                assert_eq!(revised["metadata"]["annotations"][AUTO_UPDATE], annotation);
+            }
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Divides the server's seats among priority levels: nominal limits by shares, and every ten seconds current limits by
+//! what each level needed, within what levels lend and may borrow.
+//!
+//! | documented | where |
+//! |---|---|
+//! | `nominalConcurrencyShares`, `lendablePercent`, `borrowingLimitPercent` | `limits` |
+//! | Seats are lent and borrowed by smoothed demand | `SeatDemand`, `borrow` |
+//! | Seat limits proportional to targets between bounds | `compute_concurrency_allocation` |
+
+use super::integrator::Observation;
+
+/// Decay of the smoothed seat demand from one adjustment to the next: half of it in five minutes.
+const SEAT_DEMAND_SMOOTHING_COEFFICIENT: f64 = 0.977;
+/// Smallest target of an allocation, so that nothing is divided by zero.
+const MIN_TARGET: f64 = 0.001;
+/// Difference that does not matter.
+const EPSILON: f64 = 0.000_000_1;
+
+/// What a PriorityLevelConfiguration says of its seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// `nominalConcurrencyShares`.
+    pub(crate) nominal: u32,
+    /// `lendablePercent`.
+    pub(crate) lendable_percent: u32,
+    /// `borrowingLimitPercent`; without, a level may borrow all seats that others lend.
+    pub(crate) borrowing_limit_percent: Option<u32>,
+}
+
+/// Limits of a priority level in seats.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// NominalCL: the configured share of the server's seats.
+    pub(crate) nominal: usize,
+    /// MinCL: what is left when all lendable seats are lent.
+    pub(crate) min: usize,
+    /// MaxCL: the nominal limit and all that may be borrowed.
+    pub(crate) max: usize,
+}
+
+/// Returns the limits of a level. Nominal limits are rounded up, so that their sum may exceed the server's limit a little.
+///
+/// Upstream: `finishQueueSetReconfigsLocked`
+pub(crate) fn limits(shares: Shares, sum_of_shares: u64, server_limit: usize) -> Limits {
+    let nominal = match sum_of_shares {
+        0 => 0,
+        sum => (server_limit as f64 * f64::from(shares.nominal) / sum as f64).ceil() as usize,
+    };
+    let percent = |percent: u32| (nominal as f64 * f64::from(percent) / 100.0).round() as usize;
+    let borrowing = shares.borrowing_limit_percent.map_or(server_limit, percent);
+    Limits {
+        nominal,
+        min: nominal.saturating_sub(percent(shares.lendable_percent)),
+        max: nominal + borrowing,
+    }
+}
+
+/// Returns the limit that a new level begins with: half of its lendable seats are lent.
+pub(crate) fn initial_limit(limits: Limits) -> usize {
+    limits.nominal - (limits.nominal - limits.min) / 2
+}
+
+/// Returns how many seats one request of a level with queues may take at most.
+pub(crate) fn max_seats(nominal: usize, hand_size: usize) -> u64 {
+    let part = (nominal as f64 * 0.15).ceil() as u64;
+    part.min((nominal / hand_size.max(1)) as u64).max(1)
+}
+
+/// Seat demand of a level, from one adjustment to the next.
+///
+/// Upstream: `seatDemandStats`
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct SeatDemand {
+    pub(crate) average: f64,
+    pub(crate) deviation: f64,
+    pub(crate) high_watermark: usize,
+    pub(crate) smoothed: f64,
+}
+
+impl SeatDemand {
+    /// Adds what was observed since the last adjustment.
+    pub(crate) fn update(&mut self, seen: &Observation) {
+        self.high_watermark = seen.max.round() as usize;
+        if seen.seconds <= 0.0 {
+            return;
+        }
+        (self.average, self.deviation) = (seen.average, seen.deviation);
+        let envelope = seen.average + seen.deviation;
+        let decayed = SEAT_DEMAND_SMOOTHING_COEFFICIENT * self.smoothed
+            + (1.0 - SEAT_DEMAND_SMOOTHING_COEFFICIENT) * envelope;
+        self.smoothed = envelope.max(decayed);
+    }
+}
+
+/// A level, as borrowing sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Borrower {
+    pub(crate) exempt: bool,
+    pub(crate) limits: Limits,
+    pub(crate) demand: SeatDemand,
+    /// The limit so far, kept where no better one can be computed.
+    pub(crate) current: usize,
+}
+
+impl Borrower {
+    /// Lower bound of the next limit.
+    fn min_current(&self) -> usize {
+        let watermark = self.demand.high_watermark;
+        let need = if self.exempt { watermark } else { watermark.min(self.limits.nominal) };
+        self.limits.min.max(need)
+    }
+
+    /// Seats that the level gets if all get what they need.
+    pub(crate) fn target(&self) -> f64 {
+        (self.min_current() as f64).max(self.demand.smoothed)
+    }
+}
+
+/// Computes the current limits of all levels, in their order, and the fraction of its target that each level gets.
+///
+/// Upstream: `updateBorrowingLocked`
+pub(crate) fn borrow(levels: &[Borrower]) -> (Vec<usize>, f64) {
+    let nominal: usize = levels.iter().map(|level| level.limits.nominal).sum();
+    let exempt: usize = levels.iter().filter(|l| l.exempt).map(Borrower::min_current).sum();
+    let limited = || levels.iter().filter(|level| !level.exempt);
+    let min: usize = limited().map(|level| level.limits.min).sum();
+    let min_current: usize = limited().map(Borrower::min_current).sum();
+    // Exempt levels may take more than there is.
+    let remaining = nominal as i64 - exempt as i64;
+    let mut fair = 0.0;
+    let mut allocated = Vec::new();
+    if remaining > min_current as i64 {
+        let classes: Vec<Class> = limited()
+            .map(|level| Class {
+                lower: level.min_current() as f64,
+                upper: level.limits.max as f64,
+                target: level.target(),
+            })
+            .collect();
+        match compute_concurrency_allocation(nominal as f64, &classes) {
+            Some((seats, fraction)) => (allocated, fair) = (seats, fraction),
+            None => allocated = limited().map(|level| level.current as f64).collect(),
+        }
+    }
+    let mut allocated = allocated.into_iter();
+    let current = |level: &Borrower| {
+        if level.exempt {
+            return level.min_current();
+        }
+        if let Some(seats) = allocated.next() {
+            return seats.round() as usize;
+        }
+        if remaining <= min as i64 {
+            return level.limits.min;
+        }
+        let share = (remaining - min as i64) as f64 / (min_current - min) as f64;
+        level.limits.min
+            + ((level.min_current() - level.limits.min) as f64 * share).round() as usize
+    };
+    (levels.iter().map(current).collect(), fair)
+}
+
+/// One part of an allocation.
+#[derive(Debug, Clone, Copy)]
+struct Class {
+    lower: f64,
+    upper: f64,
+    target: f64,
+}
+
+/// Divides `sum` in proportion to the targets, within the bounds of each class. Returns the parts and the proportion; `None`
+/// where the bounds do not allow it.
+///
+/// Upstream: `computeConcurrencyAllocation`
+fn compute_concurrency_allocation(sum: f64, classes: &[Class]) -> Option<(Vec<f64>, f64)> {
+    let bad = |c: &Class| c.lower < 0.0 || c.target < c.lower || c.upper < c.lower;
+    let lowest: f64 = classes.iter().map(|c| c.lower).sum();
+    let highest: f64 = classes.iter().map(|c| c.upper).sum();
+    if sum < 0.0 || classes.iter().any(bad) || lowest - sum > EPSILON || sum - highest > EPSILON {
+        return None;
+    }
+    let target = |c: &Class| c.target.max(MIN_TARGET);
+    let at = |fraction: f64, c: &Class| (fraction * target(c)).clamp(c.lower, c.upper);
+    let total = |fraction: f64| classes.iter().map(|c| at(fraction, c)).sum::<f64>();
+    // The sum of all parts grows with the fraction, in straight lines between the fractions at which a class meets a bound.
+    let mut bends: Vec<f64> =
+        classes.iter().flat_map(|c| [c.lower / target(c), c.upper / target(c)]).collect();
+    bends.sort_by(f64::total_cmp);
+    let mut below = *bends.first()?;
+    let mut fraction = below;
+    for bend in bends {
+        if total(bend) < sum {
+            below = bend;
+            fraction = bend;
+            continue;
+        }
+        let (low, high) = (total(below), total(bend));
+        let part = if high > low { (sum - low) / (high - low) } else { 1.0 };
+        fraction = below + (bend - below) * part.clamp(0.0, 1.0);
+        break;
+    }
+    Some((classes.iter().map(|c| at(fraction, c)).collect(), fraction))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(lower: f64, target: f64, upper: f64) -> Class {
+        Class { lower, upper, target }
+    }
+
+    #[test]
+    fn parts_follow_targets_within_bounds() {
+        for (sum, classes, wanted) in [
+            (10.0, vec![class(0.0, 1.0, 20.0), class(0.0, 4.0, 20.0)], vec![2.0, 8.0]),
+            (10.0, vec![class(0.0, 1.0, 20.0), class(0.0, 4.0, 5.0)], vec![5.0, 5.0]),
+            (10.0, vec![class(4.0, 4.0, 20.0), class(0.0, 16.0, 20.0)], vec![4.0, 6.0]),
+            (10.0, vec![class(5.0, 5.0, 5.0), class(0.0, 0.0, 20.0)], vec![5.0, 5.0]),
+            (10.0, vec![class(6.0, 7.0, 8.0), class(4.0, 9.0, 9.0)], vec![6.0, 4.0]),
+            (0.0, vec![class(0.0, 3.0, 9.0)], vec![0.0]),
+        ] {
+            let (parts, _) = compute_concurrency_allocation(sum, &classes).expect("an allocation");
+            for (part, want) in parts.iter().zip(&wanted) {
+                assert!((part - want).abs() < 1e-6, "{parts:?} for {classes:?}");
+            }
+        }
+        for (sum, classes) in [
+            (-1.0, vec![class(0.0, 1.0, 2.0)]),
+            (3.0, vec![class(0.0, 1.0, 2.0)]),
+            (3.0, vec![class(4.0, 4.0, 5.0)]),
+            (3.0, vec![class(4.0, 1.0, 5.0)]),
+        ] {
+            assert!(compute_concurrency_allocation(sum, &classes).is_none(), "{sum} {classes:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_possible_sum_is_divided(
+            bounds in proptest::collection::vec((0_u32..50, 0_u32..50, 0_u32..50), 1..8),
+            part in 0.0_f64..=1.0,
+        ) {
+            let classes: Vec<Class> = bounds
+                .iter()
+                .map(|(lower, more, range)| {
+                    let lower = f64::from(*lower);
+                    class(lower, lower + f64::from(*more), lower + f64::from(*range))
+                })
+                .collect();
+            let lowest: f64 = classes.iter().map(|c| c.lower).sum();
+            let highest: f64 = classes.iter().map(|c| c.upper).sum();
+            let sum = lowest + (highest - lowest) * part;
+            let (parts, _) = compute_concurrency_allocation(sum, &classes).expect("an allocation");
+            proptest::prop_assert!((parts.iter().sum::<f64>() - sum).abs() < 1e-3, "{parts:?} for {sum}");
+            for (part, class) in parts.iter().zip(&classes) {
+                proptest::prop_assert!((class.lower..=class.upper).contains(part));
+            }
+        }
+    }
+
+    #[test]
+    fn limits_of_the_suggested_levels() {
+        let shares = |nominal, lendable_percent| Shares {
+            nominal,
+            lendable_percent,
+            borrowing_limit_percent: None,
+        };
+        // 245 shares and 600 seats, as upstream has it by default.
+        let of = |shares| limits(shares, 245, 600);
+        assert_eq!(of(shares(30, 33)), Limits { nominal: 74, min: 50, max: 674 });
+        assert_eq!(of(shares(100, 90)), Limits { nominal: 245, min: 24, max: 845 });
+        assert_eq!(of(shares(0, 0)), Limits { nominal: 0, min: 0, max: 600 });
+        assert_eq!(initial_limit(of(shares(100, 90))), 135);
+        assert_eq!(max_seats(245, 6), 37);
+        assert_eq!(max_seats(5, 8), 1);
+        let none = Shares { borrowing_limit_percent: Some(50), ..shares(30, 33) };
+        assert_eq!(of(none).max, 111);
+    }
+
+    #[test]
+    fn an_idle_level_lends_and_a_busy_one_borrows() {
+        let limits = |min, nominal| Limits { nominal, min, max: 1000 };
+        let level = |min, nominal, needs: usize| Borrower {
+            exempt: false,
+            limits: limits(min, nominal),
+            demand: SeatDemand {
+                high_watermark: needs,
+                smoothed: needs as f64,
+                ..SeatDemand::default()
+            },
+            current: nominal,
+        };
+        let (seats, _) = borrow(&[level(10, 100, 0), level(10, 100, 150)]);
+        // Each part is rounded.
+        assert_eq!(seats, [13, 188]);
+        // What an exempt level uses is not lent.
+        let exempt = Borrower { exempt: true, ..level(0, 0, 190) };
+        let (seats, _) = borrow(&[level(10, 100, 100), level(10, 100, 100), exempt]);
+        assert_eq!(seats, [10, 10, 190]);
+        let exempt = Borrower { exempt: true, ..level(0, 0, 120) };
+        let (seats, _) = borrow(&[level(10, 100, 100), level(10, 100, 100), exempt]);
+        assert_eq!(seats, [40, 40, 120]);
+    }
+
+    #[test]
+    fn demand_rises_at_once_and_falls_slowly() {
+        let seen = |average, max| Observation { seconds: 10.0, average, deviation: 0.0, max };
+        let mut demand = SeatDemand::default();
+        demand.update(&seen(100.0, 120.0));
+        assert_eq!((demand.smoothed.round(), demand.high_watermark), (100.0, 120));
+        for _ in 0..30 {
+            demand.update(&seen(0.0, 0.0));
+        }
+        assert!((45.0..55.0).contains(&demand.smoothed), "{demand:?}");
+    }
+}

@@ -1,0 +1,356 @@
+//! FlowSchemas and PriorityLevelConfigurations, as requests are classified by them.
+//!
+//! | documented | where |
+//! |---|---|
+//! | The FlowSchema with the lowest matchingPrecedence that matches applies; equal precedence is ordered by name | `schemas` |
+//! | A FlowSchema whose priority level does not exist is ignored, and has the condition `Dangling` | `schemas`, `dangling` |
+//! | `exempt` and `catch-all` exist always | `digest`, `schemas` |
+//! | `distinguisherMethod`: ByUser, ByNamespace | `Distinguisher` |
+//! | `limited`: shares, lending, borrowing, queues, handSize, queueLengthLimit; `exempt` | `level` |
+
+use evenkeel_apimachinery::value::{at, int, list, set, text};
+use serde_json::{Value, json};
+
+use super::allocation::Shares;
+use super::queueset::Queuing;
+use super::rule::Rule;
+use super::sharding::Dealer;
+
+/// The mandatory FlowSchema that matches all requests, and the mandatory level of its requests.
+pub(super) const CATCH_ALL: &str = "catch-all";
+/// The mandatory FlowSchema of `system:masters`, and the mandatory level without limit.
+pub(super) const EXEMPT: &str = "exempt";
+/// Default of `matchingPrecedence`.
+const PRECEDENCE: i64 = 1000;
+
+/// Tells the flows of a FlowSchema apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Distinguisher {
+    /// All requests are one flow.
+    None,
+    /// One flow for each user.
+    User,
+    /// One flow for each namespace.
+    Namespace,
+}
+
+/// A FlowSchema.
+#[derive(Debug)]
+pub(super) struct Schema {
+    pub(super) name: Box<str>,
+    pub(super) uid: Box<str>,
+    /// Name of its priority level.
+    pub(super) level: Box<str>,
+    pub(super) distinguisher: Distinguisher,
+    pub(super) rules: Vec<Rule>,
+}
+
+/// A PriorityLevelConfiguration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) name: Box<str>,
+    pub(super) uid: Box<str>,
+    pub(super) shares: Shares,
+    pub(super) queuing: Queuing,
+    /// `handSize`; 0 without queues.
+    pub(super) hand_size: usize,
+}
+
+/// The configuration that the stored objects amount to.
+#[derive(Debug, Default)]
+pub(super) struct Digest {
+    pub(super) levels: Vec<Level>,
+    /// In the order in which they are matched.
+    pub(super) schemas: Vec<Schema>,
+    /// Why objects are ignored.
+    pub(super) problems: Vec<String>,
+}
+
+/// Reads the objects. Broken levels are left out, the mandatory ones are added.
+///
+/// Upstream: `lockAndDigestConfigObjects`
+pub(super) fn digest(schema_objects: &[Value], level_objects: &[Value]) -> Digest {
+    let mut digest = Digest::default();
+    for object in level_objects {
+        match level(object) {
+            Some(level) => digest.levels.push(level),
+            None => digest.problems.push(format!(
+                "Ignoring PriorityLevelConfiguration object {} because its spec is broken",
+                text(object, "metadata.name")
+            )),
+        }
+    }
+    let none = |name: &str, nominal, queuing| Level {
+        name: name.into(),
+        uid: "".into(),
+        shares: Shares { nominal, lendable_percent: 0, borrowing_limit_percent: None },
+        queuing,
+        hand_size: 0,
+    };
+    for mandatory in [none(EXEMPT, 0, Queuing::Exempt), none(CATCH_ALL, 5, Queuing::Reject)] {
+        if !digest.levels.iter().any(|level| level.name == mandatory.name) {
+            digest.levels.push(mandatory);
+        }
+    }
+    schemas(schema_objects, &mut digest);
+    digest
+}
+
+/// Upstream: `queueSetCompleterForPL`
+fn level(object: &Value) -> Option<Level> {
+    let number = |path: &str| int(object, path).and_then(|number| u32::try_from(number).ok());
+    let size = |path: &str| number(path).map(|number| number as usize);
+    let name = text(object, "metadata.name");
+    let (part, queuing) = match (text(object, "spec.type"), name) {
+        ("Exempt", EXEMPT) => ("spec.exempt", Queuing::Exempt),
+        ("Limited", name) if name != EXEMPT => {
+            let response = "spec.limited.limitResponse";
+            let queuing = match text(object, &format!("{response}.type")) {
+                "Reject" => Queuing::Reject,
+                "Queue" => {
+                    let of = |field: &str| size(&format!("{response}.queuing.{field}"));
+                    let queues = of("queues")?;
+                    let dealer = Dealer::new(queues, of("handSize")?)?;
+                    Queuing::Queue { queues, dealer, length_limit: of("queueLengthLimit")? }
+                }
+                _ => return None,
+            };
+            ("spec.limited", queuing)
+        }
+        _ => return None,
+    };
+    let shares = Shares {
+        nominal: number(&format!("{part}.nominalConcurrencyShares")).unwrap_or_default(),
+        lendable_percent: number(&format!("{part}.lendablePercent")).unwrap_or_default(),
+        borrowing_limit_percent: number(&format!("{part}.borrowingLimitPercent")),
+    };
+    let hand_size = size("spec.limited.limitResponse.queuing.handSize").unwrap_or_default();
+    let uid = text(object, "metadata.uid").into();
+    Some(Level { name: name.into(), uid, shares, queuing, hand_size })
+}
+
+/// Orders the FlowSchemas by precedence and drops those whose priority level does not exist.
+///
+/// Upstream: `digestFlowSchemasLocked`, `FlowSchemaSequence`
+fn schemas(objects: &[Value], digest: &mut Digest) {
+    let Digest { levels, schemas, problems } = digest;
+    let mut ordered: Vec<(i64, &Value)> = objects
+        .iter()
+        .map(|object| (int(object, "spec.matchingPrecedence").unwrap_or(PRECEDENCE), object))
+        .collect();
+    ordered.sort_by_key(|(precedence, object)| (*precedence, text(object, "metadata.name")));
+    for (_, object) in ordered {
+        let name = text(object, "metadata.name");
+        let level = text(object, "spec.priorityLevelConfiguration.name");
+        if !levels.iter().any(|one| &*one.name == level) {
+            continue;
+        }
+        let rules = at(object, "spec.rules").filter(|rules| !rules.is_null());
+        let rules = match rules.cloned().map(serde_json::from_value) {
+            None => Vec::new(),
+            Some(Ok(rules)) => rules,
+            Some(Err(error)) => {
+                problems.push(format!("Ignoring FlowSchema object {name}: spec.rules: {error}"));
+                continue;
+            }
+        };
+        let distinguisher = match text(object, "spec.distinguisherMethod.type") {
+            "ByUser" => Distinguisher::User,
+            "ByNamespace" => Distinguisher::Namespace,
+            _ => Distinguisher::None,
+        };
+        let uid = text(object, "metadata.uid").into();
+        schemas.push(Schema { name: name.into(), uid, level: level.into(), distinguisher, rules });
+    }
+    let missing = |schemas: &[Schema], name| !schemas.iter().any(|schema| &*schema.name == name);
+    let mandatory = |name: &str, distinguisher, rules: Value| Schema {
+        name: name.into(),
+        uid: "".into(),
+        level: name.into(),
+        distinguisher,
+        rules: serde_json::from_value(rules).unwrap_or_default(),
+    };
+    if missing(schemas, EXEMPT) {
+        let exempt =
+            mandatory(EXEMPT, Distinguisher::None, json!([everything(&["system:masters"])]));
+        schemas.insert(0, exempt);
+    }
+    if missing(schemas, CATCH_ALL) {
+        let all = everything(&["system:unauthenticated", "system:authenticated"]);
+        schemas.push(mandatory(CATCH_ALL, Distinguisher::User, json!([all])));
+    }
+}
+
+/// A rule for all requests of groups.
+fn everything(groups: &[&str]) -> Value {
+    let subjects: Vec<Value> =
+        groups.iter().map(|name| json!({"kind": "Group", "group": {"name": name}})).collect();
+    json!({
+        "subjects": subjects,
+        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    })
+}
+
+/// Returns a FlowSchema with the condition that says whether its priority level exists; `None` where it has it already.
+///
+/// Upstream: `presyncFlowSchemaStatus`
+pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {
+    let wanted = text(schema, "spec.priorityLevelConfiguration.name");
+    let exists =
+        levels.iter().any(|one| text(one, "metadata.name") == wanted && level(one).is_some());
+    let named = format!(
+        "This FlowSchema references the PriorityLevelConfiguration object named {wanted:?}"
+    );
+    let [status, reason, message] = if exists {
+        ["False", "Found", &format!("{named} and it exists")]
+    } else {
+        ["True", "NotFound", &format!("{named} but there is no such object")]
+    };
+    let mut conditions = list(schema, "status.conditions").to_vec();
+    let found = conditions.iter().position(|condition| text(condition, "type") == "Dangling");
+    if let Some(old) = found.and_then(|at| conditions.get(at))
+        && [text(old, "status"), text(old, "reason"), text(old, "message")]
+            == [status, reason, message]
+    {
+        return None;
+    }
+    let condition = json!({
+        "type": "Dangling",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    });
+    match found {
+        Some(at) => conditions[at] = condition,
+        None => conditions.push(condition),
+    }
+    let mut schema = schema.clone();
+    set(&mut schema, "status.conditions", conditions);
+    Some(schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_apimachinery::user::User;
+    use http::Method;
+
+    use super::*;
+    use crate::request::{Query, RequestInfo};
+
+    fn schema(name: &str, precedence: i64, level: &str, rule: &Value) -> Value {
+        json!({"metadata": {"name": name, "uid": format!("of-{name}")}, "spec": {"matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level}, "rules": [rule]}})
+    }
+
+    fn rule(subject: &Value, verbs: &[&str], resources: &[&str], namespaces: &[&str]) -> Value {
+        json!({"subjects": [subject], "resourceRules": [{"verbs": verbs, "apiGroups": ["*"], "resources": resources,
+            "clusterScope": namespaces.is_empty(), "namespaces": namespaces}]})
+    }
+
+    fn reject(name: &str) -> Value {
+        json!({"metadata": {"name": name, "uid": name}, "spec": {"type": "Limited", "limited": {
+            "nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}}}})
+    }
+
+    /// Name of the schema that takes a request.
+    fn taken(user: &User, method: &str, path: &str) -> String {
+        let user_of = |name: &str| json!({"kind": "User", "user": {"name": name}});
+        let group_of = |name: &str| json!({"kind": "Group", "group": {"name": name}});
+        let accounts =
+            json!({"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": "a"}});
+        let paths = json!({"subjects": [group_of("*")], "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz", "/logs/*"]}]});
+        let schemas = vec![
+            schema("catch-all", 10_000, "low", &json!({})),
+            schema("later", 200, "low", &rule(&user_of("ann"), &["*"], &["*"], &[])),
+            schema(
+                "leases",
+                100,
+                "high",
+                &rule(&user_of("*"), &["get", "update"], &["leases"], &["a"]),
+            ),
+            schema(
+                "approval",
+                100,
+                "high",
+                &rule(&group_of("g"), &["*"], &["things/status"], &["*"]),
+            ),
+            schema("accounts", 300, "low", &rule(&accounts, &["*"], &["*"], &["*"])),
+            schema("dangling", 1, "none", &rule(&user_of("*"), &["*"], &["*"], &["*"])),
+            schema("paths", 50, "low", &paths),
+        ];
+        let schemas = digest(&schemas, &[reject("low"), reject("high")]).schemas;
+        let query = Query::parse(None);
+        let method: Method = method.parse().expect("a method");
+        let info = RequestInfo::new(&method, path, &query);
+        let covers =
+            |s: &&Schema| s.rules.iter().any(|rule| rule.matches_policy_rule(user, &info, path));
+        schemas.iter().find(covers).map_or("", |schema| &schema.name).to_owned()
+    }
+
+    #[test]
+    fn requests_go_where_the_first_schema_takes_them() {
+        let ann = User::authenticated("ann", ["g"]);
+        let account = |name: &str| User::authenticated(name, []);
+        let web = account("system:serviceaccount:a:web");
+        for (user, method, path, want) in [
+            (&ann, "GET", "/apis/g/v1/namespaces/a/leases/x", "leases"),
+            (&ann, "GET", "/apis/g/v1/namespaces/b/leases/x", ""),
+            (&ann, "DELETE", "/apis/g/v1/namespaces/a/leases/x", ""),
+            (&ann, "GET", "/api/v1/nodes/x", "later"),
+            (&ann, "PUT", "/apis/g/v1/namespaces/b/things/x/status", "approval"),
+            (&ann, "PUT", "/apis/g/v1/namespaces/b/things/x", ""),
+            (&web, "PUT", "/apis/g/v1/namespaces/b/things/x", "accounts"),
+            (&account("system:serviceaccount:ab:web"), "GET", "/api/v1/namespaces/b/pods/x", ""),
+            (&ann, "GET", "/healthz", "paths"),
+            (&ann, "GET", "/healthz/etcd", "paths"),
+            (&ann, "GET", "/healthzz", ""),
+            (&ann, "GET", "/logs/a/b", "paths"),
+            (&ann, "POST", "/healthz", ""),
+        ] {
+            assert_eq!(taken(user, method, path), want, "{} {method} {path}", user.name);
+        }
+    }
+
+    #[test]
+    fn broken_levels_are_ignored_and_mandatory_ones_are_there() {
+        let queue = |hand: u32| {
+            let mut level = reject("queue");
+            set(
+                &mut level,
+                "spec.limited.limitResponse",
+                json!({"type": "Queue",
+                "queuing": {"queues": 64, "handSize": hand, "queueLengthLimit": 50}}),
+            );
+            level
+        };
+        let mut unlimited = reject("unlimited");
+        set(&mut unlimited, "spec.type", "Exempt");
+        let found = digest(&[], &[queue(6), unlimited, queue(70), reject(EXEMPT)]);
+        let names: Vec<&str> = found.levels.iter().map(|level| &*level.name).collect();
+        assert_eq!(names, ["queue", EXEMPT, CATCH_ALL]);
+        assert_eq!(found.problems.len(), 3, "{:?}", found.problems);
+        let names: Vec<&str> = found.schemas.iter().map(|schema| &*schema.name).collect();
+        assert_eq!(names, [EXEMPT, CATCH_ALL]);
+    }
+
+    #[test]
+    fn schemas_say_whether_their_level_exists() {
+        let schema = schema("s", 1, "low", &json!({}));
+        let condition = |schema: &Value| list(schema, "status.conditions")[0].clone();
+        let gone = dangling(&schema, &[], "then").expect("a condition");
+        assert_eq!(
+            condition(&gone),
+            json!({"type": "Dangling", "status": "True", "reason": "NotFound",
+            "lastTransitionTime": "then", "message": "This FlowSchema references the PriorityLevelConfiguration object named \"low\" but there is no such object"})
+        );
+        assert_eq!(dangling(&gone, &[], "later"), None);
+        let found = dangling(&gone, &[reject("low")], "later").expect("a condition");
+        assert_eq!(
+            condition(&found),
+            json!({"type": "Dangling", "status": "False", "reason": "Found",
+            "lastTransitionTime": "later", "message": "This FlowSchema references the PriorityLevelConfiguration object named \"low\" and it exists"})
+        );
+    }
+}

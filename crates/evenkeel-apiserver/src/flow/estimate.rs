@@ -1,0 +1,198 @@
+//! Estimates the work of a request: the seats that it takes, and those it keeps for a while after its answer because
+//! watchers are still told of its write.
+//!
+//! | documented | where |
+//! |---|---|
+//! | A list takes a seat for each 100 kB of objects that are in memory at once | `list` |
+//! | A watch that begins with the initial objects costs what a list costs until they are read | `list` |
+//! | A write that ten or more watchers see keeps seats for 5 ms of each ten watchers | `mutating` |
+//! | All other requests take one seat | `WorkEstimate::default` |
+
+use std::time::Duration;
+
+use crate::request::{Query, RequestInfo};
+
+/// Bytes of objects in memory for which a list takes a seat.
+const BYTES_PER_SEAT: u64 = 100_000;
+/// Bytes that a list from memory holds at most, since it is encoded while it is sent.
+const MAX_CACHED_LIST_BYTES: u64 = 1_000_000;
+/// Assumed size of an object of which nothing is known.
+const MAX_OBJECT_BYTES: u64 = 1_500_000;
+/// Most seats of a list.
+const MAX_LIST_SEATS: u64 = 100;
+/// Most seats of a write.
+const MAX_MUTATING_SEATS: u64 = 10;
+/// Watchers that take a seat together.
+const WATCHES_PER_SEAT: u64 = 10;
+/// Time that a seat of watchers takes for an event.
+const EVENT_ADDITIONAL_DURATION: Duration = Duration::from_millis(5);
+
+/// Work of a request, but for the time that it takes itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WorkEstimate {
+    /// Seats while the request is executed.
+    pub(crate) initial_seats: u64,
+    /// Seats after that, for `additional_latency`.
+    pub(crate) final_seats: u64,
+    /// How long the final seats are kept after the answer, which does not wait for it.
+    pub(crate) additional_latency: Duration,
+}
+
+impl Default for WorkEstimate {
+    fn default() -> Self {
+        Self { initial_seats: 1, final_seats: 0, additional_latency: Duration::ZERO }
+    }
+}
+
+impl WorkEstimate {
+    /// Returns the seats that are taken for both phases.
+    pub(crate) fn max_seats(&self) -> usize {
+        usize::try_from(self.initial_seats.max(self.final_seats)).unwrap_or(usize::MAX)
+    }
+}
+
+/// Number of stored objects of a resource, and their average size in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ObjectStats {
+    pub(crate) count: u64,
+    pub(crate) average_size: u64,
+}
+
+/// Estimates a list, or a watch. `stats` is `None` for a resource that is not stored; `max_seats` is the level's limit for
+/// one request, 0 where it has none.
+///
+/// Upstream: `listWorkEstimator`
+pub(crate) fn list(
+    info: &RequestInfo<'_>,
+    query: &Query,
+    stats: Option<ObjectStats>,
+    max_seats: u64,
+) -> WorkEstimate {
+    let max_seats = if max_seats == 0 { MAX_LIST_SEATS } else { max_seats.min(MAX_LIST_SEATS) };
+    let seats = |seats: u64| WorkEstimate {
+        initial_seats: seats.clamp(1, max_seats),
+        ..WorkEstimate::default()
+    };
+    let version = query.get("resourceVersion");
+    if info.verb == "watch" && !query.flag("sendInitialEvents") && !matches!(version, "" | "0") {
+        return WorkEstimate::default();
+    }
+    let Ok(limit) = query.number("limit") else { return seats(max_seats) };
+    let Some(stats) = stats else { return WorkEstimate::default() };
+    let size = if stats.average_size == 0 { MAX_OBJECT_BYTES } else { stats.average_size };
+    let limited = match limit.and_then(|limit| u64::try_from(limit).ok()) {
+        Some(limit) if limit > 0 => limit.min(stats.count),
+        _ => stats.count,
+    };
+    let from_memory = info.verb == "watch" || !reads_history(query);
+    let selects = !query.get("fieldSelector").is_empty() || !query.get("labelSelector").is_empty();
+    let objects = if !info.name.is_empty() {
+        1
+    } else if selects && !from_memory {
+        limited.max(stats.count / 2)
+    } else {
+        limited
+    };
+    let mut bytes = objects.saturating_mul(size);
+    if from_memory {
+        bytes = bytes.min(MAX_CACHED_LIST_BYTES);
+    }
+    seats(bytes.div_ceil(BYTES_PER_SEAT))
+}
+
+/// Returns whether a list is of an earlier revision.
+///
+/// Upstream: `ShouldDelegateListMeta`
+fn reads_history(query: &Query) -> bool {
+    let version = query.get("resourceVersion");
+    match query.get("resourceVersionMatch") {
+        "NotOlderThan" => false,
+        "" if !query.get("continue").is_empty() => true,
+        "" => !query.get("limit").is_empty() && !matches!(version, "" | "0"),
+        _ => true,
+    }
+}
+
+/// Estimates a write that `watches` watchers see.
+///
+/// Upstream: `mutatingWorkEstimator`
+pub(crate) fn mutating(info: &RequestInfo<'_>, watches: u64, max_seats: u64) -> WorkEstimate {
+    let token = info.resource == "serviceaccounts" && info.subresource == "token";
+    if token || watches < WATCHES_PER_SEAT {
+        return WorkEstimate::default();
+    }
+    let max_seats =
+        if max_seats == 0 { MAX_MUTATING_SEATS } else { max_seats.min(MAX_MUTATING_SEATS) };
+    // The work stays the same when fewer seats are kept for longer.
+    let seats = watches.div_ceil(WATCHES_PER_SEAT);
+    let final_seats = seats.min(max_seats);
+    let latency =
+        EVENT_ADDITIONAL_DURATION.as_nanos() * u128::from(seats) / u128::from(final_seats);
+    WorkEstimate {
+        final_seats,
+        additional_latency: Duration::from_nanos(u64::try_from(latency).unwrap_or(u64::MAX)),
+        ..WorkEstimate::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn lists_cost_by_size() {
+        let stats = ObjectStats { count: 10_000, average_size: 5_000 };
+        for (query, stats, most, wanted) in [
+            ("", Some(stats), 0, 10),
+            ("", Some(stats), 4, 4),
+            ("", None, 0, 1),
+            ("", Some(ObjectStats::default()), 0, 1),
+            ("limit=10", Some(stats), 0, 1),
+            ("limit=100", Some(stats), 0, 5),
+            ("limit=x", Some(stats), 7, 7),
+            ("limit=500&continue=abc", Some(stats), 0, 25),
+            ("limit=500&continue=abc&labelSelector=a", Some(stats), 0, 100),
+            ("limit=500&resourceVersion=7", Some(stats), 0, 25),
+            ("limit=500&resourceVersion=0", Some(stats), 0, 10),
+            ("resourceVersion=7&resourceVersionMatch=Exact", Some(stats), 0, 100),
+            ("resourceVersion=7&resourceVersionMatch=NotOlderThan", Some(stats), 0, 10),
+            ("fieldSelector=metadata.name%3Dx", Some(stats), 0, 1),
+            ("watch=1", Some(stats), 0, 10),
+            ("watch=1&resourceVersion=0", Some(stats), 0, 10),
+            ("watch=1&resourceVersion=7", Some(stats), 0, 1),
+            ("watch=1&resourceVersion=7&sendInitialEvents=true", Some(stats), 0, 10),
+        ] {
+            let query = Query::parse(Some(query));
+            let info = RequestInfo::new(&Method::GET, "/api/v1/pods", &query);
+            let found = list(&info, &query, stats, most);
+            assert_eq!(found, WorkEstimate { initial_seats: wanted, ..found }, "{query:?}");
+            assert_eq!((found.final_seats, found.additional_latency), (0, Duration::ZERO));
+        }
+    }
+
+    #[test]
+    fn writes_cost_by_watchers() {
+        let query = Query::default();
+        for (path, watches, most, seats, millis) in [
+            ("/api/v1/namespaces/a/pods", 0, 0, 0, 0),
+            ("/api/v1/namespaces/a/pods", 9, 0, 0, 0),
+            ("/api/v1/namespaces/a/pods", 10, 0, 1, 5),
+            ("/api/v1/namespaces/a/pods", 95, 0, 10, 5),
+            ("/api/v1/namespaces/a/pods", 1_000, 0, 10, 50),
+            ("/api/v1/namespaces/a/pods", 95, 2, 2, 25),
+            ("/api/v1/namespaces/a/serviceaccounts/b/token", 1_000, 0, 0, 0),
+        ] {
+            let info = RequestInfo::new(&Method::POST, path, &query);
+            let found = mutating(&info, watches, most);
+            let latency = Duration::from_millis(millis);
+            assert_eq!(
+                (found.final_seats, found.additional_latency),
+                (seats, latency),
+                "{path} {watches}"
+            );
+            assert_eq!(found.initial_seats, 1);
+        }
+    }
+}

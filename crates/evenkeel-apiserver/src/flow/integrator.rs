@@ -1,0 +1,201 @@
+//! Statistics of a number over time: average, deviation and maximum, and histograms weighted by time.
+
+use std::time::Duration;
+
+/// Integrates a number over time.
+///
+/// Upstream: `Integrator`
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Integrator {
+    last: Duration,
+    value: f64,
+    seconds: f64,
+    integral: f64,
+    integral_of_squares: f64,
+    max: f64,
+}
+
+/// What an [`Integrator`] saw.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Observation {
+    /// Length of the observation.
+    pub(crate) seconds: f64,
+    /// Average weighted by time.
+    pub(crate) average: f64,
+    /// Standard deviation weighted by time.
+    pub(crate) deviation: f64,
+    /// Largest value.
+    pub(crate) max: f64,
+}
+
+impl Integrator {
+    /// Sets the value from `now` on.
+    pub(super) fn set(&mut self, now: Duration, value: f64) {
+        self.advance(now);
+        self.value = value;
+        self.max = self.max.max(value);
+    }
+
+    /// Returns the observation up to `now` and begins a new one.
+    pub(super) fn reset(&mut self, now: Duration) -> Observation {
+        self.advance(now);
+        let mut seen =
+            Observation { seconds: self.seconds, max: self.max, ..Observation::default() };
+        if self.seconds > 0.0 {
+            seen.average = self.integral / self.seconds;
+            let variance = self.integral_of_squares / self.seconds - seen.average * seen.average;
+            seen.deviation = variance.max(0.0).sqrt();
+        }
+        *self = Self { last: self.last, value: self.value, max: self.value, ..Self::default() };
+        seen
+    }
+
+    fn advance(&mut self, now: Duration) {
+        let seconds = now.saturating_sub(self.last).as_secs_f64();
+        self.last = self.last.max(now);
+        self.seconds += seconds;
+        self.integral += self.value * seconds;
+        self.integral_of_squares += self.value * self.value * seconds;
+    }
+}
+
+/// Histogram of a ratio, in which each value weighs as many nanoseconds as it lasted.
+///
+/// Upstream: `TimingRatioHistogram`
+#[derive(Debug, Clone)]
+pub(super) struct TimingHistogram {
+    bounds: &'static [f64],
+    /// Nanoseconds by bucket; the last one has no upper bound.
+    nanoseconds: Vec<u64>,
+    sum: f64,
+    last: Duration,
+    numerator: f64,
+    denominator: f64,
+}
+
+impl TimingHistogram {
+    /// Begins at zero.
+    pub(super) fn new(bounds: &'static [f64], now: Duration) -> Self {
+        let nanoseconds = vec![0; bounds.len() + 1];
+        Self { bounds, nanoseconds, sum: 0.0, last: now, numerator: 0.0, denominator: 1.0 }
+    }
+
+    /// Sets the numerator from `now` on.
+    pub(super) fn set(&mut self, now: Duration, numerator: f64) {
+        self.advance(now);
+        self.numerator = numerator;
+    }
+
+    /// Sets the denominator from `now` on.
+    pub(super) fn set_denominator(&mut self, now: Duration, denominator: f64) {
+        self.advance(now);
+        self.denominator = denominator;
+    }
+
+    /// Returns cumulative counts by upper bound, the count of all, and the sum, up to `now`.
+    pub(super) fn read(&mut self, now: Duration) -> (Vec<(f64, u64)>, u64, f64) {
+        self.advance(now);
+        let mut count = 0;
+        let buckets = self
+            .bounds
+            .iter()
+            .zip(&self.nanoseconds)
+            .map(|(bound, nanoseconds)| {
+                count += nanoseconds;
+                (*bound, count)
+            })
+            .collect();
+        (buckets, self.nanoseconds.iter().sum(), self.sum)
+    }
+
+    fn advance(&mut self, now: Duration) {
+        let nanoseconds = now.saturating_sub(self.last).as_nanos() as u64;
+        self.last = self.last.max(now);
+        let ratio = self.numerator / self.denominator;
+        let bucket = self.bounds.iter().take_while(|bound| ratio > **bound).count();
+        if let Some(bucket) = self.nanoseconds.get_mut(bucket) {
+            *bucket += nanoseconds;
+        }
+        self.sum += ratio * nanoseconds as f64;
+    }
+}
+
+/// Histogram of single values.
+#[derive(Debug, Clone)]
+pub(super) struct Histogram {
+    bounds: &'static [f64],
+    counts: Vec<u64>,
+    sum: f64,
+}
+
+impl Histogram {
+    /// Begins empty.
+    pub(super) fn new(bounds: &'static [f64]) -> Self {
+        Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
+    }
+
+    /// Counts a value.
+    pub(super) fn observe(&mut self, value: f64) {
+        let bucket = self.bounds.iter().take_while(|bound| value > **bound).count();
+        if let Some(bucket) = self.counts.get_mut(bucket) {
+            *bucket += 1;
+        }
+        self.sum += value;
+    }
+
+    /// Returns cumulative counts by upper bound, the count of all, and the sum.
+    pub(super) fn read(&self) -> (Vec<(f64, u64)>, u64, f64) {
+        let mut count = 0;
+        let buckets = self
+            .bounds
+            .iter()
+            .zip(&self.counts)
+            .map(|(bound, more)| {
+                count += more;
+                (*bound, count)
+            })
+            .collect();
+        (buckets, self.counts.iter().sum(), self.sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn numbers_are_weighted_by_time() {
+        let mut seats = Integrator::default();
+        seats.set(s(0), 4.0);
+        seats.set(s(2), 10.0);
+        seats.set(s(3), 0.0);
+        let seen = seats.reset(s(8));
+        assert_eq!((seen.seconds, seen.max), (8.0, 10.0));
+        assert!((seen.average - 18.0 / 8.0).abs() < 1e-9, "{seen:?}");
+        assert!((seen.deviation - (132.0_f64 / 8.0 - 2.25 * 2.25).sqrt()).abs() < 1e-9, "{seen:?}");
+        // The next observation begins with the value that is left.
+        assert_eq!(seats.reset(s(9)), Observation { seconds: 1.0, ..Observation::default() });
+    }
+
+    #[test]
+    fn a_ratio_is_counted_for_as_long_as_it_lasts() {
+        let mut use_of_seats = TimingHistogram::new(&[0.0, 0.5, 1.0], s(0));
+        use_of_seats.set_denominator(s(0), 10.0);
+        use_of_seats.set(s(1), 5.0);
+        use_of_seats.set(s(3), 20.0);
+        let (buckets, count, sum) = use_of_seats.read(s(4));
+        assert_eq!(buckets, [(0.0, 1_000_000_000), (0.5, 3_000_000_000), (1.0, 3_000_000_000)]);
+        assert_eq!((count, sum), (4_000_000_000, 3e9));
+    }
+
+    #[test]
+    fn values_fall_into_buckets() {
+        let mut waits = Histogram::new(&[0.0, 1.0]);
+        [0.0, 0.5, 1.0, 2.0].into_iter().for_each(|value| waits.observe(value));
+        assert_eq!(waits.read(), (vec![(0.0, 1), (1.0, 3)], 4, 3.5));
+    }
+}

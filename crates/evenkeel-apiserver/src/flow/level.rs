@@ -1,0 +1,282 @@
+//! A priority level with its requests, behind a lock; what all levels share.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+use super::allocation::{Borrower, Limits, SeatDemand};
+use super::config::{Distinguisher, Level};
+use super::dropped::DroppedRequests;
+use super::integrator::TimingHistogram;
+use super::limiter::{Permit, RequestDigest};
+use super::queueset::{Dispatched, QueueSet, Queuing};
+use super::rule::Rule;
+use crate::clock::Clock;
+
+const SCHEMA_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const LEVEL_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+/// Bounds of the fraction of the limit that requests of a kind use.
+const READ_VS_WRITE: [f64; 15] =
+    [0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+
+/// A FlowSchema in effect.
+#[derive(Debug)]
+pub(super) struct FlowSchema {
+    pub(super) name: Box<str>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) distinguisher: Distinguisher,
+    pub(super) level: Arc<PriorityLevel>,
+    /// Its counters in the level.
+    pub(super) flow: usize,
+    /// Whether the level has several queues to tell flows apart.
+    pub(super) sharded: bool,
+    /// Uids of the FlowSchema and the priority level.
+    pub(super) uids: [HeaderValue; 2],
+}
+
+impl FlowSchema {
+    /// Sets the uids of FlowSchema and priority level in the response headers.
+    pub(super) fn mark(&self, headers: &mut HeaderMap) {
+        let [schema, level] = self.uids.clone();
+        headers.insert(SCHEMA_HEADER, schema);
+        headers.insert(LEVEL_HEADER, level);
+    }
+
+    /// Hash of the flow of a request.
+    ///
+    /// Upstream: `hashFlowID`, `computeFlowDistinguisher`
+    pub(super) fn hash(&self, request: &RequestDigest<'_>) -> u64 {
+        use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+        if !self.sharded {
+            return 0;
+        }
+        let distinguisher = match self.distinguisher {
+            Distinguisher::None => "",
+            Distinguisher::User => &*request.user.name,
+            Distinguisher::Namespace => request.info.namespace,
+        };
+        let mut hasher = DefaultHasher::new();
+        (&*self.name, distinguisher).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// A priority level with its requests.
+#[derive(Debug)]
+pub(super) struct PriorityLevel {
+    pub(super) name: Box<str>,
+    pub(super) shared: Arc<Shared>,
+    /// Most seats of a request; 0 for the estimator's own limit.
+    pub(super) max_seats: AtomicU64,
+    state: Mutex<LevelState>,
+}
+
+/// The part of a priority level that changes.
+#[derive(Debug)]
+pub(super) struct LevelState {
+    pub(super) queues: QueueSet<Waiting>,
+    pub(super) config: Level,
+    pub(super) limits: Limits,
+    pub(super) demand: SeatDemand,
+    /// CurrentCL.
+    pub(super) current: usize,
+    /// Seats that the level needed at the last adjustment.
+    pub(super) target: f64,
+    /// Its object is gone; it ends with its last request.
+    pub(super) quiescing: bool,
+    pub(super) dropped: DroppedRequests,
+}
+
+/// A waiting request, as its queue holds it.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) class: Arc<FlowSchema>,
+    pub(super) mutating: bool,
+    pub(super) sender: oneshot::Sender<Permit>,
+}
+
+impl PriorityLevel {
+    pub(super) fn new(shared: Arc<Shared>, config: Level, limits: Limits, current: usize) -> Self {
+        let queues = QueueSet::new(shared.now(), config.queuing, current);
+        Self {
+            name: config.name.clone(),
+            shared,
+            max_seats: AtomicU64::new(0),
+            state: Mutex::new(LevelState {
+                queues,
+                config,
+                limits,
+                demand: SeatDemand::default(),
+                current,
+                target: 0.0,
+                quiescing: false,
+                dropped: DroppedRequests::default(),
+            }),
+        }
+    }
+
+    /// Locks the state to read it.
+    pub(super) fn lock(&self) -> MutexGuard<'_, LevelState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, hands the requests that were dispatched their permits, and wakes who releases seats at their time
+    /// if some wait for that.
+    pub(super) fn with<T>(
+        &self,
+        change: impl FnOnce(&mut LevelState, Duration) -> (T, Dispatched<Waiting>),
+    ) -> T {
+        let (result, next_release) = self.change(change);
+        if next_release.is_some() {
+            self.shared.wake.notify_one();
+        }
+        result
+    }
+
+    /// Releases seats whose time is over. Returns when the next ones are due that a waiting request may get.
+    pub(super) fn release_due(&self) -> Option<Duration> {
+        self.change(|state, now| ((), state.queues.release_due(now))).1
+    }
+
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut LevelState, Duration) -> (T, Dispatched<Waiting>),
+    ) -> (T, Option<Duration>) {
+        let now = self.shared.now();
+        let (result, dispatched, next_release) = {
+            let mut state = self.lock();
+            let (result, dispatched) = change(&mut state, now);
+            (result, dispatched, state.queues.next_release())
+        };
+        for (waiting, ticket) in dispatched {
+            let Waiting { class, mutating, sender } = waiting;
+            self.shared.count(Phase::Waiting, mutating, -1);
+            // If nobody waits any more, the permit comes back and gives the seats to the next one.
+            let _ = sender.send(Permit::seats(class, ticket, mutating));
+        }
+        (result, next_release)
+    }
+}
+
+impl LevelState {
+    /// The level, as borrowing sees it after what was observed since the last adjustment.
+    pub(super) fn observe(&mut self, now: Duration) -> Borrower {
+        let seen = self.queues.stats.demand.reset(now);
+        self.demand.update(&seen);
+        let exempt = self.config.queuing == Queuing::Exempt;
+        let Self { limits, demand, current, .. } = *self;
+        let borrower = Borrower { exempt, limits, demand, current };
+        self.target = borrower.target();
+        borrower
+    }
+
+    /// Applies the configuration and a new current limit.
+    pub(super) fn apply(
+        &mut self,
+        now: Duration,
+        current: usize,
+        server_limit: usize,
+    ) -> Dispatched<Waiting> {
+        self.current = current;
+        let denominator = if current > 0 { current } else { (server_limit / 10).max(1) };
+        self.queues.configure(now, self.config.queuing, current, denominator)
+    }
+}
+
+/// What all levels share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    clock: Clock,
+    /// All times are measured from here.
+    start: Instant,
+    /// Wakes who releases seats at their time.
+    pub(super) wake: Arc<Notify>,
+    kinds: [[Mutex<Kind>; 2]; 2],
+}
+
+/// Requests of one kind in one phase.
+#[derive(Debug)]
+struct Kind {
+    requests: i64,
+    ratio: TimingHistogram,
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Phase {
+    Waiting,
+    Executing,
+}
+
+/// Number and time-weighted ratio of the requests of a kind: buckets, count and sum.
+pub(super) type KindReading = (i64, (Vec<(f64, u64)>, u64, f64));
+
+impl Shared {
+    pub(super) fn new(clock: Clock) -> Self {
+        let start = clock.instant();
+        let kind = || {
+            Mutex::new(Kind {
+                requests: 0,
+                ratio: TimingHistogram::new(&READ_VS_WRITE, Duration::ZERO),
+            })
+        };
+        let kinds = [[kind(), kind()], [kind(), kind()]];
+        Self { clock, start, wake: Arc::new(Notify::new()), kinds }
+    }
+
+    /// Time since the server's start.
+    pub(super) fn now(&self) -> Duration {
+        self.clock.instant().saturating_duration_since(self.start)
+    }
+
+    /// The instant of such a time.
+    pub(super) fn instant(&self, at: Duration) -> Instant {
+        self.start + at
+    }
+
+    /// Counts requests of a kind.
+    pub(super) fn count(&self, phase: Phase, mutating: bool, by: i64) {
+        let now = self.now();
+        let mut kind = self.kind(phase, mutating);
+        kind.requests += by;
+        let requests = kind.requests as f64;
+        kind.ratio.set(now, requests);
+    }
+
+    /// Sets the limits that ratios relate to.
+    pub(super) fn set_denominators(&self, waiting: usize, executing: usize) {
+        let now = self.now();
+        for mutating in [false, true] {
+            for (phase, limit) in [(Phase::Waiting, waiting), (Phase::Executing, executing)] {
+                self.kind(phase, mutating).ratio.set_denominator(now, limit.max(1) as f64);
+            }
+        }
+    }
+
+    /// Reads the metrics of a kind.
+    pub(super) fn read(&self, phase: Phase, mutating: bool) -> KindReading {
+        let now = self.now();
+        let mut kind = self.kind(phase, mutating);
+        (kind.requests, kind.ratio.read(now))
+    }
+
+    fn kind(&self, phase: Phase, mutating: bool) -> MutexGuard<'_, Kind> {
+        let of_phase = match phase {
+            Phase::Waiting => &self.kinds[0],
+            Phase::Executing => &self.kinds[1],
+        };
+        let kind = if mutating { &of_phase[1] } else { &of_phase[0] };
+        kind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PriorityLevel {
+    /// Sets the most seats of a request.
+    pub(super) fn set_max_seats(&self, seats: u64) {
+        self.max_seats.store(seats, Ordering::Relaxed);
+    }
+}

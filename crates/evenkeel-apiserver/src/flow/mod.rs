@@ -1,0 +1,35 @@
+//! API Priority and Fairness: limits how many requests are executed at once, in priority levels that do not starve each
+//! other, and fairly among the flows of a level.
+//!
+//! | documented | where |
+//! |---|---|
+//! | Long-running requests other than watches are exempt | `limiter::is_long_running` |
+//! | FlowSchemas, their order, and what they match | `config`, `rule` |
+//! | A request that no other FlowSchema matches belongs to `catch-all` | `limiter::Flows::classify` |
+//! | Seats of a level, lent and borrowed | `allocation` |
+//! | Seats of a request | `estimate`, `watches` |
+//! | Queues, shuffle sharding, fair queuing | `queueset`, `sharding` |
+//! | A request waits for a quarter of its time at most | `limiter::wait_limit` |
+//! | 429 with Retry-After | `dropped`, `limiter::Rejection` |
+//! | `--max-requests-inflight`, `--max-mutating-requests-inflight` without priority and fairness | `limiter::Flows::start_in_flight` |
+//! | `apiserver_flowcontrol_*` | `stats`, `metrics` |
+//!
+//! All is pure but `limiter`, `level` and `watches`.
+
+mod allocation;
+mod config;
+mod dropped;
+mod estimate;
+mod integrator;
+mod level;
+mod limiter;
+mod metrics;
+mod queueset;
+mod rule;
+mod sharding;
+mod stats;
+mod watches;
+
+pub(crate) use config::dangling;
+pub(crate) use estimate::ObjectStats;
+pub(crate) use limiter::{Admission, Flows, Options, Rejection, RequestDigest, wait_limit};

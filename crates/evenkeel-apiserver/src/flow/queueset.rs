@@ -1,0 +1,613 @@
+//! The requests of one priority level: which are executed, which wait in which queue, and which comes next.
+//!
+//! A pure state machine. Time is an argument; a waiting request is known by its waiter `W`, which comes back with the
+//! request's ticket when it is dispatched.
+//!
+//! | documented | where |
+//! |---|---|
+//! | A level without queues executes what its seats allow and rejects the rest; an exempt level executes all | `start` |
+//! | Shuffle sharding: a flow's requests go to the queue of its hand with the least work | `shuffle_shard` |
+//! | A request is rejected when its queue is full and no seat is free | `start` |
+//! | Fair queuing: the queue whose first request would end first in virtual time is served next | `find_dispatch_queue` |
+//! | Virtual time advances as all busy queues share the seats evenly | `sync_time` |
+//! | The start of a queue is corrected by the true duration of its requests | `finish` |
+//! | Seats of a write are kept while its watchers are told | `finish`, `release_due` |
+//!
+//! Upstream: `queueSet`
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use super::estimate::WorkEstimate;
+use super::sharding::Dealer;
+use super::stats::{DispatchStats, FlowStats, LevelStats, Reason};
+
+/// Work in seat-nanoseconds, and readings of the progress meter in the same unit. 128 bits never overflow.
+type SeatNanos = i128;
+
+/// Assumed duration of a request before it is known.
+///
+/// Upstream: `estimatedServiceDuration`
+const ESTIMATED_SERVICE_DURATION: Duration = Duration::from_millis(3);
+
+/// How a level treats requests for which it has no seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Queuing {
+    /// There is no limit.
+    Exempt,
+    /// They are rejected.
+    Reject,
+    /// They wait in queues.
+    Queue {
+        /// Number of queues.
+        queues: usize,
+        /// Deals the queues of a flow.
+        dealer: Dealer,
+        /// Requests that may wait in a queue.
+        length_limit: usize,
+    },
+}
+
+/// A request that asks for seats.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    /// Flow schema, as the index of its counters.
+    pub(super) flow: usize,
+    /// Hash of the flow schema and the flow distinguisher.
+    pub(super) hash: u64,
+    /// Seats of the request.
+    pub(super) work: WorkEstimate,
+    /// Whether its execution ends with the initialization of a watch.
+    pub(super) watch: bool,
+}
+
+/// A request that is executed; given back to [`QueueSet::finish`].
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    flow: usize,
+    queue: Option<usize>,
+    work: WorkEstimate,
+    started: Duration,
+    watch: bool,
+}
+
+/// Place of a waiting request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    queue: usize,
+    number: u64,
+}
+
+/// What becomes of an arrival.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// It is executed now.
+    Execute(Ticket),
+    /// It waits.
+    Wait(Place),
+    /// It is rejected.
+    Reject(Reason),
+}
+
+/// Requests that were dispatched from their queues, with their waiters.
+pub(super) type Dispatched<W> = Vec<(W, Ticket)>;
+
+/// The requests of one priority level.
+#[derive(Debug)]
+pub(super) struct QueueSet<W> {
+    queuing: Queuing,
+    /// Seats that may be taken at once.
+    limit: usize,
+    /// More than configured while requests of removed queues are left.
+    queues: Vec<Queue<W>>,
+    /// Queues with waiting or executing requests.
+    active_queues: usize,
+    current_r: SeatNanos,
+    synced: Duration,
+    /// Queue of the last dispatch.
+    robin: usize,
+    enqueues: u64,
+    requests_waiting: usize,
+    requests_executing: usize,
+    seats_waiting: usize,
+    seats_in_use: usize,
+    /// The part of `seats_in_use` that was dispatched from queues.
+    queued_seats_in_use: usize,
+    /// Seats that are kept after their request was answered, by the time of their release.
+    lingering: BinaryHeap<Reverse<Lingering>>,
+    pub(super) flows: Vec<FlowStats>,
+    pub(super) stats: LevelStats,
+}
+
+#[derive(Debug)]
+struct Queue<W> {
+    waiting: VecDeque<Waiting<W>>,
+    /// Sum of the work of the waiting requests.
+    work: SeatNanos,
+    executing: usize,
+    seats_in_use: usize,
+    /// Reading of the progress meter at which the next request starts in virtual time.
+    next_dispatch_r: SeatNanos,
+}
+
+#[derive(Debug)]
+struct Waiting<W> {
+    number: u64,
+    flow: usize,
+    work: WorkEstimate,
+    watch: bool,
+    arrived: Duration,
+    arrival_r: SeatNanos,
+    waiter: W,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Lingering {
+    until: Duration,
+    queue: Option<usize>,
+    flow: usize,
+    seats: usize,
+}
+
+impl<W> Queue<W> {
+    fn new() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            work: 0,
+            executing: 0,
+            seats_in_use: 0,
+            next_dispatch_r: 0,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.executing > 0 || !self.waiting.is_empty()
+    }
+
+    /// The start of the next request less the estimated work in progress.
+    fn discounted_start(&self) -> SeatNanos {
+        self.next_dispatch_r - seats_times(self.seats_in_use as u64, ESTIMATED_SERVICE_DURATION)
+    }
+
+    /// Keeps a queue that does not use its share of seats from collecting it: dispatch in virtual time does not precede
+    /// arrival.
+    ///
+    /// Upstream: `boundNextDispatchLocked`
+    fn bound_next_dispatch(&mut self) {
+        if let Some(oldest) = self.waiting.front() {
+            self.next_dispatch_r = self.next_dispatch_r.max(oldest.arrival_r);
+        }
+    }
+}
+
+/// Seats times time.
+fn seats_times(seats: u64, time: Duration) -> SeatNanos {
+    SeatNanos::from(seats) * time.as_nanos() as SeatNanos
+}
+
+fn seat_seconds(work: SeatNanos) -> f64 {
+    work as f64 / 1e9
+}
+
+/// Upstream: `totalWork`
+fn total_work(work: &WorkEstimate) -> SeatNanos {
+    seats_times(work.initial_seats, ESTIMATED_SERVICE_DURATION)
+        + seats_times(work.final_seats, work.additional_latency)
+}
+
+impl<W> QueueSet<W> {
+    /// Makes an idle level.
+    pub(super) fn new(now: Duration, queuing: Queuing, limit: usize) -> Self {
+        let mut set = Self {
+            queuing,
+            limit,
+            queues: Vec::new(),
+            active_queues: 0,
+            current_r: 0,
+            synced: now,
+            robin: 0,
+            enqueues: 0,
+            requests_waiting: 0,
+            requests_executing: 0,
+            seats_waiting: 0,
+            seats_in_use: 0,
+            queued_seats_in_use: 0,
+            lingering: BinaryHeap::new(),
+            flows: Vec::new(),
+            stats: LevelStats::new(now),
+        };
+        set.add_queues();
+        set
+    }
+
+    /// Returns the index of a flow schema's counters.
+    pub(super) fn flow(&mut self, schema: &str) -> usize {
+        self.flows.iter().position(|flow| *flow.schema == *schema).unwrap_or_else(|| {
+            self.flows.push(FlowStats::new(schema));
+            self.flows.len() - 1
+        })
+    }
+
+    /// Applies a new configuration and limit. `denominator` is what metrics relate demand to.
+    ///
+    /// Upstream: `setConfiguration`
+    pub(super) fn configure(
+        &mut self,
+        now: Duration,
+        queuing: Queuing,
+        limit: usize,
+        denominator: usize,
+    ) -> Dispatched<W> {
+        let mut dispatched = self.release_due(now);
+        self.queuing = queuing;
+        self.limit = limit;
+        self.add_queues();
+        self.remove_queues();
+        let capacity = match queuing {
+            Queuing::Queue { queues, length_limit, .. } => queues * length_limit.max(1),
+            _ => 1,
+        };
+        let seats = denominator as f64;
+        self.stats.requests_waiting.set_denominator(now, capacity as f64);
+        self.stats.requests_executing.set_denominator(now, seats);
+        self.stats.seats_executing.set_denominator(now, seats);
+        self.stats.demand_ratio.set_denominator(now, seats);
+        self.dispatch_as_much_as_possible(now, &mut dispatched);
+        dispatched
+    }
+
+    fn desired_queues(&self) -> usize {
+        match self.queuing {
+            Queuing::Queue { queues, .. } => queues,
+            _ => 0,
+        }
+    }
+
+    fn add_queues(&mut self) {
+        while self.queues.len() < self.desired_queues() {
+            self.queues.push(Queue::new());
+        }
+    }
+
+    /// Removes queues that are too many, from the last one on, when they are idle.
+    fn remove_queues(&mut self) {
+        let idle = |queue: &Queue<W>| !queue.is_active() && queue.seats_in_use == 0;
+        while self.queues.len() > self.desired_queues() && self.queues.last().is_some_and(idle) {
+            self.queues.pop();
+        }
+        if self.robin >= self.queues.len() {
+            self.robin = 0;
+        }
+    }
+
+    /// Starts a request. `waiter` is called when it has to wait.
+    ///
+    /// Upstream: `StartRequest`
+    pub(super) fn start(
+        &mut self,
+        now: Duration,
+        arrival: Arrival,
+        waiter: impl FnOnce() -> W,
+    ) -> (Start, Dispatched<W>) {
+        let mut dispatched = self.release_due(now);
+        let Arrival { flow, hash, work, watch } = arrival;
+        let seats = work.max_seats();
+        self.flows[flow].estimated_seats.observe(seats as f64);
+        let Queuing::Queue { dealer, length_limit, .. } = self.queuing else {
+            if !self.can_accommodate(seats) {
+                self.flows[flow].reject(Reason::ConcurrencyLimit);
+                return (Start::Reject(Reason::ConcurrencyLimit), dispatched);
+            }
+            let ticket = self.execute(now, None, (flow, work, watch), now);
+            return (Start::Execute(ticket), dispatched);
+        };
+        let at = self.shuffle_shard(dealer, hash);
+        if self.seats_in_use >= self.limit && self.queues[at].waiting.len() >= length_limit {
+            self.flows[flow].reject(Reason::QueueFull);
+            return (Start::Reject(Reason::QueueFull), dispatched);
+        }
+        if !self.queues[at].is_active() {
+            self.queues[at].next_dispatch_r = self.current_r;
+        }
+        if self.requests_waiting == 0
+            && self.seats_in_use < self.limit
+            && self.can_accommodate(seats)
+        {
+            // Nobody else waits: what follows is what enqueuing and dispatching would come to.
+            let queue = &mut self.queues[at];
+            queue.next_dispatch_r = queue.next_dispatch_r.max(self.current_r);
+            let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
+            self.note_dispatch(start, (start, start), (discounted, discounted));
+            self.robin = at;
+            self.flows[flow].queue_length.observe(1.0);
+            let work = self.fit_final_seats(work);
+            let ticket = self.execute(now, Some(at), (flow, work, watch), now);
+            return (Start::Execute(ticket), dispatched);
+        }
+        let number = self.enqueues;
+        let was_active = self.queues[at].is_active();
+        let queue = &mut self.queues[at];
+        queue.work += total_work(&work);
+        let arrival_r = self.current_r;
+        queue.waiting.push_back(Waiting {
+            number,
+            flow,
+            work,
+            watch,
+            arrived: now,
+            arrival_r,
+            waiter: waiter(),
+        });
+        queue.bound_next_dispatch();
+        let length = queue.waiting.len();
+        self.active_queues += usize::from(!was_active);
+        self.count_waiting(now, flow, seats, true);
+        self.flows[flow].queue_length.observe(length as f64);
+        self.dispatch_as_much_as_possible(now, &mut dispatched);
+        (Start::Wait(Place { queue: at, number }), dispatched)
+    }
+
+    /// Ends the execution of a request. Its final seats are kept for as long as its estimate says.
+    ///
+    /// Upstream: `finishRequestLocked`
+    pub(super) fn finish(&mut self, now: Duration, ticket: &Ticket) -> Dispatched<W> {
+        let mut dispatched = self.release_due(now);
+        let duration = now.saturating_sub(ticket.started);
+        let flow = &mut self.flows[ticket.flow];
+        flow.requests_executing -= 1;
+        let seconds = duration.as_secs_f64();
+        let executed = if ticket.watch { &mut flow.watch_initialized } else { &mut flow.executed };
+        executed.observe(seconds);
+        self.requests_executing -= 1;
+        self.stats.requests_executing.set(now, self.requests_executing as f64);
+        if let Some(at) = ticket.queue {
+            let queue = &mut self.queues[at];
+            queue.executing -= 1;
+            queue.next_dispatch_r -=
+                seats_times(ticket.work.initial_seats, ESTIMATED_SERVICE_DURATION)
+                    - seats_times(ticket.work.initial_seats, duration);
+            queue.bound_next_dispatch();
+            self.active_queues -= usize::from(!queue.is_active());
+        }
+        let seats = Lingering {
+            until: now + ticket.work.additional_latency,
+            queue: ticket.queue,
+            flow: ticket.flow,
+            seats: ticket.work.max_seats(),
+        };
+        if ticket.work.additional_latency.is_zero() {
+            self.release(now, &seats);
+            self.dispatch_as_much_as_possible(now, &mut dispatched);
+        } else {
+            self.lingering.push(Reverse(seats));
+        }
+        dispatched
+    }
+
+    /// Removes a waiting request that waited too long, or whose client left. False if it was dispatched before.
+    pub(super) fn cancel(&mut self, now: Duration, place: Place) -> (bool, Dispatched<W>) {
+        let mut dispatched = self.release_due(now);
+        let Some(queue) = self.queues.get_mut(place.queue) else { return (false, dispatched) };
+        let Some(at) = queue.waiting.iter().position(|waiting| waiting.number == place.number)
+        else {
+            return (false, dispatched);
+        };
+        let Some(gone) = queue.waiting.remove(at) else { return (false, dispatched) };
+        queue.work -= total_work(&gone.work);
+        queue.bound_next_dispatch();
+        self.active_queues -= usize::from(!queue.is_active());
+        self.count_waiting(now, gone.flow, gone.work.max_seats(), false);
+        let flow = &mut self.flows[gone.flow];
+        flow.reject(Reason::TimeOut);
+        flow.waited_in_vain.observe(now.saturating_sub(gone.arrived).as_secs_f64());
+        self.dispatch_as_much_as_possible(now, &mut dispatched);
+        self.remove_queues();
+        (true, dispatched)
+    }
+
+    /// Releases the seats whose time is over, each at its time, and dispatches what fits then.
+    pub(super) fn release_due(&mut self, now: Duration) -> Dispatched<W> {
+        let mut dispatched = Vec::new();
+        while let Some(Reverse(next)) = self.lingering.peek().copied()
+            && next.until <= now
+        {
+            self.lingering.pop();
+            self.sync_time(next.until);
+            self.release(next.until.max(self.synced), &next);
+            self.dispatch_as_much_as_possible(now, &mut dispatched);
+        }
+        self.sync_time(now);
+        dispatched
+    }
+
+    /// Returns when seats are released that waiting requests may get.
+    pub(super) fn next_release(&self) -> Option<Duration> {
+        let next = self.lingering.peek().filter(|_| self.requests_waiting > 0);
+        next.map(|Reverse(next)| next.until)
+    }
+
+    /// Returns whether nothing waits, is executed, or keeps seats.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests_waiting == 0 && self.requests_executing == 0 && self.lingering.is_empty()
+    }
+
+    /// Returns the progress meter in seat-seconds.
+    pub(super) fn current_r(&self) -> f64 {
+        seat_seconds(self.current_r)
+    }
+
+    /// Upstream: `releaseSeatsLocked`
+    fn release(&mut self, now: Duration, seats: &Lingering) {
+        self.seats_in_use -= seats.seats;
+        self.flows[seats.flow].seats_executing -= seats.seats;
+        if let Some(at) = seats.queue {
+            self.queued_seats_in_use -= seats.seats;
+            self.queues[at].seats_in_use -= seats.seats;
+            self.remove_queues();
+        }
+        self.note_seats(now);
+    }
+
+    /// Upstream: `syncTimeLocked`
+    fn sync_time(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.synced);
+        self.synced = self.synced.max(now);
+        if self.active_queues > 0 {
+            let seats = (self.queued_seats_in_use + self.seats_waiting).min(self.limit);
+            self.current_r += seats_times(seats as u64, passed) / self.active_queues as SeatNanos;
+        }
+    }
+
+    /// Upstream: `canAccommodateSeatsLocked`
+    fn can_accommodate(&self, seats: usize) -> bool {
+        match self.queuing {
+            Queuing::Exempt => true,
+            // It would never fit: it is executed when it is alone.
+            _ if seats > self.limit => self.requests_executing == 0,
+            _ => self.seats_in_use + seats <= self.limit,
+        }
+    }
+
+    /// Upstream: `shuffleShardLocked`
+    fn shuffle_shard(&mut self, dealer: Dealer, hash: u64) -> usize {
+        let hand = dealer.deal(hash);
+        let cards = hand.cards();
+        let offset = (self.enqueues % cards.len() as u64) as usize;
+        self.enqueues += 1;
+        let (after, before) = cards.split_at(offset);
+        let best = before.iter().chain(after).min_by_key(|at| self.queues[**at].work);
+        best.copied().unwrap_or_default()
+    }
+
+    fn dispatch_as_much_as_possible(&mut self, now: Duration, dispatched: &mut Dispatched<W>) {
+        while self.requests_waiting > 0
+            && self.seats_in_use < self.limit
+            && let Some(at) = self.find_dispatch_queue()
+            && let Some(next) = self.queues[at].waiting.pop_front()
+        {
+            let Waiting { flow, work, watch, arrived, waiter, .. } = next;
+            self.queues[at].work -= total_work(&work);
+            self.count_waiting(now, flow, work.max_seats(), false);
+            // The queue stays active: it was, with this request waiting.
+            self.active_queues -= usize::from(!self.queues[at].is_active());
+            let work = self.fit_final_seats(work);
+            let ticket = self.execute(now, Some(at), (flow, work, watch), arrived);
+            self.queues[at].bound_next_dispatch();
+            dispatched.push((waiter, ticket));
+        }
+    }
+
+    /// Finds the queue whose first request ends first in virtual time, in round robin order among equals. `None` when that
+    /// request does not fit: others wait for it.
+    ///
+    /// Upstream: `findDispatchQueueToBoundLocked`
+    fn find_dispatch_queue(&mut self) -> Option<usize> {
+        let (mut best, mut least) = (None, SeatNanos::MAX);
+        let (mut next_s, mut discounted_s) =
+            ((SeatNanos::MAX, SeatNanos::MIN), (SeatNanos::MAX, SeatNanos::MIN));
+        let count = self.queues.len();
+        for step in 1..=count {
+            let at = (self.robin + step) % count;
+            let queue = &self.queues[at];
+            let Some(oldest) = queue.waiting.front() else { continue };
+            let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
+            next_s = (next_s.0.min(start), next_s.1.max(start));
+            discounted_s = (discounted_s.0.min(discounted), discounted_s.1.max(discounted));
+            let finish = start + total_work(&oldest.work);
+            if finish < least {
+                (best, least) = (Some((at, oldest.flow, oldest.work.max_seats())), finish);
+            }
+        }
+        let (at, flow, seats) = best?;
+        if !self.can_accommodate(seats) {
+            self.flows[flow].no_accommodation += 1;
+            return None;
+        }
+        self.robin = at;
+        let start = self.queues[at].next_dispatch_r;
+        self.note_dispatch(start, next_s, discounted_s);
+        Some(at)
+    }
+
+    fn note_dispatch(
+        &mut self,
+        start: SeatNanos,
+        next_s: (SeatNanos, SeatNanos),
+        discounted_s: (SeatNanos, SeatNanos),
+    ) {
+        let seconds = |(least, greatest)| (seat_seconds(least), seat_seconds(greatest));
+        self.stats.dispatch = DispatchStats {
+            r: self.current_r(),
+            latest_s: seat_seconds(start),
+            next_s: seconds(next_s),
+            discounted_s: seconds(discounted_s),
+        };
+    }
+
+    /// Reduces final seats to what the level has, with the same amount of work.
+    fn fit_final_seats(&self, mut work: WorkEstimate) -> WorkEstimate {
+        let limit = self.limit as u64;
+        if limit > 0 && work.final_seats > limit {
+            let total = seats_times(work.final_seats, work.additional_latency);
+            let latency = total / SeatNanos::from(limit);
+            work.additional_latency =
+                Duration::from_nanos(u64::try_from(latency).unwrap_or(u64::MAX));
+            work.final_seats = limit;
+        }
+        work
+    }
+
+    /// Takes the seats of a request.
+    fn execute(
+        &mut self,
+        now: Duration,
+        queue: Option<usize>,
+        (flow, work, watch): (usize, WorkEstimate, bool),
+        arrived: Duration,
+    ) -> Ticket {
+        let seats = work.max_seats();
+        self.requests_executing += 1;
+        self.seats_in_use += seats;
+        if let Some(at) = queue {
+            let queue = &mut self.queues[at];
+            self.active_queues += usize::from(!queue.is_active());
+            queue.executing += 1;
+            queue.seats_in_use += seats;
+            queue.next_dispatch_r += total_work(&work);
+            self.queued_seats_in_use += seats;
+        }
+        let stats = &mut self.flows[flow];
+        stats.dispatched += 1;
+        stats.requests_executing += 1;
+        stats.seats_executing += seats;
+        if self.queuing != Queuing::Exempt {
+            stats.waited.observe(now.saturating_sub(arrived).as_secs_f64());
+        }
+        self.stats.requests_executing.set(now, self.requests_executing as f64);
+        self.note_seats(now);
+        Ticket { flow, queue, work, started: now, watch }
+    }
+
+    fn count_waiting(&mut self, now: Duration, flow: usize, seats: usize, more: bool) {
+        let count = |number: &mut usize, by: usize| {
+            *number = if more { *number + by } else { *number - by };
+        };
+        count(&mut self.requests_waiting, 1);
+        count(&mut self.seats_waiting, seats);
+        count(&mut self.flows[flow].requests_waiting, 1);
+        count(&mut self.flows[flow].seats_waiting, seats);
+        self.stats.requests_waiting.set(now, self.requests_waiting as f64);
+        self.note_seats(now);
+    }
+
+    fn note_seats(&mut self, now: Duration) {
+        let demand = (self.seats_in_use + self.seats_waiting) as f64;
+        self.stats.demand.set(now, demand);
+        self.stats.demand_ratio.set(now, demand);
+        self.stats.seats_executing.set(now, self.seats_in_use as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Shuffle sharding: deals each flow a hand of queues, so that two flows rarely share all of theirs.
+
+/// Bits of the hash value that a deal may use, so that the last cards stay nearly uniform.
+const MAX_HASH_BITS: f64 = 60.0;
+/// Largest hand that fits in [`MAX_HASH_BITS`].
+const MAX_HAND: usize = 15;
+
+/// Deals hands of queues by a flow's hash value.
+///
+/// Upstream: `Dealer`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dealer {
+    deck_size: u64,
+    hand_size: usize,
+}
+
+/// A hand of queues.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hand {
+    cards: [usize; MAX_HAND],
+    size: usize,
+}
+
+impl Hand {
+    /// Returns the queues of the hand, in the order of the deal.
+    pub(super) fn cards(&self) -> &[usize] {
+        &self.cards[..self.size]
+    }
+}
+
+impl Dealer {
+    /// Returns a dealer; `None` where a hash value is too short for such a deal, or a size is out of its range.
+    ///
+    /// Upstream: `NewDealer`
+    pub(super) fn new(deck_size: usize, hand_size: usize) -> Option<Self> {
+        let bits = ((deck_size as f64).log2() * hand_size as f64).ceil();
+        let fits = (1..=deck_size.min(MAX_HAND)).contains(&hand_size)
+            && deck_size <= 1 << 26
+            && bits <= MAX_HASH_BITS;
+        fits.then_some(Self { deck_size: deck_size as u64, hand_size })
+    }
+
+    /// Deals a hand of distinct queues.
+    ///
+    /// Upstream: `Deal`
+    pub(super) fn deal(&self, mut hash: u64) -> Hand {
+        let mut cards = [0; MAX_HAND];
+        for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
+            let left = self.deck_size - dealt as u64;
+            *card = (hash % left) as usize;
+            hash /= left;
+        }
+        // Each number counts the cards that are left; those dealt before shift it.
+        let remainders = cards;
+        for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
+            for before in remainders[..dealt].iter().rev() {
+                if *card >= *before {
+                    *card += 1;
+                }
+            }
+        }
+        Hand { cards, size: self.hand_size }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_checked() {
+        for (deck, hand, good) in [
+            (128, 8, true),
+            (64, 6, true),
+            (1, 1, true),
+            (0, 0, false),
+            (4, 5, false),
+            (8, 0, false),
+            (128, 9, false),
+            (1 << 27, 1, false),
+        ] {
+            assert_eq!(Dealer::new(deck, hand).is_some(), good, "{hand} of {deck}");
+        }
+    }
+
+    #[test]
+    fn hands_are_distinct_and_cover_the_deck() {
+        let dealer = Dealer::new(9, 3).expect("a dealer");
+        let mut seen = [0_u32; 9];
+        // Every hand of three out of nine, in order, comes once.
+        for hash in 0..9 * 8 * 7 {
+            let hand = dealer.deal(hash);
+            let mut cards = hand.cards().to_vec();
+            cards.iter().for_each(|card| seen[*card] += 1);
+            cards.sort_unstable();
+            cards.dedup();
+            assert_eq!(cards.len(), 3, "{hash}");
+        }
+        assert_eq!(seen, [168; 9]);
+    }
+
+    #[test]
+    fn hands_are_those_of_upstream() {
+        // From upstream's `TestDealIntoHand` and by its algorithm on these values.
+        assert_eq!(Dealer::new(6, 6).expect("a dealer").deal(0).cards(), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(Dealer::new(5, 3).expect("a dealer").deal(3).cards(), [3, 0, 1]);
+        assert_eq!(
+            Dealer::new(128, 3).expect("a dealer").deal(128 * 127 * 126 - 1).cards(),
+            [127, 126, 125]
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! What a priority level counts, by flow schema, under upstream's names.
+
+use std::time::Duration;
+
+use super::integrator::{Histogram, Integrator, TimingHistogram};
+
+const WAIT_SECONDS: [f64; 13] =
+    [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+const QUEUE_LENGTH: [f64; 8] = [0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
+const WATCH_COUNT: [f64; 6] = [0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
+const ESTIMATED_SEATS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
+const SEAT_UTILIZATION: [f64; 13] =
+    [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
+const REQUEST_UTILIZATION: [f64; 10] = [0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
+const DEMAND: [f64; 12] = [0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
+
+/// Why a request is not executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The level has no queues, and all of its seats are taken.
+    ConcurrencyLimit,
+    /// The shortest queue of the flow's hand is full.
+    QueueFull,
+    /// The request waited as long as it may, or its client left.
+    TimeOut,
+}
+
+impl Reason {
+    /// All reasons, in the order of their counters.
+    pub(super) const ALL: [Self; 3] = [Self::ConcurrencyLimit, Self::QueueFull, Self::TimeOut];
+
+    /// Returns the value of the label `reason`.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::ConcurrencyLimit => "concurrency-limit",
+            Self::QueueFull => "queue-full",
+            Self::TimeOut => "time-out",
+        }
+    }
+}
+
+/// Counters of one flow schema in a priority level.
+#[derive(Debug, Clone)]
+pub(super) struct FlowStats {
+    pub(super) schema: Box<str>,
+    pub(super) rejected: [u64; Reason::ALL.len()],
+    pub(super) dispatched: u64,
+    pub(super) requests_waiting: usize,
+    pub(super) seats_waiting: usize,
+    pub(super) requests_executing: usize,
+    pub(super) seats_executing: usize,
+    pub(super) no_accommodation: u64,
+    pub(super) queue_length: Histogram,
+    pub(super) watch_count: Histogram,
+    pub(super) estimated_seats: Histogram,
+    /// Seconds of waiting, of requests that were then executed.
+    pub(super) waited: Histogram,
+    /// Seconds of waiting, of requests that were then rejected.
+    pub(super) waited_in_vain: Histogram,
+    /// Seconds of execution.
+    pub(super) executed: Histogram,
+    /// Seconds until a watch was initialized.
+    pub(super) watch_initialized: Histogram,
+}
+
+impl FlowStats {
+    /// Begins at zero.
+    pub(super) fn new(schema: &str) -> Self {
+        Self {
+            schema: schema.into(),
+            rejected: [0; Reason::ALL.len()],
+            dispatched: 0,
+            requests_waiting: 0,
+            seats_waiting: 0,
+            requests_executing: 0,
+            seats_executing: 0,
+            no_accommodation: 0,
+            queue_length: Histogram::new(&QUEUE_LENGTH),
+            watch_count: Histogram::new(&WATCH_COUNT),
+            estimated_seats: Histogram::new(&ESTIMATED_SEATS),
+            waited: Histogram::new(&WAIT_SECONDS),
+            waited_in_vain: Histogram::new(&WAIT_SECONDS),
+            executed: Histogram::new(&WAIT_SECONDS),
+            watch_initialized: Histogram::new(&WAIT_SECONDS),
+        }
+    }
+
+    /// Counts a rejected request.
+    pub(super) fn reject(&mut self, reason: Reason) {
+        let at = match reason {
+            Reason::ConcurrencyLimit => 0,
+            Reason::QueueFull => 1,
+            Reason::TimeOut => 2,
+        };
+        self.rejected[at] += 1;
+    }
+}
+
+/// Statistics of a priority level over time.
+#[derive(Debug, Clone)]
+pub(super) struct LevelStats {
+    /// Seats in use and waited for.
+    pub(super) demand: Integrator,
+    /// The same in relation to the level's limit.
+    pub(super) demand_ratio: TimingHistogram,
+    pub(super) seats_executing: TimingHistogram,
+    pub(super) requests_executing: TimingHistogram,
+    pub(super) requests_waiting: TimingHistogram,
+    /// Progress meters at the last dispatch, in seat-seconds.
+    pub(super) dispatch: DispatchStats,
+}
+
+/// Readings at the last dispatch from a queue, in seat-seconds.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DispatchStats {
+    pub(super) r: f64,
+    pub(super) latest_s: f64,
+    /// Least and greatest start of a waiting request, over the queues.
+    pub(super) next_s: (f64, f64),
+    /// The same less the estimated work in progress.
+    pub(super) discounted_s: (f64, f64),
+}
+
+impl LevelStats {
+    /// Begins at zero.
+    pub(super) fn new(now: Duration) -> Self {
+        let mut demand = Integrator::default();
+        demand.set(now, 0.0);
+        Self {
+            demand,
+            demand_ratio: TimingHistogram::new(&DEMAND, now),
+            seats_executing: TimingHistogram::new(&SEAT_UTILIZATION, now),
+            requests_executing: TimingHistogram::new(&REQUEST_UTILIZATION, now),
+            requests_waiting: TimingHistogram::new(&REQUEST_UTILIZATION, now),
+            dispatch: DispatchStats::default(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Counts watches by what they select, to estimate how many watchers a write is sent to.
+//!
+//! Upstream: `watchTracker`
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use evenkeel_api::selector::FieldSelector;
+
+use crate::request::RequestInfo;
+
+/// Number of watches by group, resource, namespace and name. Shared by its clones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WatchTracker(Arc<Mutex<HashMap<u64, u64>>>);
+
+/// A counted watch; it is counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct CountedWatch {
+    tracker: WatchTracker,
+    key: u64,
+}
+
+impl Drop for CountedWatch {
+    fn drop(&mut self) {
+        let mut counts = self.tracker.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Watches with the same key are similar. It is a hash, so that nothing is allocated to look one up; two keys that fall
+/// together make an estimate a little too high.
+fn key(info: &RequestInfo<'_>, namespace: &str, name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (info.group, info.resource, namespace, name).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl WatchTracker {
+    /// Counts a watch. A watch of the pods of one node is not counted: it sees few writes.
+    ///
+    /// Upstream: `RegisterWatch`
+    pub(crate) fn register(&self, info: &RequestInfo<'_>) -> Option<CountedWatch> {
+        if info.resource == "pods" && !info.field_selector.is_empty() {
+            let selector = FieldSelector::parse(info.field_selector).ok();
+            let node = selector.as_ref().and_then(|selector| selector.exact("spec.nodeName"));
+            if node.is_some_and(|node| !node.is_empty()) {
+                return None;
+            }
+        }
+        let key = key(info, info.namespace, info.name);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        Some(CountedWatch { tracker: self.clone(), key })
+    }
+
+    /// Returns the number of watches that a write is sent to: of all objects, of its namespace, and of the object.
+    ///
+    /// Upstream: `GetInterestedWatchCount`
+    pub(crate) fn interested(&self, info: &RequestInfo<'_>) -> u64 {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.is_empty() {
+            return 0;
+        }
+        let count = |namespace: &str, name: &str| {
+            counts.get(&key(info, namespace, name)).copied().unwrap_or_default()
+        };
+        let mut interested = count("", "");
+        if !info.namespace.is_empty() {
+            interested += count(info.namespace, "");
+        }
+        if !info.name.is_empty() {
+            interested += count(info.namespace, info.name);
+        }
+        interested
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+    use crate::request::Query;
+
+    #[test]
+    fn a_write_interests_the_watches_that_may_see_it() {
+        let tracker = WatchTracker::default();
+        let watch = |path: &str, query: &str| {
+            let query = Query::parse(Some(query));
+            tracker.register(&RequestInfo::new(&Method::GET, path, &query))
+        };
+        let held = [
+            watch("/api/v1/pods", "watch=1"),
+            watch("/api/v1/pods", "watch=1&fieldSelector=spec.nodeName%3D"),
+            watch("/api/v1/namespaces/a/pods", "watch=1"),
+            watch("/api/v1/namespaces/a/pods", "watch=1&fieldSelector=metadata.name%3Dp"),
+            watch("/api/v1/namespaces/b/pods", "watch=1"),
+            watch("/api/v1/configmaps", "watch=1"),
+        ];
+        assert!(held.iter().all(Option::is_some));
+        assert!(watch("/api/v1/pods", "watch=1&fieldSelector=spec.nodeName%3Dn").is_none());
+        let interested = |method: Method, path: &str| {
+            tracker.interested(&RequestInfo::new(&method, path, &Query::default()))
+        };
+        assert_eq!(interested(Method::POST, "/api/v1/namespaces/a/pods"), 3);
+        assert_eq!(interested(Method::PUT, "/api/v1/namespaces/a/pods/p"), 4);
+        assert_eq!(interested(Method::PUT, "/api/v1/namespaces/c/pods/p"), 2);
+        assert_eq!(interested(Method::PUT, "/api/v1/nodes/n"), 0);
+        drop(held);
+        assert_eq!(interested(Method::PUT, "/api/v1/namespaces/a/pods/p"), 0);
+        assert!(tracker.0.lock().expect("a lock").is_empty());
+    }
+}

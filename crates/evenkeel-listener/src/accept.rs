@@ -1,0 +1,155 @@
+//! Accepts connections. It never ends: when descriptors run out it waits for others to close, and peers with too many
+//! connections are refused.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+
+use crate::peers::{ConnectionLimits, ConnectionSlot, Excess, Peers, admit};
+
+/// First delay after a connection that could not be accepted; it doubles.
+const FIRST_BACKOFF: Duration = Duration::from_millis(5);
+/// Longest such delay.
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
+/// Interval of the messages about connections that are not accepted.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+/// Interval of the probes to a silent peer, as upstream's.
+const KEEPALIVE: Duration = Duration::from_secs(3 * 60);
+
+/// A connection.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The connection itself.
+    pub stream: TcpStream,
+    /// Address of the peer.
+    pub peer: SocketAddr,
+    /// Held for as long as the connection is open.
+    pub slot: ConnectionSlot,
+}
+
+/// Accepts connections within limits.
+pub struct Listener {
+    listener: TcpListener,
+    peers: Arc<Mutex<Peers>>,
+    now: Box<dyn Fn() -> Instant + Send + Sync>,
+    backoff: Duration,
+    log: LogLimit,
+}
+
+impl Listener {
+    /// Accepts from `listener`. `now` reads the monotonic clock.
+    pub fn new(
+        listener: TcpListener,
+        limits: ConnectionLimits,
+        now: impl Fn() -> Instant + Send + Sync + 'static,
+    ) -> Self {
+        let peers = Arc::new(Mutex::new(Peers::new(limits)));
+        let (now, log) = (Box::new(now), LogLimit::default());
+        Self { listener, peers, now, backoff: FIRST_BACKOFF, log }
+    }
+
+    /// Returns the next connection. It can be cancelled.
+    pub async fn accept(&mut self) -> Accepted {
+        loop {
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    if let Some(suppressed) = self.log.pass((self.now)()) {
+                        tracing::warn!(%error, suppressed, "a connection cannot be accepted");
+                    }
+                    // Mostly too many open files: others must close first.
+                    tokio::time::sleep(self.backoff).await;
+                    self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
+                    continue;
+                }
+            };
+            self.backoff = FIRST_BACKOFF;
+            let slot = match admit(&self.peers, peer.ip()) {
+                Ok(slot) => slot,
+                Err(excess) => {
+                    if let Some(suppressed) = self.log.pass((self.now)()) {
+                        let (limit, connections) = match excess {
+                            Excess::Total(connections) => ("in total", connections),
+                            Excess::PerPeer(connections) => ("of its peer", connections),
+                        };
+                        tracing::warn!(
+                            peer = %peer.ip(), connections, limit, suppressed,
+                            "a connection is refused: there are too many"
+                        );
+                    }
+                    continue;
+                }
+            };
+            let _ = stream.set_nodelay(true);
+            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+            let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
+            return Accepted { stream, peer, slot };
+        }
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("listener", &self.listener).finish_non_exhaustive()
+    }
+}
+
+/// Lets one message pass in each interval, and counts the others.
+#[derive(Debug, Default)]
+struct LogLimit {
+    last: Option<Instant>,
+    suppressed: u64,
+}
+
+impl LogLimit {
+    /// Returns how many messages were suppressed since the last one; `None` if this one is.
+    fn pass(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now < last + LOG_EVERY) {
+            self.suppressed += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_are_limited() {
+        #[expect(clippy::disallowed_methods, reason = "a test's own time")]
+        let start = Instant::now();
+        let mut limit = LogLimit::default();
+        let passed = [0, 1, 9, 10, 11, 30].map(|at| limit.pass(start + Duration::from_secs(at)));
+        assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
+    }
+
+    #[tokio::test]
+    async fn a_peer_with_too_many_connections_is_refused_until_one_closes() {
+        use tokio::io::AsyncReadExt as _;
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let limits = ConnectionLimits { total: 10, per_peer: 1 };
+        #[expect(clippy::disallowed_methods, reason = "a test's own time")]
+        let mut listener = Listener::new(listener, limits, Instant::now);
+        let _first = TcpStream::connect(address).await.expect("a connection");
+        let accepted = listener.accept().await;
+        let mut refused = TcpStream::connect(address).await.expect("a connection");
+        let mut byte = [0];
+        let closed = tokio::select! {
+            _ = listener.accept() => panic!("it is accepted"),
+            read = refused.read(&mut byte) => matches!(read, Ok(0) | Err(_)),
+        };
+        assert!(closed);
+        drop(accepted);
+        let _again = TcpStream::connect(address).await.expect("a connection");
+        listener.accept().await;
+    }
+}

@@ -1,0 +1,183 @@
+//! Counts what happens on a connection.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use http::Response;
+use http_body::{Body, Frame, SizeHint};
+use hyper::service::Service;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::watchdog::Seen;
+
+/// Counters of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Activity {
+    requests: AtomicU64,
+    in_flight: AtomicU64,
+    bytes: AtomicBool,
+}
+
+impl Activity {
+    pub(crate) fn seen(&self) -> Seen {
+        Seen {
+            requests: self.requests.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            partial_head: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A request under way.
+struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    fn begin(activity: &Arc<Activity>) -> Self {
+        activity.requests.fetch_add(1, Ordering::Relaxed);
+        activity.in_flight.fetch_add(1, Ordering::Relaxed);
+        Self(activity.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.bytes.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Counts the requests of a service until their responses are sent.
+pub(crate) struct Counted<S> {
+    service: S,
+    activity: Arc<Activity>,
+}
+
+impl<S> Counted<S> {
+    pub(crate) fn new(service: S, activity: Arc<Activity>) -> Self {
+        Self { service, activity }
+    }
+}
+
+impl<S, R, B> Service<R> for Counted<S>
+where
+    S: Service<R, Response = Response<B>>,
+    S::Future: Unpin,
+{
+    type Response = Response<CountedBody<B>>;
+    type Error = S::Error;
+    type Future = CountedFuture<S::Future>;
+
+    fn call(&self, request: R) -> Self::Future {
+        let in_flight = InFlight::begin(&self.activity);
+        CountedFuture { future: self.service.call(request), in_flight: Some(in_flight) }
+    }
+}
+
+/// A response to come.
+pub(crate) struct CountedFuture<F> {
+    future: F,
+    in_flight: Option<InFlight>,
+}
+
+impl<F, B, E> Future for CountedFuture<F>
+where
+    F: Future<Output = Result<Response<B>, E>> + Unpin,
+{
+    type Output = Result<Response<CountedBody<B>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        Pin::new(&mut this.future).poll(cx).map(|answered| {
+            let in_flight = this.in_flight.take();
+            answered
+                .map(|response| response.map(|body| CountedBody { body, _in_flight: in_flight }))
+        })
+    }
+}
+
+/// A body that counts as under way until it is sent or dropped.
+pub(crate) struct CountedBody<B> {
+    body: B,
+    _in_flight: Option<InFlight>,
+}
+
+impl<B: Body + Unpin> Body for CountedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that notes when bytes come.
+pub(crate) struct Noted<I> {
+    io: I,
+    activity: Arc<Activity>,
+}
+
+impl<I> Noted<I> {
+    pub(crate) fn new(io: I, activity: Arc<Activity>) -> Self {
+        Self { io, activity }
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Noted<I> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.io).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            this.activity.bytes.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Noted<I> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().io).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}

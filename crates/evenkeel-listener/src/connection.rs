@@ -1,0 +1,201 @@
+//! Serves the requests of one connection.
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::Service;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use crate::activity::{Activity, Counted, CountedBody, Noted};
+use crate::watchdog::{TICK, Verdict, Watchdog};
+
+/// Streams of an HTTP/2 connection unless said otherwise, as upstream.
+const STREAMS: u32 = 100;
+/// Bytes of a stream that its handler has not read, as upstream.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// The same for all streams of a connection together; upstream's is 25 MiB.
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+/// Bytes of the headers of an HTTP/2 request. Upstream's is 1 MiB.
+const HEADER_LIST: u32 = 64 * 1024;
+/// Streams that a client opened and reset before they were looked at; one more ends the connection (rapid reset).
+const RESET_STREAMS: usize = 20;
+/// Streams that were reset for errors of the client's; one more ends the connection.
+const ERROR_RESET_STREAMS: usize = 256;
+/// How long a client without TLS may take to say which protocol it speaks.
+const DETECTION: Duration = Duration::from_secs(10);
+
+/// The version of HTTP that a connection speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1, or 1.0.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+impl Protocol {
+    /// Returns the protocol that TLS negotiated.
+    pub fn negotiated(alpn: Option<&[u8]>) -> Self {
+        if alpn == Some(b"h2") { Self::Http2 } else { Self::Http1 }
+    }
+
+    /// Returns the protocol that a client speaks without TLS, by its first bytes; `None` if they do not come.
+    pub async fn detect(stream: &TcpStream) -> Option<Self> {
+        let mut first = [0; 3];
+        let read = tokio::time::timeout(DETECTION, stream.peek(&mut first)).await.ok()?.ok()?;
+        (read > 0).then(|| if &first == b"PRI" { Self::Http2 } else { Self::Http1 })
+    }
+}
+
+/// Options of connections.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HttpOptions {
+    /// `--http2-max-streams-per-connection`; zero stands for 100.
+    pub http2_streams: u32,
+}
+
+/// Why a connection ended before its time.
+#[derive(Debug)]
+pub enum ConnectionError {
+    /// An error of HTTP or of the connection.
+    Http(hyper::Error),
+    /// No request came in time.
+    Overdue,
+}
+
+impl std::fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Http(error) => error.fmt(f),
+            Self::Overdue => f.write_str("no request came in time"),
+        }
+    }
+}
+
+impl Error for ConnectionError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Http(error) => error.source(),
+            Self::Overdue => None,
+        }
+    }
+}
+
+/// Serves requests until the peer closes the connection, it is idle for long, or, when `leave` is ready, its last response is
+/// sent. Connections can be upgraded.
+///
+/// # Errors
+/// When the connection breaks, or no request comes in time.
+pub async fn serve<I, S, B>(
+    io: I,
+    protocol: Protocol,
+    options: HttpOptions,
+    service: S,
+    leave: impl Future<Output = ()>,
+) -> Result<(), ConnectionError>
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    S::Future: Unpin + Send + 'static,
+    B: http_body::Body + Unpin + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let activity = Arc::new(Activity::default());
+    let io = TokioIo::new(Noted::new(io, activity.clone()));
+    let service = Counted::new(service, activity.clone());
+    match protocol {
+        Protocol::Http1 => {
+            let mut server = http1::Builder::new();
+            // The watchdog tells an idle connection from one whose head does not come.
+            server.timer(TokioTimer::new()).header_read_timeout(None);
+            drive(server.serve_connection(io, service).with_upgrades(), &activity, leave).await
+        }
+        Protocol::Http2 => {
+            let streams = if options.http2_streams == 0 { STREAMS } else { options.http2_streams };
+            let mut server = http2::Builder::new(TokioExecutor::new());
+            server
+                .timer(TokioTimer::new())
+                .max_concurrent_streams(streams)
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .max_header_list_size(HEADER_LIST)
+                .max_pending_accept_reset_streams(RESET_STREAMS)
+                .max_local_error_reset_streams(ERROR_RESET_STREAMS);
+            drive(server.serve_connection(io, service), &activity, leave).await
+        }
+    }
+}
+
+/// A connection of either protocol.
+trait Connection: Future<Output = hyper::Result<()>> {
+    /// Ends the connection after the responses under way.
+    fn graceful_shutdown(self: Pin<&mut Self>);
+}
+
+impl<I, S, B> Connection for http1::UpgradeableConnection<I, S>
+where
+    Self: Future<Output = hyper::Result<()>>,
+    S: Service<Request<Incoming>, Response = Response<CountedBody<B>>, Error = Infallible>,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    B: http_body::Body + Unpin + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        Self::graceful_shutdown(self);
+    }
+}
+
+impl<I, S, B> Connection for http2::Connection<I, S, TokioExecutor>
+where
+    Self: Future<Output = hyper::Result<()>>,
+    S: Service<Request<Incoming>, Response = Response<CountedBody<B>>, Error = Infallible>,
+    S::Future: Send + 'static,
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    B: http_body::Body + Unpin + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    fn graceful_shutdown(self: Pin<&mut Self>) {
+        Self::graceful_shutdown(self);
+    }
+}
+
+/// Drives a connection to its end.
+async fn drive(
+    connection: impl Connection,
+    activity: &Activity,
+    leave: impl Future<Output = ()>,
+) -> Result<(), ConnectionError> {
+    let mut connection = std::pin::pin!(connection);
+    let mut leave = std::pin::pin!(leave);
+    let mut leaving = false;
+    let mut watchdog = Watchdog::default();
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => return ended.map_err(ConnectionError::Http),
+            () = leave.as_mut(), if !leaving => {
+                leaving = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = tokio::time::sleep(TICK) => match watchdog.tick(activity.seen()) {
+                Verdict::Keep => {}
+                Verdict::Overdue => return Err(ConnectionError::Overdue),
+                // The peer was asked to go, and did not.
+                Verdict::Idle if leaving => return Ok(()),
+                Verdict::Idle => {
+                    leaving = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Connections of an HTTP server: accepts them within limits and serves HTTP/1.1 and HTTP/2 with deadlines.
+//!
+//! | documented | where |
+//! |---|---|
+//! | Connections in total and per peer; accepting goes on whatever happens | [`Listener`] |
+//! | `ReadHeaderTimeout`: 32 s, `IdleTimeout`: 90 s | `watchdog` |
+//! | `MaxConcurrentStreams`, windows, header lists, resets of HTTP/2 | [`serve`] |
+//! | TCP keep-alive | [`Listener::accept`] |
+//!
+//! Requests have deadlines of their own, which their handlers keep. Upstream: `SecureServingInfo.Serve`.
+
+mod accept;
+mod activity;
+mod connection;
+mod peers;
+mod watchdog;
+
+pub use accept::{Accepted, Listener};
+pub use connection::{ConnectionError, HttpOptions, Protocol, serve};
+pub use peers::{ConnectionLimits, ConnectionSlot};
+
+/// How long a TLS handshake may take: as long as Kubernetes' clients wait for one.
+pub const TLS_HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);

@@ -1,0 +1,116 @@
+//! Counts connections in total and per peer.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many connections are open at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// From all peers together.
+    pub total: usize,
+    /// From one IPv4 address, or one IPv6 network of 64 bits.
+    pub per_peer: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { total: 10_000, per_peer: 2_500 }
+    }
+}
+
+/// A counted connection; it is counted until this is dropped.
+#[derive(Debug)]
+pub struct ConnectionSlot {
+    peers: Arc<Mutex<Peers>>,
+    peer: IpAddr,
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner).remove(self.peer);
+    }
+}
+
+/// Which limit a connection exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excess {
+    Total(usize),
+    PerPeer(usize),
+}
+
+/// The open connections by peer.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    limits: ConnectionLimits,
+    total: usize,
+    by_peer: HashMap<IpAddr, usize>,
+}
+
+impl Peers {
+    pub(crate) fn new(limits: ConnectionLimits) -> Self {
+        Self { limits, total: 0, by_peer: HashMap::new() }
+    }
+
+    fn add(&mut self, peer: IpAddr) -> Result<(), Excess> {
+        if self.total >= self.limits.total {
+            return Err(Excess::Total(self.total));
+        }
+        let count = self.by_peer.get(&peer).copied().unwrap_or_default();
+        if count >= self.limits.per_peer {
+            return Err(Excess::PerPeer(count));
+        }
+        self.by_peer.insert(peer, count + 1);
+        self.total += 1;
+        Ok(())
+    }
+
+    fn remove(&mut self, peer: IpAddr) {
+        self.total = self.total.saturating_sub(1);
+        if let Some(count) = self.by_peer.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_peer.remove(&peer);
+            }
+        }
+    }
+}
+
+/// Counts a connection.
+pub(crate) fn admit(peers: &Arc<Mutex<Peers>>, address: IpAddr) -> Result<ConnectionSlot, Excess> {
+    let peer = peer_of(address);
+    peers.lock().unwrap_or_else(PoisonError::into_inner).add(peer)?;
+    Ok(ConnectionSlot { peers: peers.clone(), peer })
+}
+
+/// The address that a peer is known by: whoever has one address of an IPv6 network has all of them.
+fn peer_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_peer_and_in_total() {
+        let peers = Arc::new(Mutex::new(Peers::new(ConnectionLimits { total: 4, per_peer: 2 })));
+        let admit = |address: &str| admit(&peers, address.parse().expect("an address"));
+        let first = admit("10.0.0.1").expect("a slot");
+        let _mapped = admit("::ffff:10.0.0.1").expect("a slot");
+        assert_eq!(admit("10.0.0.1").err(), Some(Excess::PerPeer(2)));
+        let _network = admit("2001:db8::1").expect("a slot");
+        let _same = admit("2001:db8::ffff").expect("a slot");
+        assert_eq!(admit("10.0.0.2").err(), Some(Excess::Total(4)));
+        drop(first);
+        assert_eq!(admit("2001:db8::2").err(), Some(Excess::PerPeer(2)));
+        let _again = admit("10.0.0.1").expect("a slot");
+        assert_eq!(peers.lock().expect("a lock").by_peer.len(), 2);
+    }
+}

@@ -1,0 +1,97 @@
+//! Decides when a connection is closed: a request's head that does not come, or nothing to do.
+
+use std::time::Duration;
+
+/// Interval of the checks.
+pub(crate) const TICK: Duration = Duration::from_secs(8);
+/// Checks after which a head is overdue: it has at least 24 s, and at most 32 s as upstream's `ReadHeaderTimeout`.
+const HEAD_TICKS: u32 = 4;
+/// Checks after which a connection is idle: upstream's `IdleTimeout` of 90 s.
+const IDLE_TICKS: u32 = 12;
+
+/// What happened on a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Requests so far.
+    pub(crate) requests: u64,
+    /// Requests whose response is not sent.
+    pub(crate) in_flight: u64,
+    /// Whether bytes came since the last request, that is a part of the next one's head.
+    pub(crate) partial_head: bool,
+}
+
+/// What becomes of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes on.
+    Keep,
+    /// It is closed in order: it was idle for long.
+    Idle,
+    /// It is closed at once: no request came in time.
+    Overdue,
+}
+
+/// Follows a connection from check to check.
+#[derive(Debug, Default)]
+pub(crate) struct Watchdog {
+    requests: u64,
+    idle: u32,
+    head: u32,
+}
+
+impl Watchdog {
+    /// Checks a connection. The first request is due from the beginning.
+    pub(crate) fn tick(&mut self, seen: Seen) -> Verdict {
+        if seen.in_flight > 0 || seen.requests != self.requests {
+            *self = Self { requests: seen.requests, idle: 0, head: 0 };
+            return Verdict::Keep;
+        }
+        self.idle += 1;
+        self.head = if seen.partial_head || seen.requests == 0 { self.head + 1 } else { 0 };
+        if self.head >= HEAD_TICKS {
+            Verdict::Overdue
+        } else if self.idle >= IDLE_TICKS {
+            Verdict::Idle
+        } else {
+            Verdict::Keep
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Verdicts of checks, `.` for `Keep`.
+    fn verdicts(seen: impl IntoIterator<Item = (u64, u64, bool)>) -> String {
+        let mut watchdog = Watchdog::default();
+        let letter = |verdict| match verdict {
+            Verdict::Keep => '.',
+            Verdict::Idle => 'I',
+            Verdict::Overdue => 'O',
+        };
+        seen.into_iter()
+            .map(|(requests, in_flight, partial_head)| {
+                letter(watchdog.tick(Seen { requests, in_flight, partial_head }))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn connections_are_closed_when_nothing_comes() {
+        let idle = std::iter::repeat_n((1, 0, false), 13);
+        for (seen, wanted) in [
+            // The first request does not come, whether or not some bytes do.
+            (vec![(0, 0, false); 4], "...O"),
+            (vec![(0, 0, true); 4], "...O"),
+            (idle.collect(), "............I"),
+            // A request under way keeps the connection for as long as it takes.
+            (vec![(1, 1, true); 40], &".".repeat(40)),
+            // The head of the second request stops in the middle.
+            (vec![(1, 0, false), (1, 0, true), (1, 0, true), (1, 0, true), (1, 0, true)], "....O"),
+            (vec![(1, 0, true), (2, 0, true), (3, 0, true), (4, 0, true)], "...."),
+        ] {
+            assert_eq!(verdicts(seen.clone()), wanted, "{seen:?}");
+        }
+    }
+}
