@@ -24,7 +24,7 @@ pub(crate) struct Observation {
     pub(crate) average: f64,
     /// Standard deviation weighted by time.
     pub(crate) deviation: f64,
-    /// Largest value.
+    /// Largest value that was set.
     pub(crate) max: f64,
 }
 
@@ -129,7 +129,7 @@ pub(super) struct Distribution {
 }
 
 impl Distribution {
-    /// Begins empty.
+    /// Begins with empty buckets.
     pub(super) fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }

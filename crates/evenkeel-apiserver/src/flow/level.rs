@@ -145,7 +145,7 @@ pub(super) struct LevelState {
     pub(super) config: Level,
     pub(super) limits: Limits,
     pub(super) demand: SeatDemand,
-    /// CurrentCL.
+    /// Limit of the seats in use (CurrentCL).
     pub(super) current: usize,
     /// Seats that the level needed at the last adjustment.
     pub(super) target: f64,

@@ -37,6 +37,7 @@ use crate::resource::Table;
 use crate::store::{OpenError, Store};
 use crate::tasks::Tasks;
 use crate::tracking;
+use crate::webhook::budget::Budgets;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 use pki::Pki;
@@ -188,6 +189,7 @@ impl Builder {
             served: Served::default(),
             policies: Compiled::default(),
             components: Components::default(),
+            webhooks: Budgets::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });
