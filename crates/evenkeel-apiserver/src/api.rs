@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::resource::{ResourceType, Table, key};
 use crate::store::{Store, WriteError};
 use crate::tasks::Tasks;
+use crate::webhook::budget::Budgets;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
@@ -102,6 +103,8 @@ pub(crate) struct Api {
     pub(crate) flows: Flows,
     /// The parts of the control plane in this process.
     pub(crate) components: Components,
+    /// Calls of webhooks in flight.
+    pub(crate) webhooks: Budgets,
     /// What goes on beside requests.
     pub(crate) tasks: Tasks,
     /// Source of uids and generated names.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::api::Api;
-use crate::store::{Change, Entry, Expect, Transaction, WriteError, changed};
+use crate::store::{Change, Entry, Expect, Scope, Transaction, WriteError, changed};
 use evenkeel_apimachinery::value::{list, text};
 
 /// Where events of both API groups are stored.
@@ -142,7 +142,7 @@ fn follow(
 ) {
     let prefix = RESOURCE_PREFIX.into();
     while let Some(revision) = *seen {
-        let Ok(mut cursor) = api.store.follow(&prefix, revision) else { break };
+        let Ok(mut cursor) = api.store.follow(&prefix, &Scope::All, revision) else { break };
         let Ok(events) = cursor.take() else { break };
         *seen = Some(cursor.at());
         if events.is_empty() {

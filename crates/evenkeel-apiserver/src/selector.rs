@@ -5,8 +5,8 @@ use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
 
 use serde_json::Value;
 
-use crate::resource::ResourceType;
-use crate::store::{Entry, SelectionAttributes};
+use crate::resource::{ResourceType, key};
+use crate::store::{Entry, Scope, SelectionAttributes};
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
@@ -54,6 +54,29 @@ impl Selectors {
     /// Whether everything is selected.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_empty()
+    }
+
+    /// Returns the narrowest part of a collection that holds all selected objects of a namespace (of all, where that is
+    /// empty).
+    pub(crate) fn scope(&self, resource: &ResourceType, namespace: &str) -> Scope {
+        let exact = |wanted: fn(&Field) -> bool| {
+            let mut terms = self.fields.iter().filter(|r| r.equal && wanted(&r.field));
+            terms.next()
+        };
+        if let Some(name) = exact(|field| matches!(field, Field::Name))
+            && (!resource.namespaced || !namespace.is_empty())
+        {
+            return Scope::Object(key(resource, namespace, &name.value).into());
+        }
+        if let Some(FieldRequirement { field: Field::At(at), value, .. }) =
+            exact(|field| matches!(field, Field::At(_)))
+        {
+            return Scope::Field(*at, (**value).into());
+        }
+        match namespace {
+            "" => Scope::All,
+            namespace => Scope::Namespace(namespace.into()),
+        }
     }
 
     /// Whether an object is selected.

@@ -2,10 +2,10 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | Connections in total and per peer; accepting goes on whatever happens | [`Listener`] |
-//! | `ReadHeaderTimeout`: 32 s, `IdleTimeout`: 90 s | `watchdog` |
-//! | `MaxConcurrentStreams`, windows, header lists, resets of HTTP/2 | [`serve`] |
-//! | TCP keep-alive | [`Listener::accept`] |
+//! | Connections in total and per peer; accepting goes on whatever happens | `accept::Listener` |
+//! | `ReadHeaderTimeout`: 32 s, `IdleTimeout`: 90 s | `watchdog::Watchdog` |
+//! | `MaxConcurrentStreams`, windows, header lists, resets of HTTP/2 | `connection::serve` |
+//! | TCP keep-alive | `accept::Listener` |
 //!
 //! Requests have deadlines of their own, which their handlers keep. Upstream: `SecureServingInfo.Serve`.
 

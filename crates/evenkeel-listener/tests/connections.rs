@@ -1,5 +1,7 @@
 //! Connections whose peers are slow, silent, or done, in virtual time over pipes.
 
+#![expect(clippy::disallowed_methods, reason = "connections of a test, which ends with them")]
+
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -32,16 +34,11 @@ fn start(
         })
     });
     let served = tokio::spawn(async move {
-        let begun = now();
+        let begun = Instant::now();
         let ended = serve(server, protocol, HttpOptions::default(), service, leave).await;
         (ended, begun.elapsed())
     });
     (client, served)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a test's own time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[track_caller]

@@ -63,12 +63,16 @@ const KUBELET_WIRING: [&str; 5] =
 /// Wiring of the cloud controllers: the context that they start with, and the program that starts them.
 const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controllers.rs"];
 
+/// The shell of API Priority and Fairness: it waits, counts watches, and writes metrics.
+const FLOW_SHELL: [&str; 4] = ["level.rs", "limiter.rs", "metrics.rs", "watches.rs"];
+
 /// The folder of what all controllers share to start and to watch. It decides for none of them.
 const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
 /// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
 /// and an attempt only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 8] = [
+const DECIDING: [(&str, &[&str]); 9] = [
+    ("crates/evenkeel-apiserver/src/flow", &FLOW_SHELL),
     ("crates/evenkeel-apiserver/src/strategy", &[]),
     ("crates/evenkeel-cloud/src", &CLOUD_WIRING),
     ("crates/evenkeel-controller-manager/src/plan", &["mod.rs"]),

@@ -24,10 +24,15 @@ fn declares(file: &Path, name: &str) -> bool {
 const HEAD: &str = "//! | documented | where |";
 
 /// Modules that must begin with such a table. The scheduler's plugins are found by themselves.
-const WITH_TABLE: [&str; 20] = [
+const WITH_TABLE: [&str; 25] = [
     "evenkeel-apiserver/src/auth/escalation.rs",
     "evenkeel-apiserver/src/auth/rbac.rs",
-    "evenkeel-apiserver/src/flow.rs",
+    "evenkeel-apiserver/src/flow/allocation.rs",
+    "evenkeel-apiserver/src/flow/config.rs",
+    "evenkeel-apiserver/src/flow/estimate.rs",
+    "evenkeel-apiserver/src/flow/mod.rs",
+    "evenkeel-apiserver/src/flow/queueset.rs",
+    "evenkeel-apiserver/src/flow/rule.rs",
     "evenkeel-apiserver/src/registry/policybased.rs",
     "evenkeel-apiserver/src/pipeline/mod.rs",
     "evenkeel-apiserver/src/verbs/delete.rs",

@@ -19,9 +19,9 @@ const EPSILON: f64 = 0.000_000_1;
 /// What a PriorityLevelConfiguration says of its seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// `nominalConcurrencyShares`.
+    /// `nominalConcurrencyShares`: the level's part of the server's seats.
     pub(crate) nominal: u32,
-    /// `lendablePercent`.
+    /// `lendablePercent`: the part of its seats that others may borrow.
     pub(crate) lendable_percent: u32,
     /// `borrowingLimitPercent`; without, a level may borrow all seats that others lend.
     pub(crate) borrowing_limit_percent: Option<u32>,

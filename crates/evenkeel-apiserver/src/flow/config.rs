@@ -34,7 +34,7 @@ pub(super) enum Distinguisher {
     Namespace,
 }
 
-/// A FlowSchema.
+/// What a FlowSchema says of requests.
 #[derive(Debug)]
 pub(super) struct Schema {
     pub(super) name: Box<str>,
@@ -45,7 +45,7 @@ pub(super) struct Schema {
     pub(super) rules: Vec<Rule>,
 }
 
-/// A PriorityLevelConfiguration.
+/// What a PriorityLevelConfiguration says of its level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Level {
     pub(super) name: Box<str>,

@@ -6,7 +6,7 @@
 //! | A list takes a seat for each 100 kB of objects that are in memory at once | `list` |
 //! | A watch that begins with the initial objects costs what a list costs until they are read | `list` |
 //! | A write that ten or more watchers see keeps seats for 5 ms of each ten watchers | `mutating` |
-//! | All other requests take one seat | `WorkEstimate::default` |
+//! | All other requests take one seat | `WorkEstimate` |
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ pub(crate) struct Observation {
     pub(crate) average: f64,
     /// Standard deviation weighted by time.
     pub(crate) deviation: f64,
-    /// Largest value.
+    /// Largest value that was set.
     pub(crate) max: f64,
 }
 
@@ -59,7 +59,7 @@ impl Integrator {
     }
 }
 
-/// Histogram of a ratio, in which each value weighs as many nanoseconds as it lasted.
+/// Distribution of a ratio, in which each value weighs as many nanoseconds as it lasted.
 ///
 /// Upstream: `TimingRatioHistogram`
 #[derive(Debug, Clone)]
@@ -120,16 +120,16 @@ impl TimingHistogram {
     }
 }
 
-/// Histogram of single values.
+/// Distribution of single values.
 #[derive(Debug, Clone)]
-pub(super) struct Histogram {
+pub(super) struct Distribution {
     bounds: &'static [f64],
     counts: Vec<u64>,
     sum: f64,
 }
 
-impl Histogram {
-    /// Begins empty.
+impl Distribution {
+    /// Begins with empty buckets.
     pub(super) fn new(bounds: &'static [f64]) -> Self {
         Self { bounds, counts: vec![0; bounds.len() + 1], sum: 0.0 }
     }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn values_fall_into_buckets() {
-        let mut waits = Histogram::new(&[0.0, 1.0]);
+        let mut waits = Distribution::new(&[0.0, 1.0]);
         [0.0, 0.5, 1.0, 2.0].into_iter().for_each(|value| waits.observe(value));
         assert_eq!(waits.read(), (vec![(0.0, 1), (1.0, 3)], 4, 3.5));
     }

@@ -1,6 +1,6 @@
-//! A priority level with its requests, behind a lock; what all levels share.
+//! A priority level with its requests, behind a lock; what all levels share; the permits of requests.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use super::allocation::{Borrower, Limits, SeatDemand};
 use super::config::{Distinguisher, Level};
 use super::dropped::DroppedRequests;
 use super::integrator::TimingHistogram;
-use super::limiter::{Permit, RequestDigest};
-use super::queueset::{Dispatched, QueueSet, Queuing};
+use super::queueset::{Dispatched, QueueSet, Queuing, Ticket};
 use super::rule::Rule;
 use crate::clock::Clock;
+use crate::request::{Query, RequestInfo};
+use evenkeel_apimachinery::user::User;
 
 const SCHEMA_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const LEVEL_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
@@ -65,6 +66,68 @@ impl FlowSchema {
     }
 }
 
+/// What a request is classified by.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestDigest<'a> {
+    pub(crate) user: &'a User,
+    pub(crate) info: &'a RequestInfo<'a>,
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a Query,
+}
+
+impl RequestDigest<'_> {
+    /// Whether it counts as a write.
+    pub(super) fn is_mutating(&self) -> bool {
+        !matches!(self.info.verb, "get" | "list" | "watch")
+    }
+}
+
+/// Seats of a request. They are given back when this is dropped: at the end of the request, when its client leaves, and
+/// when its handler panics.
+#[derive(Debug)]
+pub(crate) struct Permit(Held);
+
+#[derive(Debug)]
+enum Held {
+    Seats { class: Arc<FlowSchema>, ticket: Ticket, mutating: bool },
+    Slot { executing: Arc<AtomicUsize> },
+}
+
+impl Permit {
+    /// A request that was dispatched.
+    pub(super) fn seats(class: Arc<FlowSchema>, ticket: Ticket, mutating: bool) -> Self {
+        class.level.shared.count(Phase::Executing, mutating, 1);
+        Self(Held::Seats { class, ticket, mutating })
+    }
+
+    /// A request that is executed without priority and fairness.
+    pub(super) fn slot(executing: Arc<AtomicUsize>) -> Self {
+        Self(Held::Slot { executing })
+    }
+
+    /// Sets the uids of FlowSchema and priority level in the response headers.
+    pub(crate) fn mark(&self, headers: &mut HeaderMap) {
+        if let Held::Seats { class, .. } = &self.0 {
+            class.mark(headers);
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        match &self.0 {
+            Held::Seats { class, ticket, mutating } => {
+                let level = &class.level;
+                level.shared.count(Phase::Executing, *mutating, -1);
+                level.with(|state, now| ((), state.queues.finish(now, ticket)));
+            }
+            Held::Slot { executing } => {
+                executing.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 /// A priority level with its requests.
 #[derive(Debug)]
 pub(super) struct PriorityLevel {
@@ -82,7 +145,7 @@ pub(super) struct LevelState {
     pub(super) config: Level,
     pub(super) limits: Limits,
     pub(super) demand: SeatDemand,
-    /// CurrentCL.
+    /// Limit of the seats in use (CurrentCL).
     pub(super) current: usize,
     /// Seats that the level needed at the last adjustment.
     pub(super) target: f64,

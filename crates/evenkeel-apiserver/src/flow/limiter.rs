@@ -12,13 +12,12 @@ use tokio::time::Instant;
 use super::allocation::{self, borrow};
 use super::config::{self, CATCH_ALL, Schema};
 use super::estimate::{self, ObjectStats, WorkEstimate};
-use super::level::{FlowSchema, Phase, PriorityLevel, Shared, Waiting};
-use super::queueset::{Arrival, Place, Queuing, Start, Ticket};
+use super::level::{FlowSchema, Permit, Phase, PriorityLevel, RequestDigest, Shared, Waiting};
+use super::queueset::{Arrival, Place, Queuing, Start};
 use super::stats::Reason;
 use super::watches::{CountedWatch, WatchTracker};
 use crate::clock::Clock;
-use crate::request::{Query, RequestInfo};
-use evenkeel_apimachinery::user::User;
+use crate::request::RequestInfo;
 
 /// Retry-After in seconds of requests beyond the in-flight limits.
 const RETRY_AFTER: i64 = 1;
@@ -48,21 +47,6 @@ impl Default for Options {
     }
 }
 
-/// What a request is classified by.
-#[derive(Clone, Copy)]
-pub(crate) struct RequestDigest<'a> {
-    pub(crate) user: &'a User,
-    pub(crate) info: &'a RequestInfo<'a>,
-    pub(crate) path: &'a str,
-    pub(crate) query: &'a Query,
-}
-
-impl RequestDigest<'_> {
-    fn is_mutating(&self) -> bool {
-        !matches!(self.info.verb, "get" | "list" | "watch")
-    }
-}
-
 /// Whether a request is executed.
 #[derive(Debug)]
 pub(crate) enum Admission {
@@ -87,46 +71,6 @@ impl Rejection {
     pub(crate) fn mark(&self, headers: &mut HeaderMap) {
         if let Some(class) = &self.class {
             class.mark(headers);
-        }
-    }
-}
-
-/// Seats of a request. They are given back when this is dropped: at the end of the request, when its client leaves, and
-/// when its handler panics.
-#[derive(Debug)]
-pub(crate) struct Permit(Held);
-
-#[derive(Debug)]
-enum Held {
-    Seats { class: Arc<FlowSchema>, ticket: Ticket, mutating: bool },
-    Slot { executing: Arc<AtomicUsize> },
-}
-
-impl Permit {
-    pub(super) fn seats(class: Arc<FlowSchema>, ticket: Ticket, mutating: bool) -> Self {
-        class.level.shared.count(Phase::Executing, mutating, 1);
-        Self(Held::Seats { class, ticket, mutating })
-    }
-
-    /// Sets the uids of FlowSchema and priority level in the response headers.
-    pub(crate) fn mark(&self, headers: &mut HeaderMap) {
-        if let Held::Seats { class, .. } = &self.0 {
-            class.mark(headers);
-        }
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        match &self.0 {
-            Held::Seats { class, ticket, mutating } => {
-                let level = &class.level;
-                level.shared.count(Phase::Executing, *mutating, -1);
-                level.with(|state, now| ((), state.queues.finish(now, ticket)));
-            }
-            Held::Slot { executing } => {
-                executing.fetch_sub(1, Ordering::Relaxed);
-            }
         }
     }
 }
@@ -250,7 +194,7 @@ impl Flows {
         if limit == 0 {
             return Admission::Unlimited;
         }
-        let permit = Permit(Held::Slot { executing: executing.clone() });
+        let permit = Permit::slot(executing.clone());
         if executing.fetch_add(1, Ordering::Relaxed) < limit {
             return Admission::Execute(permit);
         }

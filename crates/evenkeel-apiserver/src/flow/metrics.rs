@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 
-use super::integrator::Histogram;
+use super::integrator::Distribution;
 use super::level::{LevelState, Phase, PriorityLevel, Shared};
 use super::queueset::Queuing;
 use super::stats::{FlowStats, Reason};
@@ -129,7 +129,7 @@ fn flow_counters(out: &mut String, levels: &[Arc<PriorityLevel>]) {
 }
 
 fn flow_histograms(out: &mut String, levels: &[Arc<PriorityLevel>]) {
-    type Part = (&'static str, fn(&FlowStats) -> &Histogram);
+    type Part = (&'static str, fn(&FlowStats) -> &Distribution);
     let families: [(&str, &str, &[Part]); 5] = [
         (
             "request_wait_duration_seconds",

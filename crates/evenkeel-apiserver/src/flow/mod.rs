@@ -4,15 +4,15 @@
 //! | documented | where |
 //! |---|---|
 //! | Long-running requests other than watches are exempt | `limiter::is_long_running` |
-//! | FlowSchemas, their order, and what they match | `config`, `rule` |
-//! | A request that no other FlowSchema matches belongs to `catch-all` | `limiter::Flows::classify` |
-//! | Seats of a level, lent and borrowed | `allocation` |
-//! | Seats of a request | `estimate`, `watches` |
-//! | Queues, shuffle sharding, fair queuing | `queueset`, `sharding` |
+//! | FlowSchemas, their order, and what they match | `config::digest`, `rule::Rule` |
+//! | A request that no other FlowSchema matches belongs to `catch-all` | `limiter::classify` |
+//! | Seats of a level, lent and borrowed | `allocation::borrow` |
+//! | Seats of a request | `estimate::WorkEstimate`, `watches::WatchTracker` |
+//! | Queues, shuffle sharding, fair queuing | `queueset::QueueSet`, `sharding::Dealer` |
 //! | A request waits for a quarter of its time at most | `limiter::wait_limit` |
-//! | 429 with Retry-After | `dropped`, `limiter::Rejection` |
-//! | `--max-requests-inflight`, `--max-mutating-requests-inflight` without priority and fairness | `limiter::Flows::start_in_flight` |
-//! | `apiserver_flowcontrol_*` | `stats`, `metrics` |
+//! | 429 with Retry-After | `dropped::DroppedRequests`, `limiter::Rejection` |
+//! | `--max-requests-inflight`, `--max-mutating-requests-inflight` without priority and fairness | `limiter::start_in_flight` |
+//! | `apiserver_flowcontrol_*` | `stats::FlowStats`, `metrics::render` |
 //!
 //! All is pure but `limiter`, `level` and `watches`.
 
@@ -32,4 +32,5 @@ mod watches;
 
 pub(crate) use config::dangling;
 pub(crate) use estimate::ObjectStats;
-pub(crate) use limiter::{Admission, Flows, Options, Rejection, RequestDigest, wait_limit};
+pub(crate) use level::RequestDigest;
+pub(crate) use limiter::{Admission, Flows, Options, Rejection, wait_limit};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::integrator::{Histogram, Integrator, TimingHistogram};
+use super::integrator::{Distribution, Integrator, TimingHistogram};
 
 const WAIT_SECONDS: [f64; 13] =
     [0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
@@ -50,17 +50,17 @@ pub(super) struct FlowStats {
     pub(super) requests_executing: usize,
     pub(super) seats_executing: usize,
     pub(super) no_accommodation: u64,
-    pub(super) queue_length: Histogram,
-    pub(super) watch_count: Histogram,
-    pub(super) estimated_seats: Histogram,
+    pub(super) queue_length: Distribution,
+    pub(super) watch_count: Distribution,
+    pub(super) estimated_seats: Distribution,
     /// Seconds of waiting, of requests that were then executed.
-    pub(super) waited: Histogram,
+    pub(super) waited: Distribution,
     /// Seconds of waiting, of requests that were then rejected.
-    pub(super) waited_in_vain: Histogram,
+    pub(super) waited_in_vain: Distribution,
     /// Seconds of execution.
-    pub(super) executed: Histogram,
+    pub(super) executed: Distribution,
     /// Seconds until a watch was initialized.
-    pub(super) watch_initialized: Histogram,
+    pub(super) watch_initialized: Distribution,
 }
 
 impl FlowStats {
@@ -75,13 +75,13 @@ impl FlowStats {
             requests_executing: 0,
             seats_executing: 0,
             no_accommodation: 0,
-            queue_length: Histogram::new(&QUEUE_LENGTH),
-            watch_count: Histogram::new(&WATCH_COUNT),
-            estimated_seats: Histogram::new(&ESTIMATED_SEATS),
-            waited: Histogram::new(&WAIT_SECONDS),
-            waited_in_vain: Histogram::new(&WAIT_SECONDS),
-            executed: Histogram::new(&WAIT_SECONDS),
-            watch_initialized: Histogram::new(&WAIT_SECONDS),
+            queue_length: Distribution::new(&QUEUE_LENGTH),
+            watch_count: Distribution::new(&WATCH_COUNT),
+            estimated_seats: Distribution::new(&ESTIMATED_SEATS),
+            waited: Distribution::new(&WAIT_SECONDS),
+            waited_in_vain: Distribution::new(&WAIT_SECONDS),
+            executed: Distribution::new(&WAIT_SECONDS),
+            watch_initialized: Distribution::new(&WAIT_SECONDS),
         }
     }
 

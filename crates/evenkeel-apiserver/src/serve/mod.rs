@@ -42,6 +42,7 @@ use crate::resource::Table;
 use crate::store::{OpenError, Store};
 use crate::tasks::Tasks;
 use crate::tracking;
+use crate::webhook::budget::Budgets;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 use evenkeel_x509::CertPool;
@@ -234,6 +235,7 @@ impl Builder {
             plugins,
             policies: Compiled::default(),
             components: Components::default(),
+            webhooks: Budgets::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
         });

@@ -7,40 +7,52 @@ use tokio::sync::watch;
 
 use super::event::{Event, Expired};
 use super::handle::Store;
+use super::ring::Ring;
+use super::watchers::{Scope, Subscription};
 use crate::resource::ResourcePrefix;
 
 /// Events at a time, so that one watch does not hold the lock for long.
 const AT_ONCE: usize = 256;
+/// Bytes of events at a time, so that a watch that nobody reads holds little. One event may be larger.
+pub(crate) const BYTES_AT_ONCE: usize = 64 * 1024;
 
-/// A place among the events of a collection.
+/// A place among the events of a collection, or of a part of it.
 pub(crate) struct Cursor {
     store: Store,
     resource_prefix: ResourcePrefix,
     at: u64,
     signal: watch::Receiver<u64>,
+    subscription: Option<Subscription>,
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        if let Some(subscription) = &self.subscription {
+            self.store.shared.watchers.unsubscribe(subscription);
+        }
+    }
 }
 
 impl Cursor {
-    fn new(
-        store: Store,
-        resource_prefix: ResourcePrefix,
-        at: u64,
-        signal: watch::Receiver<u64>,
-    ) -> Self {
-        Self { store, resource_prefix, at, signal }
-    }
-
-    /// What happened since the last call, in order, without waiting.
+    /// What happened since the last call, in order, without waiting. Events of other parts of the collection may be among it.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
-        let settled = *self.store.shared.settled.borrow();
-        let state = self.store.shared.read();
+        let shared = &self.store.shared;
+        let settled = *shared.settled.borrow();
+        let recorded = match &self.subscription {
+            Some(subscription) if self.at >= subscription.since => {
+                Some(shared.watchers.after(subscription, self.at, AT_ONCE)?)
+            }
+            _ => None,
+        };
+        let state = shared.read();
         let Some(collection) = state.collections.get(&self.resource_prefix) else {
             return Err(Expired);
         };
-        let mut since =
-            collection.ring.since(self.at)?.take_while(|event| event.entry.revision <= settled);
-        let events: Vec<Arc<Event>> = since.by_ref().take(AT_ONCE).cloned().collect();
-        let all = since.next().is_none();
+        let ring = &collection.ring;
+        let (events, all) = match recorded {
+            Some(revisions) => recorded_events(ring, &revisions, settled)?,
+            None => events_since(ring, self.at, settled)?,
+        };
         let upto = events.last().map_or(self.at, |e| e.entry.revision);
         self.at = if all { upto.max(settled) } else { upto };
         Ok(events)
@@ -49,7 +61,8 @@ impl Cursor {
     /// Waits until there may be something to take.
     pub(crate) async fn changed(&mut self) {
         let at = self.at;
-        // The sender lives in the collection, which lives as long as the store that this cursor holds.
+        // The sender lives in the collection, which lives as long as the store that this cursor holds, or in the scope, which
+        // lives as long as the subscription.
         let _ = self.signal.wait_for(|revision| *revision > at).await;
     }
 
@@ -59,11 +72,60 @@ impl Cursor {
     }
 }
 
+/// The events after a revision up to the settled one, as many as are taken at once; whether these are all.
+fn events_since(ring: &Ring, at: u64, settled: u64) -> Result<(Vec<Arc<Event>>, bool), Expired> {
+    let since = ring.since(at)?.take_while(|event| event.entry.revision <= settled);
+    let mut budget = Budget::default();
+    let mut since = since.peekable();
+    let mut events = Vec::new();
+    while let Some(event) = since.next_if(|event| budget.takes(event)) {
+        events.push(event.clone());
+    }
+    Ok((events, since.peek().is_none()))
+}
+
+/// The same for the events of a scope.
+fn recorded_events(
+    ring: &Ring,
+    revisions: &[u64],
+    settled: u64,
+) -> Result<(Vec<Arc<Event>>, bool), Expired> {
+    let mut budget = Budget::default();
+    let mut events = Vec::with_capacity(revisions.len());
+    for revision in revisions.iter().filter(|revision| **revision <= settled) {
+        let event = ring.get(*revision)?;
+        if !budget.takes(event) {
+            return Ok((events, false));
+        }
+        events.push(event.clone());
+    }
+    Ok((events, revisions.len() < AT_ONCE))
+}
+
+/// What is left of what is taken at once.
+#[derive(Default)]
+struct Budget {
+    events: usize,
+    bytes: usize,
+}
+
+impl Budget {
+    fn takes(&mut self, event: &Event) -> bool {
+        let size = event.entry.size();
+        let fits = self.events == 0
+            || self.events < AT_ONCE && self.bytes.saturating_add(size) <= BYTES_AT_ONCE;
+        self.events += 1;
+        self.bytes = self.bytes.saturating_add(size);
+        fits
+    }
+}
+
 impl Store {
-    /// Follows a collection from a revision on.
+    /// Follows a part of a collection from a revision on.
     pub(crate) fn follow(
         &self,
         resource_prefix: &ResourcePrefix,
+        scope: &Scope,
         revision: u64,
     ) -> Result<Cursor, Expired> {
         let signal = {
@@ -72,6 +134,20 @@ impl Store {
             kept.ring.holds(revision)?;
             kept.signal.subscribe()
         };
-        Ok(Cursor::new(self.clone(), resource_prefix.clone(), revision, signal))
+        let scoped = self.shared.watchers.subscribe(resource_prefix, scope);
+        let (subscription, signal) = match scoped {
+            Some((subscription, signal)) => (Some(subscription), signal),
+            None => (None, signal),
+        };
+        Ok(Cursor {
+            store: self.clone(),
+            resource_prefix: resource_prefix.clone(),
+            at: revision,
+            signal,
+            subscription,
+        })
     }
 }
+
+#[cfg(test)]
+mod tests;

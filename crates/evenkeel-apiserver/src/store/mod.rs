@@ -14,6 +14,7 @@ mod shared;
 mod size;
 mod state;
 mod transaction;
+mod watchers;
 mod writer;
 
 #[cfg(test)]
@@ -27,3 +28,4 @@ pub(crate) use index::IndexedResources;
 pub(crate) use list::{Range, Snapshot};
 pub use log::OpenError;
 pub(crate) use transaction::{Expect, Transaction, WriteError};
+pub(crate) use watchers::Scope;

@@ -40,6 +40,12 @@ impl Ring {
         if revision < self.floor { Err(Expired) } else { Ok(()) }
     }
 
+    /// The event of `revision`.
+    pub(super) fn get(&self, revision: u64) -> Result<&Arc<Event>, Expired> {
+        let at = self.events.partition_point(|event| event.entry.revision < revision);
+        self.events.get(at).filter(|event| event.entry.revision == revision).ok_or(Expired)
+    }
+
     /// The events after `revision`.
     pub(super) fn since(
         &self,

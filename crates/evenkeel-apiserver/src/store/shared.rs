@@ -9,6 +9,7 @@ use super::index::IndexedResources;
 use super::log::Log;
 use super::state::{Staged, State};
 use super::transaction::WriteError;
+use super::watchers::Watchers;
 
 /// How long lazy writes wait for another write to share its commit.
 const LINGER: Duration = Duration::from_millis(2);
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub(super) queue: Mutex<Queue>,
     /// Held while a batch is committed and shown by the one who wrote it, so that batches stay in order.
     pub(super) committing: Mutex<()>,
+    /// Who watches what.
+    pub(super) watchers: Watchers,
 }
 
 /// Changes in line for the log.
@@ -57,6 +60,7 @@ impl Shared {
             wake: Condvar::new(),
             queue: Mutex::default(),
             committing: Mutex::default(),
+            watchers: Watchers::default(),
         }
     }
 
@@ -160,7 +164,11 @@ impl Shared {
         let raise = |sender: &watch::Sender<u64>, revision: u64| {
             sender.send_if_modified(|at| std::mem::replace(at, revision.max(*at)) < revision);
         };
+        let scoped = self.watchers.record(events);
         raise(&self.settled, last.event.entry.revision);
+        for signal in scoped {
+            raise(&signal, last.event.entry.revision);
+        }
         for (signal, revision) in signals {
             raise(signal, revision);
         }

@@ -40,7 +40,7 @@ fn state(store: &Store) -> (Vec<(String, u64)>, u64) {
 async fn all_or_nothing_is_written() {
     let store = Store::in_memory(NUMBERS);
     let (numbers, others): (ResourcePrefix, ResourcePrefix) = ("numbers".into(), "others".into());
-    let mut cursor = store.follow(&numbers, 0).expect("the beginning");
+    let mut cursor = store.follow(&numbers, &Scope::All, 0).expect("the beginning");
     let written = store
         .commit(transaction(|t| {
             t.put(&others, "x", Expect::Absent, object("x", &[]));

@@ -73,7 +73,8 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         (Vec::new(), version)
     };
     let entries = codec::entries(request.api, resource, entries).await?;
-    let Ok(cursor) = store.follow(&resource.resource_prefix, from) else {
+    let scope = selectors.scope(resource, request.target.namespace);
+    let Ok(cursor) = store.follow(&resource.resource_prefix, &scope, from) else {
         let frame =
             format.event(resource, "ERROR", &too_old(from, store.revision()), true, request.now)?;
         return Ok(answer(

@@ -1,5 +1,7 @@
 //! How many requests are executed at once: seats, queues, 429, and what gives seats back.
 
+#![expect(clippy::disallowed_methods, reason = "requests of a test, which ends with them")]
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;

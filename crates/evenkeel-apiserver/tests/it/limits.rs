@@ -50,6 +50,7 @@ async fn an_object_that_etcd_would_refuse_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn events_expire_an_hour_after_they_were_last_written() {
+    #[expect(clippy::disallowed_methods, reason = "the clock of a test")]
     let begun = tokio::time::Instant::now();
     let epoch: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
     let clock = Clock::new(move || {

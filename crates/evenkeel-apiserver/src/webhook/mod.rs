@@ -1,5 +1,7 @@
 //! One request to a webhook: HTTPS to its URL, or to what stands behind its service.
 
+pub(crate) mod budget;
+
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -38,8 +40,14 @@ pub(crate) async fn post(
 ) -> Result<Value, String> {
     let seconds = u64::try_from(seconds).unwrap_or(1).clamp(1, 30);
     let place = place(api, config, seconds)?;
-    let asked = exchange(&place, text(config, "caBundle"), body);
     let failed = |why: &str| format!("Post \"{}\": {why}", place.url);
+    let asked = async {
+        let call = api.webhooks.begin(&place.url, api.clock.instant()).await;
+        let call = call.map_err(|_| "too many calls are in flight without an answer".to_owned())?;
+        let answer = exchange(&place, text(config, "caBundle"), body).await;
+        call.answered(api.clock.instant());
+        answer
+    };
     match tokio::time::timeout(Duration::from_secs(seconds), asked).await {
         Ok(Ok((code, bytes))) if code.is_success() => {
             json::from_slice(&bytes).map_err(|error| error.to_string())

@@ -1,0 +1,152 @@
+use serde_json::json;
+
+use super::*;
+use crate::store::{Change, Encoded, Expect, SelectionAttributes, Transaction};
+
+fn prefix() -> ResourcePrefix {
+    "/pods".into()
+}
+
+fn pod(node: &str, size: usize) -> Encoded {
+    let object = json!({"metadata": {"name": "p"}, "data": "x".repeat(size)});
+    let selection = SelectionAttributes::new(&object, |put| put(node));
+    Encoded::new(&object, selection)
+}
+
+async fn put(store: &Store, key: &str, node: &str) -> u64 {
+    let expect = store.peek("/pods", key).map_or(Expect::Absent, |e| Expect::At(e.revision));
+    store.put(&prefix(), key, expect, pod(node, 0)).await.expect("written").revision
+}
+
+async fn delete(store: &Store, key: &str) {
+    let revision = store.peek("/pods", key).expect("it is there").revision;
+    let mut transaction = Transaction::default();
+    transaction.delete(&prefix(), key, Expect::At(revision));
+    store.commit(transaction).await.expect("deleted");
+}
+
+fn node(name: &str) -> Scope {
+    Scope::Field(0, name.into())
+}
+
+/// The events that a cursor takes.
+fn taken(cursor: &mut Cursor) -> Vec<(String, Change)> {
+    let events = cursor.take().expect("not expired");
+    events.iter().map(|event| (event.entry.key.to_string(), event.entry.change)).collect()
+}
+
+fn is_woken(cursor: &Cursor) -> bool {
+    *cursor.signal.borrow() > cursor.at
+}
+
+#[tokio::test]
+async fn an_event_wakes_those_that_may_care() {
+    let store = Store::in_memory(&[]);
+    let scopes = [
+        Scope::All,
+        Scope::Namespace("a".into()),
+        Scope::Namespace("b".into()),
+        Scope::Object("a/p".into()),
+        Scope::Object("a/q".into()),
+        node("n1"),
+        node("n2"),
+        node(""),
+    ];
+    let mut cursors =
+        scopes.map(|scope| store.follow(&prefix(), &scope, 0).expect("the beginning"));
+    let mut woken = || {
+        let woken: String = cursors.iter().map(|c| if is_woken(c) { 'x' } else { '.' }).collect();
+        for cursor in &mut cursors {
+            let events = if is_woken(cursor) { 1 } else { 0 };
+            assert_eq!(taken(cursor).len(), events);
+        }
+        woken
+    };
+    put(&store, "a/p", "").await;
+    assert_eq!(woken(), "xx.x...x");
+    // The pod is bound: it leaves one scope and enters another.
+    put(&store, "a/p", "n1").await;
+    assert_eq!(woken(), "xx.x.x.x");
+    put(&store, "a/p", "n1").await;
+    assert_eq!(woken(), "xx.x.x..");
+    put(&store, "b/q", "n2").await;
+    assert_eq!(woken(), "x.x...x.");
+    delete(&store, "a/p").await;
+    assert_eq!(woken(), "xx.x.x..");
+}
+
+#[tokio::test]
+async fn a_watcher_that_begins_in_the_past_catches_up() {
+    let store = Store::in_memory(&[]);
+    put(&store, "a/p", "n1").await;
+    put(&store, "a/q", "n2").await;
+    let mut cursor = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");
+    let events = taken(&mut cursor);
+    assert!(events.contains(&("a/p".to_owned(), Change::Added)), "{events:?}");
+    put(&store, "a/q", "n2").await;
+    put(&store, "a/r", "n1").await;
+    assert_eq!(taken(&mut cursor), [("a/r".to_owned(), Change::Added)]);
+    assert_eq!(cursor.at(), store.revision());
+}
+
+#[tokio::test]
+async fn a_watcher_does_not_expire_for_events_of_others() {
+    let store = Store::in_memory(&[]);
+    let mut quiet = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");
+    let mut all = store.follow(&prefix(), &Scope::All, 0).expect("the beginning");
+    for _ in 0..17_000 {
+        put(&store, "a/q", "n2").await;
+    }
+    assert_eq!(all.take().err(), Some(Expired));
+    assert!(!is_woken(&quiet));
+    put(&store, "a/p", "n1").await;
+    assert_eq!(taken(&mut quiet), [("a/p".to_owned(), Change::Added)]);
+    // It does when it missed one of its own.
+    let mut slow = store.follow(&prefix(), &node("n2"), store.revision()).expect("now");
+    for _ in 0..17_000 {
+        put(&store, "a/q", "n2").await;
+    }
+    assert_eq!(slow.take().err(), Some(Expired));
+}
+
+#[tokio::test]
+async fn a_watcher_holds_a_few_events_at_a_time() {
+    let store = Store::in_memory(&[]);
+    for scope in [Scope::All, Scope::Namespace("a".into())] {
+        let mut cursor = store.follow(&prefix(), &scope, store.revision()).expect("now");
+        for n in 0..50 {
+            let key = format!("a/p{n}");
+            let expect =
+                store.peek("/pods", &key).map_or(Expect::Absent, |e| Expect::At(e.revision));
+            store.put(&prefix(), &key, expect, pod("", 10_000)).await.expect("written");
+        }
+        let mut sizes = Vec::new();
+        loop {
+            let events = cursor.take().expect("not expired");
+            if events.is_empty() {
+                break;
+            }
+            let bytes: usize = events.iter().map(|event| event.entry.size()).sum();
+            assert!(bytes <= BYTES_AT_ONCE, "{bytes}");
+            sizes.push(events.len());
+        }
+        assert_eq!(sizes.iter().sum::<usize>(), 50, "{scope:?}: {sizes:?}");
+        assert_eq!(cursor.at(), store.revision());
+        // One that is larger comes alone.
+        let expect = store.peek("/pods", "a/p0").map_or(Expect::Absent, |e| Expect::At(e.revision));
+        store.put(&prefix(), "a/p0", expect, pod("", 200_000)).await.expect("written");
+        assert_eq!(taken(&mut cursor).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_recorded_when_nobody_watches() {
+    let store = Store::in_memory(&[]);
+    let first = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");
+    let second = store.follow(&prefix(), &node("n1"), 0).expect("the beginning");
+    drop(first);
+    put(&store, "a/p", "n1").await;
+    assert!(is_woken(&second));
+    drop(second);
+    assert!(store.shared.watchers.is_empty());
+}
