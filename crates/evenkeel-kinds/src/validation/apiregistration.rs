@@ -5,9 +5,8 @@ use evenkeel_apimachinery::value::{at, flag, int, is_empty, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
-    match kind {
-        "APIService" => api_service(new, errors),
-        _ => {}
+    if kind == "APIService" {
+        api_service(new, errors);
     }
 }
 

@@ -8,9 +8,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
-    match kind {
-        "CertificateSigningRequest" => certificate_signing_request(new, errors),
-        _ => {}
+    if kind == "CertificateSigningRequest" {
+        certificate_signing_request(new, errors);
     }
 }
 

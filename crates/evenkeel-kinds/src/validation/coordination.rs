@@ -5,9 +5,8 @@ use evenkeel_apimachinery::value::int;
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
-    match kind {
-        "Lease" => lease(new, errors),
-        _ => {}
+    if kind == "Lease" {
+        lease(new, errors);
     }
 }
 

@@ -7,9 +7,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
-    match kind {
-        "EndpointSlice" => endpoint_slice(new, errors),
-        _ => {}
+    if kind == "EndpointSlice" {
+        endpoint_slice(new, errors);
     }
 }
 

@@ -6,9 +6,8 @@ use evenkeel_apimachinery::value::text;
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
-    match kind {
-        "RuntimeClass" => runtime_class(new, errors),
-        _ => {}
+    if kind == "RuntimeClass" {
+        runtime_class(new, errors);
     }
 }
 

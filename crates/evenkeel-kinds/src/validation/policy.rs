@@ -6,9 +6,8 @@ use evenkeel_apimachinery::value::{at, int, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
-    match kind {
-        "PodDisruptionBudget" => pod_disruption_budget(new, errors),
-        _ => {}
+    if kind == "PodDisruptionBudget" {
+        pod_disruption_budget(new, errors);
     }
 }
 

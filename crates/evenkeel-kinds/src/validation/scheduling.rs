@@ -6,9 +6,8 @@ use evenkeel_apimachinery::value::{int, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
-    match kind {
-        "PriorityClass" => priority_class(new, errors),
-        _ => {}
+    if kind == "PriorityClass" {
+        priority_class(new, errors);
     }
 }
 
