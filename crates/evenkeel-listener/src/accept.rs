@@ -20,7 +20,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Interval of the probes to a silent peer, as upstream's.
 const KEEPALIVE: Duration = Duration::from_secs(3 * 60);
 
-/// A connection.
+/// A connection that was accepted, and the place that it takes among the connections of its peer and of all peers.
 #[derive(Debug)]
 pub struct Accepted {
     /// The connection itself.
