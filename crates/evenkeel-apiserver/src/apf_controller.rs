@@ -55,13 +55,18 @@ pub(crate) fn load(api: &Api) {
     api.flows.configure(&schemas, &levels);
 }
 
-/// Runs the controller until the server goes. `changes` tell of writes to the configuration objects.
+/// Runs the controller until the server goes. `changes` tell of writes to the configuration objects; at the start all of them
+/// are looked at.
 pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) {
     let Some((wake, clock)) = api.upgrade().map(|api| (api.flows.wake(), api.clock.clone())) else {
         return;
     };
     let mut adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
     let mut adjustments = 0;
+    if let Some(api) = api.upgrade() {
+        sync(&api).await;
+        ensure_logged(&api).await;
+    }
     let mut release = None;
     loop {
         let [schemas, levels] = &mut changes;
@@ -81,10 +86,8 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
             api.flows.update_borrowing();
             adjustment = clock.instant() + BORROWING_ADJUSTMENT_PERIOD;
             adjustments += 1;
-            if adjustments % ENSURE_EVERY == 0
-                && let Err(error) = ensure(&api).await
-            {
-                tracing::error!(%error, "APF bootstrap ensurer ran into error, will retry later");
+            if adjustments % ENSURE_EVERY == 0 {
+                ensure_logged(&api).await;
             }
         }
         release = api.flows.release_due();
@@ -103,6 +106,12 @@ async fn sync(api: &Arc<Api>) {
             let name = text(&schema, "metadata.name");
             tracing::error!(name, %error, "failed to set a status.condition for FlowSchema");
         }
+    }
+}
+
+async fn ensure_logged(api: &Arc<Api>) {
+    if let Err(error) = ensure(api).await {
+        tracing::error!(%error, "APF bootstrap ensurer ran into error, will retry later");
     }
 }
 
