@@ -1,13 +1,22 @@
 //! HTTP headers of a request as text.
 
-use http::header::AsHeaderName;
+use http::header::{AsHeaderName, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
 
 use crate::status::StatusError;
 
 /// Rejects a request with a header that is not UTF-8. Every header of an accepted request is readable, so none is
-/// mistaken for an absent one.
+/// mistaken for an absent one. Rejects transfer codings other than chunks, too: what stands between could read the body
+/// in another way.
 pub fn check(headers: &HeaderMap) -> Result<(), StatusError> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    if let Some(coding) = codings.next()
+        && (codings.next().is_some() || !value(coding).eq_ignore_ascii_case("chunked"))
+    {
+        return Err(StatusError::bad_request(
+            "the only transfer coding of a body that can be read is \"chunked\"",
+        ));
+    }
     match headers.iter().find(|(_, value)| std::str::from_utf8(value.as_bytes()).is_err()) {
         None => Ok(()),
         Some((name, _)) => Err(StatusError::bad_request(format!(
@@ -29,6 +38,23 @@ pub fn value(value: &HeaderValue) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bodies_come_in_chunks_or_whole() {
+        for (codings, good) in [
+            (&["chunked"][..], true),
+            (&["Chunked"], true),
+            (&["gzip, chunked"], false),
+            (&["chunked", "identity"], false),
+            (&["identity"], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for coding in codings {
+                headers.append(TRANSFER_ENCODING, HeaderValue::from_static(coding));
+            }
+            assert_eq!(check(&headers).is_ok(), good, "{codings:?}");
+        }
+    }
 
     #[test]
     fn any_header_that_is_no_text_is_named() {

@@ -67,7 +67,7 @@ fn prune(value: &mut Value, type_ref: TypeRef<'_>, path: &mut String, errors: &m
                     }
                     (None, Rest::Drop) => false,
                 };
-                if !kept && errors.strict.len() < typed::MAX_STRICT_ERRORS {
+                if !kept && typed::is_reported(&errors.strict) {
                     errors.strict.push(format!("unknown field {}", typed::quoted(path)));
                 }
                 path.truncate(length);

@@ -6,6 +6,8 @@ use std::collections::HashSet;
 use evenkeel_api::json::{MAX_DEPTH, TOO_DEEP};
 use serde_json::Value;
 
+use super::typed;
+
 /// A JSON value as written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Json<'a> {
@@ -94,7 +96,7 @@ fn collect_duplicate_keys(json: &Json<'_>, path: &mut String, found: &mut Vec<St
                     path.push('.');
                 }
                 path.push_str(key);
-                if !seen.insert(key) && found.len() < 100 {
+                if !seen.insert(key) && typed::is_reported(found) {
                     found.push(format!("duplicate field \"{path}\""));
                 }
                 collect_duplicate_keys(value, path, found);

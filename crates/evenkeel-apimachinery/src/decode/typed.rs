@@ -13,7 +13,16 @@ use super::scalars;
 use crate::schema::node::{Field, Rest, Shape, Struct, TypeRef};
 
 /// Maximum number of strict decoding errors that are reported.
-pub(crate) const MAX_STRICT_ERRORS: usize = 100;
+const MAX_STRICT_ERRORS: usize = 100;
+
+/// Maximum length of all of them, in bytes: each repeats the path of its field, which may be as long as the body.
+const MAX_STRICT_BYTES: usize = 64 * 1024;
+
+/// Whether one more strict decoding error is reported beside these.
+pub(crate) fn is_reported(found: &[String]) -> bool {
+    found.len() < MAX_STRICT_ERRORS
+        && found.iter().map(String::len).sum::<usize>() < MAX_STRICT_BYTES
+}
 
 /// Errors of decoding.
 #[derive(Debug, Default)]
@@ -290,7 +299,7 @@ impl<'s> Decoder<'s> {
         let dot = if self.path.is_empty() { "" } else { "." };
         let problem =
             format!("{problem_name} field {}", quoted(&format!("{}{dot}{key}", self.path)));
-        if self.errors.strict.len() < MAX_STRICT_ERRORS && !self.errors.strict.contains(&problem) {
+        if is_reported(&self.errors.strict) && !self.errors.strict.contains(&problem) {
             self.errors.strict.push(problem);
         }
     }

@@ -51,6 +51,7 @@ pub(crate) fn admit(
             Ok(())
         }
         ("", "Pod", "resize") => limit_range::complete(cx, object),
+        ("", "Pod", "ephemeralcontainers") => service_accounts::admit_ephemeral(cx, object),
         ("", "Node", "") if old.is_none() => {
             not_ready_taint(object);
             Ok(())

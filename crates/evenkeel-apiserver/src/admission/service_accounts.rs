@@ -34,6 +34,10 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
         );
         return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
     };
+    if enforces_mountable_secrets(&account) {
+        limit_secrets(&account, pod)
+            .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))?;
+    }
     if mounts_token(&account, pod) {
         mount_token(cx, pod);
     }
@@ -42,6 +46,99 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
             at(&account, "imagePullSecrets").filter(|secrets| !value::is_blank(secrets))
     {
         set(pod, "spec.imagePullSecrets", secrets.clone());
+    }
+    Ok(())
+}
+
+/// Rejects new ephemeral containers that use secrets which the pod's account does not allow.
+///
+/// Upstream: `limitEphemeralContainerSecretReferences`
+pub(super) fn admit_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
+    let Some(resource) = cx.api.table.get("v1", "serviceaccounts") else { return Ok(()) };
+    let name = text(pod, "spec.serviceAccountName");
+    let Some(account) = cx.api.read(&resource, cx.namespace, name)? else {
+        let why = format!(
+            "error looking up service account {}/{name}: serviceaccount \"{name}\" not found",
+            cx.namespace
+        );
+        return Err(StatusError::forbidden(&cx.resource.name, cx.name, why));
+    };
+    if !enforces_mountable_secrets(&account) {
+        return Ok(());
+    }
+    limit_environment(&account, pod, "ephemeralContainers", "ephemeral container")
+        .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
+}
+
+/// Upstream: `enforceMountableSecrets`
+fn enforces_mountable_secrets(account: &Value) -> bool {
+    value::object(account, "metadata.annotations")
+        .and_then(|annotations| annotations.get("kubernetes.io/enforce-mountable-secrets"))
+        .and_then(Value::as_str)
+        .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+}
+
+fn is_mountable(account: &Value, secret: &str) -> bool {
+    list(account, "secrets").iter().any(|listed| text(listed, "name") == secret)
+}
+
+/// Rejects a pod that uses secrets which its account does not allow.
+///
+/// Upstream: `limitSecretReferences`
+fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
+    let name = text(account, "metadata.name");
+    for volume in list(pod, "spec.volumes") {
+        let Some(secret) = at(volume, "secret") else { continue };
+        let secret = text(secret, "secretName");
+        if !is_mountable(account, secret) {
+            return Err(format!(
+                "volume with secret.secretName=\"{secret}\" is not allowed because service account {name} does not reference that secret"
+            ));
+        }
+    }
+    limit_environment(account, pod, "initContainers", "init container")?;
+    limit_environment(account, pod, "containers", "container")?;
+    for (i, secret) in list(pod, "spec.imagePullSecrets").iter().enumerate() {
+        let secret = text(secret, "name");
+        if !list(account, "imagePullSecrets").iter().any(|listed| text(listed, "name") == secret) {
+            return Err(format!(
+                "imagePullSecrets[{i}].name=\"{secret}\" is not allowed because service account {name} does not reference that imagePullSecret"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Rejects containers of a list whose environment has a secret that the account does not allow.
+fn limit_environment(
+    account: &Value,
+    pod: &Value,
+    containers: &str,
+    kind: &str,
+) -> Result<(), String> {
+    let refused = |container: &Value, from: &str, secret: &str| {
+        format!(
+            "{kind} {} with {from} referencing secret.secretName=\"{secret}\" is not allowed because service account {} does not reference that secret",
+            text(container, "name"),
+            text(account, "metadata.name")
+        )
+    };
+    for container in list(pod, &format!("spec.{containers}")) {
+        for variable in list(container, "env") {
+            let Some(key) = at(variable, "valueFrom.secretKeyRef") else { continue };
+            let secret = text(key, "name");
+            if !is_mountable(account, secret) {
+                let from = format!("envVar {}", text(variable, "name"));
+                return Err(refused(container, &from, secret));
+            }
+        }
+        for source in list(container, "envFrom") {
+            let Some(secret) = at(source, "secretRef") else { continue };
+            let secret = text(secret, "name");
+            if !is_mountable(account, secret) {
+                return Err(refused(container, "envFrom", secret));
+            }
+        }
     }
     Ok(())
 }

@@ -78,6 +78,7 @@ where
     let in_flight = api.metrics.in_flight(!matches!(head.method, Method::GET | Method::HEAD));
     let answered = async {
         headers::check(&head.headers)?;
+        check_path(head.uri.path())?;
         let deadline = deadline::of(&info, &query)?;
         let routed = route(
             api,
@@ -302,6 +303,20 @@ fn authorize(api: &Api, user: &User, attributes: &Attributes<'_>) -> Result<(), 
         return Ok(());
     }
     permit(&api.authorizer, &api.store, user, attributes)
+}
+
+/// Rejects a path with a `%` that begins no encoded byte: as Go, which rejects it before any handler.
+fn check_path(path: &str) -> Result<(), StatusError> {
+    let broken = path.match_indices('%').any(|(at, _)| {
+        let digits = path.as_bytes().get(at + 1..at + 3);
+        !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    });
+    if broken {
+        return Err(StatusError::bad_request(
+            "the path cannot be read: a '%' in it is not followed by two hexadecimal digits",
+        ));
+    }
+    Ok(())
 }
 
 fn squeeze(path: &str) -> String {

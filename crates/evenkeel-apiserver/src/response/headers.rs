@@ -1,5 +1,7 @@
 //! Answers and refusals, with the headers that go with them.
 
+use std::collections::HashSet;
+
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
 
@@ -33,12 +35,68 @@ pub(crate) fn answer(code: StatusCode, content_type: HeaderValue, body: Body) ->
     response
 }
 
-/// Adds `Warning` headers: `299 - "text"`.
+/// Maximum total length of the warnings of an answer, in characters. Longer ones are cut off.
+///
+/// Upstream: `truncateAtTotalRunes`.
+const MAX_WARNINGS: usize = 4 * 1024;
+
+/// Length of a warning that is cut off, in characters.
+///
+/// Upstream: `truncateItemRunes`.
+const MAX_WARNING: usize = 256;
+
+/// Adds `Warning` headers: `299 - "text"`, each text once.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
+    for warning in told(warnings) {
         let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::try_from(format!("299 - \"{escaped}\"")) {
             response.headers_mut().append(WARNING, value);
         }
+    }
+}
+
+/// Returns the warnings that fit into the headers of an answer: all, or the starts of the first ones.
+///
+/// Upstream: `AddWarning`.
+fn told(warnings: &[String]) -> Vec<&str> {
+    let mut seen = HashSet::new();
+    let mut all: Vec<&str> = warnings.iter().map(String::as_str).collect();
+    all.retain(|warning| !warning.is_empty() && seen.insert(*warning));
+    let length = |text: &str| text.chars().count();
+    if all.iter().map(|warning| length(warning)).sum::<usize>() <= MAX_WARNINGS {
+        return all;
+    }
+    let mut left = MAX_WARNINGS;
+    let cut = all.into_iter().map_while(|warning| {
+        let end = warning.char_indices().nth(MAX_WARNING).map_or(warning.len(), |(at, _)| at);
+        let warning = warning.get(..end)?;
+        let fits = left > 0;
+        left = left.saturating_sub(length(warning));
+        fits.then_some(warning)
+    });
+    cut.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_are_bounded() {
+        let of = |n: usize, length: usize| -> Vec<String> {
+            (0..n).map(|i| format!("{i:03}{}", "é".repeat(length - 3))).collect()
+        };
+        for (warnings, n, length) in [
+            (of(3, 10), 3, 10),
+            (of(1, MAX_WARNINGS), 1, MAX_WARNINGS),
+            (of(1, MAX_WARNINGS + 1), 1, MAX_WARNING),
+            (of(100, 300), 16, MAX_WARNING),
+            (of(500, 10), 410, 10),
+        ] {
+            let told = told(&warnings);
+            assert_eq!(told.len(), n, "{length}");
+            assert!(told.iter().all(|text| text.chars().count() == length));
+        }
+        assert_eq!(told(&["a".to_owned(), String::new(), "a".to_owned()]), ["a"]);
     }
 }

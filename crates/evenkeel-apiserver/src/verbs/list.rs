@@ -158,6 +158,7 @@ impl<'a> ListOptions<'a> {
             Selectors::parse(resource, query.get("labelSelector"), query.get("fieldSelector"))?;
         let version = query.get("resourceVersion");
         let version_match = query.get("resourceVersionMatch");
+        query.number("timeoutSeconds")?;
         let token = query.get("continue");
         refuse("ListOptions", &validate_list_options(query))?;
         let token = if token.is_empty() { None } else { Some(Token::decode(token)?) };
@@ -228,7 +229,12 @@ async fn list_revision(
 ) -> Result<Option<u64>, StatusError> {
     match (&options.token, options.version) {
         // A token with revision -1 continues an expired list at the most recent state.
-        (Some(token), _) => Ok(u64::try_from(token.rv).ok().filter(|rv| *rv > 0)),
+        (Some(token), _) => {
+            let revision = u64::try_from(token.rv).ok();
+            // A forged token may name a revision that is still to come.
+            wait_until_revision(request, revision.unwrap_or(0)).await?;
+            Ok(revision)
+        }
         (None, "" | "0") => Ok(None),
         (None, text) => {
             let revision = parse_version(text)?;

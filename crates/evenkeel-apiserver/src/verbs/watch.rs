@@ -38,6 +38,9 @@ const TOGETHER: usize = 64 * 1024;
 /// this.
 const TIMEOUT_SECONDS: u64 = 1800;
 
+/// The longest watch that a client may ask for, in seconds: about a century, so that its end is a time that clocks hold.
+const MAX_TIMEOUT_SECONDS: u64 = 1 << 32;
+
 /// Serves a watch request.
 ///
 /// Upstream: `serveWatchHandler`
@@ -55,7 +58,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         text => parse_version(text)?,
     };
     let seconds = match request.query.number("timeoutSeconds")? {
-        Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
+        Some(seconds) if seconds > 0 => seconds.unsigned_abs().min(MAX_TIMEOUT_SECONDS),
         _ => TIMEOUT_SECONDS + request.api.random(|rng| rng.random_range(0..TIMEOUT_SECONDS)),
     };
     let store = &request.api.store;

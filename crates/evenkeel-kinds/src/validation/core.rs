@@ -636,7 +636,10 @@ fn endpoints(new: &Value, errors: &mut Errors) {
             let addresses = path.field(field);
             for (index, address) in list(subset, field).iter().enumerate() {
                 let ip = text(address, "ip");
-                errors.invalid_all(&addresses.index(index).field("ip"), ip, &names::ip(ip));
+                let addresses = addresses.index(index);
+                let path = addresses.field("ip");
+                errors.invalid_all(&path, ip, &names::ip(ip));
+                super::service::non_special_ip(ip, &path, errors);
             }
         }
         let ports = path.field("ports");

@@ -5,6 +5,7 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, int, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 const TYPES: &[&str] = &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 
@@ -27,12 +28,37 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     let externals = path.field("externalIPs");
     for (index, ip) in list(spec, "externalIPs").iter().filter_map(Value::as_str).enumerate() {
         errors.invalid_all(&externals.index(index), ip, &names::ip(ip));
+        non_special_ip(ip, &externals.index(index), errors);
     }
     policies(spec, kind, &path, errors);
     if !kind.is_empty() {
         errors.one_of(&path.field("type"), kind, TYPES);
     } else {
         errors.required(&path.field("type"), "");
+    }
+}
+
+/// Rejects an address that leads to the machine itself or to its link, where nobody else's traffic may be sent.
+///
+/// Upstream: `ValidateEndpointIP`.
+pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
+    let Ok(address) = ip.parse::<IpAddr>() else { return };
+    let (is_link_local, is_link_local_multicast) = match address {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),
+    };
+    let mut refuse = |why: &str| errors.invalid(path, ip, why);
+    if address.is_unspecified() {
+        refuse(&format!("may not be unspecified ({ip})"));
+    }
+    if address.is_loopback() {
+        refuse("may not be in the loopback range (127.0.0.0/8, ::1/128)");
+    }
+    if is_link_local {
+        refuse("may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+    }
+    if is_link_local_multicast {
+        refuse("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)");
     }
 }
 
