@@ -38,7 +38,7 @@ pub(super) fn consumed(
 /// Reports whether the device has the requested capacity left.
 ///
 /// # Errors
-/// As [`taken`].
+/// As [`consumed`].
 pub(super) fn suffices(
     requested: Option<&CapacityRequirements>,
     has: &Map<DeviceCapacity>,
