@@ -24,7 +24,7 @@ view!(CronJob, "batch", "v1", "CronJob", "cronjobs", true);
 message! {
     /// Desired state of a CronJob.
     pub struct CronJobSpec("k8s.io.api.batch.v1.CronJobSpec") {
-        /// Cron schedule of the Jobs; see [`crate::cron`].
+        /// Cron schedule of the Jobs; see `evenkeel_component_helpers::cron`.
         schedule: Text = 1 "schedule",
         /// Time zone of the schedule; UTC where absent.
         time_zone: Option<Text> = 8 "timeZone",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Appends a number as client_golang writes it, so that an `le` label has the same text as upstream's: the shortest decimal
 /// that reads back as the same number, with an exponent for magnitudes below 1e-4 and from 1e6 on.
 ///
-/// Upstream: `writeFloat` of `prometheus/common/expfmt`.
+/// As `writeFloat` of Prometheus' `expfmt`.
 pub(super) fn push_float(out: &mut String, value: f64) {
     if !value.is_finite() {
         return out.push_str(match (value.is_nan(), value > 0.0) {
@@ -32,7 +32,7 @@ pub(super) fn push_float(out: &mut String, value: f64) {
 
 /// Appends a bucket's bound as OpenMetrics requires it in an `le` label: like [`push_float`], but `1.0` instead of `1`.
 ///
-/// Upstream: `writeOpenMetricsFloat` of `prometheus/common/expfmt`.
+/// As `writeOpenMetricsFloat` of Prometheus' `expfmt`.
 pub(super) fn push_openmetrics_float(out: &mut String, value: f64) {
     let start = out.len();
     push_float(out, value);

@@ -12,7 +12,7 @@ const KEYS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Keys of an issuer. A token with an unknown key asks for newer ones.
 ///
-/// Upstream: `RemoteKeySet` of go-oidc
+/// As go-oidc's `RemoteKeySet`, which kube-apiserver uses
 #[derive(Debug)]
 pub(super) struct RemoteKeySet {
     fetched: watch::Sender<Fetched>,
@@ -37,7 +37,7 @@ impl Default for RemoteKeySet {
 impl RemoteKeySet {
     /// Verifies a token, with newer keys if those at hand do not verify it.
     ///
-    /// Upstream: `RemoteKeySet.verify`
+    /// As go-oidc's `RemoteKeySet.verify`
     pub(super) async fn verify(&self, token: &Jws<'_>) -> Result<(), String> {
         let mut receiver = self.fetched.subscribe();
         let before = receiver.borrow_and_update().clone();

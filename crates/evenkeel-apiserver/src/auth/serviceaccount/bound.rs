@@ -142,7 +142,7 @@ pub(crate) fn validate(
 
 /// Refuses a token before its time and after it.
 ///
-/// Upstream: `Claims.ValidateWithLeeway` of go-jose
+/// As go-jose's `Claims.ValidateWithLeeway`
 fn check_times(claims: &Value, now: Timestamp) -> Result<(), &'static str> {
     let time = |claim: &str| claims.get(claim).and_then(Value::as_f64);
     let (now, leeway) = (now.as_second() as f64, LEEWAY.as_secs_f64());
