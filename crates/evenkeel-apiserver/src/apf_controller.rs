@@ -18,7 +18,7 @@ use crate::api::Api;
 use crate::bootstrap;
 use crate::flow;
 use crate::loopback;
-use crate::store::{Encoded, Expect, WriteError};
+use crate::store::{Encoded, Expect, Transaction, WriteError};
 use crate::verbs::delete;
 use crate::verbs::delete_options::DeleteOptions;
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -125,10 +125,14 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
         let own = objects.get(&format!("/apis/{GROUP}/{resource}")).map_or(&[][..], Vec::as_slice);
         let Some(row) = api.table.get(GROUP, resource) else { continue };
         let stored = loopback::all(api, GROUP, resource, "");
+        let mut missing = Transaction::default();
         for wanted in own {
             let name = text(wanted, "metadata.name");
             match stored.iter().find(|object| text(object, "metadata.name") == name) {
-                None => loopback::put(api, &row, wanted.clone(), &seconds(api.clock.now()))?,
+                None => {
+                    let now = seconds(api.clock.now());
+                    loopback::put(api, &row, wanted.clone(), &now, &mut missing);
+                }
                 Some(object) => {
                     if let Some(revised) = revise(object, wanted) {
                         write(api, resource, object, revised, (CONFIG_PRODUCER, "")).await?;
@@ -136,6 +140,7 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
                 }
             }
         }
+        api.store.commit(missing).await?;
         let is_own = |name: &str| own.iter().any(|object| text(object, "metadata.name") == name);
         for object in stored.iter().filter(|object| annotation(object) == Some(true)) {
             let name = text(object, "metadata.name");
@@ -148,7 +153,7 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
             }
         }
     }
-    Ok(api.store.settle().await?)
+    Ok(())
 }
 
 /// Returns what an object is to be; `None` if it is that.
@@ -201,7 +206,7 @@ async fn write(
 ) -> Result<(), StatusError> {
     let Some(row) = api.table.get(GROUP, resource) else { return Ok(()) };
     let name = text(old, "metadata.name");
-    let Some(entry) = api.store.peek(&row.resource_prefix, name) else { return Ok(()) };
+    let Some(entry) = api.store.get(&row.resource_prefix, name) else { return Ok(()) };
     if entry.revision.to_string() != text(old, "metadata.resourceVersion") {
         return Ok(());
     }

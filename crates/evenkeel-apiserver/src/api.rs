@@ -120,7 +120,7 @@ impl Api {
         name: &str,
     ) -> Result<Option<Value>, StatusError> {
         let Some(entry) =
-            self.store.peek(&resource.resource_prefix, &key(resource, namespace, name))
+            self.store.get(&resource.resource_prefix, &key(resource, namespace, name))
         else {
             return Ok(None);
         };
@@ -154,6 +154,7 @@ impl From<WriteError> for StatusError {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::TooDeep => Self::bad_request(error.to_string()),
+            WriteError::Storage(why) => Self::insufficient_storage(&*why),
             WriteError::TooLarge => Self::plain_internal(error.to_string()),
             error => Self::internal(error),
         }

@@ -10,6 +10,7 @@ use crate::api::Api;
 use crate::loopback::{change, one, put};
 use crate::registry;
 use crate::resource::{Path, parse_path};
+use crate::store::Transaction;
 use crate::tracking;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
@@ -26,8 +27,10 @@ pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
 
 /// Makes those that are missing. What users changed stays. `at` is where the server says that it is.
 pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
-    api.store.batch(|| put_all(api, ca, at))??;
-    api.store.settle().await?;
+    let mut transaction = Transaction::default();
+    put_all(api, ca, at, &mut transaction)?;
+    api.store.commit(transaction).await?;
+    registry::show_all(api).await?;
     keep_client_ca(api, ca).await
 }
 
@@ -48,7 +51,12 @@ async fn keep_client_ca(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
     change(api, &configmaps, namespace, name, false, edit).await.map(drop)
 }
 
-fn put_all(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
+fn put_all(
+    api: &Arc<Api>,
+    ca: &str,
+    at: SocketAddr,
+    transaction: &mut Transaction,
+) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     let rows = api.table.rows();
     // Namespaces come first in order of path.
@@ -58,35 +66,37 @@ fn put_all(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> 
             continue;
         };
         for object in list {
-            put(api, &target.resource, object, &now)?;
+            put(api, &target.resource, object, &now, transaction);
         }
     }
     if let Some(configmaps) = rows.get("v1", "configmaps") {
-        put(api, configmaps, authentication(ca), &now)?;
+        put(api, configmaps, authentication(ca), &now, transaction);
     }
     if let Some(cidrs) = rows.get("networking.k8s.io/v1", "servicecidrs") {
-        put(api, cidrs, service_cidr(&now), &now)?;
+        put(api, cidrs, service_cidr(&now), &now, transaction);
     }
     if let Some(services) = rows.get("v1", "services") {
-        put(api, services, kubernetes(at.port()), &now)?;
+        put(api, services, kubernetes(at.port()), &now, transaction);
     }
     if let Some(endpoints) = rows.get("v1", "endpoints") {
-        put(api, endpoints, endpoints_of(at), &now)?;
+        put(api, endpoints, endpoints_of(at), &now, transaction);
     }
     if let Some(slices) = rows.get("discovery.k8s.io/v1", "endpointslices") {
-        put(api, slices, slice_of(at), &now)?;
+        put(api, slices, slice_of(at), &now, transaction);
     }
-    tracking::install(api)?;
-    registry::show_all(api)
+    tracking::install(api, transaction);
+    Ok(())
 }
 
 /// Makes the APIService of an API that another part of the process serves.
 pub(crate) async fn register(api: &Arc<Api>, service: Value) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
     if let Some(services) = api.table.get("apiregistration.k8s.io/v1", "apiservices") {
-        put(api, &services, service, &now)?;
+        let mut transaction = Transaction::default();
+        put(api, &services, service, &now, &mut transaction);
+        api.store.commit(transaction).await?;
     }
-    Ok(api.store.settle().await?)
+    Ok(())
 }
 
 /// What extension API servers read to know whom to trust.

@@ -19,8 +19,10 @@ use evenkeel_apimachinery::value::{list, text};
 pub(crate) const RESOURCE_PREFIX: &str = "/events";
 /// Default of `--event-ttl`.
 pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(3600);
-/// Events that are deleted in one transaction.
+/// Events that are deleted together.
 const AT_ONCE: usize = 256;
+/// When deletions that the store refused are tried again.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// A write of an event that will expire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +67,11 @@ impl Expiry {
     fn expired(&mut self, now: Timestamp) -> Vec<Expiring> {
         let due = self.queue.iter().take(AT_ONCE).take_while(|expiring| expiring.at <= now).count();
         self.queue.drain(..due).collect()
+    }
+
+    /// Takes back what could not be deleted, in its order.
+    fn put_back(&mut self, expired: Vec<Expiring>) {
+        expired.into_iter().rev().for_each(|expiring| self.queue.push_front(expiring));
     }
 
     /// Returns how long it is until the next one expires.
@@ -118,19 +125,28 @@ async fn pass(
         if expired.is_empty() {
             return expiry.next(now);
         }
-        for expiring in expired {
-            let mut transaction = Transaction::default();
-            let expect = Expect::At(expiring.revision);
-            transaction.delete(&RESOURCE_PREFIX.into(), &expiring.key, expect);
-            match api.store.commit_lazily(transaction) {
-                // It was written again, or is gone.
-                Ok(()) | Err(WriteError::Mismatch { .. }) => {}
-                Err(error) => {
-                    tracing::error!(event = %expiring.key, %error, "an expired event cannot be deleted");
-                }
-            }
+        let deletions = expired.iter().map(|expiring| delete(api, expiring));
+        let outcomes = futures::future::join_all(deletions).await;
+        let mut failed = outcomes.into_iter().zip(expired).filter_map(|(outcome, expiring)| {
+            // It was written again, or is gone, where the revision does not match.
+            let refused = !matches!(outcome, Ok(_) | Err(WriteError::Mismatch { .. }));
+            refused.then_some((outcome.err()?, expiring))
+        });
+        if let Some((error, first)) = failed.next() {
+            tracing::error!(event = %first.key, %error, "expired events cannot be deleted");
+            let others = failed.map(|(_, expiring)| expiring);
+            expiry.put_back(std::iter::once(first).chain(others).collect());
+            return Some(RETRY);
         }
     }
+}
+
+/// Deletes an event as it was when it expired.
+async fn delete(api: &Arc<Api>, expiring: &Expiring) -> Result<Vec<Arc<Entry>>, WriteError> {
+    let mut transaction = Transaction::deletion();
+    let expect = Expect::At(expiring.revision);
+    transaction.delete(&RESOURCE_PREFIX.into(), &expiring.key, expect);
+    api.store.commit(transaction).await
 }
 
 fn follow(

@@ -47,6 +47,11 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Makes a new file that only its owner may read; one that is there is an error.
+pub(crate) fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(FILE).open(path)
+}
+
 /// Reads a file of the owner's; one that others may read is closed to them first.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let file = File::open(path)?;

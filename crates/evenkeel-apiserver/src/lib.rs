@@ -44,3 +44,8 @@ pub use serve::{
     UncheckedError,
 };
 pub use store::OpenError;
+
+/// Snapshots of a data folder, while no server uses it; [`Server::snapshot`] makes one of a running server.
+pub mod snapshot {
+    pub use crate::store::{SnapshotError, Summary, restore, save, verify};
+}

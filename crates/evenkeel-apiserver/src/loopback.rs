@@ -56,7 +56,7 @@ pub(crate) async fn change(
 ) -> Result<Value, StatusError> {
     let key = key(resource, namespace, name);
     for _ in 0..TRIES {
-        let Some(entry) = api.store.peek(&resource.resource_prefix, &key) else {
+        let Some(entry) = api.store.latest(&resource.resource_prefix, &key) else {
             return Err(StatusError::not_found(&resource.name, name));
         };
         let mut object = entry.decode().map_err(StatusError::internal)?;
@@ -102,23 +102,19 @@ pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
     }
 }
 
-/// Makes an object in the server's own name, if there is none of its name.
+/// Adds the creation of an object in the server's own name to a transaction, if there is none of its name.
 pub(crate) fn put(
-    api: &Arc<Api>,
-    resource: &Arc<ResourceType>,
+    api: &Api,
+    resource: &ResourceType,
     object: Value,
     now: &str,
-) -> Result<(), StatusError> {
+    transaction: &mut Transaction,
+) {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     let key = key(resource, &text("namespace"), &text("name"));
-    if api.store.peek(&resource.resource_prefix, &key).is_some() {
-        return Ok(());
-    }
-    let mut transaction = Transaction::default();
-    create(api, resource, object, now, &mut transaction);
-    match api.store.commit_lazily(transaction) {
-        Ok(()) | Err(WriteError::Mismatch { .. }) => Ok(()),
-        Err(error) => Err(error.into()),
+    let prefix = &resource.resource_prefix;
+    if api.store.latest(prefix, &key).is_none() && !transaction.writes(prefix, &key) {
+        create(api, resource, object, now, transaction);
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) struct Metrics {
     watches: AtomicI64,
     inflight: [AtomicI64; 2],
     durations: Mutex<BTreeMap<&'static str, Histogram>>,
-    /// Health checks that were answered, by name and root (`livez`); there is none that fails.
-    checks: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    /// Health checks that were answered, by name and root (`livez`).
+    checks: Mutex<BTreeMap<(&'static str, &'static str), Checked>>,
 }
 
 /// Upper bounds of the buckets of durations, in seconds.
@@ -60,6 +60,15 @@ pub(crate) struct Labels {
     pub(crate) scope: &'static str,
 }
 
+/// The results of one health check.
+#[derive(Default)]
+struct Checked {
+    /// The last result.
+    passed: bool,
+    n_success: u64,
+    n_error: u64,
+}
+
 impl Metrics {
     /// Counts an answered request.
     pub(crate) fn count(&self, labels: Labels, code: u16) {
@@ -91,10 +100,13 @@ impl Metrics {
         self.watches.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Counts a health check.
-    pub(crate) fn checked(&self, root: &'static str, check: &'static str) {
+    /// Counts a health check, and whether it passed.
+    pub(crate) fn checked(&self, root: &'static str, check: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        *checks.entry((check, root)).or_default() += 1;
+        let checked = checks.entry((check, root)).or_default();
+        checked.passed = passed;
+        let count = if passed { &mut checked.n_success } else { &mut checked.n_error };
+        *count += 1;
     }
 
     /// `/metrics/slis`: the health checks as text.
@@ -103,15 +115,20 @@ impl Metrics {
         let mut out = String::from(
             "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n# TYPE kubernetes_healthcheck gauge\n",
         );
-        for (check, root) in checks.keys() {
-            let _ = writeln!(out, "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} 1");
+        for ((check, root), checked) in checks.iter() {
+            let value = u8::from(checked.passed);
+            let _ =
+                writeln!(out, "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} {value}");
         }
         out.push_str("# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n# TYPE kubernetes_healthchecks_total counter\n");
-        for ((check, root), count) in checks.iter() {
-            let _ = writeln!(
-                out,
-                "kubernetes_healthchecks_total{{name=\"{check}\",status=\"success\",type=\"{root}\"}} {count}"
-            );
+        for ((check, root), checked) in checks.iter() {
+            let counts = [("error", checked.n_error), ("success", checked.n_success)];
+            for (status, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+                let _ = writeln!(
+                    out,
+                    "kubernetes_healthchecks_total{{name=\"{check}\",status=\"{status}\",type=\"{root}\"}} {count}"
+                );
+            }
         }
         out
     }

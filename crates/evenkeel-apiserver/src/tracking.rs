@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::api::Api;
 use crate::loopback;
-use crate::store::{Encoded, Expect, SelectionAttributes, WriteError, changed};
+use crate::store::{Encoded, Expect, SelectionAttributes, Transaction, WriteError, changed};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
@@ -23,13 +23,13 @@ const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
 /// It is not made more often, whoever takes it away.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
-/// Makes it, if there is none.
-pub(crate) fn install(api: &Arc<Api>) -> Result<(), StatusError> {
-    let Some(configmaps) = api.table.get("v1", "configmaps") else { return Ok(()) };
+/// Adds its creation to a transaction, if there is none.
+pub(crate) fn install(api: &Api, transaction: &mut Transaction) {
+    let Some(configmaps) = api.table.get("v1", "configmaps") else { return };
     let now = api.clock.now();
     let map =
         json!({"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": {"since": date(now)}});
-    loopback::put(api, &configmaps, map, &seconds(now))
+    loopback::put(api, &configmaps, map, &seconds(now), transaction);
 }
 
 /// Keeps it there and readable until the server goes; `changes` tells of writes to ConfigMaps.
@@ -52,13 +52,14 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
 
 /// Does what there is to do; says when to look again.
 async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, StatusError> {
-    let Some(entry) = api.store.peek(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
+    let Some(entry) = api.store.get(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
         let left = AGAIN.saturating_sub(api.clock.instant().saturating_duration_since(*made));
         if !left.is_zero() {
             return Ok(Some(left));
         }
-        install(api)?;
-        api.store.settle().await?;
+        let mut transaction = Transaction::default();
+        install(api, &mut transaction);
+        api.store.commit(transaction).await?;
         *made = api.clock.instant();
         return Ok(None);
     };

@@ -2,6 +2,7 @@
 
 mod ask;
 mod shell;
+mod snapshot;
 mod up;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +26,8 @@ enum Command {
     Plan(ask::PlanArgs),
     /// Simulate scheduling: print the node of each pod, and why the other nodes are unsuitable.
     Schedule(evenkeel::schedule::Args),
+    /// Save, restore or verify the state of a data folder.
+    Snapshot(snapshot::SnapshotArgs),
     /// Print a completion script for a shell.
     Completion(shell::CompletionArgs),
     /// Write man pages of this program and of the others.
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => ask::explain(&args),
         Command::Plan(args) => ask::plan(&args),
         Command::Schedule(args) => ask::schedule(&args),
+        Command::Snapshot(args) => snapshot::main(&args),
         Command::Completion(args) => shell::completion(&args),
         Command::Man(args) => shell::man(&args),
     }

@@ -357,6 +357,11 @@ impl StatusError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message)
     }
 
+    /// 507 `InsufficientStorage`: the server cannot store anything now. The text says what to do.
+    pub fn insufficient_storage(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
+    }
+
     /// 504: the requested resourceVersion is newer than the server's.
     pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Self {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", format!("Timeout: {message}"))

@@ -64,7 +64,11 @@ pub(crate) fn evaluate(
     if !concerns(cx, evaluator.kind(), old) {
         return Ok(QuotaUpdates::default());
     }
-    let quotas: Vec<(Arc<Entry>, ResourceQuota)> = namespaced(cx, RESOURCE_PREFIX)?;
+    let quotas = cx.api.store.latest_within(RESOURCE_PREFIX, cx.namespace);
+    let quotas: Vec<(Arc<Entry>, ResourceQuota)> = quotas
+        .into_iter()
+        .map(|entry| Ok((entry.clone(), viewed(&entry)?)))
+        .collect::<Result<_, StatusError>>()?;
     if quotas.is_empty() {
         return Ok(QuotaUpdates::default());
     }
@@ -160,7 +164,7 @@ fn pod_of(cx: &Context<'_>, claim: &ResourceClaim) -> Result<Option<Pod>, Status
         return Ok(None);
     };
     let key = format!("{}/{}", cx.namespace, owner.name);
-    let Some(entry) = cx.api.store.peek("/pods", &key) else { return Ok(None) };
+    let Some(entry) = cx.api.store.get("/pods", &key) else { return Ok(None) };
     let pod: Pod = viewed(&entry)?;
     let claims: Vec<(Arc<Entry>, ResourceClaim)> =
         namespaced(cx, "resource.k8s.io/resourceclaims")?;

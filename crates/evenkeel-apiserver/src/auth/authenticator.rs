@@ -145,7 +145,7 @@ impl Authenticator {
         }
         let bootstrap = || {
             let (id, secret) = bootstrap_token::parse(token).filter(|_| self.bootstrap_tokens)?;
-            let stored = store.peek("/secrets", &bootstrap_token::key(id))?.decode().ok()?;
+            let stored = store.get("/secrets", &bootstrap_token::key(id))?.decode().ok()?;
             bootstrap_token::validate(id, secret, &stored, now)
         };
         if let Some(response) = bootstrap().map(Arc::new).and_then(for_the_server) {

@@ -135,7 +135,7 @@ fn selects(attributes: &Attributes<'_>, node: &str) -> bool {
 /// Whether the stored object names the node in `spec.nodeName`.
 fn runs(store: &Store, node: &str, resource_prefix: &str, key: &str) -> bool {
     store
-        .peek(resource_prefix, key)
+        .get(resource_prefix, key)
         .is_some_and(|entry| text(&read(&entry), "spec.nodeName") == node)
 }
 
@@ -159,7 +159,7 @@ fn by_a_pod(store: &Store, node: &str, namespace: &str, resource: &str, name: &s
 
 /// Whether the volume is bound to a claim that a pod of the node uses.
 fn holds(store: &Store, node: &str, name: &str) -> bool {
-    let Some(entry) = store.peek("/persistentvolumes", name) else { return false };
+    let Some(entry) = store.get("/persistentvolumes", name) else { return false };
     let volume = read(&entry);
     let claim = |field: &str| text(&volume, field).to_owned();
     let (namespace, name) = (claim("spec.claimRef.namespace"), claim("spec.claimRef.name"));

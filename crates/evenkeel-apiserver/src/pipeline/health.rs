@@ -14,6 +14,7 @@ const CHECKS: &[&str] = &[
     "ping",
     "log",
     "etcd",
+    STORAGE,
     "informer-sync",
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -40,8 +41,11 @@ const CHECKS: &[&str] = &[
     "shutdown",
 ];
 
+/// The check that fails while writes are refused. Reads go on, and a restart would not help: the server is alive.
+const STORAGE: &str = "etcd-readiness";
+
 /// Checks that only tell whether the server takes requests.
-const OF_READINESS: [&str; 2] = ["informer-sync", "shutdown"];
+const OF_READINESS: [&str; 3] = [STORAGE, "informer-sync", "shutdown"];
 
 fn checks(root: &str) -> impl Iterator<Item = &'static str> {
     let ready = root == "readyz";
@@ -64,37 +68,59 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
     })
 }
 
-/// Answers for one check or all; nothing where there is no such check.
+/// Answers for one check or all; nothing where there is no such check. `storage` says whether the store takes writes.
 pub(super) fn serve(
     metrics: &Metrics,
+    storage: &Result<(), String>,
     root: &'static str,
     check: &str,
     query: &Query,
 ) -> Option<Response<Body>> {
+    let failure = |check: &str| storage.as_ref().err().filter(|_| check == STORAGE);
     if !check.is_empty() {
-        metrics.checked(root, checks(root).find(|known| *known == check)?);
-        return Some(text("ok".to_owned()));
+        let check = checks(root).find(|known| *known == check)?;
+        let failure = failure(check);
+        metrics.checked(root, check, failure.is_none());
+        return Some(match failure {
+            None => text(StatusCode::OK, "ok".to_owned()),
+            Some(why) => {
+                let why = format!("internal server error: {why}\n");
+                text(StatusCode::INTERNAL_SERVER_ERROR, why)
+            }
+        });
     }
     let excluded: Vec<&str> = query.all("exclude").collect();
     let mut out = String::new();
+    let mut failed = false;
     for check in checks(root) {
         if excluded.contains(&check) {
             out.push_str(&format!("[+]{check} excluded: ok\n"));
-        } else {
-            metrics.checked(root, check);
-            out.push_str(&format!("[+]{check} ok\n"));
+            continue;
+        }
+        let failure = failure(check);
+        metrics.checked(root, check, failure.is_none());
+        match failure {
+            None => out.push_str(&format!("[+]{check} ok\n")),
+            Some(_) => {
+                failed = true;
+                out.push_str(&format!("[-]{check} failed: reason withheld\n"));
+            }
         }
     }
+    if failed {
+        out.push_str(&format!("{root} check failed\n"));
+        return Some(text(StatusCode::INTERNAL_SERVER_ERROR, out));
+    }
     if !query.has("verbose") {
-        return Some(text("ok".to_owned()));
+        return Some(text(StatusCode::OK, "ok".to_owned()));
     }
     out.push_str(&format!("{root} check passed\n"));
-    Some(text(out))
+    Some(text(StatusCode::OK, out))
 }
 
-fn text(text: String) -> Response<Body> {
+fn text(code: StatusCode, text: String) -> Response<Body> {
     let mut response = answer(
-        StatusCode::OK,
+        code,
         HeaderValue::from_static("text/plain; charset=utf-8"),
         Body::whole(text.into()),
     );
@@ -117,12 +143,30 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_refuses_writes_is_not_ready() {
+        let (metrics, query) = (Metrics::default(), Query(Vec::new()));
+        let full = Err("the disk is full".to_owned());
+        let code = |root, check, query| {
+            serve(&metrics, &full, root, check, query).map(|response| response.status().as_u16())
+        };
+        assert_eq!(code("readyz", "", &query), Some(500));
+        assert_eq!(code("readyz", STORAGE, &query), Some(500));
+        assert_eq!(code("readyz", "ping", &query), Some(200));
+        assert_eq!(code("livez", "", &query), Some(200));
+        let excluded = Query(vec![("exclude".into(), STORAGE.into())]);
+        assert_eq!(code("readyz", "", &excluded), Some(200));
+        let text = metrics.render_checks();
+        let failed = "kubernetes_healthcheck{name=\"etcd-readiness\",type=\"readyz\"} 0\n";
+        assert!(text.contains(failed), "{text}");
+    }
+
+    #[test]
     fn what_is_asked_is_counted() {
         let metrics = Metrics::default();
         let query = Query(Vec::new());
-        assert!(serve(&metrics, "livez", "ping", &query).is_some());
-        assert!(serve(&metrics, "livez", "shutdown", &query).is_none());
-        assert!(serve(&metrics, "livez", "", &query).is_some());
+        assert!(serve(&metrics, &Ok(()), "livez", "ping", &query).is_some());
+        assert!(serve(&metrics, &Ok(()), "livez", "shutdown", &query).is_none());
+        assert!(serve(&metrics, &Ok(()), "livez", "", &query).is_some());
         let text = metrics.render_checks();
         assert!(
             text.contains("kubernetes_healthcheck{name=\"ping\",type=\"livez\"} 1\n"),

@@ -29,7 +29,8 @@ pub(super) fn serve(
         if !get {
             return Err(StatusError::method_not_allowed());
         }
-        return Ok(health::serve(&api.metrics, root, check, query).unwrap_or_else(not_found));
+        return Ok(health::serve(&api.metrics, &api.store.health(), root, check, query)
+            .unwrap_or_else(not_found));
     }
     let response = match path {
         "/version" if get => json(&version()),

@@ -98,7 +98,7 @@ fn free_in(api: &Api, range: &Range, is_free: &impl Fn(IpAddr) -> bool) -> Optio
 
 fn is_taken(api: &Api, ip: IpAddr) -> bool {
     let Some(resource) = addresses(api) else { return false };
-    api.store.peek(&resource.resource_prefix, &key(&resource, "", &ip.to_string())).is_some()
+    api.store.latest(&resource.resource_prefix, &key(&resource, "", &ip.to_string())).is_some()
 }
 
 fn addresses(api: &Api) -> Option<Arc<ResourceType>> {
@@ -133,7 +133,7 @@ pub(super) fn create(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut Transaction) {
     let Some(resource) = addresses(api) else { return };
     let key = key(&resource, "", &ip.to_string());
-    let Some(entry) = api.store.peek(&resource.resource_prefix, &key) else { return };
+    let Some(entry) = api.store.latest(&resource.resource_prefix, &key) else { return };
     let is_its = entry.decode().is_ok_and(|object: Value| {
         text(&object, "spec.parentRef.resource") == "services"
             && ["namespace", "name"].iter().all(|field| {
@@ -147,13 +147,16 @@ pub(super) fn delete(api: &Api, ip: IpAddr, service: &Value, transaction: &mut T
 }
 
 /// Shows the addresses of all Services that have one, as a server of old left them.
-pub(crate) fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
+pub(crate) async fn show_all(api: &Arc<Api>) -> Result<(), StatusError> {
     let Some(resource) = addresses(api) else { return Ok(()) };
+    let now = seconds(api.clock.now());
+    let mut transaction = Transaction::default();
     for service in loopback::all(api, "v1", "services", "") {
         let ips = list(&service, "spec.clusterIPs").iter();
         for ip in ips.filter_map(|ip| ip.as_str()?.parse().ok()) {
-            loopback::put(api, &resource, ip_address(ip, &service), &seconds(api.clock.now()))?;
+            loopback::put(api, &resource, ip_address(ip, &service), &now, &mut transaction);
         }
     }
+    api.store.commit(transaction).await?;
     Ok(())
 }

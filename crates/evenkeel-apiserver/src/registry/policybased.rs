@@ -113,7 +113,7 @@ fn rules_of(
         StatusError::not_found(&resource, name)
     };
     let resource = cx.api.table.get(&format!("{GROUP}/v1"), plural).ok_or_else(absent)?;
-    let entry = cx.api.store.peek(&resource.resource_prefix, &key(&resource, namespace, name));
+    let entry = cx.api.store.get(&resource.resource_prefix, &key(&resource, namespace, name));
     let entry = entry.ok_or_else(absent)?;
     let role: Role = serde_json::from_slice(entry.json()).map_err(StatusError::internal)?;
     Ok(role.rules.unwrap_or_default())

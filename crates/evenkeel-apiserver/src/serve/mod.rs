@@ -39,7 +39,7 @@ use crate::flow::{self, Flows};
 use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
-use crate::store::{OpenError, Store};
+use crate::store::{self, OpenError, Store};
 use crate::tasks::Tasks;
 use crate::tracking;
 use crate::webhook::budget::Budgets;
@@ -202,7 +202,8 @@ impl Builder {
                 })?;
                 let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
-                Store::open(&folder.join(DATABASE), threaded, registry::INDEXED_RESOURCES)?
+                let clock = self.clock.clone();
+                Store::open(folder, threaded, registry::INDEXED_RESOURCES, clock)?
             }
         };
         if let Some(pem) = &self.pki.client_ca {
@@ -288,12 +289,9 @@ async fn renew(pki: Arc<Pki>, clock: Clock) {
     }
 }
 
-/// The store's file in the data folder.
-const DATABASE: &str = "evenkeel.redb";
-
 /// Whether a file in the data folder is the server's, or of the program around it.
 fn is_of_data_folder(name: &str) -> bool {
-    name == DATABASE
+    store::is_its_file(name)
         || name == pki::FOLDER
         || name.starts_with("kubeconfig")
         || name.ends_with(".sock")
@@ -389,6 +387,15 @@ impl Server {
     /// The latest revision that can be seen.
     pub fn revision(&self) -> u64 {
         self.api.store.revision()
+    }
+
+    /// Saves a snapshot of everything that is stored now into a new file; writes go on meanwhile. It blocks until the file is on
+    /// disk. See [`snapshot`](crate::snapshot) for its contents, and for restoring it.
+    ///
+    /// # Errors
+    /// When the file is there already or cannot be written.
+    pub fn snapshot(&self, file: &std::path::Path) -> Result<(), store::SnapshotError> {
+        self.api.store.snapshot(file)
     }
 
     /// Serves HTTP/1.1 and HTTP/2 over TLS on `listener` until `shutdown` is ready.

@@ -52,7 +52,7 @@ impl Server {
         let object = &object;
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let key = resource::key(&found, text("namespace"), text("name"));
-        let present = self.api.store.peek(&found.resource_prefix, &key);
+        let present = self.api.store.latest(&found.resource_prefix, &key);
         let expect = present.map_or(Expect::Absent, |entry| Expect::At(entry.revision));
         let selection = selection_attributes(&found, object);
         self.api

@@ -54,7 +54,7 @@ impl Cursor {
             None => events_since(ring, self.at, settled)?,
         };
         let upto = events.last().map_or(self.at, |e| e.entry.revision);
-        self.at = if all { upto.max(settled) } else { upto };
+        self.at = if all { upto.max(state.revision) } else { upto };
         Ok(events)
     }
 
@@ -128,12 +128,9 @@ impl Store {
         scope: &Scope,
         revision: u64,
     ) -> Result<Cursor, Expired> {
-        let signal = {
-            let mut state = self.shared.write();
-            let kept = state.collection(resource_prefix);
-            kept.ring.holds(revision)?;
-            kept.signal.subscribe()
-        };
+        let signal = self.shared.read_collection(resource_prefix, |kept| {
+            kept.ring.holds(revision).map(|()| kept.signal.subscribe())
+        })?;
         let scoped = self.shared.watchers.subscribe(resource_prefix, scope);
         let (subscription, signal) = match scoped {
             Some((subscription, signal)) => (Some(subscription), signal),

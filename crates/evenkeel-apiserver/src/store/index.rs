@@ -30,15 +30,14 @@ impl Index {
         Self { values_of, n_objects: BTreeMap::new(), values: BTreeMap::new() }
     }
 
-    /// Replaces the values of an object; `None` for a deleted object removes them.
-    pub(super) fn update(&mut self, key: &Arc<str>, object: Option<&Value>) {
+    /// Replaces the values of an object; those of a deleted object are none.
+    pub(super) fn update(&mut self, key: &Arc<str>, mut values: Vec<String>) {
         for value in self.values.remove(key).unwrap_or_default() {
             match self.n_objects.get_mut(&value) {
                 Some(n) if *n > 1 => *n -= 1,
                 _ => drop(self.n_objects.remove(&value)),
             }
         }
-        let mut values = object.map(self.values_of).unwrap_or_default();
         values.sort_unstable();
         values.dedup();
         for value in &values {
@@ -49,32 +48,39 @@ impl Index {
         }
     }
 
-    /// Returns whether any object has this value.
-    pub(super) fn has(&self, value: &str) -> bool {
-        self.n_objects.contains_key(value)
+    /// Returns how many objects have this value.
+    pub(super) fn count(&self, value: &str) -> usize {
+        self.n_objects.get(value).copied().unwrap_or_default()
+    }
+
+    /// Returns whether the object with this key has this value.
+    pub(super) fn has(&self, key: &str, value: &str) -> bool {
+        self.values.get(key).is_some_and(|values| values.iter().any(|each| each == value))
+    }
+
+    /// Returns the values of an object to index.
+    pub(super) fn values_of(&self, object: &Value) -> Vec<String> {
+        (self.values_of)(object)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn values_follow_their_objects() {
-        let values = |object: &Value| {
-            let all = object.as_array().into_iter().flatten();
-            all.filter_map(|value| value.as_str().map(str::to_owned)).collect()
-        };
-        let mut index = Index::new(values);
+        let values = |all: &[&str]| all.iter().map(|each| (*each).to_owned()).collect();
+        let mut index = Index::new(|_| Vec::new());
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
-        index.update(&a, Some(&json!(["1", "2", "2"])));
-        index.update(&b, Some(&json!(["2"])));
-        assert!(index.has("1") && index.has("2") && !index.has("3"));
-        index.update(&a, Some(&json!(["3"])));
-        assert!(!index.has("1") && index.has("2") && index.has("3"));
-        index.update(&a, None);
-        index.update(&b, None);
+        index.update(&a, values(&["1", "2", "2"]));
+        index.update(&b, values(&["2"]));
+        assert_eq!(["1", "2", "3"].map(|value| index.count(value)), [1, 2, 0]);
+        assert!(index.has("a", "2") && !index.has("b", "1"));
+        index.update(&a, values(&["3"]));
+        assert_eq!(["1", "2", "3"].map(|value| index.count(value)), [0, 1, 1]);
+        index.update(&a, Vec::new());
+        index.update(&b, Vec::new());
         assert!(index.n_objects.is_empty() && index.values.is_empty());
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use super::entry::Entry;
 use super::event::Expired;
 use super::handle::Store;
-use super::transaction::WriteError;
 
 /// Objects of a collection at one revision, in order of key.
 #[derive(Debug)]
@@ -33,31 +32,19 @@ pub(crate) struct Range<'a> {
 
 impl Store {
     /// The objects of a range as they are now.
-    pub(crate) async fn list(
-        &self,
-        resource_prefix: &str,
-        range: Range<'_>,
-    ) -> Result<Snapshot, WriteError> {
-        let snapshot = {
-            let state = self.shared.read();
-            let revision = state.revision;
-            let none = BTreeMap::new();
-            let objects = state.collections.get(resource_prefix).map_or(&none, |s| &s.objects);
-            let mut found =
-                objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
-            let mut found = found.by_ref().take_while(|entry| within(&range, &entry.key));
-            let entries = match range.limit {
-                Some(limit) => found.by_ref().take(limit).cloned().collect(),
-                None => found.by_ref().cloned().collect(),
-            };
-            Snapshot {
-                revision,
-                entries,
-                more: if range.limit.is_some() { found.count() } else { 0 },
-            }
+    pub(crate) fn list(&self, resource_prefix: &str, range: Range<'_>) -> Snapshot {
+        let state = self.shared.read();
+        let revision = state.revision;
+        let none = BTreeMap::new();
+        let objects = state.collections.get(resource_prefix).map_or(&none, |s| &s.objects);
+        let mut found =
+            objects.range::<str, _>(bounds(&range, &mut String::new())).map(|(_, entry)| entry);
+        let mut found = found.by_ref().take_while(|entry| within(&range, &entry.key));
+        let entries = match range.limit {
+            Some(limit) => found.by_ref().take(limit).cloned().collect(),
+            None => found.by_ref().cloned().collect(),
         };
-        self.settled(snapshot.revision).await?;
-        Ok(snapshot)
+        Snapshot { revision, entries, more: if range.limit.is_some() { found.count() } else { 0 } }
     }
 
     /// The objects of a range as they were at a revision.
@@ -70,7 +57,7 @@ impl Store {
         let state = self.shared.read();
         let empty = || Snapshot { revision, entries: Vec::new(), more: 0 };
         let Some(kept) = state.collections.get(resource_prefix) else {
-            return if revision < state.start { Err(Expired) } else { Ok(empty()) };
+            return if revision < state.compacted { Err(Expired) } else { Ok(empty()) };
         };
         // What happened since is undone: a key touched after the revision is as before its first event.
         let mut undone: BTreeMap<&str, Option<&Arc<Entry>>> = BTreeMap::new();
@@ -95,13 +82,26 @@ impl Store {
         Ok(Snapshot { revision, entries: before.into_iter().take(limit).cloned().collect(), more })
     }
 
-    /// The objects of a collection in one namespace as they are at this moment; see [`Store::peek`].
+    /// The objects of a collection in one namespace.
     pub(crate) fn within(&self, resource_prefix: &str, namespace: &str) -> Vec<Arc<Entry>> {
-        let state = self.shared.read();
-        let Some(collection) = state.collections.get(resource_prefix) else { return Vec::new() };
+        self.list(resource_prefix, Range { namespace, ..Range::default() }).entries
+    }
+
+    /// The newest states of the objects of a collection in one namespace; see [`Store::latest`].
+    pub(crate) fn latest_within(&self, resource_prefix: &str, namespace: &str) -> Vec<Arc<Entry>> {
+        let pending = self.shared.pending();
+        let mut entries = self.within(resource_prefix, namespace);
         let range = Range { namespace, ..Range::default() };
-        let found = collection.objects.range::<str, _>(bounds(&range, &mut String::new()));
-        found.map(|(_, entry)| entry).take_while(|e| within(&range, &e.key)).cloned().collect()
+        for (key, latest) in pending.of(resource_prefix).filter(|(key, _)| within(&range, key)) {
+            let at = entries.binary_search_by(|entry| entry.key.cmp(key));
+            match (at, latest) {
+                (Ok(at), Some(latest)) => entries[at] = latest.clone(),
+                (Err(at), Some(latest)) => entries.insert(at, latest.clone()),
+                (Ok(at), None) => drop(entries.remove(at)),
+                (Err(_), None) => {}
+            }
+        }
+        entries
     }
 }
 

@@ -35,6 +35,16 @@ impl Ring {
         }
     }
 
+    /// Everything after this revision is here.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// All events, in order.
+    pub(super) fn events(&self) -> impl Iterator<Item = &Arc<Event>> {
+        self.events.iter()
+    }
+
     /// Whether everything after `revision` is here.
     pub(super) fn holds(&self, revision: u64) -> Result<(), Expired> {
         if revision < self.floor { Err(Expired) } else { Ok(()) }

@@ -1,176 +1,219 @@
-//! What all handles of a store share: the state, and the line of changes that wait for the log.
+//! What all handles of a store share: the committed state, what is pending, and the durable engine.
+//!
+//! Locks are taken in this order: the engine, what is pending, the state. The engine's is held for a whole commit; readers and
+//! the checks of transactions do not need it.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::durable::Durable;
 use super::index::IndexedResources;
-use super::log::Log;
-use super::state::{Staged, State};
-use super::transaction::WriteError;
+use super::pending::{InLine, NotStaged, Pending, Refusal, Waiting};
+use super::record::Transformer;
+use super::state::{Collection, State};
+use super::transaction::Transaction;
 use super::watchers::Watchers;
+use crate::resource::ResourcePrefix;
 
-/// How long lazy writes wait for another write to share its commit.
-const LINGER: Duration = Duration::from_millis(2);
-
-/// The state of a store, its log, and what is in line for it.
+/// The shared parts of a store.
 pub(super) struct Shared {
     pub(super) state: RwLock<State>,
     /// The resources that have an index.
     pub(super) indexed_resources: IndexedResources,
-    /// Up to which revision everything is on disk (and in the rings).
+    /// Revision of the last commit.
     pub(super) settled: watch::Sender<u64>,
-    pub(super) log: Option<Log>,
-    /// Commits are made by the log's own thread; otherwise by whoever writes.
+    pub(super) resolved: watch::Sender<Resolved>,
+    pending: Mutex<Pending>,
+    /// Something is in line, or the store is being dropped.
+    wake: Condvar,
+    /// Between memory and disk.
+    pub(super) transformer: Arc<dyn Transformer>,
+    /// Nothing for a store in memory.
+    durable: Mutex<Option<Durable>>,
+    /// Commits are made by a thread of their own; otherwise by whoever writes.
     pub(super) threaded: bool,
-    pub(super) wake: std::sync::Condvar,
-    pub(super) queue: Mutex<Queue>,
-    /// Held while a batch is committed and shown by the one who wrote it, so that batches stay in order.
-    pub(super) committing: Mutex<()>,
     /// Who watches what.
     pub(super) watchers: Watchers,
 }
 
-/// Changes in line for the log.
-#[derive(Default)]
-pub(super) struct Queue {
-    pub(super) events: Vec<Staged>,
-    /// Somebody waits for what is in line.
-    pub(super) urgent: bool,
-    /// Batches of lazy writes under way.
-    pub(super) batches: usize,
-    pub(super) stop: bool,
-    pub(super) failed: Option<Arc<str>>,
+/// Up to which revision it is known whether writes are committed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Resolved {
+    pub(super) revision: u64,
+    /// The last revision that was refused, and why.
+    pub(super) refused: Option<(u64, Arc<str>)>,
 }
 
 impl Shared {
     pub(super) fn new(
         state: State,
-        log: Option<Log>,
+        durable: Option<Durable>,
+        transformer: Arc<dyn Transformer>,
         indexed_resources: IndexedResources,
         threaded: bool,
     ) -> Self {
+        let revision = state.revision;
         Self {
             indexed_resources,
-            settled: watch::Sender::new(state.revision),
+            settled: watch::Sender::new(revision),
+            resolved: watch::Sender::new(Resolved { revision, refused: None }),
+            pending: Mutex::new(Pending::new(revision)),
             state: RwLock::new(state),
-            log,
-            threaded,
             wake: Condvar::new(),
-            queue: Mutex::default(),
-            committing: Mutex::default(),
-            watchers: Watchers::default(),
+            transformer,
+            durable: Mutex::new(durable),
+            threaded,
+            watchers: Watchers::new(revision),
         }
     }
 
-    /// Puts the changes of a transaction in line for the log, at once: the log writes a whole line in one commit. Called
-    /// under the lock of the state, so that the line is in order of revision.
-    pub(super) fn stage(&self, staged: Vec<Staged>) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).events.extend(staged);
-    }
-
-    /// Sees to it that lazy writes are committed although nobody waits for them.
-    pub(super) fn commit_soon(&self) -> Result<(), WriteError> {
-        let held = self.queue.lock().unwrap_or_else(PoisonError::into_inner).batches > 0;
-        if self.threaded {
-            self.wake.notify_one();
-        } else if !held {
-            return self.flush();
-        }
-        Ok(())
-    }
-
-    /// Commits and shows what is in line, on the caller's thread.
-    pub(super) fn flush(&self) -> Result<(), WriteError> {
-        let _in_order = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
-        let events = {
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(error) = &queue.failed {
-                return Err(WriteError::Disk(error.clone()));
-            }
-            std::mem::take(&mut queue.events)
-        };
-        if let Err(error) = self.commit(&events) {
-            self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(error.clone());
-            return Err(WriteError::Disk(error));
-        }
-        self.publish(&events);
-        Ok(())
-    }
-
-    fn commit(&self, events: &[Staged]) -> Result<(), Arc<str>> {
-        let Some(log) = &self.log else { return Ok(()) };
-        if events.is_empty() {
-            return Ok(());
-        }
-        log.commit(events.iter().map(|staged| (&*staged.resource_prefix, &*staged.event))).map_err(|error| {
-            tracing::error!(%error, "the data folder cannot be written; no further write is accepted");
-            error.to_string().into()
-        })
-    }
-
-    /// Commits what gathers in the line until the store is dropped: the work of the log's thread.
-    pub(super) fn run(&self) {
-        loop {
-            let events = {
-                let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-                while queue.events.is_empty() && !queue.stop {
-                    queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                }
-                if queue.events.is_empty() {
-                    return;
-                }
-                let waits = |queue: &mut Queue| !queue.urgent && !queue.stop;
-                let (mut queue, _) = self
-                    .wake
-                    .wait_timeout_while(queue, LINGER, waits)
-                    .unwrap_or_else(PoisonError::into_inner);
-                queue.urgent = false;
-                std::mem::take(&mut queue.events)
-            };
-            match self.commit(&events) {
-                Ok(()) => self.publish(&events),
-                Err(error) => {
-                    self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(error);
-                    self.settled.send_modify(|_| ());
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Locks the state.
+    /// Locks the committed state.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the state.
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, State> {
+    /// Reads a collection; an empty one if nothing was stored or followed under this prefix yet.
+    pub(super) fn read_collection<T>(
+        &self,
+        resource_prefix: &ResourcePrefix,
+        read: impl FnOnce(&Collection) -> T,
+    ) -> T {
+        if let Some(kept) = self.read().collections.get(resource_prefix) {
+            return read(kept);
+        }
+        read(self.write().collection(resource_prefix))
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows events to watches, now that they are on disk.
-    fn publish(&self, events: &[Staged]) {
-        let Some(last) = events.last() else { return };
-        let mut signals: Vec<(&Arc<watch::Sender<u64>>, u64)> = Vec::new();
-        for staged in events {
-            let revision = staged.event.entry.revision;
-            match signals.iter_mut().find(|(s, _)| Arc::ptr_eq(s, &staged.signal)) {
-                Some((_, latest)) => *latest = revision,
-                None => signals.push((&staged.signal, revision)),
+    /// Locks what is pending.
+    pub(super) fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks a transaction and puts it in line.
+    pub(super) fn stage(
+        &self,
+        transaction: Transaction,
+        values: Vec<(usize, Vec<String>)>,
+    ) -> Result<InLine, Box<NotStaged>> {
+        let staged = self.pending().stage(&self.read(), transaction, values);
+        if self.threaded && staged.is_ok() {
+            self.wake.notify_one();
+        }
+        staged
+    }
+
+    /// Commits what is in line, shows it, and does what is due beside. Returns after which time there may be more to do.
+    pub(super) fn turn(&self) -> Duration {
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        let batch = self.pending().take();
+        if !batch.is_empty() {
+            let committed = match &mut *durable {
+                Some(durable) => durable.commit(&batch, &self.state),
+                None => Ok(()),
+            };
+            let refusal = durable.as_ref().and_then(Durable::refusal);
+            match committed {
+                Ok(()) => self.publish(batch),
+                Err(why) => self.refuse(batch, &why, refusal),
             }
         }
-        let raise = |sender: &watch::Sender<u64>, revision: u64| {
-            sender.send_if_modified(|at| std::mem::replace(at, revision.max(*at)) < revision);
+        let Some(durable) = &mut *durable else { return Duration::MAX };
+        let delay = durable.maintain(&self.state);
+        let refusal = durable.refusal();
+        let mut pending = self.pending();
+        if refusal.is_some() || pending.refusal().is_some() {
+            pending.set_refusal(refusal);
+        }
+        delay
+    }
+
+    /// Applies a batch that is committed, and tells those who wait for it.
+    fn publish(&self, batch: Vec<Waiting>) {
+        // Recorded before it can be seen: what a watcher of a scope reads up to the committed revision is complete.
+        let scoped = self.watchers.record(batch.iter().flat_map(|waiting| &waiting.writes));
+        let mut signals: Vec<(Arc<watch::Sender<u64>>, u64)> = Vec::new();
+        let mut answers = Vec::with_capacity(batch.len());
+        let revision = {
+            let mut state = self.write();
+            for Waiting { writes, done } in batch {
+                for staged in writes {
+                    let revision = staged.event.entry.revision;
+                    let signal = state.apply(staged);
+                    match signals.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &signal)) {
+                        Some((_, latest)) => *latest = revision,
+                        None => signals.push((signal, revision)),
+                    }
+                }
+                answers.push(done);
+            }
+            state.revision
         };
-        let scoped = self.watchers.record(events);
-        raise(&self.settled, last.event.entry.revision);
+        self.pending().committed(revision);
+        self.settled.send_replace(revision);
+        self.resolved.send_modify(|resolved| resolved.revision = resolved.revision.max(revision));
         for signal in scoped {
-            raise(&signal, last.event.entry.revision);
+            signal.send_replace(revision);
         }
         for (signal, revision) in signals {
-            raise(signal, revision);
+            signal.send_replace(revision);
         }
+        for done in answers {
+            // A caller that does not wait any more is none.
+            let _ = done.send(Ok(()));
+        }
+    }
+
+    /// Refuses a batch, and everything that was staged on top of it.
+    fn refuse(&self, batch: Vec<Waiting>, why: &Arc<str>, refusal: Option<Refusal>) {
+        let (more, revision) = {
+            let mut pending = self.pending();
+            let more = pending.take_back();
+            pending.set_refusal(refusal);
+            (more, pending.revision())
+        };
+        self.resolved.send_replace(Resolved { revision, refused: Some((revision, why.clone())) });
+        for waiting in batch.into_iter().chain(more) {
+            let _ = waiting.done.send(Err(why.clone()));
+        }
+    }
+
+    /// Commits what gathers in line until the store is dropped: the work of the store's thread.
+    pub(super) fn run(&self) {
+        let mut delay = Duration::ZERO;
+        loop {
+            {
+                let idle = |pending: &mut Pending| pending.is_empty() && !pending.stop;
+                let (pending, _) = self
+                    .wake
+                    .wait_timeout_while(self.pending(), delay, idle)
+                    .unwrap_or_else(PoisonError::into_inner);
+                if pending.is_empty() && pending.stop {
+                    return;
+                }
+            }
+            delay = self.turn();
+        }
+    }
+
+    /// Refuses all writes from now on: the store's thread panicked, and nobody commits any more.
+    pub(super) fn abandon(&self) {
+        let why: Arc<str> = "the store's thread panicked; restart the server".into();
+        tracing::error!(error = %why, "writes are refused");
+        let refusal = Refusal { why: why.clone(), but_deletions: false };
+        self.refuse(Vec::new(), &why, Some(refusal));
+    }
+
+    /// Ends [`run`](Self::run) after the next commit.
+    pub(super) fn stop(&self) {
+        self.pending().stop = true;
+        self.wake.notify_one();
     }
 }

@@ -1,21 +1,21 @@
-//! The objects in memory, by collection.
+//! The committed objects in memory, by collection. Only commits change them: what readers, lists and watches see is on disk.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::entry::Entry;
+use super::entry::{Change, Entry};
 use super::event::Event;
 use super::index::{Index, IndexedResources};
 use super::ring::Ring;
 use crate::resource::ResourcePrefix;
 
-/// All collections, and the revision counter.
+/// All collections, and the revision of the last commit.
 pub(super) struct State {
     pub(super) revision: u64,
-    /// Revision at the start: what a collection held before is not known, what came after is in its ring.
-    pub(super) start: u64,
+    /// The history up to this revision is gone: what came after is in the collections' rings.
+    pub(super) compacted: u64,
     pub(super) collections: HashMap<ResourcePrefix, Collection>,
 }
 
@@ -24,13 +24,21 @@ pub(super) struct Collection {
     pub(super) objects: BTreeMap<Arc<str>, Arc<Entry>>,
     pub(super) index: Option<Index>,
     pub(super) ring: Ring,
-    /// Revision of the last write, settled or not.
+    /// Revision of the last write.
     pub(super) touched: u64,
     pub(super) signal: Arc<watch::Sender<u64>>,
 }
 
+/// A write under its revision.
+pub(super) struct Staged {
+    pub(super) resource_prefix: ResourcePrefix,
+    pub(super) event: Arc<Event>,
+    /// The object's values in the resource's index.
+    pub(super) values: Vec<String>,
+}
+
 impl Collection {
-    pub(super) fn new(floor: u64) -> Self {
+    fn new(floor: u64) -> Self {
         Self {
             objects: BTreeMap::new(),
             index: None,
@@ -42,45 +50,96 @@ impl Collection {
 }
 
 impl State {
-    /// What was recovered, with the indexes of these resources.
-    pub(super) fn new(
-        revision: u64,
-        recovered: Vec<(ResourcePrefix, Entry)>,
-        indexed_resources: IndexedResources,
-    ) -> Self {
-        let mut collections: HashMap<ResourcePrefix, Collection> = HashMap::new();
+    /// No objects, with the indexes of these resources.
+    pub(super) fn new(compacted: u64, indexed_resources: IndexedResources) -> Self {
+        let mut state = Self { revision: compacted, compacted, collections: HashMap::new() };
         for (resource_prefix, values_of) in indexed_resources {
-            let kept = collections
-                .entry((*resource_prefix).into())
-                .or_insert_with(|| Collection::new(revision));
+            let kept = state.collection(&(*resource_prefix).into());
             kept.index = Some(Index::new(*values_of));
         }
-        for (resource_prefix, entry) in recovered {
-            let kept =
-                collections.entry(resource_prefix).or_insert_with(|| Collection::new(revision));
-            if let Some(index) = &mut kept.index {
-                match entry.decode() {
-                    Ok(object) => index.update(&entry.key, Some(&object)),
-                    Err(error) => {
-                        tracing::error!(object = %entry.key, %error, "a stored object cannot be read");
-                    }
-                }
-            }
-            kept.objects.insert(entry.key.clone(), Arc::new(entry));
-        }
-        Self { revision, start: revision, collections }
+        state
     }
 
     /// Returns a collection; an empty one if nothing was stored or followed under this prefix yet.
     pub(super) fn collection(&mut self, resource_prefix: &ResourcePrefix) -> &mut Collection {
-        let start = self.start;
-        self.collections.entry(resource_prefix.clone()).or_insert_with(|| Collection::new(start))
+        let floor = self.compacted;
+        self.collections.entry(resource_prefix.clone()).or_insert_with(|| Collection::new(floor))
     }
-}
 
-/// A change that is in line for the log.
-pub(super) struct Staged {
-    pub(super) resource_prefix: ResourcePrefix,
-    pub(super) event: Arc<Event>,
-    pub(super) signal: Arc<watch::Sender<u64>>,
+    /// The object with this key.
+    pub(super) fn get(&self, resource_prefix: &str, key: &str) -> Option<&Arc<Entry>> {
+        self.collections.get(resource_prefix)?.objects.get(key)
+    }
+
+    /// How many objects of an indexed resource have this value.
+    pub(super) fn count_of_value(&self, resource_prefix: &str, value: &str) -> usize {
+        self.index(resource_prefix).map_or(0, |index| index.count(value))
+    }
+
+    /// Whether the object of an indexed resource with this key has this value.
+    pub(super) fn has_value(&self, resource_prefix: &str, key: &str, value: &str) -> bool {
+        self.index(resource_prefix).is_some_and(|index| index.has(key, value))
+    }
+
+    fn index(&self, resource_prefix: &str) -> Option<&Index> {
+        self.collections.get(resource_prefix)?.index.as_ref()
+    }
+
+    /// Carries out a write that is committed. Returns what tells the watches of its collection.
+    pub(super) fn apply(&mut self, staged: Staged) -> Arc<watch::Sender<u64>> {
+        let Staged { resource_prefix, event, values } = staged;
+        let entry = &event.entry;
+        let (compacted, revision) = (self.compacted, entry.revision);
+        self.revision = revision;
+        let kept = self.collection(&resource_prefix);
+        kept.touched = revision;
+        if let Some(index) = &mut kept.index {
+            index.update(&entry.key, values);
+        }
+        if entry.change == Change::Deleted {
+            kept.objects.remove(&entry.key);
+        } else {
+            kept.objects.insert(entry.key.clone(), entry.clone());
+        }
+        if revision > compacted {
+            kept.ring.push(event);
+        }
+        kept.signal.clone()
+    }
+
+    /// Computes the indexes of all objects.
+    ///
+    /// # Errors
+    /// Names the object that cannot be read.
+    pub(super) fn index_all(&mut self) -> Result<(), String> {
+        for (resource_prefix, kept) in &mut self.collections {
+            let Some(index) = &mut kept.index else { continue };
+            for (key, entry) in &kept.objects {
+                let object = entry.decode();
+                let object = object
+                    .map_err(|error| format!("the object {resource_prefix} {key}: {error}"))?;
+                let values = index.values_of(&object);
+                index.update(key, values);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every record of the objects and of the history that the rings hold, in order of revision, and the revision up to
+    /// which that history is incomplete.
+    pub(super) fn records(&self) -> (u64, BTreeMap<u64, (ResourcePrefix, Arc<Entry>)>) {
+        let mut records = BTreeMap::new();
+        let mut compacted = self.compacted;
+        for (resource_prefix, kept) in &self.collections {
+            compacted = compacted.max(kept.ring.floor());
+            let events = kept
+                .ring
+                .events()
+                .flat_map(|event| std::iter::once(&event.entry).chain(event.previous.as_ref()));
+            for entry in kept.objects.values().chain(events) {
+                records.insert(entry.revision, (resource_prefix.clone(), entry.clone()));
+            }
+        }
+        (compacted, records)
+    }
 }

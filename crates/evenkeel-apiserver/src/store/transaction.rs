@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
-use super::entry::{Change, Encoded, Entry};
-use super::event::Event;
-use super::state::{Collection, Staged, State};
+use super::entry::Encoded;
+use super::index::IndexedResources;
 use crate::resource::ResourcePrefix;
 
 /// The state in which a write supposes its object.
@@ -41,19 +38,19 @@ pub(crate) enum WriteError {
     /// The object is larger than etcd takes.
     #[error("etcdserver: request is too large")]
     TooLarge,
-    /// The log cannot be written.
-    #[error("the data folder cannot be written: {0}")]
-    Disk(Arc<str>),
+    /// The data folder cannot be written to now. The text names it, and what to do.
+    #[error("{0}")]
+    Storage(Arc<str>),
 }
 
 /// One operation of a transaction.
 #[derive(Debug)]
-struct Op {
-    resource_prefix: ResourcePrefix,
-    key: Box<str>,
-    expect: Expect,
+pub(super) struct Op {
+    pub(super) resource_prefix: ResourcePrefix,
+    pub(super) key: Box<str>,
+    pub(super) expect: Expect,
     /// What is stored; `None` deletes the object.
-    object: Option<Encoded>,
+    pub(super) object: Option<Encoded>,
 }
 
 /// Writes that the store commits together: all of them when every precondition holds, otherwise none. Each write gets a
@@ -63,11 +60,17 @@ struct Op {
 #[derive(Debug, Default)]
 #[must_use = "a transaction does nothing until it is committed"]
 pub(crate) struct Transaction {
-    ops: Vec<Op>,
-    unique: Vec<(ResourcePrefix, String)>,
+    pub(super) ops: Vec<Op>,
+    pub(super) unique: Vec<(ResourcePrefix, String)>,
+    is_deletion: bool,
 }
 
 impl Transaction {
+    /// Starts a transaction that leads to the deletion of an object: it is tried even on a full disk.
+    pub(crate) fn deletion() -> Self {
+        Self { is_deletion: true, ..Self::default() }
+    }
+
     /// Number of operations so far, which is the place of the next one.
     pub(crate) fn len(&self) -> usize {
         self.ops.len()
@@ -86,6 +89,7 @@ impl Transaction {
 
     /// Deletes an object.
     pub(crate) fn delete(&mut self, resource_prefix: &ResourcePrefix, key: &str, expect: Expect) {
+        self.is_deletion = true;
         self.push(resource_prefix, key, expect, None);
     }
 
@@ -105,6 +109,16 @@ impl Transaction {
         self.unique.push((resource_prefix.clone(), value));
     }
 
+    /// Whether an operation of it writes this object.
+    pub(crate) fn writes(&self, resource_prefix: &str, key: &str) -> bool {
+        self.ops.iter().any(|op| *op.resource_prefix == *resource_prefix && *op.key == *key)
+    }
+
+    /// Whether it deletes an object, or leads to that.
+    pub(super) fn is_deletion(&self) -> bool {
+        self.is_deletion
+    }
+
     /// Whether every object in it may be stored.
     pub(super) fn check_objects(&self) -> Result<(), WriteError> {
         for object in self.ops.iter().filter_map(|op| op.object.as_ref()) {
@@ -118,137 +132,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Decodes the objects of indexed resources, by place: outside of the store's lock.
-    pub(super) fn indexed(&self, is_indexed: impl Fn(&str) -> bool) -> Vec<(usize, Value)> {
-        let decode = |(at, op): (usize, &Op)| {
-            let object = op.object.as_ref().filter(|_| is_indexed(&op.resource_prefix))?;
-            Some((at, object.decode().unwrap_or_default()))
+    /// The indexed values of its objects, by place: computed outside of the store's locks.
+    pub(super) fn values(&self, indexed_resources: IndexedResources) -> Vec<(usize, Vec<String>)> {
+        let values = |(at, op): (usize, &Op)| {
+            let indexed = indexed_resources.iter().find(|(it, _)| *it == &*op.resource_prefix);
+            let (_, values_of) = indexed?;
+            let object = op.object.as_ref()?.decode().unwrap_or_default();
+            Some((at, values_of(&object)))
         };
-        self.ops.iter().enumerate().filter_map(decode).collect()
-    }
-}
-
-/// Whether an object is there, and whether this transaction wrote it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Found {
-    Absent,
-    Stored(u64),
-    Written,
-}
-
-impl Found {
-    fn is(self, expect: Expect) -> bool {
-        match expect {
-            Expect::Absent => self == Self::Absent,
-            Expect::At(revision) => self == Self::Stored(revision),
-            Expect::Written => self == Self::Written,
-        }
-    }
-}
-
-impl State {
-    /// Checks every precondition, each against the state that the operations before it would leave.
-    pub(super) fn check(&self, transaction: &Transaction) -> Result<(), WriteError> {
-        let taken = |(resource_prefix, value): &&(ResourcePrefix, String)| {
-            self.is_taken(resource_prefix, value)
-        };
-        if let Some((_, value)) = transaction.unique.iter().find(taken) {
-            return Err(WriteError::Taken { value: value.clone() });
-        }
-        let ops = &transaction.ops;
-        for (at, op) in ops.iter().enumerate() {
-            let possible = match op.object {
-                Some(_) => op.expect != Expect::Written,
-                None => op.expect != Expect::Absent,
-            };
-            let holds = possible && self.found(&ops[..at], op).is(op.expect);
-            if !holds {
-                return Err(WriteError::Mismatch { op: at });
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns how an operation would find its object after those before it.
-    fn found(&self, before: &[Op], op: &Op) -> Found {
-        let (resource_prefix, key) = (&*op.resource_prefix, &*op.key);
-        let same = |other: &&Op| *other.resource_prefix == *resource_prefix && *other.key == *key;
-        if let Some(earlier) = before.iter().rev().find(same) {
-            return if earlier.object.is_some() { Found::Written } else { Found::Absent };
-        }
-        let entry = self.collections.get(resource_prefix).and_then(|kept| kept.objects.get(key));
-        entry.map_or(Found::Absent, |entry| Found::Stored(entry.revision))
-    }
-
-    /// Whether an object of an indexed resource has this value.
-    pub(super) fn is_taken(&self, resource_prefix: &str, value: &str) -> bool {
-        let index = self.collections.get(resource_prefix).and_then(|kept| kept.index.as_ref());
-        index.is_some_and(|index| index.has(value))
-    }
-
-    /// Carries out a transaction that was checked.
-    pub(super) fn apply(
-        &mut self,
-        transaction: Transaction,
-        indexed: &[(usize, Value)],
-    ) -> Vec<Staged> {
-        let mut staged = Vec::with_capacity(transaction.ops.len());
-        for (at, op) in transaction.ops.into_iter().enumerate() {
-            let object = indexed.iter().find(|(place, _)| *place == at).map(|(_, object)| object);
-            staged.extend(match op.object {
-                Some(encoded) => Some(self.apply_put(op.resource_prefix, &op.key, encoded, object)),
-                None => self.apply_delete(op.resource_prefix, &op.key),
-            });
-        }
-        staged
-    }
-
-    fn apply_put(
-        &mut self,
-        resource_prefix: ResourcePrefix,
-        key: &str,
-        encoded: Encoded,
-        object: Option<&Value>,
-    ) -> Staged {
-        self.revision += 1;
-        let revision = self.revision;
-        let kept = self.collection(&resource_prefix);
-        let previous = kept.objects.get(key).cloned();
-        let (key, change) = match &previous {
-            None => (Arc::from(key), Change::Added),
-            Some(old) => (old.key.clone(), Change::Modified),
-        };
-        let entry = Arc::new(encoded.into_entry(key.clone(), revision, change));
-        if let Some(index) = &mut kept.index {
-            index.update(&key, object);
-        }
-        kept.objects.insert(key, entry.clone());
-        kept.staged(resource_prefix, entry, previous)
-    }
-
-    fn apply_delete(&mut self, resource_prefix: ResourcePrefix, key: &str) -> Option<Staged> {
-        let kept = self.collections.get_mut(&resource_prefix)?;
-        let old = kept.objects.remove(key)?;
-        self.revision += 1;
-        if let Some(index) = &mut kept.index {
-            index.update(&old.key, None);
-        }
-        let entry = Arc::new(old.at(self.revision, Change::Deleted));
-        Some(kept.staged(resource_prefix, entry, Some(old)))
-    }
-}
-
-impl Collection {
-    /// Puts a change among the resource's events, and makes what the log is to write.
-    fn staged(
-        &mut self,
-        resource_prefix: ResourcePrefix,
-        entry: Arc<Entry>,
-        previous: Option<Arc<Entry>>,
-    ) -> Staged {
-        self.touched = entry.revision;
-        let event = Arc::new(Event::new(entry, previous));
-        self.ring.push(event.clone());
-        Staged { resource_prefix, event, signal: self.signal.clone() }
+        self.ops.iter().enumerate().filter_map(values).collect()
     }
 }

@@ -31,10 +31,10 @@ pub(crate) enum Scope {
 }
 
 /// The scopes that are watched, by collection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watchers(Mutex<Registry>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Registry {
     /// Revision of the last event that was recorded.
     recorded: u64,
@@ -131,6 +131,11 @@ impl Group {
 }
 
 impl Watchers {
+    /// Nobody watches; events after `revision` will be recorded.
+    pub(super) fn new(revision: u64) -> Self {
+        Self(Mutex::new(Registry { recorded: revision, collections: HashMap::new() }))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Registry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +192,7 @@ impl Watchers {
     }
 
     /// Records events in the scopes that are watched. The signals are to be raised once the events can be seen.
-    pub(super) fn record(&self, events: &[Staged]) -> Raised {
+    pub(super) fn record<'a>(&self, events: impl Iterator<Item = &'a Staged>) -> Raised {
         let mut raised = Vec::new();
         let mut registry = self.lock();
         for staged in events {

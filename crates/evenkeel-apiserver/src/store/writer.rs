@@ -1,11 +1,12 @@
-//! The log's thread: takes what has gathered while the last commit ran, and commits it as one.
+//! The thread that commits, so that many writers share one sync. While it waits for the disk, the next batch gathers.
 
-use std::sync::{Arc, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::shared::Shared;
 
-/// The thread; dropping it commits what is left and ends it.
+/// The store's thread; dropping it commits what is in line and ends it.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -14,16 +15,18 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
         let its = shared.clone();
-        let thread =
-            std::thread::Builder::new().name("store-log".to_owned()).spawn(move || its.run())?;
+        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| its.run())).is_err() {
+                its.abandon();
+            }
+        })?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
-        self.shared.wake.notify_one();
+        self.shared.stop();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {

@@ -67,7 +67,7 @@ impl From<WriteError> for Lost {
         match error {
             WriteError::Mismatch { .. } => Self::Race,
             WriteError::Taken { .. } => Self::Taken,
-            WriteError::TooDeep | WriteError::TooLarge | WriteError::Disk(_) => {
+            WriteError::TooDeep | WriteError::TooLarge | WriteError::Storage(_) => {
                 Self::Refused(error.into())
             }
         }

@@ -119,7 +119,7 @@ pub(crate) async fn delete(
 ) -> Result<Deleted, StatusError> {
     let name = key.rsplit('/').next().unwrap_or(key);
     for _ in 0..TRIES {
-        let Some(entry) = api.store.peek(&stored.resource_prefix, key) else {
+        let Some(entry) = api.store.latest(&stored.resource_prefix, key) else {
             return Err(StatusError::not_found(&stored.name, name));
         };
         match once(api, stored, &entry, name, user, options).await? {
@@ -191,7 +191,7 @@ async fn commit(
 ) -> Result<Committed, StatusError> {
     let (resource_prefix, at) = (&stored.resource_prefix, Expect::At(entry.revision));
     for _ in 0..TRIES {
-        let mut transaction = Transaction::default();
+        let mut transaction = Transaction::deletion();
         if step != Step::Remove {
             let encoded = Encoded::new(new, selection_attributes(stored, new));
             if !encoded.same_as(entry) {

@@ -16,7 +16,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
     check_version(request).await?;
     let resource = request.resource();
     let key = key(resource, request.target.namespace, request.target.name);
-    let Some(entry) = request.api.store.get(&resource.resource_prefix, &key).await? else {
+    let Some(entry) = request.api.store.get(&resource.resource_prefix, &key) else {
         return Err(StatusError::not_found(&resource.name, request.target.name));
     };
     let entry = codec::entry(request.api, resource, entry).await?;
@@ -27,7 +27,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
 pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
     let key = key(resource, request.target.namespace, request.target.name);
-    let Some(entry) = request.api.store.get(&resource.resource_prefix, &key).await? else {
+    let Some(entry) = request.api.store.get(&resource.resource_prefix, &key) else {
         return Err(StatusError::not_found(&resource.name, request.target.name));
     };
     let entry = codec::entry(request.api, resource, entry).await?;

@@ -269,7 +269,7 @@ async fn page(
         limit: if everything { limit } else { None },
     };
     let snapshot = match list_revision(request, options).await? {
-        None => store.list(&resource.resource_prefix, range).await?,
+        None => store.list(&resource.resource_prefix, range),
         Some(revision) => match store.list_at(&resource.resource_prefix, range, revision) {
             Ok(snapshot) => snapshot,
             Err(_) => return Err(page_expired(options)),

@@ -45,8 +45,25 @@ use crate::resource::{Source, Verb};
 use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Serves a request for a resource.
+/// Serves a request for a resource. An error of a write may rest on a write that is not committed yet: it is answered when that
+/// is.
 pub(crate) async fn dispatch<B>(
+    request: RequestContext<'_>,
+    body: Pin<&mut B>,
+) -> Result<Response<Body>, StatusError>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+    B::Error: std::fmt::Display,
+{
+    let (api, is_read) = (request.api, matches!(request.method, &Method::GET | &Method::HEAD));
+    let answered = dispatch_verb(request, body).await;
+    if answered.is_err() && !is_read {
+        api.store.settle().await?;
+    }
+    answered
+}
+
+async fn dispatch_verb<B>(
     request: RequestContext<'_>,
     body: Pin<&mut B>,
 ) -> Result<Response<Body>, StatusError>

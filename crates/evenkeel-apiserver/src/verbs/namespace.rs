@@ -16,7 +16,7 @@ pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(
     if namespace.is_empty() || !request.resource().namespaced {
         return Ok(());
     }
-    let Some(entry) = request.api.store.peek("/namespaces", namespace) else {
+    let Some(entry) = request.api.store.get("/namespaces", namespace) else {
         let namespaces = GroupResource { group: "".into(), resource: "namespaces".into() };
         return Err(StatusError::not_found(&namespaces, namespace));
     };

@@ -75,7 +75,7 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
     let request = write.request;
     let stored = write.stored.clone();
     let key = key(&stored, request.target.namespace, request.target.name);
-    let Some(entry) = request.api.store.peek(&stored.resource_prefix, &key) else {
+    let Some(entry) = request.api.store.latest(&stored.resource_prefix, &key) else {
         if form == PatchType::Apply && request.target.subresource.is_empty() {
             return Ok(apply_new(write, body).await?);
         }

@@ -136,10 +136,10 @@ async fn persist(
     if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
         prepare_for_storage(&mut attempt.new, how)?;
     }
-    let kept = codec::to_storage(api, stored, &attempt.new).await?;
+    let kept = codec::transform_to_storage(api, stored, &attempt.new).await?;
     let key = key(stored, write.request.target.namespace, attempt.name);
     if write.options.dry_run {
-        if created && api.store.peek(&stored.resource_prefix, &key).is_some() {
+        if created && api.store.get(&stored.resource_prefix, &key).is_some() {
             return Err(Lost::Race);
         }
         store::storable(&kept)?;
@@ -160,7 +160,10 @@ async fn persist(
     }
     let change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
     let written = match attempt.old {
-        Some((entry, _)) if encoded.same_as(entry) => entry.clone(),
+        Some((entry, _)) if encoded.same_as(entry) => {
+            api.store.settle().await?;
+            entry.clone()
+        }
         _ => commit(write, &change, Some(encoded), quotas).await?,
     };
     let entry = codec::entry(api, stored, written).await?;

@@ -60,7 +60,7 @@ fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError
 async fn once(write: &mut Write<'_>, object: &Value) -> Result<Written, Lost> {
     let request = write.request;
     let key = key(&write.stored, request.target.namespace, request.target.name);
-    let Some(entry) = request.api.store.peek(&write.stored.resource_prefix, &key) else {
+    let Some(entry) = request.api.store.latest(&write.stored.resource_prefix, &key) else {
         if request.target.subresource.is_empty() && write.stored.strategy.allow_create_on_update() {
             return Ok(write.create(object.clone(), Creates::Put).await?);
         }

@@ -68,7 +68,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
             super::list::wait_until_revision(request, version).await?;
         }
         let range = Range { namespace: request.target.namespace, ..Range::default() };
-        let snapshot = store.list(&resource.resource_prefix, range).await?;
+        let snapshot = store.list(&resource.resource_prefix, range);
         (snapshot.entries, snapshot.revision)
     } else if version == 0 {
         (Vec::new(), store.revision())

@@ -97,7 +97,7 @@ impl Write<'_> {
             .request
             .api
             .store
-            .peek(&self.stored.resource_prefix, &key)
+            .get(&self.stored.resource_prefix, &key)
             .and_then(|e| e.decode().ok());
         if old.is_some_and(|old| meta::deleting(&old)) {
             error.0.message = format!("object is being deleted: {}", error.0.message);

@@ -132,8 +132,7 @@ fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String>
     let host = format!("{name}.{namespace}.svc");
     let url = format!("https://{host}:{port}{path}");
     let not_found = || format!("Post \"{url}\": service \"{name}\" not found");
-    let entry =
-        api.store.peek("/services", &format!("{namespace}/{name}")).ok_or_else(not_found)?;
+    let entry = api.store.get("/services", &format!("{namespace}/{name}")).ok_or_else(not_found)?;
     let object = entry.decode().map_err(|error| error.to_string())?;
     let wanted = list(&object, "spec.ports").iter().find(|p| int(p, "port") == Some(port));
     let port_name = wanted.map_or("", |p| text(p, "name"));

@@ -21,19 +21,27 @@ async fn a_restart_finds_everything() {
     }
     client.ask("DELETE", &format!("{path}/c7"), Value::Null).await;
     let before = client.get(path).await;
+    let version = before["metadata"]["resourceVersion"].as_str().expect("a version");
+    let middle = version.parse::<u64>().expect("a number") - 5;
     let token = server.admin_token().to_owned();
     drop((client, server));
     let server = build().await.expect("the same folder");
     let after = Client(server.service()).get(path).await;
     assert_eq!(after["items"], before["items"]);
+    assert_eq!(after["metadata"], before["metadata"]);
     assert_eq!(server.admin_token(), token);
-    let version = |list: &Value| {
-        list["metadata"]["resourceVersion"]
-            .as_str()
-            .and_then(|v| v.parse::<u64>().ok())
-            .expect("a version")
-    };
-    assert!(version(&after) > version(&before));
+    // A watch goes on where the one before the restart ended.
+    let client = Client(server.service());
+    let since = format!("{path}?watch=1&resourceVersion={middle}");
+    let mut watch = client.send("GET", &since, &[], bytes::Bytes::new()).await;
+    let seen = events(watch.body_mut()).await;
+    let seen: Vec<_> = seen
+        .iter()
+        .map(|event| (event["type"].as_str(), event["object"]["metadata"]["name"].as_str()))
+        .collect();
+    let made = |name| (Some("ADDED"), Some(name));
+    let gone = (Some("DELETED"), Some("c7"));
+    assert_eq!(seen, [made("c16"), made("c17"), made("c18"), made("c19"), gone]);
 }
 
 /// Services that are refused after their cluster IP was chosen and shown.

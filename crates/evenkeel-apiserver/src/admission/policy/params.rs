@@ -46,7 +46,7 @@ fn find(request: &Attributes<'_>, row: &Arc<ResourceType>, reference: &Value) ->
     let name = text(reference, "name");
     if !name.is_empty() {
         let entry =
-            cx.api.store.peek(&row.resource_prefix, &crate::resource::key(row, namespace, name));
+            cx.api.store.get(&row.resource_prefix, &crate::resource::key(row, namespace, name));
         return entry.and_then(|entry| read(&entry)).into_iter().collect();
     }
     let all = if namespace.is_empty() {

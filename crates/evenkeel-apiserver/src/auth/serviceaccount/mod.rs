@@ -90,7 +90,7 @@ impl ServiceAccounts {
         notes: &mut Notes,
     ) -> Outcome {
         let find =
-            |resource_prefix: &str, key: &str| store.peek(resource_prefix, key)?.decode().ok();
+            |resource_prefix: &str, key: &str| store.get(resource_prefix, key)?.decode().ok();
         self.authenticate_with(&find, now, token, wanted, notes)
     }
 

@@ -14,12 +14,12 @@ fn pod(node: &str, size: usize) -> Encoded {
 }
 
 async fn put(store: &Store, key: &str, node: &str) -> u64 {
-    let expect = store.peek("/pods", key).map_or(Expect::Absent, |e| Expect::At(e.revision));
+    let expect = store.get("/pods", key).map_or(Expect::Absent, |e| Expect::At(e.revision));
     store.put(&prefix(), key, expect, pod(node, 0)).await.expect("written").revision
 }
 
 async fn delete(store: &Store, key: &str) {
-    let revision = store.peek("/pods", key).expect("it is there").revision;
+    let revision = store.get("/pods", key).expect("it is there").revision;
     let mut transaction = Transaction::default();
     transaction.delete(&prefix(), key, Expect::At(revision));
     store.commit(transaction).await.expect("deleted");
@@ -117,7 +117,7 @@ async fn a_watcher_holds_a_few_events_at_a_time() {
         for n in 0..50 {
             let key = format!("a/p{n}");
             let expect =
-                store.peek("/pods", &key).map_or(Expect::Absent, |e| Expect::At(e.revision));
+                store.get("/pods", &key).map_or(Expect::Absent, |e| Expect::At(e.revision));
             store.put(&prefix(), &key, expect, pod("", 10_000)).await.expect("written");
         }
         let mut sizes = Vec::new();
@@ -133,7 +133,7 @@ async fn a_watcher_holds_a_few_events_at_a_time() {
         assert_eq!(sizes.iter().sum::<usize>(), 50, "{scope:?}: {sizes:?}");
         assert_eq!(cursor.at(), store.revision());
         // One that is larger comes alone.
-        let expect = store.peek("/pods", "a/p0").map_or(Expect::Absent, |e| Expect::At(e.revision));
+        let expect = store.get("/pods", "a/p0").map_or(Expect::Absent, |e| Expect::At(e.revision));
         store.put(&prefix(), "a/p0", expect, pod("", 200_000)).await.expect("written");
         assert_eq!(taken(&mut cursor).len(), 1);
     }

@@ -43,7 +43,7 @@ pub(super) fn serve(
         }
     }
     let Some(entry) =
-        request.api.store.peek(&resource.resource_prefix, &key(resource, namespace, name))
+        request.api.store.get(&resource.resource_prefix, &key(resource, namespace, name))
     else {
         return Err(StatusError::not_found(&resource.name, name));
     };

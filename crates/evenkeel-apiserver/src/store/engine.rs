@@ -1,0 +1,441 @@
+//! The durable engine: a redb file, in which records stand under their revisions. Commits append at the end of one tree.
+//!
+//! What redb guarantees: a commit is there as a whole or not at all. Pages carry checksums. After a crash, the newest commit
+//! whose pages are whole counts, which cuts off one that was not synced. What it cannot know is why the newest pages are not
+//! whole: when they were damaged after their sync, the last batch is cut off in the same way. All older damage is found, because
+//! pages are verified when a file is opened, and every record has a checksum of its own.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redb::backends::FileBackend;
+use redb::{
+    Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable,
+    ReadableTableMetadata, StorageBackend,
+};
+
+use super::backend::{Backend, BackendError, Extent, ReadRecord};
+use super::folder::{FileFailure, Folder, Watched};
+use super::layout::{COMPACTED, META, N_RECORDS, RECORDS};
+use super::migration;
+use super::record::StoredRecord;
+use super::unchanged::Unchanged;
+
+/// Everything is held in memory, so the database needs little of its own.
+const CACHE_BYTES: usize = 8 << 20;
+/// The file of space that is set aside.
+pub(super) const RESERVE: &str = "evenkeel.reserve";
+/// Size of [`RESERVE`]: enough pages for some hundred deletions, which then make room themselves.
+const RESERVE_BYTES: usize = 4 << 20;
+/// Records that one commit of a rewrite has at most.
+const CHUNK: usize = 1_000;
+
+/// What a file's name has at its end while it is being written anew.
+pub(super) const NEW: &str = ".new";
+
+/// Why a file could not be opened.
+#[derive(Debug)]
+pub(super) enum NotOpened {
+    /// Another process has it open.
+    Locked,
+    /// Anything else.
+    Failed(BackendError),
+}
+
+/// The open file.
+pub(super) struct Engine {
+    folder: Arc<dyn Folder>,
+    name: String,
+    file: Option<OpenFile>,
+    extent: Extent,
+}
+
+struct OpenFile {
+    database: Database,
+    failure: Arc<Mutex<Option<FileFailure>>>,
+    n_records: u64,
+}
+
+impl OpenFile {
+    /// Returns the error of an operation: that of the file, where it failed.
+    fn error(&self, error: impl Into<redb::Error>) -> BackendError {
+        of_failure(&self.failure).unwrap_or_else(|| of_engine(&error.into()))
+    }
+}
+
+fn of_failure(failure: &Mutex<Option<FileFailure>>) -> Option<BackendError> {
+    let FileFailure { why, full, not_synced } =
+        failure.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+    Some(match (not_synced, full) {
+        (true, _) => BackendError::NotSynced(why),
+        (false, true) => BackendError::Full(why),
+        (false, false) => BackendError::Io(why),
+    })
+}
+
+fn of_engine(error: &redb::Error) -> BackendError {
+    match error {
+        redb::Error::Io(error) if super::folder::is_full(error) => {
+            BackendError::Full(error.to_string())
+        }
+        // So the engine says that it does not know a file, or that the file is cut off.
+        redb::Error::Io(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof
+            ) =>
+        {
+            BackendError::Damaged(error.to_string())
+        }
+        redb::Error::Io(_) | redb::Error::PreviousIo => BackendError::Io(error.to_string()),
+        other => BackendError::Damaged(other.to_string()),
+    }
+}
+
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.set_cache_size(CACHE_BYTES);
+    builder
+}
+
+fn not_opened(error: DatabaseError, failure: Option<BackendError>) -> NotOpened {
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => NotOpened::Locked,
+        other => NotOpened::Failed(failure.unwrap_or_else(|| of_engine(&other.into()))),
+    }
+}
+
+/// Runs engine code on a file that may be damaged: a panic is an error of the file.
+pub(super) fn guarded<T, E>(
+    work: impl FnOnce() -> Result<T, E>,
+    damaged: impl FnOnce(String) -> E,
+) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let why = panic.downcast_ref::<String>().map(String::as_str);
+        let why = why.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
+        Err(damaged(format!("the engine cannot read the file: {why}")))
+    })
+}
+
+/// Verifies a file without changing it, and returns its database over a copy in memory of what the engine would repair.
+/// Whether it was closed in order comes with it.
+pub(super) fn verified(file: Box<dyn StorageBackend>) -> Result<(Database, bool), NotOpened> {
+    let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
+    guarded(
+        || {
+            let repaired = Arc::new(AtomicBool::new(false));
+            let note = Arc::clone(&repaired);
+            let mut database = builder()
+                .set_repair_callback(move |_| note.store(true, Ordering::Relaxed))
+                .create_with_backend(Unchanged::new(file).map_err(io)?)
+                .map_err(|error| not_opened(error, None))?;
+            let in_order = !repaired.load(Ordering::Relaxed);
+            // A repair verifies every page itself.
+            let is_whole =
+                !in_order || database.check_integrity().map_err(|error| not_opened(error, None))?;
+            if is_whole {
+                return Ok((database, in_order));
+            }
+            let why = "the checksum of a page does not match".to_owned();
+            Err(NotOpened::Failed(BackendError::Damaged(why)))
+        },
+        |why| NotOpened::Failed(BackendError::Damaged(why)),
+    )
+}
+
+/// Reads every record of a database after a revision; of all records, none may be missing.
+pub(super) fn read(
+    database: &Database,
+    after: u64,
+    each: ReadRecord<'_>,
+) -> Result<(), BackendError> {
+    let failed = |error: redb::Error| of_engine(&error);
+    let read = database.begin_read().map_err(|error| failed(error.into()))?;
+    let records = read.open_table(RECORDS).map_err(|error| failed(error.into()))?;
+    let rows = records.range(after + 1..).map_err(|error| failed(error.into()))?;
+    let mut found = 0;
+    for row in rows {
+        let (revision, bytes) = row.map_err(|error| failed(error.into()))?;
+        each(revision.value(), bytes.value())?;
+        found += 1;
+    }
+    let meta = read.open_table(META).map_err(|error| failed(error.into()))?;
+    let noted = meta.get(N_RECORDS).map_err(|error| failed(error.into()))?;
+    let noted = noted.map_or(0, |noted| noted.value());
+    if after == 0 && found != noted {
+        return Err(BackendError::Damaged(format!("{found} records are there of {noted}")));
+    }
+    Ok(())
+}
+
+/// Returns what a database holds, and the number of its records.
+pub(super) fn extent(database: &Database) -> Result<(Extent, u64), redb::Error> {
+    let read = database.begin_read()?;
+    let meta = read.open_table(META)?;
+    let records = read.open_table(RECORDS)?;
+    let compacted = meta.get(COMPACTED)?.map_or(0, |it| it.value());
+    let last = records.last()?.map_or(0, |(revision, _)| revision.value());
+    Ok((Extent { revision: last.max(compacted), compacted }, records.len()?))
+}
+
+/// Writes records into a new database, on disk when it returns.
+pub(super) fn write_all(
+    database: &Database,
+    compacted: u64,
+    records: &mut dyn Iterator<Item = Result<StoredRecord, BackendError>>,
+) -> Result<u64, BackendError> {
+    let failed = |error: redb::Error| of_engine(&error);
+    let mut n_records = 0;
+    loop {
+        let chunk: Vec<StoredRecord> = records.take(CHUNK).collect::<Result<_, _>>()?;
+        n_records += chunk.len() as u64;
+        let last = chunk.len() < CHUNK;
+        let durability = if last { Durability::Immediate } else { Durability::None };
+        put(database, &chunk, n_records, Some(compacted), durability).map_err(failed)?;
+        if last {
+            return Ok(n_records);
+        }
+    }
+}
+
+fn put(
+    database: &Database,
+    records: &[StoredRecord],
+    n_records: u64,
+    compacted: Option<u64>,
+    durability: Durability,
+) -> Result<(), redb::Error> {
+    let mut write = database.begin_write()?;
+    write.set_durability(durability)?;
+    {
+        let mut table = write.open_table(RECORDS)?;
+        for record in records {
+            table.insert(record.revision, record.bytes.as_slice())?;
+        }
+        let mut meta = write.open_table(META)?;
+        meta.insert(N_RECORDS, n_records)?;
+        if let Some(compacted) = compacted {
+            meta.insert(COMPACTED, compacted)?;
+        }
+    }
+    write.commit()?;
+    Ok(())
+}
+
+/// Writes records into a new file, which is on disk when this returns.
+pub(super) fn write_new(
+    to: &Path,
+    compacted: u64,
+    records: &mut dyn Iterator<Item = Result<StoredRecord, BackendError>>,
+) -> Result<(), BackendError> {
+    let io = |error: io::Error| of_engine(&redb::Error::Io(error));
+    let file = crate::files::create(to).map_err(io)?;
+    let file = FileBackend::new(file).map_err(|error| of_engine(&error.into()))?;
+    let database = builder().create_with_backend(file);
+    let database = database.map_err(|error| of_engine(&error.into()))?;
+    write_all(&database, compacted, records)?;
+    migration::guard(&database).map_err(|error| of_engine(&error))?;
+    drop(database);
+    to.parent().map_or(Ok(()), |folder| super::folder::sync_folder(folder).map_err(io))
+}
+
+impl Engine {
+    /// Opens (or makes) the file of this name. A damaged one is left as it is.
+    pub(super) fn open(folder: Arc<dyn Folder>, name: &str) -> Result<Self, NotOpened> {
+        let mut engine =
+            Self { folder, name: name.to_owned(), file: None, extent: Extent::default() };
+        engine.verify()?;
+        engine.open_file()?;
+        // A crash may have left a half-written one.
+        if let Err(error) = engine.folder.remove(&format!("{name}{NEW}")) {
+            tracing::warn!(folder = engine.folder.shown(), %error, "an unused file cannot be removed");
+        }
+        Ok(engine)
+    }
+
+    fn verify(&self) -> Result<(), NotOpened> {
+        if !self.folder.has(&self.name) {
+            return Ok(());
+        }
+        let io = |error: io::Error| NotOpened::Failed(BackendError::Io(error.to_string()));
+        let file = self.folder.open(&self.name).map_err(io)?;
+        // A new file of a process that was killed before its first write.
+        if file.len().map_err(io)? == 0 {
+            return Ok(());
+        }
+        let (_, in_order) = verified(file)?;
+        if !in_order {
+            tracing::warn!(
+                folder = self.folder.shown(),
+                file = self.name,
+                "the file was not closed in order; a last batch that was not synced is cut off, all others are verified"
+            );
+        }
+        Ok(())
+    }
+
+    fn open_file(&mut self) -> Result<(), NotOpened> {
+        self.file = None;
+        let io = |error: io::Error| {
+            let why = error.to_string();
+            let full = super::folder::is_full(&error);
+            NotOpened::Failed(if full { BackendError::Full(why) } else { BackendError::Io(why) })
+        };
+        let (file, failure) = Watched::new(self.folder.open(&self.name).map_err(io)?);
+        guarded(
+            || {
+                let database = builder()
+                    .create_with_backend(file)
+                    .map_err(|error| not_opened(error, of_failure(&failure)))?;
+                migration::migrate(&database)
+                    .map_err(|error| NotOpened::Failed(of_failure(&failure).unwrap_or(error)))?;
+                let (extent, n_records) = extent(&database).map_err(|error| {
+                    NotOpened::Failed(of_failure(&failure).unwrap_or_else(|| of_engine(&error)))
+                })?;
+                self.extent = extent;
+                self.file = Some(OpenFile { database, failure: Arc::clone(&failure), n_records });
+                Ok(())
+            },
+            |why| NotOpened::Failed(BackendError::Damaged(why)),
+        )
+    }
+
+    fn file(&mut self) -> Result<&mut OpenFile, BackendError> {
+        self.file.as_mut().ok_or_else(closed)
+    }
+}
+
+fn closed() -> BackendError {
+    BackendError::Io("the file is closed".to_owned())
+}
+
+impl Backend for Engine {
+    fn commit(&mut self, records: &[StoredRecord]) -> Result<(), BackendError> {
+        let file = self.file()?;
+        let n_records = file.n_records + records.len() as u64;
+        put(&file.database, records, n_records, None, Durability::Immediate)
+            .map_err(|error| file.error(error))?;
+        file.n_records = n_records;
+        if let Some(last) = records.last() {
+            self.extent.revision = last.revision;
+        }
+        Ok(())
+    }
+
+    fn read(&self, after: u64, each: ReadRecord<'_>) -> Result<(), BackendError> {
+        let file = self.file.as_ref().ok_or_else(closed)?;
+        guarded(|| read(&file.database, after, each), BackendError::Damaged)
+    }
+
+    fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    fn compact(&mut self, revision: u64, superseded: &[u64]) -> Result<(), BackendError> {
+        let file = self.file()?;
+        let compact = |file: &OpenFile| -> Result<u64, redb::Error> {
+            let mut write = file.database.begin_write()?;
+            write.set_durability(Durability::None)?;
+            let mut n_records = file.n_records;
+            {
+                let mut table = write.open_table(RECORDS)?;
+                for revision in superseded {
+                    n_records -= u64::from(table.remove(revision)?.is_some());
+                }
+                let mut meta = write.open_table(META)?;
+                meta.insert(N_RECORDS, n_records)?;
+                meta.insert(COMPACTED, revision)?;
+            }
+            write.commit()?;
+            Ok(n_records)
+        };
+        file.n_records = compact(file).map_err(|error| file.error(error))?;
+        self.extent.compacted = revision;
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<Extent, BackendError> {
+        match self.open_file() {
+            Ok(()) => Ok(self.extent),
+            Err(NotOpened::Failed(error)) => Err(error),
+            Err(NotOpened::Locked) => {
+                Err(BackendError::Io("another process has the file open".to_owned()))
+            }
+        }
+    }
+
+    fn rewrite(
+        &mut self,
+        compacted: u64,
+        records: &mut dyn Iterator<Item = Result<StoredRecord, String>>,
+    ) -> Result<(), BackendError> {
+        let name = format!("{}{NEW}", self.name);
+        let io = |error: io::Error| {
+            let why = error.to_string();
+            if super::folder::is_full(&error) {
+                BackendError::Full(why)
+            } else {
+                BackendError::Io(why)
+            }
+        };
+        self.folder.remove(&name).map_err(io)?;
+        let (file, failure) = Watched::new(self.folder.open(&name).map_err(io)?);
+        let mut revision = compacted;
+        let mut records = records.map(|record| {
+            let record = record.map_err(BackendError::Io)?;
+            revision = revision.max(record.revision);
+            Ok(record)
+        });
+        let written = builder()
+            .create_with_backend(file)
+            .map_err(|error| of_engine(&error.into()))
+            .and_then(|database| {
+                let n_records = write_all(&database, compacted, &mut records)?;
+                migration::guard(&database).map_err(|error| of_engine(&error))?;
+                self.folder.rename(&name, &self.name).map_err(io)?;
+                Ok((database, n_records))
+            });
+        match written {
+            Ok((database, n_records)) => {
+                self.file = Some(OpenFile { database, failure, n_records });
+                self.extent = Extent { revision, compacted };
+                Ok(())
+            }
+            Err(error) => {
+                let error = of_failure(&failure).unwrap_or(error);
+                // The old file stays; the space of the new one is needed.
+                let _ = self.folder.remove(&name);
+                Err(error)
+            }
+        }
+    }
+
+    fn shrink(&mut self) -> Result<(), BackendError> {
+        let file = self.file()?;
+        match file.database.compact() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(file.error(error)),
+        }
+    }
+
+    fn reserve(&mut self) -> Result<(), BackendError> {
+        self.folder.fill(RESERVE, RESERVE_BYTES).map_err(|error| {
+            let _ = self.folder.remove(RESERVE);
+            let why = error.to_string();
+            if super::folder::is_full(&error) {
+                BackendError::Full(why)
+            } else {
+                BackendError::Io(why)
+            }
+        })
+    }
+
+    fn release(&mut self) {
+        if let Err(error) = self.folder.remove(RESERVE) {
+            tracing::warn!(folder = self.folder.shown(), %error, "the reserve cannot be given back");
+        }
+    }
+}

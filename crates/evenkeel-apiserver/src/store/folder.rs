@@ -1,0 +1,195 @@
+//! The files of a data folder as the engine uses them. Tests put one with faults in its place.
+
+use std::fmt::{self, Debug};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+
+use crate::files;
+
+/// A folder of files that only their owner may read.
+pub(super) trait Folder: Send + Sync {
+    /// Opens a file; makes it when it is not there.
+    fn open(&self, name: &str) -> io::Result<Box<dyn StorageBackend>>;
+    /// Puts a file under another name, in place of the one there. It has that name after a crash, too.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file. One that is not there is none.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes a file of so many bytes that are on disk.
+    fn fill(&self, name: &str, bytes: usize) -> io::Result<()>;
+    /// Whether a file is there.
+    fn has(&self, name: &str) -> bool;
+    /// The folder, for people.
+    fn shown(&self) -> String;
+}
+
+/// A folder on disk.
+pub(super) struct DiskFolder(pub(super) PathBuf);
+
+impl Folder for DiskFolder {
+    fn open(&self, name: &str) -> io::Result<Box<dyn StorageBackend>> {
+        let is_new = !self.has(name);
+        let file = files::open(&self.0.join(name))?;
+        if is_new {
+            // Without this, a loss of power may take the file with all that was synced to it.
+            sync_folder(&self.0)?;
+            self.0.parent().filter(|parent| parent.is_dir()).map_or(Ok(()), sync_folder)?;
+        }
+        Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.0.join(from), self.0.join(to))?;
+        sync_folder(&self.0)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match std::fs::remove_file(self.0.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn fill(&self, name: &str, bytes: usize) -> io::Result<()> {
+        let mut file = files::open(&self.0.join(name))?;
+        // Not zeros, which some file systems do not store.
+        file.write_all(&vec![0x5a; bytes])?;
+        file.sync_all()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.join(name).exists()
+    }
+
+    fn shown(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+/// Makes the names in a folder last.
+pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The first operation of a file that failed.
+#[derive(Debug, Clone)]
+pub(super) struct FileFailure {
+    pub(super) why: String,
+    /// There is no space.
+    pub(super) full: bool,
+    /// It was a sync: what was written since the one before may be lost, whatever the file says now.
+    pub(super) not_synced: bool,
+}
+
+/// A file that remembers how it failed: the engine gives the error of one operation only, and no more after it.
+pub(super) struct Watched {
+    file: Box<dyn StorageBackend>,
+    failure: Arc<Mutex<Option<FileFailure>>>,
+}
+
+impl Watched {
+    /// The file, and where its first failure will be.
+    pub(super) fn new(file: Box<dyn StorageBackend>) -> (Self, Arc<Mutex<Option<FileFailure>>>) {
+        let failure = Arc::default();
+        (Self { file, failure: Arc::clone(&failure) }, failure)
+    }
+
+    fn note<T>(&self, operation: &str, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert_with(|| FileFailure {
+                why: format!("{operation}: {error}"),
+                full: is_full(error),
+                not_synced: operation == SYNC,
+            });
+        }
+        result
+    }
+}
+
+const SYNC: &str = "sync";
+
+/// Whether an error says that there is no space, or none for this user.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+impl Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+impl StorageBackend for Watched {
+    fn len(&self) -> io::Result<u64> {
+        self.note("read the length", self.file.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.note("read", self.file.read(offset, out))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.note("change the length", self.file.set_len(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.note(SYNC, self.file.sync_data())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.note("write", self.file.write(offset, data))
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, redb::BackendError> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, redb::BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), redb::BackendError> {
+        self.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<(), redb::BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), redb::BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, redb::BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}

@@ -1,0 +1,178 @@
+//! When the change history is compacted, and which records go: decisions without I/O.
+//!
+//! Upstream's server compacts every five minutes (`--etcd-compaction-interval`) to the revision of five minutes before, so
+//! that a watch can resume from any revision of the last five minutes. Here the newest [`MIN_REVISIONS`] stay however old they
+//! are, as the rings in memory keep them, and [`MAX_BYTES`] bounds all.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Interval of compactions, and the least age of what they remove.
+pub(super) const COMPACTION_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// So many of the newest revisions are kept whatever their age.
+const MIN_REVISIONS: u64 = 16_384;
+/// Compaction does not wait for its interval when superseded records are larger than this together.
+const MAX_BYTES: u64 = 256 << 20;
+/// The same for their number.
+const MAX_RECORDS: usize = 500_000;
+
+/// A record that a later revision superseded.
+#[derive(Debug, Clone, Copy)]
+struct Superseded {
+    /// The revision that superseded it: a deletion supersedes its own record, too.
+    by: u64,
+    revision: u64,
+    bytes: u32,
+}
+
+/// The superseded records, and the state of compaction.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// In order of `by`.
+    superseded: VecDeque<Superseded>,
+    bytes: u64,
+    /// History up to here is removed, or about to be.
+    compacted: u64,
+    newest: u64,
+    /// The time of the last mark, and the newest revision then.
+    mark: Option<(Instant, u64)>,
+}
+
+impl History {
+    pub(super) fn new(compacted: u64) -> Self {
+        Self { compacted, newest: compacted, ..Self::default() }
+    }
+
+    /// Notes a record of `bytes` bytes; `previous` is the revision and size of the one that it replaces.
+    pub(super) fn note(&mut self, revision: u64, deletion: bool, previous: Option<(u64, usize)>) {
+        self.newest = revision;
+        let itself = deletion.then_some((revision, 64));
+        for (old, bytes) in previous.into_iter().chain(itself) {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            self.superseded.push_back(Superseded { by: revision, revision: old, bytes });
+            self.bytes += u64::from(bytes);
+        }
+    }
+
+    /// Returns the revision up to which history is compacted.
+    pub(super) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    /// Raises the revision up to which history is compacted, where it is time to.
+    pub(super) fn plan(&mut self, now: Instant) {
+        let oldest_kept = self.newest.saturating_sub(MIN_REVISIONS);
+        match self.mark {
+            None => self.mark = Some((now, self.newest)),
+            Some((at, newest)) if now.saturating_duration_since(at) >= COMPACTION_INTERVAL => {
+                self.raise(newest.min(oldest_kept));
+                self.mark = Some((now, self.newest));
+            }
+            Some(_) => {}
+        }
+        if self.bytes > MAX_BYTES || self.superseded.len() > MAX_RECORDS {
+            self.raise(self.half());
+        }
+    }
+
+    /// Gives up all history: the space is needed.
+    pub(super) fn give_up(&mut self) {
+        self.raise(self.newest);
+    }
+
+    fn raise(&mut self, revision: u64) {
+        self.compacted = self.compacted.max(revision);
+    }
+
+    /// The revision up to which half of the superseded bytes and records were superseded.
+    fn half(&self) -> u64 {
+        let (mut bytes, mut n) = (0, 0);
+        let at = self.superseded.iter().find(|each| {
+            bytes += u64::from(each.bytes);
+            n += 1;
+            bytes >= self.bytes / 2 || n >= self.superseded.len() / 2
+        });
+        at.map_or(self.compacted, |each| each.by)
+    }
+
+    /// Whether there are records to remove.
+    pub(super) fn is_due(&self) -> bool {
+        self.superseded.front().is_some_and(|first| first.by <= self.compacted)
+    }
+
+    /// Takes the next records to remove, at most so many.
+    pub(super) fn take(&mut self, at_most: usize) -> Vec<u64> {
+        let mut taken = Vec::new();
+        while taken.len() < at_most && self.is_due() {
+            let Some(first) = self.superseded.pop_front() else { break };
+            self.bytes -= u64::from(first.bytes);
+            taken.push(first.revision);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Objects that are each written twice, then one that is deleted.
+    fn written(n: u64) -> History {
+        let mut history = History::new(0);
+        for revision in 1..=n {
+            let previous = revision.is_multiple_of(2).then(|| (revision - 1, 100));
+            history.note(revision, false, previous);
+        }
+        history.note(n + 1, true, Some((n, 100)));
+        history
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn history_of_five_minutes_is_kept() {
+        #[expect(clippy::disallowed_methods, reason = "virtual time")]
+        let start = Instant::now();
+        let n = MIN_REVISIONS + 1_000;
+        let mut history = written(n);
+        history.plan(start);
+        history.plan(start + COMPACTION_INTERVAL / 2);
+        assert!(!history.is_due());
+        for revision in n + 2..n + 502 {
+            history.note(revision, false, Some((revision - 500, 100)));
+        }
+        history.plan(start + COMPACTION_INTERVAL);
+        assert_eq!(history.compacted(), 1_501, "the newest revisions stay");
+        let removed = history.take(10_000);
+        assert_eq!((removed.len(), removed.last()), (750, Some(&1_499)));
+        assert!(!history.is_due());
+        history.plan(start + 2 * COMPACTION_INTERVAL);
+        assert_eq!(history.compacted(), 1_501, "nothing was written since");
+    }
+
+    #[test]
+    fn history_is_bounded_in_bytes() {
+        #[expect(clippy::disallowed_methods, reason = "it is not compared")]
+        let now = Instant::now();
+        let mut history = History::new(0);
+        for revision in 2..=600 {
+            history.note(revision, false, Some((revision - 1, 1 << 20)));
+        }
+        history.plan(now);
+        assert!(history.bytes > MAX_BYTES);
+        while history.is_due() {
+            assert!(!history.take(16).is_empty());
+        }
+        assert!(history.bytes < MAX_BYTES * 2 && history.compacted() > 290);
+        history.give_up();
+        assert_eq!(history.take(1_000).last(), Some(&599));
+        assert_eq!(history.bytes, 0);
+    }
+
+    #[test]
+    fn a_deletion_goes_with_its_object() {
+        let mut history = written(4);
+        history.give_up();
+        assert_eq!(history.take(10), [1, 3, 4, 5]);
+    }
+}

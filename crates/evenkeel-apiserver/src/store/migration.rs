@@ -1,0 +1,105 @@
+//! Files of earlier versions. Version 1 kept the newest state of each object under its key, and no history: its objects become
+//! records under their revisions, and every watch starts anew once.
+
+use std::sync::Arc;
+
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, TableHandle};
+
+use super::backend::BackendError;
+use super::entry::Entry;
+use super::layout::{COMPACTED, META, N_RECORDS, RECORDS};
+use super::record::{self, Identity};
+
+/// Objects of version 1 by collection, a zero byte and key.
+const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
+/// Numbers of version 1.
+const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
+/// A table of version 1's name with other types, so that it refuses a file that it would take for an empty one.
+const GUARD: TableDefinition<'_, u64, u64> = TableDefinition::new("objects");
+/// Version 1 may have shown revisions past the last one on disk.
+const GAP: u64 = 1_000;
+
+/// Makes the tables of this version, out of those of version 1 where a file has them. It happens as a whole or not at all.
+pub(super) fn migrate(database: &Database) -> Result<(), BackendError> {
+    let failed = |error: redb::Error| BackendError::Damaged(error.to_string());
+    let io = |error: redb::Error| match error {
+        redb::Error::Io(error) => BackendError::Io(error.to_string()),
+        other => failed(other),
+    };
+    match has_records(database).map_err(io) {
+        Ok(true) => return Ok(()),
+        Ok(false) => {}
+        Err(error) => return Err(error),
+    }
+    let objects = read_objects(database).map_err(io)?;
+    let Some((revision, objects)) = objects else { return guard(database).map_err(io) };
+    let mut records = Vec::new();
+    for (name, bytes) in objects {
+        let damaged = || BackendError::Damaged(format!("the object {name:?} is damaged"));
+        let (resource_prefix, key) = name.split_once('\0').ok_or_else(damaged)?;
+        let entry = Entry::from_log(Arc::from(key), &bytes).ok_or_else(damaged)?;
+        let stored = record::encode(resource_prefix, &entry, &Identity);
+        records.push(stored.map_err(BackendError::Damaged)?);
+    }
+    let n_objects = records.len();
+    let write = || -> Result<(), redb::Error> {
+        let write = database.begin_write()?;
+        write.delete_table(OBJECTS)?;
+        write.delete_table(COUNTERS)?;
+        {
+            write.open_table(GUARD)?;
+            let mut table = write.open_table(RECORDS)?;
+            for record in &records {
+                table.insert(record.revision, record.bytes.as_slice())?;
+            }
+            let mut meta = write.open_table(META)?;
+            meta.insert(N_RECORDS, n_objects as u64)?;
+            let gap = if revision == 0 { 0 } else { GAP };
+            meta.insert(COMPACTED, revision + gap)?;
+        }
+        write.commit()?;
+        Ok(())
+    };
+    write().map_err(io)?;
+    tracing::info!(
+        n_objects,
+        "the data folder of an earlier version now has this version's format"
+    );
+    Ok(())
+}
+
+/// Makes the tables of this version that are missing.
+pub(super) fn guard(database: &Database) -> Result<(), redb::Error> {
+    let write = database.begin_write()?;
+    write.open_table(GUARD)?;
+    write.open_table(RECORDS)?;
+    write.open_table(META)?;
+    write.commit()?;
+    Ok(())
+}
+
+fn has_records(database: &Database) -> Result<bool, redb::Error> {
+    let read = database.begin_read()?;
+    let mut tables = read.list_tables()?;
+    Ok(tables.any(|table| table.name() == RECORDS.name()))
+}
+
+type Objects = Vec<(String, Vec<u8>)>;
+
+/// The last revision and all objects of a file of version 1.
+fn read_objects(database: &Database) -> Result<Option<(u64, Objects)>, redb::Error> {
+    let read = database.begin_read()?;
+    let table = match read.open_table(OBJECTS) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let counters = read.open_table(COUNTERS)?;
+    let revision = counters.get("revision")?.map_or(0, |revision| revision.value());
+    let mut objects = Vec::new();
+    for row in table.iter()? {
+        let (name, bytes) = row?;
+        objects.push((name.value().to_owned(), bytes.value().to_vec()));
+    }
+    Ok(Some((revision, objects)))
+}

@@ -1,0 +1,61 @@
+//! Opens a data folder's file, and reads the state out of it.
+
+use std::io;
+use std::sync::Arc;
+
+use super::backend::{Backend as _, BackendError};
+use super::durable::Durable;
+use super::engine::{Engine, NEW, NotOpened, RESERVE};
+use super::error::OpenError;
+use super::folder::Folder;
+use super::index::IndexedResources;
+use super::load;
+use super::record::Transformer;
+use super::state::State;
+use crate::clock::Clock;
+
+/// The store's file in the data folder.
+pub(super) const DATABASE: &str = "evenkeel.redb";
+
+/// Whether a file in the data folder is the store's.
+pub(crate) fn is_its_file(name: &str) -> bool {
+    let of_database = name.strip_prefix(DATABASE);
+    name == RESERVE || of_database.is_some_and(|rest| rest.is_empty() || rest == NEW)
+}
+
+/// Opens the file, or makes it, and reads all of it.
+pub(super) fn open(
+    folder: Arc<dyn Folder>,
+    transformer: Arc<dyn Transformer>,
+    indexed_resources: IndexedResources,
+    clock: Clock,
+) -> Result<(State, Durable), OpenError> {
+    let shown = folder.shown();
+    let path = format!("{shown}/{DATABASE}");
+    let engine = Engine::open(folder, DATABASE).map_err(|error| open_error(&path, error))?;
+    let loaded = load::load(&engine, &*transformer, indexed_resources);
+    let (state, history) = loaded.map_err(|error| open_error(&path, NotOpened::Failed(error)))?;
+    let extent = engine.extent();
+    tracing::info!(
+        path,
+        revision = extent.revision,
+        history_since = extent.compacted,
+        "the store is open"
+    );
+    Ok((state, Durable::new(Box::new(engine), transformer, history, clock, shown)))
+}
+
+/// Says what is wrong with a file.
+pub(super) fn open_error(path: &str, error: NotOpened) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        NotOpened::Locked => OpenError::Locked(path),
+        NotOpened::Failed(BackendError::Damaged(why)) => OpenError::Damaged { path, why },
+        NotOpened::Failed(BackendError::Full(why)) => {
+            OpenError::Io { path, source: io::Error::new(io::ErrorKind::StorageFull, why) }
+        }
+        NotOpened::Failed(BackendError::Io(why) | BackendError::NotSynced(why)) => {
+            OpenError::Io { path, source: io::Error::other(why) }
+        }
+    }
+}

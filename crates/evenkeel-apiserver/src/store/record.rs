@@ -1,0 +1,292 @@
+//! Records: what a durable engine keeps of one revision, with a checksum over all of it.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0 | format of the record, [`FORMAT`] |
+//! | 1 | 0 for a stored object, 1 for a deletion |
+//! | 2–5 | CRC-32 of the revision and of all bytes but these four |
+//! | 6–9, 10–13 | length of the collection's name, and of the key |
+//! | then | collection, key, and the value as the [`Transformer`] stores it (nothing for a deletion) |
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::entry::{Change, Entry};
+
+/// The format that this version writes.
+const FORMAT: u8 = 2;
+const DELETION: u8 = 1;
+/// Length of what stands before the collection's name.
+const HEAD: usize = 14;
+
+/// Transforms values between memory and disk, such as by encryption.
+///
+/// Upstream: `value.Transformer`
+pub(crate) trait Transformer: Send + Sync {
+    /// Returns the bytes to store for `value`.
+    ///
+    /// # Errors
+    /// Why it cannot be stored; the write is refused.
+    fn transform_to_storage<'a>(
+        &self,
+        context: DataContext<'_>,
+        value: Cow<'a, [u8]>,
+    ) -> Result<Cow<'a, [u8]>, String>;
+
+    /// Returns the value of stored bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be read; the server does not start.
+    fn transform_from_storage<'a>(
+        &self,
+        context: DataContext<'_>,
+        stored: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, String>;
+}
+
+/// The object that a value belongs to. Encryption authenticates it, so that values cannot be exchanged.
+///
+/// Upstream: `value.Context`
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(test), expect(dead_code, reason = "no transformer encrypts yet"))]
+pub(crate) struct DataContext<'a> {
+    /// Resource prefix of the object.
+    pub(crate) resource_prefix: &'a str,
+    /// Key of the object under that prefix.
+    pub(crate) key: &'a str,
+}
+
+/// Stores values as they are.
+///
+/// Upstream: `identity`
+pub(crate) struct Identity;
+
+impl Transformer for Identity {
+    fn transform_to_storage<'a>(
+        &self,
+        _context: DataContext<'_>,
+        value: Cow<'a, [u8]>,
+    ) -> Result<Cow<'a, [u8]>, String> {
+        Ok(value)
+    }
+
+    fn transform_from_storage<'a>(
+        &self,
+        _context: DataContext<'_>,
+        stored: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, String> {
+        Ok(Cow::Borrowed(stored))
+    }
+}
+
+/// An encoded record under its revision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StoredRecord {
+    pub(super) revision: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A record that was read.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    pub(super) resource_prefix: &'a str,
+    pub(super) key: &'a str,
+    /// The object as stored; nothing for a deletion.
+    pub(super) entry: Option<Entry>,
+}
+
+/// A record that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the record of revision {revision}{} is damaged: {why}", of(.object))]
+pub(super) struct DamagedRecord {
+    pub(super) revision: u64,
+    /// Collection and key as the record has them, where they can be read.
+    pub(super) object: Option<(String, String)>,
+    pub(super) why: String,
+}
+
+fn of(object: &Option<(String, String)>) -> String {
+    object.as_ref().map_or_else(String::new, |(prefix, key)| format!(" ({prefix} {key})"))
+}
+
+/// Encodes an object, or its deletion.
+///
+/// # Errors
+/// Why the transformer refuses the value.
+pub(super) fn encode(
+    resource_prefix: &str,
+    entry: &Entry,
+    transformer: &dyn Transformer,
+) -> Result<StoredRecord, String> {
+    let is_deletion = entry.change == Change::Deleted;
+    let value = if is_deletion {
+        Cow::Borrowed(&[][..])
+    } else {
+        let context = DataContext { resource_prefix, key: &entry.key };
+        transformer.transform_to_storage(context, entry.to_log().into())?
+    };
+    let length =
+        |text: &str| u32::try_from(text.len()).map_err(|_| "the key is too long".to_owned());
+    let mut bytes =
+        Vec::with_capacity(HEAD + resource_prefix.len() + entry.key.len() + value.len());
+    bytes.extend_from_slice(&[FORMAT, u8::from(is_deletion), 0, 0, 0, 0]);
+    bytes.extend_from_slice(&length(resource_prefix)?.to_le_bytes());
+    bytes.extend_from_slice(&length(&entry.key)?.to_le_bytes());
+    bytes.extend_from_slice(resource_prefix.as_bytes());
+    bytes.extend_from_slice(entry.key.as_bytes());
+    bytes.extend_from_slice(&value);
+    let sum = checksum(entry.revision, &bytes);
+    if let Some(place) = bytes.get_mut(2..6) {
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+    Ok(StoredRecord { revision: entry.revision, bytes })
+}
+
+fn checksum(revision: u64, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&revision.to_le_bytes());
+    hasher.update(bytes.get(..2).unwrap_or_default());
+    hasher.update(bytes.get(6..).unwrap_or_default());
+    hasher.finalize()
+}
+
+/// What a record is about.
+#[derive(Debug)]
+pub(super) struct Head<'a> {
+    pub(super) resource_prefix: &'a str,
+    pub(super) key: &'a str,
+    pub(super) is_deletion: bool,
+}
+
+/// Verifies a record's checksum without reading its value.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn verify(revision: u64, bytes: &[u8]) -> Result<Head<'_>, DamagedRecord> {
+    split(revision, bytes).map(|(head, _)| head)
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn decode<'a>(
+    revision: u64,
+    bytes: &'a [u8],
+    transformer: &dyn Transformer,
+) -> Result<Record<'a>, DamagedRecord> {
+    let (Head { is_deletion, resource_prefix, key }, value) = split(revision, bytes)?;
+    if is_deletion {
+        return Ok(Record { resource_prefix, key, entry: None });
+    }
+    let damaged = |why: String| DamagedRecord {
+        revision,
+        object: Some((resource_prefix.to_owned(), key.to_owned())),
+        why,
+    };
+    let value = transformer
+        .transform_from_storage(DataContext { resource_prefix, key }, value)
+        .map_err(damaged)?;
+    match Entry::from_log(Arc::from(key), &value) {
+        Some(entry) if entry.revision == revision => {
+            Ok(Record { resource_prefix, key, entry: Some(entry) })
+        }
+        _ => Err(damaged("its value has another format".to_owned())),
+    }
+}
+
+fn split(revision: u64, bytes: &[u8]) -> Result<(Head<'_>, &[u8]), DamagedRecord> {
+    let parts = try_split(bytes);
+    let object = parts.as_ref().map(|(p, _)| (p.resource_prefix.to_owned(), p.key.to_owned()));
+    let damaged = |why: &str| DamagedRecord { revision, object, why: why.to_owned() };
+    let sum = bytes.get(2..6).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
+    if sum != Some(checksum(revision, bytes)) {
+        return Err(damaged("its checksum does not match"));
+    }
+    match (bytes.first(), parts) {
+        (Some(&FORMAT), Some(parts)) => Ok(parts),
+        (Some(&FORMAT), None) => Err(damaged("it is too short")),
+        _ => Err(damaged("another version of this program wrote it")),
+    }
+}
+
+fn try_split(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
+    let (head, rest) = bytes.split_at_checked(HEAD)?;
+    let length = |at: usize| -> Option<usize> {
+        let length = u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?);
+        usize::try_from(length).ok()
+    };
+    let (resource_prefix, rest) = rest.split_at_checked(length(6)?)?;
+    let (key, value) = rest.split_at_checked(length(10)?)?;
+    let head = Head {
+        is_deletion: head[1] == DELETION,
+        resource_prefix: std::str::from_utf8(resource_prefix).ok()?,
+        key: std::str::from_utf8(key).ok()?,
+    };
+    Some((head, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::{Encoded, SelectionAttributes};
+    use super::*;
+
+    struct Reversed;
+
+    impl Transformer for Reversed {
+        fn transform_to_storage<'a>(
+            &self,
+            _: DataContext<'_>,
+            value: Cow<'a, [u8]>,
+        ) -> Result<Cow<'a, [u8]>, String> {
+            Ok(value.iter().rev().copied().collect())
+        }
+
+        fn transform_from_storage<'a>(
+            &self,
+            context: DataContext<'_>,
+            stored: &'a [u8],
+        ) -> Result<Cow<'a, [u8]>, String> {
+            assert_eq!((context.resource_prefix, context.key), ("/configmaps", "ns/x"));
+            Ok(stored.iter().rev().copied().collect())
+        }
+    }
+
+    fn entry(change: Change) -> Entry {
+        let object = serde_json::json!({"metadata": {"name": "x"}, "data": {"a": "b"}});
+        Encoded::new(&object, SelectionAttributes::default()).into_entry("ns/x".into(), 7, change)
+    }
+
+    #[test]
+    fn a_record_gives_back_what_it_got() {
+        let entry = entry(Change::Added);
+        for transformer in [&Identity as &dyn Transformer, &Reversed] {
+            let stored = encode("/configmaps", &entry, transformer).expect("encoded");
+            let record = decode(7, &stored.bytes, transformer).expect("whole");
+            assert_eq!((record.resource_prefix, record.key), ("/configmaps", "ns/x"));
+            let read = record.entry.expect("an object");
+            assert_eq!((read.json(), read.change), (entry.json(), Change::Added));
+        }
+        let gone = self::entry(Change::Deleted);
+        let stored = encode("/configmaps", &gone, &Identity).expect("encoded");
+        assert!(decode(7, &stored.bytes, &Identity).expect("whole").entry.is_none());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_found() {
+        let stored = encode("/configmaps", &entry(Change::Added), &Identity).expect("encoded");
+        assert!(verify(8, &stored.bytes).is_err(), "under another revision");
+        for bit in 0..stored.bytes.len() * 8 {
+            let mut bytes = stored.bytes.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(verify(7, &bytes).is_err(), "bit {bit}");
+        }
+        for end in 0..stored.bytes.len() {
+            assert!(verify(7, &stored.bytes[..end]).is_err(), "cut at {end}");
+        }
+        let mut bytes = stored.bytes;
+        *bytes.last_mut().expect("a byte") ^= 1;
+        let error = verify(7, &bytes).expect_err("damaged").to_string();
+        assert!(error.contains("revision 7 (/configmaps ns/x)"), "{error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! Snapshots: copies of everything at one revision, each in a file of its own, verified by checksums.
+//!
+//! A snapshot has the objects and the change history, in the format of the data folder's file. It has no keys and
+//! certificates: those are files of their own (`pki`). Values that are encrypted at rest stay so.
+//!
+//! Upstream: `etcdctl snapshot save`, `etcdutl snapshot restore` and `status`
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use redb::backends::FileBackend;
+use redb::{Database, StorageBackend as _};
+
+use super::backend::{BackendError, Extent};
+use super::engine;
+use super::error::OpenError;
+use super::handle::Store;
+use super::migration;
+use super::open::{DATABASE, is_its_file, open_error};
+use super::record::{self, StoredRecord};
+use crate::files;
+
+/// A restored store goes on this far past the snapshot, and has no history before: clients may have seen later revisions of
+/// the state that was lost.
+///
+/// Upstream: `etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted`
+const BUMP: u64 = 1_000_000_000;
+
+/// What a snapshot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// The revision of its state.
+    pub revision: u64,
+    /// The history up to this revision is compacted: watches can resume from later ones.
+    pub compacted: u64,
+    /// Number of objects.
+    pub n_objects: u64,
+    /// Number of records, one for each revision that is kept.
+    pub n_records: u64,
+}
+
+/// Why a snapshot was not made, restored or verified.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The file to read cannot be opened, or is damaged.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The file to write is there already.
+    #[error("{} is there already; move it away first", .0.display())]
+    Exists(PathBuf),
+    /// The file cannot be written.
+    #[error("{} cannot be written: {why}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Saves a snapshot of a data folder that no server uses, and verifies every record of it.
+///
+/// # Errors
+/// When a server uses the folder, a record is damaged, or the file cannot be written. Then there is no file.
+pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
+    let source = data_dir.join(DATABASE);
+    copy(&source, &open(&source)?, file, None)
+}
+
+/// Restores a snapshot into a data folder without a state. Its revision goes on far past that of the snapshot, and watches
+/// start anew.
+///
+/// # Errors
+/// When the folder has a state, the snapshot is damaged, or the folder cannot be written to. Then there is no state.
+pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
+    let database = open(file)?;
+    let (Extent { revision, .. }, _) = extent(file, &database)?;
+    let target = data_dir.join(DATABASE);
+    files::make_folder(data_dir, is_its_file).map_err(|error| SnapshotError::Write {
+        path: data_dir.to_owned(),
+        why: error.to_string(),
+    })?;
+    copy(file, &database, &target, Some(revision + BUMP))
+}
+
+/// Verifies every record of a snapshot, or of a data folder's file that no server uses. The file is not changed.
+///
+/// # Errors
+/// When it cannot be read or is damaged.
+pub fn verify(file: &Path) -> Result<Summary, SnapshotError> {
+    let database = open(file)?;
+    let (extent, _) = extent(file, &database)?;
+    let mut count = Count::default();
+    engine::read(&database, 0, &mut |revision, bytes| count.add(revision, bytes))
+        .map_err(|error| damaged(file, error))?;
+    Ok(count.summary(extent))
+}
+
+fn damaged(path: &Path, error: BackendError) -> SnapshotError {
+    open_error(&path.display().to_string(), engine::NotOpened::Failed(error)).into()
+}
+
+/// Opens a file without ever changing it.
+fn open(path: &Path) -> Result<Database, SnapshotError> {
+    let io = |source| OpenError::Io { path: path.display().to_string(), source };
+    let file = File::options().read(true).write(true).open(path).map_err(io)?;
+    let file = FileBackend::new(file).map_err(|error| io(io::Error::other(error)))?;
+    let empty = || BackendError::Damaged("it is empty".to_owned());
+    if file.len().map_err(io)? == 0 {
+        return Err(damaged(path, empty()));
+    }
+    let opened = engine::verified(Box::new(file));
+    let (database, _) = opened.map_err(|error| open_error(&path.display().to_string(), error))?;
+    migration::migrate(&database).map_err(|error| damaged(path, error))?;
+    Ok(database)
+}
+
+fn extent(path: &Path, database: &Database) -> Result<(Extent, u64), SnapshotError> {
+    let failed = |error: redb::Error| damaged(path, BackendError::Damaged(error.to_string()));
+    match engine::extent(database).map_err(failed)? {
+        (_, 0) => Err(damaged(path, BackendError::Damaged("it holds no records".to_owned()))),
+        found => Ok(found),
+    }
+}
+
+/// Copies every record into a new file, which appears under its name when it is whole and on disk.
+fn copy(
+    from: &Path,
+    database: &Database,
+    to: &Path,
+    compacted: Option<u64>,
+) -> Result<Summary, SnapshotError> {
+    let (extent, _) = extent(from, database)?;
+    let compacted = compacted.unwrap_or(extent.compacted);
+    let mut count = Count::default();
+    let mut records = Vec::new();
+    engine::read(database, 0, &mut |revision, bytes| {
+        count.add(revision, bytes)?;
+        records.push(StoredRecord { revision, bytes: bytes.to_vec() });
+        Ok(())
+    })
+    .map_err(|error| damaged(from, error))?;
+    write(to, compacted, &mut records.into_iter().map(Ok))?;
+    let extent = Extent { revision: extent.revision.max(compacted), compacted };
+    Ok(count.summary(extent))
+}
+
+fn write(
+    to: &Path,
+    compacted: u64,
+    records: &mut dyn Iterator<Item = Result<StoredRecord, BackendError>>,
+) -> Result<(), SnapshotError> {
+    if to.exists() {
+        return Err(SnapshotError::Exists(to.to_owned()));
+    }
+    let mut part = to.as_os_str().to_owned();
+    part.push(engine::NEW);
+    let part = PathBuf::from(part);
+    let failed = |why: String| SnapshotError::Write { path: to.to_owned(), why };
+    // What an earlier attempt left.
+    let _ = std::fs::remove_file(&part);
+    let written = engine::write_new(&part, compacted, records)
+        .map_err(|error| failed(error.to_string()))
+        .and_then(|()| std::fs::rename(&part, to).map_err(|error| failed(error.to_string())))
+        .and_then(|()| {
+            let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+            super::folder::sync_folder(folder.unwrap_or(Path::new(".")))
+                .map_err(|error| failed(error.to_string()))
+        });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+/// Counts records, and the objects that they leave.
+#[derive(Default)]
+struct Count {
+    objects: HashSet<(String, String)>,
+    n_records: u64,
+}
+
+impl Count {
+    fn add(&mut self, revision: u64, bytes: &[u8]) -> Result<(), BackendError> {
+        let head = record::verify(revision, bytes);
+        let head = head.map_err(|error| BackendError::Damaged(error.to_string()))?;
+        let object = (head.resource_prefix.to_owned(), head.key.to_owned());
+        if head.is_deletion {
+            self.objects.remove(&object);
+        } else {
+            self.objects.insert(object);
+        }
+        self.n_records += 1;
+        Ok(())
+    }
+
+    fn summary(&self, extent: Extent) -> Summary {
+        Summary {
+            revision: extent.revision,
+            compacted: extent.compacted,
+            n_objects: self.objects.len() as u64,
+            n_records: self.n_records,
+        }
+    }
+}
+
+impl Store {
+    /// Saves a snapshot of what is committed now; writes go on meanwhile. Blocks until it is on disk.
+    pub(crate) fn snapshot(&self, to: &Path) -> Result<(), SnapshotError> {
+        let (compacted, records) = self.shared.read().records();
+        let mut records = records.iter().map(|(_, (resource_prefix, entry))| {
+            record::encode(resource_prefix, entry, &*self.shared.transformer)
+                .map_err(BackendError::Io)
+        });
+        write(to, compacted, &mut records)
+    }
+}

@@ -1,0 +1,134 @@
+//! Disks that fail and come back.
+
+use std::time::Duration;
+
+use super::super::open::DATABASE;
+use super::crash::on;
+use super::disk::FaultyFolder;
+use super::*;
+
+async fn put(store: &Store, key: &str, size: usize) -> Result<(), WriteError> {
+    let object = json!({"metadata": {"name": key}, "data": "x".repeat(size)});
+    let encoded = Encoded::new(&object, SelectionAttributes::default());
+    let expect = store.get("others", key).map_or(Expect::Absent, |it| Expect::At(it.revision));
+    store.put(&"others".into(), key, expect, encoded).await.map(|_| ())
+}
+
+async fn delete(store: &Store, key: &str) -> Result<(), WriteError> {
+    let at = store.get("others", key).expect("it is there").revision;
+    let gone = transaction(|t| t.delete(&"others".into(), key, Expect::At(at)));
+    store.commit(gone).await.map(|_| ())
+}
+
+fn refused(result: &Result<(), WriteError>) -> &str {
+    match result {
+        Err(WriteError::Storage(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_takes_deletions_until_there_is_room_again() {
+    let folder = FaultyFolder::new(1);
+    let store = on(&folder).expect("a new folder");
+    put(&store, "first", 100).await.expect("written");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    put(&store, "first", 200).await.expect("written, and space is set aside");
+    folder.set(|faults| faults.capacity = Some(9 << 20));
+    let mut n = 0;
+    let full = loop {
+        let result = put(&store, &format!("k{n}"), 20_000).await;
+        if result.is_err() {
+            break result;
+        }
+        n += 1;
+    };
+    assert!(n > 50, "{n}");
+    assert!(refused(&full).contains("/data is full"), "{full:?}");
+    assert!(refused(&full).contains("make room"), "{full:?}");
+    assert_eq!((store.count("others"), store.health().is_err()), (n + 1, true));
+    assert!(refused(&put(&store, "more", 1).await).contains("objects can be read and deleted"));
+    for at in 0..20 {
+        delete(&store, &format!("k{at}")).await.expect("space was set aside");
+    }
+    assert_eq!(state(&on(&folder.crash()).expect("whole")), state(&store));
+    // Another file's space is free again.
+    folder.set(|faults| faults.capacity = Some(64 << 20));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(store.health().is_ok());
+    put(&store, "more", 20_000).await.expect("written");
+    assert_eq!(state(&on(&folder.crash()).expect("whole")), state(&store));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_alone_make_room() {
+    let folder = FaultyFolder::new(1);
+    let store = on(&folder).expect("a new folder");
+    put(&store, "first", 100).await.expect("written");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    put(&store, "first", 200).await.expect("written, and space is set aside");
+    folder.set(|faults| faults.capacity = Some(12 << 20));
+    let mut n = 0;
+    while put(&store, &format!("k{n}"), 20_000).await.is_ok() {
+        n += 1;
+    }
+    for at in 0..n {
+        delete(&store, &format!("k{at}")).await.expect("space was set aside");
+    }
+    for _ in 0..5 {
+        tokio::time::advance(Duration::from_secs(2)).await;
+        if store.health().is_ok() {
+            break;
+        }
+    }
+    assert_eq!(store.health(), Ok(()), "{} of {}", folder.used(), 12 << 20);
+    put(&store, "more", 20_000).await.expect("written");
+    assert_eq!(state(&on(&folder.crash()).expect("whole")), state(&store));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_go_on_when_a_disk_is_writable_again() {
+    let folder = FaultyFolder::new(1);
+    let store = on(&folder).expect("a new folder");
+    put(&store, "a", 10).await.expect("written");
+    folder.set(|faults| faults.read_only = true);
+    let result = put(&store, "b", 10).await;
+    assert!(refused(&result).contains("/data cannot be written to"), "{result:?}");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert!(store.health().is_err());
+    assert_eq!((store.count("others"), store.revision()), (1, 1));
+    folder.set(|faults| faults.read_only = false);
+    assert!(put(&store, "b", 10).await.is_err(), "it is tried at intervals");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    put(&store, "b", 10).await.expect("written");
+    assert_eq!(state(&on(&folder.crash()).expect("whole")), state(&store));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_failed_sync_nothing_of_the_old_file_is_trusted() {
+    for seed in 0..30 {
+        let folder = FaultyFolder::new(seed);
+        let store = on(&folder).expect("a new folder");
+        for at in 0..5 {
+            put(&store, &format!("k{at}"), 3_000).await.expect("written");
+        }
+        delete(&store, "k1").await.expect("written");
+        folder.set(|faults| faults.fail_sync = Some(0));
+        assert!(put(&store, "k0", 10).await.is_err());
+        let before = state(&store);
+        assert_eq!(before.1, 6);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(store.health(), Ok(()));
+        assert!(!folder.copy().flip("evenkeel.redb.new"), "the new file took the old one's place");
+        assert_eq!((state(&store), folder.bytes(DATABASE).is_some()), (before, true));
+        put(&store, "k0", 10).await.expect("written");
+        let after = on(&folder.crash()).expect("whole");
+        assert_eq!(state(&after), state(&store));
+        let events = |store: &Store| {
+            let events =
+                store.follow(&"others".into(), &Scope::All, 0).expect("kept").take().expect("kept");
+            events.iter().map(|event| event.entry.revision).collect::<Vec<_>>()
+        };
+        assert_eq!(events(&after), events(&store), "the history is there, too");
+    }
+}
