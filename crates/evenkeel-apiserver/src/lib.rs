@@ -11,6 +11,7 @@ mod computed;
 mod custom;
 mod decode;
 mod discovery;
+mod encryption;
 mod event_ttl;
 mod files;
 mod flow;

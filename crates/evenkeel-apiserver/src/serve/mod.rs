@@ -33,6 +33,7 @@ use crate::components::Components;
 use crate::computed::{self, ComputedApi};
 use crate::custom::crd_controller;
 use crate::custom::served::Served;
+use crate::encryption::Encryption;
 use crate::event_ttl;
 use crate::files;
 use crate::flow::{self, Flows};
@@ -66,12 +67,16 @@ pub enum BuildError {
     /// The settings of admission.
     #[error("{0}")]
     Admission(String),
+    /// What is wrong with the configuration of encryption.
+    #[error("encryption-provider-config: {0}")]
+    Encryption(String),
 }
 
 /// How a server is to be.
 #[must_use]
 pub struct Builder {
     data_dir: Option<PathBuf>,
+    encryption_provider_config: Option<String>,
     clock: Clock,
     seed: Option<u64>,
     static_tokens: StaticTokens,
@@ -102,6 +107,12 @@ impl Builder {
     /// Keeps everything in this folder: what is acknowledged is on disk. Without, all is in memory.
     pub fn data_dir(mut self, folder: Option<PathBuf>) -> Self {
         self.data_dir = folder;
+        self
+    }
+
+    /// Encrypts values in the data folder, as kube-apiserver's file of `--encryption-provider-config` says (YAML or JSON).
+    pub fn encryption_provider_config(mut self, text: String) -> Self {
+        self.encryption_provider_config = Some(text);
         self
     }
 
@@ -193,6 +204,9 @@ impl Builder {
     }
 
     async fn open(self) -> Result<Server, BuildError> {
+        let encryption = self.encryption_provider_config.as_deref().map(Encryption::from_config);
+        let encryption = encryption.transpose().map_err(BuildError::Encryption)?;
+        let transformer = Arc::new(encryption.unwrap_or_default());
         let store = match &self.data_dir {
             None => Store::in_memory(registry::INDEXED_RESOURCES),
             Some(folder) => {
@@ -203,7 +217,8 @@ impl Builder {
                 let flavor = tokio::runtime::Handle::try_current().map(|h| h.runtime_flavor());
                 let threaded = !matches!(flavor, Ok(tokio::runtime::RuntimeFlavor::CurrentThread));
                 let clock = self.clock.clone();
-                Store::open(folder, threaded, registry::INDEXED_RESOURCES, clock)?
+                let indexed = registry::INDEXED_RESOURCES;
+                Store::open(folder, threaded, indexed, transformer, clock)?
             }
         };
         if let Some(pem) = &self.pki.client_ca {
@@ -310,6 +325,7 @@ impl Server {
     pub fn builder() -> Builder {
         Builder {
             data_dir: None,
+            encryption_provider_config: None,
             clock: Clock::system(),
             seed: None,
             static_tokens: StaticTokens::default(),

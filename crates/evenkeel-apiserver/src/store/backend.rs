@@ -67,6 +67,9 @@ pub(super) enum BackendError {
     /// What is stored is not what was written.
     #[error("{0}")]
     Damaged(String),
+    /// A value is encrypted by a key that is not there.
+    #[error("{0}")]
+    Undecryptable(String),
 }
 
 impl BackendError {

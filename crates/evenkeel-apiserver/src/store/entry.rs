@@ -149,6 +149,7 @@ impl Encoded {
             digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
             revision,
             change,
+            is_stale: false,
             selection: self.selection,
         }
     }
@@ -175,6 +176,8 @@ pub(crate) struct Entry {
     pub(crate) revision: u64,
     /// What that write did.
     pub(crate) change: Change,
+    /// Whether the next write is to store it anew even if it does not change: it is on disk in another form than new values are.
+    pub(crate) is_stale: bool,
     /// What selectors look at.
     pub(crate) selection: SelectionAttributes,
 }
@@ -265,6 +268,7 @@ impl Entry {
             digits,
             revision,
             change: if head[1] == 1 { Change::Added } else { Change::Modified },
+            is_stale: false,
             selection: SelectionAttributes(selection.into()),
         })
     }

@@ -24,4 +24,14 @@ pub enum OpenError {
         /// What is wrong with it, with the object's key where one is damaged.
         why: String,
     },
+    /// A value cannot be decrypted. Nothing is used, and the file is left as it is.
+    #[error(
+        "{path}: {why}; start with an encryption configuration that has its key (--encryption-provider-config)"
+    )]
+    Undecryptable {
+        /// The file.
+        path: String,
+        /// Object, provider and key.
+        why: String,
+    },
 }

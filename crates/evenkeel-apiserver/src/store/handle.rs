@@ -49,12 +49,12 @@ impl Store {
         folder: &Path,
         threaded: bool,
         indexed_resources: IndexedResources,
+        transformer: Arc<dyn Transformer>,
         clock: Clock,
     ) -> Result<Self, OpenError> {
         let path = folder.display().to_string();
         let folder = Arc::new(DiskFolder(folder.to_owned()));
-        let mut store =
-            Self::open_in(folder, Arc::new(Identity), indexed_resources, clock, threaded)?;
+        let mut store = Self::open_in(folder, transformer, indexed_resources, clock, threaded)?;
         if threaded {
             let writer = Writer::start(store.shared.clone());
             let writer = writer.map_err(|source| OpenError::Io { path, source })?;

@@ -77,6 +77,11 @@ impl History {
         }
     }
 
+    /// History up to here cannot be read.
+    pub(super) fn forget(&mut self, revision: u64) {
+        self.raise(revision);
+    }
+
     /// Gives up all history: the space is needed.
     pub(super) fn give_up(&mut self) {
         self.raise(self.newest);

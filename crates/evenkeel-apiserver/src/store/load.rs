@@ -1,5 +1,6 @@
 //! Reads the state out of a durable engine: the objects, and the events since the last compaction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::backend::{Backend, BackendError};
@@ -11,10 +12,11 @@ use super::record::{self, DamagedRecord, Record, Transformer};
 use super::state::{Staged, State};
 use crate::resource::ResourcePrefix;
 
-/// Reads everything.
+/// Reads everything. Where a value of the past cannot be decrypted, the history begins after it: its key may be gone when all
+/// objects were written anew.
 ///
 /// # Errors
-/// When the engine cannot be read, or a record is damaged: then nothing is used.
+/// When the engine cannot be read, a record is damaged, or an object cannot be decrypted: then nothing is used.
 pub(super) fn load(
     backend: &dyn Backend,
     transformer: &dyn Transformer,
@@ -25,13 +27,18 @@ pub(super) fn load(
         state: State::new(extent.compacted, indexed_resources),
         history: History::new(extent.compacted),
         prefixes: Vec::new(),
+        undecryptable: BTreeMap::new(),
     };
     backend.read(0, &mut |revision, bytes| {
         let record = record::decode(revision, bytes, transformer);
         let read = record.and_then(|record| loading.replay(revision, bytes.len(), record));
-        read.map_err(|damaged| BackendError::Damaged(damaged.to_string()))
+        let kept = read.or_else(|damaged| loading.keep_undecryptable(damaged));
+        kept.map_err(|damaged| BackendError::Damaged(damaged.to_string()))
     })?;
-    let Loading { mut state, history, .. } = loading;
+    let Loading { mut state, history, undecryptable, .. } = loading;
+    if let Some(first) = undecryptable.values().min_by_key(|record| record.revision) {
+        return Err(BackendError::Undecryptable(first.to_string()));
+    }
     state.revision = extent.revision;
     state.index_all().map_err(BackendError::Damaged)?;
     Ok((state, history))
@@ -42,9 +49,31 @@ struct Loading {
     history: History,
     /// The names of collections, each held once.
     prefixes: Vec<ResourcePrefix>,
+    /// The last record of each object whose value cannot be decrypted.
+    undecryptable: BTreeMap<(String, String), DamagedRecord>,
 }
 
 impl Loading {
+    /// Keeps a record whose value cannot be decrypted until a later one supersedes it. Any other damage is an error.
+    fn keep_undecryptable(&mut self, record: DamagedRecord) -> Result<(), DamagedRecord> {
+        let Some(object) = record.object.clone().filter(|_| record.is_encrypted) else {
+            return Err(record);
+        };
+        let previous = self.state.remove(&object.0, &object.1);
+        let previous = previous.map(|previous| (previous.revision, previous.size()));
+        let superseded = self.undecryptable.get(&object).map(|earlier| (earlier.revision, 0));
+        self.history.note(record.revision, false, previous.or(superseded));
+        self.forget_history(record.revision);
+        self.undecryptable.insert(object, record);
+        Ok(())
+    }
+
+    /// History begins after this revision.
+    fn forget_history(&mut self, revision: u64) {
+        self.state.forget_history(revision);
+        self.history.forget(revision);
+    }
+
     fn replay(
         &mut self,
         revision: u64,
@@ -53,7 +82,14 @@ impl Loading {
     ) -> Result<(), DamagedRecord> {
         let resource_prefix = self.prefix(record.resource_prefix);
         let previous = self.state.get(&resource_prefix, record.key).cloned();
-        let replaces = previous.as_ref().map(|previous| (previous.revision, size));
+        let mut replaces = previous.as_ref().map(|previous| (previous.revision, size));
+        if !self.undecryptable.is_empty() {
+            let object = (record.resource_prefix.to_owned(), record.key.to_owned());
+            if let Some(superseded) = self.undecryptable.remove(&object) {
+                replaces = Some((superseded.revision, size));
+                self.forget_history(revision);
+            }
+        }
         self.history.note(revision, record.entry.is_none(), replaces);
         let entry = match (record.entry, &previous) {
             (Some(mut entry), previous) => {
@@ -70,6 +106,7 @@ impl Loading {
                     revision,
                     object: Some((resource_prefix.to_string(), record.key.to_owned())),
                     why: "it deletes an object that is not there".to_owned(),
+                    is_encrypted: false,
                 });
             }
         };

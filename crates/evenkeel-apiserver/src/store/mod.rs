@@ -46,6 +46,7 @@ pub(crate) use handle::{Store, changed, storable};
 pub(crate) use index::IndexedResources;
 pub(crate) use list::{Range, Snapshot};
 pub(crate) use open::is_its_file;
+pub(crate) use record::{DataContext, Transformer, Untransformable};
 pub use snapshot::{SnapshotError, Summary, restore, save, verify};
 pub(crate) use transaction::{Expect, Transaction, WriteError};
 pub(crate) use watchers::Scope;

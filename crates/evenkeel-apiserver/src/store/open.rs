@@ -51,6 +51,9 @@ pub(super) fn open_error(path: &str, error: NotOpened) -> OpenError {
     match error {
         NotOpened::Locked => OpenError::Locked(path),
         NotOpened::Failed(BackendError::Damaged(why)) => OpenError::Damaged { path, why },
+        NotOpened::Failed(BackendError::Undecryptable(why)) => {
+            OpenError::Undecryptable { path, why }
+        }
         NotOpened::Failed(BackendError::Full(why)) => {
             OpenError::Io { path, source: io::Error::new(io::ErrorKind::StorageFull, why) }
         }

@@ -33,7 +33,8 @@ pub(crate) trait Transformer: Send + Sync {
         value: Cow<'a, [u8]>,
     ) -> Result<Cow<'a, [u8]>, String>;
 
-    /// Returns the value of stored bytes.
+    /// Returns the value of stored bytes, and whether it is stale: the next write of its object is to store it anew, even if
+    /// the object does not change.
     ///
     /// # Errors
     /// Why it cannot be read; the server does not start.
@@ -41,14 +42,17 @@ pub(crate) trait Transformer: Send + Sync {
         &self,
         context: DataContext<'_>,
         stored: &'a [u8],
-    ) -> Result<Cow<'a, [u8]>, String>;
+    ) -> Result<(Cow<'a, [u8]>, bool), Untransformable>;
 }
+
+/// Why a stored value cannot be transformed, such as for want of its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Untransformable(pub(crate) String);
 
 /// The object that a value belongs to. Encryption authenticates it, so that values cannot be exchanged.
 ///
 /// Upstream: `value.Context`
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(not(test), expect(dead_code, reason = "no transformer encrypts yet"))]
 pub(crate) struct DataContext<'a> {
     /// Resource prefix of the object.
     pub(crate) resource_prefix: &'a str,
@@ -74,8 +78,8 @@ impl Transformer for Identity {
         &self,
         _context: DataContext<'_>,
         stored: &'a [u8],
-    ) -> Result<Cow<'a, [u8]>, String> {
-        Ok(Cow::Borrowed(stored))
+    ) -> Result<(Cow<'a, [u8]>, bool), Untransformable> {
+        Ok((Cow::Borrowed(stored), false))
     }
 }
 
@@ -97,12 +101,14 @@ pub(super) struct Record<'a> {
 
 /// A record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the record of revision {revision}{} is damaged: {why}", of(.object))]
+#[error("the record of revision {revision}{} {}: {why}", of(.object), if *.is_encrypted { "cannot be decrypted" } else { "is damaged" })]
 pub(super) struct DamagedRecord {
     pub(super) revision: u64,
     /// Collection and key as the record has them, where they can be read.
     pub(super) object: Option<(String, String)>,
     pub(super) why: String,
+    /// It is whole, but the transformer cannot read its value.
+    pub(super) is_encrypted: bool,
 }
 
 fn of(object: &Option<(String, String)>) -> String {
@@ -179,26 +185,29 @@ pub(super) fn decode<'a>(
     if is_deletion {
         return Ok(Record { resource_prefix, key, entry: None });
     }
-    let damaged = |why: String| DamagedRecord {
+    let damaged = |why: String, is_encrypted| DamagedRecord {
         revision,
         object: Some((resource_prefix.to_owned(), key.to_owned())),
         why,
+        is_encrypted,
     };
-    let value = transformer
+    let (value, is_stale) = transformer
         .transform_from_storage(DataContext { resource_prefix, key }, value)
-        .map_err(damaged)?;
+        .map_err(|Untransformable(why)| damaged(why, true))?;
     match Entry::from_log(Arc::from(key), &value) {
-        Some(entry) if entry.revision == revision => {
+        Some(mut entry) if entry.revision == revision => {
+            entry.is_stale = is_stale;
             Ok(Record { resource_prefix, key, entry: Some(entry) })
         }
-        _ => Err(damaged("its value has another format".to_owned())),
+        _ => Err(damaged("its value has another format".to_owned(), false)),
     }
 }
 
 fn split(revision: u64, bytes: &[u8]) -> Result<(Head<'_>, &[u8]), DamagedRecord> {
     let parts = try_split(bytes);
     let object = parts.as_ref().map(|(p, _)| (p.resource_prefix.to_owned(), p.key.to_owned()));
-    let damaged = |why: &str| DamagedRecord { revision, object, why: why.to_owned() };
+    let damaged =
+        |why: &str| DamagedRecord { revision, object, why: why.to_owned(), is_encrypted: false };
     let sum = bytes.get(2..6).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
     if sum != Some(checksum(revision, bytes)) {
         return Err(damaged("its checksum does not match"));
@@ -246,9 +255,9 @@ mod tests {
             &self,
             context: DataContext<'_>,
             stored: &'a [u8],
-        ) -> Result<Cow<'a, [u8]>, String> {
+        ) -> Result<(Cow<'a, [u8]>, bool), Untransformable> {
             assert_eq!((context.resource_prefix, context.key), ("/configmaps", "ns/x"));
-            Ok(stored.iter().rev().copied().collect())
+            Ok((stored.iter().rev().copied().collect(), false))
         }
     }
 

@@ -3,7 +3,7 @@
 //! A snapshot has the objects and the change history, in the format of the data folder's file. It has no keys and
 //! certificates: those are files of their own (`pki`). Values that are encrypted at rest stay so.
 //!
-//! Upstream: `etcdctl snapshot save`, `etcdutl snapshot restore` and `status`
+//! In etcd, `etcdctl snapshot save` and `etcdutl snapshot restore` and `status` do this.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -25,7 +25,7 @@ use crate::files;
 /// A restored store goes on this far past the snapshot, and has no history before: clients may have seen later revisions of
 /// the state that was lost.
 ///
-/// Upstream: `etcdutl snapshot restore --bump-revision 1000000000 --mark-compacted`
+/// The flags `--bump-revision 1000000000 --mark-compacted` of `etcdutl snapshot restore` do the same.
 const BUMP: u64 = 1_000_000_000;
 
 /// What a snapshot holds.

@@ -107,6 +107,19 @@ impl State {
         kept.signal.clone()
     }
 
+    /// Takes an object out whose later state cannot be read.
+    pub(super) fn remove(&mut self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
+        self.collections.get_mut(resource_prefix)?.objects.remove(key)
+    }
+
+    /// Forgets the history up to a revision, which is not below any that it has: it is not complete.
+    pub(super) fn forget_history(&mut self, revision: u64) {
+        self.compacted = revision;
+        for kept in self.collections.values_mut() {
+            kept.ring = Ring::new(revision);
+        }
+    }
+
     /// Computes the indexes of all objects.
     ///
     /// # Errors

@@ -160,7 +160,7 @@ async fn persist(
     }
     let change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
     let written = match attempt.old {
-        Some((entry, _)) if encoded.same_as(entry) => {
+        Some((entry, _)) if !entry.is_stale && encoded.same_as(entry) => {
             api.store.settle().await?;
             entry.clone()
         }

@@ -6,6 +6,7 @@ mod conversion;
 mod creation;
 mod custom;
 mod durability;
+mod encryption;
 mod escalation;
 mod flow;
 mod full_disk;

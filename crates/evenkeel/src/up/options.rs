@@ -95,6 +95,10 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) api_audiences: Vec<String>,
 
+    /// EncryptionConfiguration: which resources are encrypted in the data folder, and by which keys (aescbc, aesgcm, secretbox).
+    #[arg(long, value_name = "FILE")]
+    pub(super) encryption_provider_config: Option<PathBuf>,
+
     /// Admission plug-ins that are off by default, with commas between: OwnerReferencesPermissionEnforcement.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(super) enable_admission_plugins: Vec<String>,

@@ -43,6 +43,9 @@ pub(super) async fn build(args: &Args, address: SocketAddr) -> Result<Server> {
     if let Some(path) = &args.server.client_ca_file {
         builder = builder.client_ca(read("client-ca-file", path)?);
     }
+    if let Some(path) = &args.server.encryption_provider_config {
+        builder = builder.encryption_provider_config(read("encryption-provider-config", path)?);
+    }
     for name in &args.server.enable_admission_plugins {
         builder = builder.enable_admission_plugin(name);
     }

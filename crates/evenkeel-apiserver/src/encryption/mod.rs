@@ -1,0 +1,164 @@
+//! Encryption at rest: which values are encrypted on their way to disk, and by what.
+//!
+//! | a stored value begins with | it is |
+//! |---|---|
+//! | `k8s:enc:aescbc:v1:KEY:` | encrypted by AES-CBC with that key, without protection against changes |
+//! | `k8s:enc:aesgcm:v1:KEY:` | encrypted and authenticated by AES-GCM |
+//! | `k8s:enc:secretbox:v1:KEY:` | encrypted and authenticated by XSalsa20 and Poly1305 |
+//! | anything else | not encrypted (`identity`) |
+//!
+//! The first provider of a resource encrypts; all of them decrypt. A value that another than the first one wrote is stale: the
+//! next write of its object stores it anew, even if the object does not change. Upstream refuses to read a value that is not
+//! encrypted where `identity` is no provider; here it is read, since the history may have it still.
+//!
+//! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`
+
+mod cipher;
+mod config;
+#[cfg(test)]
+mod tests;
+mod validation;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use cipher::Cipher;
+use config::{ANY, EncryptionConfiguration, Provider, group_resource};
+use evenkeel_apimachinery::group_version::GroupResource;
+
+use crate::store::{DataContext, Transformer, Untransformable};
+
+/// What every encrypted value begins with.
+const ENCRYPTED: &[u8] = b"k8s:enc:";
+/// Encrypts and decrypts with one key, or not at all.
+struct KeyTransformer {
+    /// What values of this key begin with; empty for values that are not encrypted.
+    prefix: Vec<u8>,
+    /// `None` leaves values as they are.
+    cipher: Option<Cipher>,
+}
+
+/// The transformers of values by resource, as the file of `--encryption-provider-config` has them. By default, no value is
+/// encrypted.
+#[derive(Default)]
+pub(crate) struct Encryption {
+    by_resource: HashMap<GroupResource, Vec<KeyTransformer>>,
+}
+
+impl Encryption {
+    /// Reads the file (YAML or JSON).
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, without secrets.
+    pub(crate) fn from_config(text: &str) -> Result<Self, String> {
+        let config = EncryptionConfiguration::parse(text.as_bytes())?;
+        let errors = validation::validate(&config);
+        if !errors.is_empty() {
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            return Err(errors.join(", "));
+        }
+        let mut by_resource: HashMap<GroupResource, Vec<KeyTransformer>> = HashMap::new();
+        for rule in &config.resources {
+            for name in &rule.resources {
+                let resource = group_resource(name);
+                let masks = [of_group(&resource.group, ANY), of_group(ANY, ANY)];
+                // An earlier rule for more resources goes before.
+                if masks.iter().any(|mask| *mask != resource && by_resource.contains_key(mask)) {
+                    continue;
+                }
+                let transformers = by_resource.entry(resource).or_default();
+                for provider in &rule.providers {
+                    transformers.extend(KeyTransformer::of(provider)?);
+                }
+            }
+        }
+        Ok(Self { by_resource })
+    }
+
+    /// The transformers of a resource: those of itself, of all of its group, or of all.
+    ///
+    /// Upstream: `transformerFromOverrides`
+    fn of(&self, resource_prefix: &str) -> &[KeyTransformer] {
+        let (group, resource) = resource_prefix.split_once('/').unwrap_or(("", resource_prefix));
+        [(group, resource), (group, ANY), (ANY, ANY)]
+            .iter()
+            .find_map(|(group, resource)| self.by_resource.get(&of_group(group, resource)))
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
+fn of_group(group: &str, resource: &str) -> GroupResource {
+    GroupResource { group: group.into(), resource: resource.into() }
+}
+
+impl KeyTransformer {
+    /// One for each key of a provider.
+    fn of(provider: &Provider) -> Result<Vec<Self>, String> {
+        let Some((name, cipher_of, keys)) = provider.keys() else {
+            return Ok(vec![Self { prefix: Vec::new(), cipher: None }]);
+        };
+        keys.iter()
+            .map(|key| {
+                let prefix = format!("k8s:enc:{name}:v1:{}:", key.name).into_bytes();
+                let secret = key.decode().ok_or("a secret is not base64")?;
+                Ok(Self { prefix, cipher: Some(cipher_of(&secret)?) })
+            })
+            .collect()
+    }
+}
+
+/// What encryption authenticates with a value: the place of its object, so that values cannot change places.
+fn authenticated_data(context: DataContext<'_>) -> Vec<u8> {
+    [context.resource_prefix.as_bytes(), b"/", context.key.as_bytes()].concat()
+}
+
+impl Transformer for Encryption {
+    fn transform_to_storage<'a>(
+        &self,
+        context: DataContext<'_>,
+        value: Cow<'a, [u8]>,
+    ) -> Result<Cow<'a, [u8]>, String> {
+        let Some(KeyTransformer { prefix, cipher: Some(cipher) }) =
+            self.of(context.resource_prefix).first()
+        else {
+            return Ok(value);
+        };
+        let encrypted = cipher.encrypt(&value, &authenticated_data(context))?;
+        Ok([prefix.as_slice(), &encrypted].concat().into())
+    }
+
+    fn transform_from_storage<'a>(
+        &self,
+        context: DataContext<'_>,
+        stored: &'a [u8],
+    ) -> Result<(Cow<'a, [u8]>, bool), Untransformable> {
+        let transformers = self.of(context.resource_prefix);
+        if !stored.starts_with(ENCRYPTED) {
+            let is_stale = transformers.first().is_some_and(|first| first.cipher.is_some());
+            return Ok((Cow::Borrowed(stored), is_stale));
+        }
+        let mut refused = None;
+        for (at, transformer) in transformers.iter().enumerate() {
+            let Some(cipher) = &transformer.cipher else { continue };
+            let Some(encrypted) = stored.strip_prefix(transformer.prefix.as_slice()) else {
+                continue;
+            };
+            // Several keys may have one name.
+            match cipher.decrypt(encrypted, &authenticated_data(context)) {
+                Ok(value) => return Ok((value.into(), at > 0)),
+                Err(why) => refused = Some(why),
+            }
+        }
+        Err(Untransformable(match refused {
+            Some(why) => format!("{why} with the key {:?}", name_of_key(stored)),
+            None => format!("there is no provider with the key {:?}", name_of_key(stored)),
+        }))
+    }
+}
+
+/// Provider and key of an encrypted value.
+fn name_of_key(stored: &[u8]) -> String {
+    let colons = stored.iter().enumerate().filter(|(_, byte)| **byte == b':');
+    let end = colons.map(|(at, _)| at).nth(4).unwrap_or(ENCRYPTED.len());
+    String::from_utf8_lossy(stored.get(ENCRYPTED.len()..end).unwrap_or_default()).into_owned()
+}

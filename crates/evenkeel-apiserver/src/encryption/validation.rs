@@ -1,0 +1,160 @@
+//! What an encryption configuration may say.
+//!
+//! Upstream: `ValidateEncryptionConfiguration`
+
+use evenkeel_apimachinery::group_version::GroupResource;
+use evenkeel_apimachinery::status::FieldError;
+
+use super::config::{ANY, EncryptionConfiguration, Key, Provider, group_resource};
+
+const AES_KEY_SIZES: &[usize] = &[16, 24, 32];
+const SECRETBOX_KEY_SIZES: &[usize] = &[32];
+/// Stored by kube-apiserver without a REST API.
+const NO_REST_API: [&str; 3] =
+    ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+
+/// Returns all that is wrong.
+pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if config.resources.is_empty() {
+        errors.push(FieldError::required("resources", "at least one resources is required"));
+    }
+    for (at, rule) in config.resources.iter().enumerate() {
+        let path = format!("resources[{at}].resources");
+        if rule.resources.is_empty() {
+            errors.push(FieldError::required(&*path, format!("at least one {path} is required")));
+        }
+        errors.extend(overlaps(&rule.resources, &path));
+        for (at, name) in rule.resources.iter().enumerate() {
+            if let Some(why) = refused_resource(name) {
+                errors.push(FieldError::invalid(format!("{path}[{at}]"), &**name, why));
+            }
+        }
+        let path = format!("resources[{at}].providers");
+        if rule.providers.is_empty() {
+            errors.push(FieldError::required(&*path, format!("at least one {path} is required")));
+        }
+        for (at, provider) in rule.providers.iter().enumerate() {
+            errors.extend(of_provider(provider, &format!("{path}[{at}]")));
+        }
+    }
+    errors
+}
+
+/// Upstream: `validateResourceOverlap`
+fn overlaps(resources: &[String], path: &str) -> Vec<FieldError> {
+    let all: Vec<GroupResource> = resources.iter().map(|name| group_resource(name)).collect();
+    let pairs = || {
+        let before = |at: usize| all.get(..at).unwrap_or_default();
+        all.iter().enumerate().flat_map(move |(at, one)| before(at).iter().map(move |it| (it, one)))
+    };
+    let is_all = |it: &GroupResource| &*it.group == ANY && &*it.resource == ANY;
+    let overlap = |(a, b): (&GroupResource, &GroupResource)| {
+        a != b
+            && (is_all(a)
+                || is_all(b)
+                || a.group == b.group && (&*a.resource == ANY || &*b.resource == ANY))
+    };
+    let shown = || format!("[{}]", resources.join(" "));
+    let mut errors = Vec::new();
+    if pairs().any(|(a, b)| a == b) {
+        let why = "the same resource cannot be specified multiple times";
+        errors.push(FieldError::invalid(path, shown(), why));
+    }
+    if pairs().any(overlap) {
+        let why = "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they will be masked";
+        errors.push(FieldError::invalid(path, shown(), why));
+    }
+    errors
+}
+
+/// Upstream: `validateResourceNames`
+fn refused_resource(name: &str) -> Option<&'static str> {
+    let GroupResource { group, resource } = group_resource(name);
+    if name.chars().any(char::is_uppercase) {
+        Some("resource name should not contain capital letters")
+    } else if name == ANY {
+        Some(
+            "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources",
+        )
+    } else if NO_REST_API.contains(&name) {
+        Some("resources which do not have REST API/s cannot be encrypted")
+    } else if &*group == "events.k8s.io" {
+        Some(
+            "'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file",
+        )
+    } else if &*group == "extensions" {
+        Some("'extensions' group has been removed and cannot be used for encryption")
+    } else if &*group == ANY && &*resource != ANY {
+        Some("encrypting the same resource across groups is not supported")
+    } else {
+        None
+    }
+}
+
+fn of_provider(provider: &Provider, path: &str) -> Vec<FieldError> {
+    let Provider { aesgcm, aescbc, secretbox, identity, kms } = provider;
+    let given = [
+        aesgcm.is_some(),
+        aescbc.is_some(),
+        secretbox.is_some(),
+        identity.is_some(),
+        kms.is_some(),
+    ];
+    let invalid = |why: &str| vec![FieldError::invalid(path, "{}", why)];
+    match given.iter().filter(|given| **given).count() {
+        0 => {
+            return invalid(
+                "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity",
+            );
+        }
+        1 => {}
+        _ => {
+            return invalid(
+                "more than one provider specified in a single element, should split into different list elements",
+            );
+        }
+    }
+    if kms.is_some() {
+        let known = ["aescbc", "aesgcm", "identity", "secretbox"];
+        return vec![FieldError::not_supported(path, "kms", &known)];
+    }
+    let Some((name, _, keys)) = provider.keys() else { return Vec::new() };
+    let sizes = if name == "secretbox" { SECRETBOX_KEY_SIZES } else { AES_KEY_SIZES };
+    let path = format!("{path}.{name}.keys");
+    if keys.is_empty() {
+        return vec![FieldError::required(path, "at least one keys is required")];
+    }
+    let of_key = |(at, key): (usize, &Key)| of_key(key, &format!("{path}[{at}]"), sizes);
+    keys.iter().enumerate().flat_map(of_key).collect()
+}
+
+/// Upstream: `validateKey`. Secrets are not shown.
+fn of_key(key: &Key, path: &str, sizes: &[usize]) -> Vec<FieldError> {
+    let required = |field: &str| {
+        let why = format!("{field} is a mandatory field for a key");
+        FieldError::required(format!("{path}.{field}"), why)
+    };
+    let mut errors = Vec::new();
+    if key.name.is_empty() {
+        errors.push(required("name"));
+    }
+    if key.secret.is_empty() {
+        errors.push(required("secret"));
+        return errors;
+    }
+    let refused = |why: String| FieldError::invalid(format!("{path}.secret"), "REDACTED", why);
+    match key.decode() {
+        None => errors.push(refused("secrets must be base64 encoded".to_owned())),
+        Some(secret) if !sizes.contains(&secret.len()) => {
+            let sizes: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+            errors.push(refused(format!(
+                "secret is not of the expected length, got {}, expected one of [{}]",
+                secret.len(),
+                sizes.join(" ")
+            )));
+        }
+        Some(_) => {}
+    }
+    errors
+}
