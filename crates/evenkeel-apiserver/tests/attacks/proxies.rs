@@ -1,0 +1,209 @@
+//! Sub-resources that lead elsewhere, and webhooks: whom the server may be made to call.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::target::{MERGE, Target};
+
+/// A listener of HTTP that should never be called, and how often it was.
+async fn trap() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let (address, called) = (listener.local_addr().expect("an address"), Arc::new(AtomicUsize::new(0)));
+    let calls = called.clone();
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+    tokio::spawn(async move {
+        while let Ok((_stream, _)) = listener.accept().await {
+            calls.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    (address, called)
+}
+
+/// CVE-2020-8562 and CVE-2022-3294: addresses of the machine itself, and of its link, are nobody's.
+pub(crate) async fn proxies_to_the_machine_itself(target: &Target) {
+    let (address, called) = trap().await;
+    let namespace = target.namespace("proxy").await;
+    let admin = target.admin();
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n9", "containers": [{"name": "c", "image": "i"}]}});
+    admin.make(&pods, pod).await;
+    for ip in ["127.0.0.1", "169.254.169.254"] {
+        let status = json!({"status": {"podIP": ip, "podIPs": [{"ip": ip}], "hostIP": ip}});
+        admin.patch(&format!("{pods}/p/status"), MERGE, &status).await.is(200, "");
+        for path in [format!("p:{}/proxy/", address.port()), format!("https:p:{}/proxy/x", address.port()), "p/proxy".to_owned()] {
+            let answer = admin.get(&format!("{pods}/{path}")).await;
+            assert!((400..600).contains(&answer.code), "{ip} {path}: {}", answer.text());
+        }
+    }
+    let node = target.fresh("node");
+    admin.make("/api/v1/nodes", json!({"metadata": {"name": node}})).await;
+    let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": "localhost"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": address.port()}}}});
+    admin.patch(&format!("/api/v1/nodes/{node}/status"), MERGE, &status).await.is(200, "");
+    for path in [format!("{node}/proxy/"), format!("http:{node}:{}/proxy/", address.port()), format!("{node}:{}/proxy/x", target.port())] {
+        let answer = admin.get(&format!("/api/v1/nodes/{path}")).await;
+        assert!((400..600).contains(&answer.code), "{path}: {}", answer.text());
+    }
+    let services = format!("/api/v1/namespaces/{namespace}/services");
+    let service = json!({"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": address.port()}]}});
+    admin.make(&services, service).await;
+    for path in ["s/proxy/", "http:s:80/proxy/", "s:x/proxy/"] {
+        let answer = admin.get(&format!("{services}/{path}")).await;
+        assert!((400..600).contains(&answer.code), "{path}: {}", answer.text());
+    }
+    assert_eq!(called.load(Ordering::Relaxed), 0, "nobody was called");
+}
+
+/// Names that would break out of the URL that the server makes of them.
+pub(crate) async fn proxies_by_names_that_are_urls(target: &Target) {
+    let namespace = target.namespace("proxy").await;
+    let admin = target.admin();
+    for name in ["a@169.254.169.254", "169.254.169.254:80%2flatest", "x:80:80:80", ":", "http:", "https::", "..", "%2e%2e%2fx", "[::1]:80"] {
+        for kind in [format!("namespaces/{namespace}/pods"), format!("namespaces/{namespace}/services"), "nodes".to_owned()] {
+            let answer = admin.get(&format!("/api/v1/{kind}/{name}/proxy/x")).await;
+            assert!((400..600).contains(&answer.code), "{kind}/{name}: {} {}", answer.code, answer.text());
+        }
+    }
+}
+
+/// Answers each request with these bytes.
+struct Hook {
+    config: Value,
+    asked: Arc<AtomicUsize>,
+}
+
+/// What a webhook does with a request.
+#[derive(Clone)]
+enum Behaviour {
+    Hang,
+    Endless,
+    Says(String),
+}
+
+async fn hook(behaviour: Behaviour) -> Hook {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let made = params.self_signed(&key).expect("a certificate");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions of TLS")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.der().clone()], PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))
+        .expect("a certificate");
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let url = format!("https://localhost:{}/x", listener.local_addr().expect("an address").port());
+    let bundle = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, made.pem());
+    let hook = Hook { config: json!({"url": url, "caBundle": bundle}), asked: Arc::new(AtomicUsize::new(0)) };
+    let asked = hook.asked.clone();
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            asked.fetch_add(1, Ordering::Relaxed);
+            let mut buffer = vec![0; 65536];
+            let _ = stream.read(&mut buffer).await;
+            match &behaviour {
+                Behaviour::Hang => {}
+                Behaviour::Says(text) => {
+                    let _ = stream.write_all(text.as_bytes()).await;
+                    let _ = stream.shutdown().await;
+                }
+                Behaviour::Endless => {
+                    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+                    let _ = stream.write_all(head.as_bytes()).await;
+                    let chunk = format!("10000\r\n{}\r\n", " ".repeat(65536));
+                    while stream.write_all(chunk.as_bytes()).await.is_ok() {}
+                }
+            }
+            held.push(stream);
+        }
+    });
+    hook
+}
+
+/// Has a webhook asked about ConfigMaps of a new namespace, of which it returns the path.
+async fn registered(target: &Target, kind: &str, config: &Value, seconds: i64) -> (String, String) {
+    let namespace = target.namespace("hooked").await;
+    let name = target.fresh("hook");
+    let hooks = json!([{"name": "hook.attacks.example", "clientConfig": config, "timeoutSeconds": seconds, "failurePolicy": "Fail",
+        "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]}]);
+    let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations");
+    target.admin().make(&path, json!({"metadata": {"name": name}, "webhooks": hooks})).await;
+    let configmaps = format!("/api/v1/namespaces/{namespace}/configmaps");
+    if target.is_upstream() {
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    }
+    (configmaps, format!("{path}/{name}"))
+}
+
+/// One that never answers holds its own request for its time-out, and nobody else's.
+pub(crate) async fn webhooks_that_hang(target: &Target) {
+    let hook = hook(Behaviour::Hang).await;
+    let (path, hook_path) = registered(target, "validating", &hook.config, 1).await;
+    let admin = target.admin();
+    let hanging = json!({"metadata": {"name": "hangs"}});
+    let (hung, other) = futures::join!(admin.post(&path, &hanging), admin.get("/version"));
+    hung.is(500, "failed calling webhook");
+    other.is(200, "");
+    // Its own registration is not subject to it.
+    admin.send("DELETE", &hook_path, &[], b"").await.is(200, "");
+}
+
+pub(crate) async fn webhooks_without_end(target: &Target) {
+    let hook = hook(Behaviour::Endless).await;
+    let (path, _) = registered(target, "mutating", &hook.config, 3).await;
+    target.admin().post(&path, &json!({"metadata": {"name": "x"}})).await.is(500, "failed calling webhook");
+}
+
+/// CVE-2020-8561: redirects would lead requests of the server to anywhere. Upstream follows them; this server does not.
+pub(crate) async fn webhooks_that_redirect(target: &Target) {
+    let (address, called) = trap().await;
+    for code in [301, 302, 307, 308] {
+        let answer = format!("HTTP/1.1 {code} Found\r\nLocation: http://{address}/secret\r\nContent-Length: 0\r\n\r\n");
+        let hook = hook(Behaviour::Says(answer)).await;
+        let (path, _) = registered(target, "validating", &hook.config, 5).await;
+        target.admin().post(&path, &json!({"metadata": {"name": "x"}})).await.is(500, "failed calling webhook");
+        assert!(hook.asked.load(Ordering::Relaxed) > 0, "it was asked");
+    }
+    assert!(target.is_upstream() || called.load(Ordering::Relaxed) == 0, "nobody followed");
+}
+
+fn said(review: &Value) -> Behaviour {
+    let text = review.to_string();
+    Behaviour::Says(format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{text}", text.len()))
+}
+
+/// Answers that are no answers to what was asked.
+pub(crate) async fn webhooks_that_lie(target: &Target) {
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for says in [
+        said(&json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {"uid": "other", "allowed": true}})),
+        said(&json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"})),
+        said(&json!({"apiVersion": "v1", "kind": "Pod"})),
+        said(&json!([])),
+        Behaviour::Says(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{deep}", deep.len())),
+        Behaviour::Says("HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{".to_owned()),
+        Behaviour::Says("not HTTP\r\n\r\n".to_owned()),
+        Behaviour::Says(String::new()),
+        Behaviour::Says(format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(200_000))),
+    ] {
+        let hook = hook(says).await;
+        let (path, _) = registered(target, "mutating", &hook.config, 5).await;
+        target.admin().post(&path, &json!({"metadata": {"name": "x"}})).await.is(500, "failed calling webhook");
+    }
+}
+

@@ -1,0 +1,260 @@
+//! Users who try to do more than they may.
+
+use serde_json::{Value, json};
+
+use crate::target::{APPLY, GROUP, JSON, MERGE, RBAC, Target};
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// A pod that runs nowhere.
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+pub(crate) async fn roles_with_more_than_one_holds(target: &Target) {
+    let own = target.tenancy().await;
+    let ann = target.user("ann");
+    let path = format!("{RBAC}/namespaces/{own}/roles");
+    let all = json!({"metadata": {"name": "all"}, "rules": [rule("*", &["*"], &["*"])]});
+    ann.post(&path, &all).await.is(403, "not currently held");
+    let some = json!({"metadata": {"name": "some"}, "rules": [rule("", &["configmaps"], &["get"])]});
+    ann.post(&path, &some).await.is(201, "");
+    let more = json!({"rules": [rule("*", &["*"], &["*"])]});
+    ann.patch(&format!("{path}/some"), MERGE, &more).await.is(403, "not currently held");
+    let applied = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Role", "metadata": {"name": "new"}, "rules": [rule("", &["nodes"], &["escalate"])]});
+    ann.give("PATCH", &format!("{path}/new?fieldManager=m"), APPLY, applied.to_string()).await.is(403, "not currently held");
+    // With and without stars, in all their places.
+    for wide in [rule("", &["*/exec"], &["create"]), rule("", &["pods/*"], &["create"]), rule("*", &["pods"], &["get"]), rule("", &["pods"], &["*"]), rule("", &["*/*"], &["get"])] {
+        let role = json!({"metadata": {"name": "wide"}, "rules": [wide]});
+        let answer = ann.post(&path, &role).await;
+        assert_eq!(answer.code, 403, "{role}: {}", answer.text());
+    }
+}
+
+/// Rules reach who is bound to `admin` through labels of other roles.
+pub(crate) async fn roles_that_join_others(target: &Target) {
+    let bob = target.somebody(json!([rule(GROUP, &["clusterroles"], &["create", "update", "patch", "get"])])).await;
+    let path = format!("{RBAC}/clusterroles");
+    let name = target.fresh("joins");
+    let role = json!({"metadata": {"name": name, "labels": {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}}, "rules": [rule("*", &["*"], &["*"])]});
+    bob.post(&path, &role).await.is(403, "not currently held");
+    let role = json!({"metadata": {"name": name}, "aggregationRule": {"clusterRoleSelectors": [{}]}, "rules": []});
+    bob.post(&path, &role).await.is(403, "");
+    bob.patch(&format!("{path}/view"), MERGE, &json!({"rules": [rule("*", &["*"], &["*"])]})).await.is(403, "not currently held");
+}
+
+pub(crate) async fn impersonation_without_the_right(target: &Target) {
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    for (name, value) in [("Impersonate-User", "admin"), ("IMPERSONATE-USER", "admin"), ("impersonate-user", "system:admin"), ("Impersonate-User", "system:serviceaccount:kube-system:default")] {
+        target.user("ann").header(name, value).get(secrets).await.is(403, "cannot impersonate");
+        target.anonymous().header(name, value).get(secrets).await.is(403, "cannot impersonate");
+    }
+    // A group, an extra or a uid without a user.
+    for (name, value) in [("Impersonate-Group", "system:masters"), ("Impersonate-Extra-Scopes", "x"), ("Impersonate-Uid", "x")] {
+        let answer = target.user("ann").header(name, value).get(secrets).await;
+        assert!(matches!(answer.code, 400 | 403 | 500), "{name}: {} {}", answer.code, answer.text());
+    }
+    let twice = target.user("ann").header("Impersonate-User", "ann").header("Impersonate-User", "admin");
+    twice.get(secrets).await.is(403, "");
+    // An empty name is nobody: the request stays that of its user.
+    target.user("ann").header("Impersonate-User", "").get(secrets).await.is(403, "\\\"ann\\\"");
+}
+
+/// The right to take somebody's name is no right to take a group, a uid or more.
+pub(crate) async fn impersonation_of_one_part(target: &Target) {
+    let mut users = rule("", &["users"], &["impersonate"]);
+    users["resourceNames"] = json!(["jane"]);
+    target.grant("bob", json!([users])).await;
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let bob = || target.user("bob").header("Impersonate-User", "jane");
+    bob().get(secrets).await.is(403, "\\\"jane\\\" cannot list");
+    // Which of the missing rights is named depends on the mode of impersonation that upstream's server tried first.
+    bob().header("Impersonate-Group", "system:masters").get(secrets).await.is(403, "cannot impersonate");
+    bob().header("impersonate-group", "a").header("IMPERSONATE-GROUP", "system:masters").get(secrets).await.is(403, "cannot impersonate");
+    bob().header("Impersonate-Uid", "1").get(secrets).await.is(403, "cannot impersonate");
+    bob().header("Impersonate-Extra-A", "1").get(secrets).await.is(403, "cannot impersonate");
+    target.user("bob").header("Impersonate-User", "admin").get(secrets).await.is(403, "cannot impersonate");
+    target.user("bob").header("Impersonate-User", "system:node:n1").get(secrets).await.is(403, "cannot impersonate");
+}
+
+/// Whoever lies about whom a request is for is told who they are.
+pub(crate) async fn reviews_and_requests_in_others_names(target: &Target) {
+    let ann = target.user("ann");
+    for (path, kind) in [
+        ("/apis/authorization.k8s.io/v1/subjectaccessreviews", "SubjectAccessReview"),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview"),
+        ("/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews", "LocalSubjectAccessReview"),
+    ] {
+        let body = json!({"kind": kind, "spec": {"user": "admin", "token": "admin"}});
+        ann.post(path, &body).await.is(403, "");
+    }
+    let own = json!({"spec": {"resourceAttributes": {"resource": "secrets", "verb": "get"}, "user": "admin", "groups": ["system:masters"]}, "status": {"allowed": true}});
+    let answer = ann.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &own).await;
+    answer.is(201, "");
+    assert_eq!(answer.json()["status"]["allowed"], json!(false), "{}", answer.text());
+    // A namespace that is not the path's.
+    let body = json!({"metadata": {"namespace": "default"}, "spec": {"user": "ann", "resourceAttributes": {"namespace": "kube-system", "resource": "pods", "verb": "get"}}});
+    let path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
+    let answer = target.admin().post(path, &body).await;
+    assert!(matches!(answer.code, 400 | 422), "{}", answer.text());
+}
+
+/// Sub-resources are rights of their own.
+pub(crate) async fn subresources(target: &Target) {
+    let namespace = target.namespace("sub").await;
+    let bob = target.somebody(json!([
+        rule("", &["pods", "serviceaccounts", "services", "namespaces", "nodes"], &["get", "list", "create", "update", "patch", "delete"]),
+        rule("apps", &["deployments"], &["get", "create", "update", "patch"]),
+        rule("certificates.k8s.io", &["certificatesigningrequests"], &["get", "create", "update"])
+    ])).await;
+    let base = format!("/api/v1/namespaces/{namespace}");
+    bob.post(&format!("{base}/pods"), &pod("p")).await.is(201, "");
+    for (method, path) in [
+        ("GET", format!("{base}/pods/p/log")),
+        ("GET", format!("{base}/pods/p/exec?command=id")),
+        ("POST", format!("{base}/pods/p/exec?command=id")),
+        ("POST", format!("{base}/pods/p/attach")),
+        ("POST", format!("{base}/pods/p/portforward")),
+        ("GET", format!("{base}/pods/p/proxy")),
+        ("GET", format!("{base}/pods/p:80/proxy/x")),
+        ("POST", format!("{base}/pods/p/eviction")),
+        ("POST", format!("{base}/pods/p/binding")),
+        ("POST", format!("{base}/bindings")),
+        ("PUT", format!("{base}/pods/p/status")),
+        ("PATCH", format!("{base}/pods/p/status")),
+        ("PATCH", format!("{base}/pods/p/ephemeralcontainers")),
+        ("PATCH", format!("{base}/pods/p/resize")),
+        ("POST", format!("{base}/serviceaccounts/default/token")),
+        ("GET", format!("{base}/services/x/proxy")),
+        ("PATCH", format!("{base}/services/x/status")),
+        ("PUT", format!("/api/v1/namespaces/{namespace}/finalize")),
+        ("PATCH", format!("/api/v1/namespaces/{namespace}/status")),
+        ("GET", "/api/v1/nodes/n1/proxy/metrics".to_owned()),
+        ("PATCH", "/api/v1/nodes/n1/status".to_owned()),
+        ("GET", format!("/apis/apps/v1/namespaces/{namespace}/deployments/d/scale")),
+        ("PATCH", format!("/apis/apps/v1/namespaces/{namespace}/deployments/d/scale")),
+        ("PATCH", format!("/apis/apps/v1/namespaces/{namespace}/deployments/d/status")),
+        ("PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/c/approval".to_owned()),
+        ("PUT", "/apis/certificates.k8s.io/v1/certificatesigningrequests/c/status".to_owned()),
+        ("DELETE", format!("{base}/pods")),
+        ("DELETE", format!("{base}/pods?fieldSelector=metadata.name%3Dp")),
+    ] {
+        let media = if method == "PATCH" { MERGE } else { JSON };
+        let answer = bob.give(method, &path, media, if method == "GET" || method == "DELETE" { "" } else { "{}" }).await;
+        assert_eq!(answer.code, 403, "{method} {path}: {}", answer.text());
+    }
+}
+
+/// What a request of status or scale carries besides is dropped.
+pub(crate) async fn status_and_scale_change_nothing_else(target: &Target) {
+    let namespace = target.namespace("status").await;
+    let rules = json!([rule("", &["pods/status"], &["update", "patch"]), rule("apps", &["deployments/scale", "deployments/status"], &["*"])]);
+    let (admin, bob) = (target.admin(), target.somebody(rules).await);
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    admin.make(&pods, pod("p")).await;
+    let patch = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "evil"}], "nodeName": "n1"}, "status": {"message": "m"}});
+    bob.patch(&format!("{pods}/p/status"), MERGE, &patch).await.is(200, "");
+    let read = admin.get(&format!("{pods}/p")).await.json();
+    assert_eq!((&read["spec"]["containers"][0]["image"], &read["spec"]["nodeName"]), (&json!("i"), &Value::Null));
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    let deployments = format!("/apis/apps/v1/namespaces/{namespace}/deployments");
+    admin.make(&deployments, deployment).await;
+    for sub in ["scale", "status"] {
+        let patch = json!({"spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "evil"}]}}}});
+        bob.patch(&format!("{deployments}/d/{sub}"), MERGE, &patch).await.is(200, "");
+    }
+    let read = admin.get(&format!("{deployments}/d")).await.json();
+    assert_eq!(read["spec"]["template"]["spec"]["containers"][0]["image"], json!("i"));
+}
+
+/// A dry run leaves nothing: no object, no address, no port, no token that works longer.
+pub(crate) async fn dry_runs(target: &Target) {
+    let namespace = target.namespace("dry").await;
+    let admin = target.admin();
+    let base = format!("/api/v1/namespaces/{namespace}");
+    let version = async || admin.get(&format!("{base}/configmaps")).await.json()["metadata"]["resourceVersion"].clone();
+    let before = version().await;
+    let service = json!({"metadata": {"name": "s"}, "spec": {"type": "NodePort", "clusterIP": "10.96.77.77", "ports": [{"port": 80, "nodePort": 31999}]}});
+    admin.post(&format!("{base}/services?dryRun=All"), &service).await.is(201, "");
+    admin.post(&format!("{base}/pods?dryRun=All"), &pod("p")).await.is(201, "");
+    admin.send("DELETE", &format!("{base}/serviceaccounts/default?dryRun=All"), &[], b"").await.is(200, "");
+    admin.send("DELETE", &format!("{base}/serviceaccounts?dryRun=All"), &[], b"").await.is(200, "");
+    admin.patch(&format!("{base}?dryRun=All"), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.is(200, "");
+    admin.post(&format!("{base}/configmaps?dryRun=Some"), &json!({"metadata": {"name": "x"}})).await.is(422, "");
+    admin.get(&format!("{base}/pods/p")).await.is(404, "");
+    admin.get(&format!("{base}/serviceaccounts/default")).await.is(200, "");
+    admin.get("/api/v1/services?fieldSelector=metadata.name%3Ds").await.is(200, "\"items\":[]");
+    if !target.is_upstream() {
+        assert_eq!(before, version().await, "nothing was written");
+    }
+    // The address and the port are still to be had.
+    admin.post(&format!("{base}/services"), &service).await.is(201, "");
+    // Who may not write may not try, either.
+    target.user("ann").post(&format!("{base}/pods?dryRun=All"), &pod("p")).await.is(403, "");
+}
+
+/// Who may update may not therefore create.
+pub(crate) async fn updates_that_create(target: &Target) {
+    let namespace = target.namespace("create").await;
+    let rules = json!([rule("", &["configmaps", "events"], &["get", "update", "patch"]), rule("coordination.k8s.io", &["leases"], &["get", "update", "patch"])]);
+    let user = target.somebody(rules).await;
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}});
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/l");
+    user.give("PUT", &path, JSON, lease.to_string()).await.is(403, "");
+    user.give("PATCH", &format!("{path}?fieldManager=m"), APPLY, lease.to_string()).await.is(403, "");
+    let configmap = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/c?fieldManager=m");
+    user.give("PATCH", &path, APPLY, configmap.to_string()).await.is(403, "");
+}
+
+/// Fields that only the server writes.
+pub(crate) async fn fields_of_the_server(target: &Target) {
+    let bob = target.fresh("requester");
+    target.grant(&bob, json!([rule("certificates.k8s.io", &["certificatesigningrequests"], &["*"])])).await;
+    let user = target.admin().header("Impersonate-User", &bob);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "x");
+    let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
+    let request = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, request);
+    let csr = json!({"metadata": {"name": target.fresh("csr")}, "spec": {"request": request, "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"],
+        "username": "admin", "groups": ["system:masters"], "uid": "0", "extra": {"a": ["b"]}},
+        "status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}], "certificate": "eA=="}});
+    let answer = user.post("/apis/certificates.k8s.io/v1/certificatesigningrequests", &csr).await;
+    answer.is(201, "");
+    let made = answer.json();
+    assert_eq!(made["spec"]["username"], json!(bob));
+    assert_eq!(made["spec"]["groups"], json!(["system:authenticated"]));
+    assert!(made["spec"]["extra"].get("a").is_none() && made["status"] == json!({}), "{made}");
+    // Approving takes more than writing the request.
+    let name = made["metadata"]["name"].as_str().expect("a name");
+    let mut approved = made.clone();
+    approved["status"] = csr["status"].clone();
+    let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/{name}");
+    user.give("PUT", &path, JSON, approved.to_string()).await.is(200, "");
+    assert_eq!(target.admin().get(&path).await.json()["status"], json!({}));
+    let root = json!({"metadata": {"name": target.fresh("csr")}, "spec": {"request": csr["spec"]["request"], "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}});
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:masters");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "x");
+    let request = params.serialize_request(&key).expect("a request").pem().expect("PEM");
+    let mut root = root;
+    root["spec"]["request"] = json!(base64::Engine::encode(&base64::prelude::BASE64_STANDARD, request));
+    user.post("/apis/certificates.k8s.io/v1/certificatesigningrequests", &root).await.is(403, "system:masters");
+}
+
+/// Who may read a secret by its name only may not find others.
+pub(crate) async fn anonymous_users(target: &Target) {
+    let anonymous = target.anonymous();
+    for path in ["/healthz", "/livez", "/readyz", "/version"] {
+        anonymous.get(path).await.is(200, "");
+    }
+    for path in ["/", "/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/api/v1/namespaces", "/debug/pprof/", "/logs", "/metrics/slis", "/healthz/etcd", "/apis/apps/v1", "/configz", "/debug/flags/v"] {
+        let answer = anonymous.get(path).await;
+        assert_eq!(answer.code, 403, "{path}: {}", answer.text());
+    }
+}
+

@@ -1,0 +1,471 @@
+//! The server under attack, and its clients: HTTP/1.1 by hand over TLS, since attacks send what no library does.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evenkeel_apiserver::Server;
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Users with a token that is their name, as a token file has them.
+pub(crate) const TOKENS: &str = "admin,admin,admin,system:masters\nann,ann,ann\nbob,bob,bob\n\
+    n1,system:node:n1,n1,system:nodes\nn2,system:node:n2,n2,system:nodes\nnameless,system:node:,nameless,system:nodes\n";
+
+/// No answer takes longer. Virtual time on the embedded server.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const YAML: &str = "application/yaml";
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+
+pub(crate) const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// A server that listens.
+pub(crate) struct Target {
+    address: SocketAddr,
+    /// The authority that signs certificates of its clients, and its key, PEM.
+    ca: String,
+    ca_key: String,
+    is_upstream: bool,
+    names: AtomicUsize,
+}
+
+/// A certificate with its key, and what signed it.
+pub(crate) struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: KeyPair,
+}
+
+impl Target {
+    /// The embedded server in this process, on the runtime of the test.
+    pub(crate) async fn embedded() -> Self {
+        let server = Server::builder().tokens_csv(TOKENS).build().await.expect("a server");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let target = Self {
+            address: listener.local_addr().expect("an address"),
+            ca: server.ca_pem().to_owned(),
+            ca_key: server.ca_key_pem().to_owned(),
+            is_upstream: false,
+            names: AtomicUsize::new(0),
+        };
+        #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+        tokio::spawn(async move { server.serve(listener, std::future::pending()).await });
+        target
+    }
+
+    /// Upstream's server at an address.
+    pub(crate) fn upstream(address: SocketAddr, ca: String, ca_key: String) -> Self {
+        Self { address, ca, ca_key, is_upstream: true, names: AtomicUsize::new(0) }
+    }
+
+    /// Whether upstream's server is attacked: where the two differ for a reason that the case tells.
+    pub(crate) fn is_upstream(&self) -> bool {
+        self.is_upstream
+    }
+
+    /// The port.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// A name that no other case uses.
+    pub(crate) fn fresh(&self, prefix: &str) -> String {
+        format!("{prefix}-{}", self.names.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A client with a token.
+    pub(crate) fn user(&self, token: &str) -> Client<'_> {
+        let authorization = ("authorization".to_owned(), format!("Bearer {token}").into_bytes());
+        Client { target: self, identity: None, headers: vec![authorization] }
+    }
+
+    /// The administrator.
+    pub(crate) fn admin(&self) -> Client<'_> {
+        self.user("admin")
+    }
+
+    /// A client without credentials.
+    pub(crate) fn anonymous(&self) -> Client<'_> {
+        Client { target: self, identity: None, headers: Vec::new() }
+    }
+
+    /// A client with a certificate.
+    pub(crate) fn with_certificate(&self, identity: Identity) -> Client<'_> {
+        Client { target: self, identity: Some(identity), headers: Vec::new() }
+    }
+
+    /// A namespace that `ann` administers, with the rights that the role `admin` is put together of: no controller of this
+    /// server does that.
+    pub(crate) async fn tenancy(&self) -> String {
+        let namespace = self.namespace("ann").await;
+        for role in ["admin", "edit", "view"] {
+            let binding = json!({"metadata": {"name": role},
+                "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": format!("system:aggregate-to-{role}")},
+                "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "ann"}]});
+            self.admin()
+                .make(&format!("{RBAC}/namespaces/{namespace}/rolebindings"), binding)
+                .await;
+        }
+        namespace
+    }
+
+    /// Somebody who may do these things everywhere, and nothing else.
+    pub(crate) async fn somebody(&self, rules: Value) -> Client<'_> {
+        let name = self.fresh("user");
+        self.grant(&name, rules).await;
+        self.admin().header("Impersonate-User", name)
+    }
+
+    /// A new namespace, with a service account to run pods as.
+    pub(crate) async fn namespace(&self, prefix: &str) -> String {
+        let namespace = self.fresh(prefix);
+        self.admin().make("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        self.admin().make(&accounts, json!({"metadata": {"name": "default"}})).await;
+        namespace
+    }
+
+    /// Lets a user do these things everywhere.
+    pub(crate) async fn grant(&self, user: &str, rules: Value) {
+        let name = self.fresh("grant");
+        let role = json!({"metadata": {"name": name}, "rules": rules});
+        self.admin().make(&format!("{RBAC}/clusterroles"), role).await;
+        let binding = json!({"metadata": {"name": name}, "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": GROUP, "kind": "User", "name": user}]});
+        self.admin().make(&format!("{RBAC}/clusterrolebindings"), binding).await;
+    }
+
+    /// A definition of things that may hold anything, changed as told, and the path of its objects in a namespace.
+    pub(crate) async fn define(&self, namespace: &str, change: impl FnOnce(&mut Value)) -> String {
+        let plural = self.fresh("thing").replace('-', "");
+        let (definition, objects) = definition(&plural, namespace, change);
+        self.admin().make(DEFINITIONS, definition).await;
+        for _ in 0..1000 {
+            if self.admin().get(&objects).await.code == 200 {
+                return objects;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{plural} are not served");
+    }
+
+    /// A certificate by the authority that the server trusts, changed as told.
+    pub(crate) fn certificate(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let key = KeyPair::from_pem(&self.ca_key).expect("a key");
+        let name = if self.is_upstream { "attacked" } else { "evenkeel-ca" };
+        signed(&authority(name, key), change)
+    }
+
+    /// The authority's certificate and key themselves.
+    pub(crate) fn authority(&self) -> Identity {
+        let chain = vec![CertificateDer::from_pem_slice(self.ca.as_bytes()).expect("PEM")];
+        Identity { chain, key: KeyPair::from_pem(&self.ca_key).expect("a key") }
+    }
+
+    /// A connection, with HTTP/2 where it is asked for.
+    pub(crate) async fn connect(
+        &self,
+        identity: Option<&Identity>,
+        alpn: &[u8],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        let ca = CertificateDer::from_pem_slice(self.ca.as_bytes()).expect("PEM");
+        roots.add(ca).expect("an authority");
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions of TLS")
+            .with_root_certificates(roots);
+        let mut config = match identity {
+            None => config.with_no_client_auth(),
+            Some(identity) => {
+                let key = PrivateKeyDer::Pkcs8(identity.key.serialize_der().into());
+                config.with_client_auth_cert(identity.chain.clone(), key).expect("a pair")
+            }
+        };
+        config.alpn_protocols = vec![alpn.to_vec()];
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from("localhost").expect("a name");
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    /// Sends bytes, and reads all that comes until the server closes the connection.
+    pub(crate) async fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
+        let stream = self.connect(None, b"http/1.1").await.expect("a connection");
+        exchange(stream, bytes).await.unwrap_or_default()
+    }
+
+    /// What holds after every attack: the server serves, and nothing of the attack is left in it.
+    pub(crate) async fn is_as_before(&self) {
+        let admin = self.admin();
+        assert_eq!(admin.get("/readyz").await.code, 200, "it is ready");
+        let name = self.fresh("after");
+        let path = "/api/v1/namespaces/default/configmaps";
+        admin.make(path, json!({"metadata": {"name": name}})).await;
+        assert_eq!(admin.send("DELETE", &format!("{path}/{name}"), &[], b"").await.code, 200);
+        if self.is_upstream {
+            // It shares its server with other cases, and tells of the last second.
+            return;
+        }
+        for _ in 0..1000 {
+            let text = admin.get("/metrics").await.text();
+            let gauge = |name: &str| -> f64 {
+                let lines = text.lines().filter(|line| line.starts_with(name));
+                lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+            };
+            let left = gauge("apiserver_current_inflight_requests")
+                + gauge("apiserver_longrunning_requests");
+            // The request that asks is one.
+            if left <= 1.0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("requests are still counted as being served");
+    }
+}
+
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// A definition of things that may hold anything, changed as told, and the path of its objects in a namespace.
+pub(crate) fn definition(
+    plural: &str,
+    namespace: &str,
+    change: impl FnOnce(&mut Value),
+) -> (Value, String) {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any}});
+    let mut definition = json!({"metadata": {"name": format!("{plural}.attacks.example")}, "spec": {"group": "attacks.example",
+        "scope": "Namespaced", "names": {"plural": plural, "kind": format!("Kind{plural}")}, "versions": [version]}});
+    change(&mut definition);
+    (definition, format!("/apis/attacks.example/v1/namespaces/{namespace}/{plural}"))
+}
+
+/// Somebody's own authority.
+pub(crate) fn other_authority(name: &str) -> Issuer<'static, KeyPair> {
+    authority(name, KeyPair::generate().expect("a key"))
+}
+
+fn authority(name: &str, key: KeyPair) -> Issuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    Issuer::new(params, key)
+}
+
+/// A certificate of a client by that authority, changed as told.
+pub(crate) fn signed(
+    issuer: &Issuer<'_, KeyPair>,
+    change: impl FnOnce(&mut CertificateParams),
+) -> Identity {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    change(&mut params);
+    let made = params.signed_by(&key, issuer).expect("a certificate");
+    Identity { chain: vec![made.der().clone()], key }
+}
+
+/// Somebody who sends requests. Each goes over a connection of its own.
+pub(crate) struct Client<'a> {
+    target: &'a Target,
+    identity: Option<Identity>,
+    headers: Vec<(String, Vec<u8>)>,
+}
+
+impl Client<'_> {
+    /// The same with a header more.
+    pub(crate) fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
+        self.headers.push((name.to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Sends a request as it stands. A connection that is refused is no answer: code 0.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl AsRef<[u8]>,
+    ) -> Answer {
+        let body = body.as_ref();
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n")
+                .into_bytes();
+        for (name, value) in headers {
+            request.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        for (name, value) in &self.headers {
+            request.extend_from_slice(format!("{name}: ").as_bytes());
+            request.extend_from_slice(value);
+            request.extend_from_slice(b"\r\n");
+        }
+        if !body.is_empty() || !matches!(method, "GET" | "HEAD" | "DELETE") {
+            request.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+        }
+        request.extend_from_slice(b"\r\n");
+        request.extend_from_slice(body);
+        let Ok(stream) = self.target.connect(self.identity.as_ref(), b"http/1.1").await else {
+            return Answer::none();
+        };
+        exchange(stream, &request)
+            .await
+            .map_or_else(|_| Answer::none(), |bytes| Answer::read(&bytes))
+    }
+
+    /// Sends a body of a media type.
+    pub(crate) async fn give(
+        &self,
+        method: &str,
+        path: &str,
+        media: &str,
+        body: impl AsRef<[u8]>,
+    ) -> Answer {
+        self.send(method, path, &[("content-type", media)], body).await
+    }
+
+    /// Reads.
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], b"").await
+    }
+
+    /// Creates.
+    pub(crate) async fn post(&self, path: &str, object: &Value) -> Answer {
+        self.give("POST", path, JSON, object.to_string()).await
+    }
+
+    /// Creates what has to be there, and returns it.
+    pub(crate) async fn make(&self, path: &str, object: Value) -> Value {
+        let answer = self.post(path, &object).await;
+        assert_eq!(answer.code, 201, "{path}: {}", answer.text());
+        answer.json()
+    }
+
+    /// Patches in one of the forms.
+    pub(crate) async fn patch(&self, path: &str, media: &str, patch: &Value) -> Answer {
+        self.give("PATCH", path, media, patch.to_string()).await
+    }
+}
+
+/// An answer; code 0 where there was none.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn none() -> Self {
+        Self { code: 0, head: String::new(), body: Vec::new() }
+    }
+
+    /// Takes the first answer of a connection apart.
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            return Self::none();
+        };
+        let head = String::from_utf8_lossy(&bytes[..at]).into_owned();
+        let code = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+        if code == 100 {
+            return Self::read(&bytes[at + 4..]);
+        }
+        let body = &bytes[at + 4..];
+        let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        let body = if chunked { unchunk(body) } else { body.to_owned() };
+        Self { code, head, body }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        evenkeel_api::json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The message of a Status.
+    pub(crate) fn message(&self) -> String {
+        self.json()["message"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Status line and headers.
+    pub(crate) fn head(&self) -> &str {
+        &self.head
+    }
+
+    /// Panics unless the code is this one and the message contains the words.
+    #[track_caller]
+    pub(crate) fn is(&self, code: u16, words: &str) {
+        let text = self.text();
+        let shown: String = text.chars().take(600).collect();
+        assert_eq!(self.code, code, "{shown}");
+        assert!(
+            text.contains(words) || self.message().contains(words),
+            "{words:?} is not in: {shown}"
+        );
+    }
+}
+
+fn unchunk(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(at) = body.windows(2).position(|two| two == b"\r\n") {
+        let size = std::str::from_utf8(&body[..at])
+            .ok()
+            .and_then(|hex| usize::from_str_radix(hex, 16).ok());
+        let Some(chunk) =
+            size.filter(|size| *size > 0).and_then(|size| body.get(at + 2..at + 2 + size))
+        else {
+            break;
+        };
+        whole.extend_from_slice(chunk);
+        body = body.get(at + 4 + chunk.len()..).unwrap_or_default();
+    }
+    whole
+}
+
+/// Writes, and reads to the end. A server may answer and close before it has read all.
+async fn exchange(stream: TlsStream<TcpStream>, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let mut read = Vec::new();
+    let writing = async {
+        // It may be refused before it is whole.
+        let _ = writer.write_all(bytes).await;
+        let _ = writer.flush().await;
+    };
+    let reading = async {
+        let mut buffer = vec![0; 65536];
+        loop {
+            match reader.read(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(n) => read.extend_from_slice(&buffer[..n]),
+            }
+        }
+    };
+    let both = async {
+        tokio::pin!(reading);
+        tokio::select! {
+            () = &mut reading => {}
+            () = writing => reading.await,
+        }
+    };
+    tokio::time::timeout(PATIENCE, both).await.map_err(|_| std::io::ErrorKind::TimedOut)?;
+    if read.is_empty() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(read) }
+}

@@ -1,0 +1,111 @@
+//! Upstream's kube-apiserver and etcd, for the same attacks: they end with the value.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use crate::target::{TOKENS, Target};
+
+/// Both programs, and their folder.
+pub(crate) struct Upstream {
+    running: Vec<Child>,
+    _folder: tempfile::TempDir,
+}
+
+impl Upstream {
+    /// Starts them from a folder of programs, and waits until the server is ready.
+    pub(crate) async fn start(binaries: &Path) -> (Self, Target) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |file: &str| folder.path().join(file).display().to_string();
+        let write = |file: &str, text: &str| std::fs::write(at(file), text).expect("written");
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "attacked");
+        let issuer = Issuer::new(params.clone(), KeyPair::generate().expect("a key"));
+        let ca = params.self_signed(issuer.key()).expect("a certificate").pem();
+        let key = KeyPair::generate().expect("a key");
+        let serving =
+            CertificateParams::new(["localhost", "127.0.0.1"].map(String::from)).expect("names");
+        write("ca.crt", &ca);
+        write("server.crt", &serving.signed_by(&key, &issuer).expect("a certificate").pem());
+        write("server.key", &key.serialize_pem());
+        let accounts = KeyPair::generate().expect("a key");
+        write("accounts.key", &accounts.serialize_pem());
+        write("accounts.pub", &accounts.public_key_pem());
+        write("tokens.csv", TOKENS);
+        let [client, peer, port] = free_ports();
+        let (client, peer) =
+            (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let etcd = [
+            "--name=a".to_owned(),
+            format!("--data-dir={}", at("etcd")),
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=error".to_owned(),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=a={peer}"),
+        ];
+        let server = [
+            format!("--etcd-servers={client}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--enable-admission-plugins=NodeRestriction".to_owned(),
+            format!("--token-auth-file={}", at("tokens.csv")),
+            format!("--client-ca-file={}", at("ca.crt")),
+            format!("--tls-cert-file={}", at("server.crt")),
+            format!("--tls-private-key-file={}", at("server.key")),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", at("accounts.pub")),
+            format!("--service-account-signing-key-file={}", at("accounts.key")),
+        ];
+        let start = |program: &str, arguments: &[String]| {
+            let log = std::fs::File::create(at(&format!("{program}.log"))).expect("a log");
+            Command::new(binaries.join(program))
+                .args(arguments)
+                .current_dir(folder.path())
+                .stdin(Stdio::null())
+                .stdout(log.try_clone().expect("a log"))
+                .stderr(log)
+                .spawn()
+                .unwrap_or_else(|error| panic!("{program} cannot be started: {error}"))
+        };
+        let running = vec![start("etcd", &etcd), start("kube-apiserver", &server)];
+        let upstream = Self { running, _folder: folder };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let target = Target::upstream(address, ca, issuer.key().serialize_pem());
+        for _ in 0..600 {
+            if target.admin().get("/readyz").await.code == 200 {
+                return (upstream, target);
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("upstream's server is not ready");
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        while let Some(mut child) = self.running.pop() {
+            // One that has ended already is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Ports that were free a moment ago.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners =
+        [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("an address").port())
+}
