@@ -11,7 +11,7 @@ use evenkeel_runtime::{
     clock::Clock,
     events::SeriesEventRecorder,
     plan::{EventRecord, PatchForm, Target},
-    tasks::Tasks,
+    tasks::{Supervisor, Tasks},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use prometheus::Registry;
@@ -46,7 +46,10 @@ pub fn run(
     shutdown: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        StandbyScheduler::new(client, caches, clock, &registry, &options).run(shutdown).await;
+        let supervisor = Supervisor::current();
+        StandbyScheduler::new(client, caches, clock, &registry, &options, &supervisor)
+            .run(shutdown)
+            .await;
     })
 }
 
@@ -61,20 +64,21 @@ pub struct StandbyScheduler {
 }
 
 impl StandbyScheduler {
-    /// Requests the caches and connects the plugins.
+    /// Requests the caches and connects the plugins. `supervisor` reports the scheduler's tasks that fail.
     pub fn new(
         client: Client,
         caches: Caches,
         clock: Clock,
         registry: &Registry,
         options: &SchedulerOptions,
+        supervisor: &Supervisor,
     ) -> Self {
         let (watches, objects) = Watches::new();
         let (commands, asked) = mpsc::unbounded_channel();
         let events = listen(&caches, objects, asked);
         let watches = Arc::new(watches);
-        let stop = CancellationToken::new();
-        let tasks = Tasks::under(stop.clone());
+        let tasks = Tasks::of(supervisor);
+        let stop = tasks.token();
         let mut core = Core::new(options);
         let metrics = Metrics::register(registry);
         core.measure(Stopwatch::start(&clock), metrics.clone());

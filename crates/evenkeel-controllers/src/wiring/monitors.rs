@@ -88,7 +88,10 @@ impl Monitors {
         };
         if first {
             let (this, stop) = (self.clone(), tasks.token());
-            tasks.spawn("monitors", async move { this.run(stop).await });
+            tasks.spawn_restarting("monitors", move || {
+                let (this, stop) = (this.clone(), stop.clone());
+                async move { this.run(stop).await }
+            });
         } else {
             self.0.joined.notify_one();
         }
