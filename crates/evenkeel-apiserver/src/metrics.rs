@@ -15,8 +15,17 @@ pub(crate) struct Metrics {
     watches: AtomicI64,
     inflight: [AtomicI64; 2],
     durations: Mutex<BTreeMap<&'static str, Histogram>>,
-    /// Health checks that were answered, by name and root (`livez`); there is none that fails.
-    checks: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+    /// Health checks that were answered, by name and root (`livez`).
+    checks: Mutex<BTreeMap<(&'static str, &'static str), Checked>>,
+}
+
+/// Results of a health check.
+#[derive(Debug, Default)]
+struct Checked {
+    /// The last result.
+    passed: bool,
+    successes: u64,
+    errors: u64,
 }
 
 /// Upper bounds of the buckets of durations, in seconds.
@@ -91,10 +100,12 @@ impl Metrics {
         self.watches.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Counts a health check.
-    pub(crate) fn checked(&self, root: &'static str, check: &'static str) {
+    /// Counts a health check and keeps its result.
+    pub(crate) fn checked(&self, root: &'static str, check: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        *checks.entry((check, root)).or_default() += 1;
+        let counted = checks.entry((check, root)).or_default();
+        counted.passed = passed;
+        *(if passed { &mut counted.successes } else { &mut counted.errors }) += 1;
     }
 
     /// `/metrics/slis`: the health checks as text.
@@ -103,15 +114,23 @@ impl Metrics {
         let mut out = String::from(
             "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n# TYPE kubernetes_healthcheck gauge\n",
         );
-        for (check, root) in checks.keys() {
-            let _ = writeln!(out, "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} 1");
-        }
-        out.push_str("# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n# TYPE kubernetes_healthchecks_total counter\n");
-        for ((check, root), count) in checks.iter() {
+        for ((check, root), counted) in checks.iter() {
+            let passed = u8::from(counted.passed);
             let _ = writeln!(
                 out,
-                "kubernetes_healthchecks_total{{name=\"{check}\",status=\"success\",type=\"{root}\"}} {count}"
+                "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} {passed}"
             );
+        }
+        out.push_str("# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n# TYPE kubernetes_healthchecks_total counter\n");
+        for ((check, root), counted) in checks.iter() {
+            for (status, count) in [("error", counted.errors), ("success", counted.successes)] {
+                if count > 0 {
+                    let _ = writeln!(
+                        out,
+                        "kubernetes_healthchecks_total{{name=\"{check}\",status=\"{status}\",type=\"{root}\"}} {count}"
+                    );
+                }
+            }
         }
         out
     }

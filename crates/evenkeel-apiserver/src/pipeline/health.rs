@@ -37,8 +37,12 @@ const CHECKS: &[&str] = &[
     "autoregister-completion",
     "poststarthook/apiservice-openapi-controller",
     "poststarthook/apiservice-openapiv3-controller",
+    TASKS,
     "shutdown",
 ];
+
+/// The check of the server's own tasks, which upstream has apart as hooks.
+const TASKS: &str = "tasks";
 
 /// Checks that only tell whether the server takes requests.
 const OF_READINESS: [&str; 2] = ["informer-sync", "shutdown"];
@@ -64,37 +68,55 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
     })
 }
 
-/// Answers for one check or all; nothing where there is no such check.
+/// Answers for one check or all; nothing where there is no such check. `tasks` is the result of the check of that name.
 pub(super) fn serve(
     metrics: &Metrics,
     root: &'static str,
     check: &str,
     query: &Query,
+    tasks: &Result<(), String>,
 ) -> Option<Response<Body>> {
+    let run = |check: &'static str| {
+        let result = if check == TASKS { tasks.clone() } else { Ok(()) };
+        metrics.checked(root, check, result.is_ok());
+        result.inspect_err(|reason| tracing::info!(check, reason, "health check failed"))
+    };
     if !check.is_empty() {
-        metrics.checked(root, checks(root).find(|known| *known == check)?);
-        return Some(text("ok".to_owned()));
+        return Some(match run(checks(root).find(|known| *known == check)?) {
+            Ok(()) => text(StatusCode::OK, "ok".to_owned()),
+            Err(reason) => failed(format!("internal server error: {reason}\n")),
+        });
     }
     let excluded: Vec<&str> = query.all("exclude").collect();
-    let mut out = String::new();
+    let (mut out, mut passed) = (String::new(), true);
     for check in checks(root) {
         if excluded.contains(&check) {
             out.push_str(&format!("[+]{check} excluded: ok\n"));
-        } else {
-            metrics.checked(root, check);
+        } else if run(check).is_ok() {
             out.push_str(&format!("[+]{check} ok\n"));
+        } else {
+            passed = false;
+            out.push_str(&format!("[-]{check} failed: reason withheld\n"));
         }
     }
+    if !passed {
+        out.push_str(&format!("{root} check failed\n"));
+        return Some(failed(out));
+    }
     if !query.has("verbose") {
-        return Some(text("ok".to_owned()));
+        return Some(text(StatusCode::OK, "ok".to_owned()));
     }
     out.push_str(&format!("{root} check passed\n"));
-    Some(text(out))
+    Some(text(StatusCode::OK, out))
 }
 
-fn text(text: String) -> Response<Body> {
+fn failed(reason: String) -> Response<Body> {
+    text(StatusCode::INTERNAL_SERVER_ERROR, reason)
+}
+
+fn text(status: StatusCode, text: String) -> Response<Body> {
     let mut response = answer(
-        StatusCode::OK,
+        status,
         HeaderValue::from_static("text/plain; charset=utf-8"),
         Body::whole(text.into()),
     );
@@ -120,9 +142,9 @@ mod tests {
     fn what_is_asked_is_counted() {
         let metrics = Metrics::default();
         let query = Query(Vec::new());
-        assert!(serve(&metrics, "livez", "ping", &query).is_some());
-        assert!(serve(&metrics, "livez", "shutdown", &query).is_none());
-        assert!(serve(&metrics, "livez", "", &query).is_some());
+        assert!(serve(&metrics, "livez", "ping", &query, &Ok(())).is_some());
+        assert!(serve(&metrics, "livez", "shutdown", &query, &Ok(())).is_none());
+        assert!(serve(&metrics, "livez", "", &query, &Ok(())).is_some());
         let text = metrics.render_checks();
         assert!(
             text.contains("kubernetes_healthcheck{name=\"ping\",type=\"livez\"} 1\n"),
@@ -132,5 +154,28 @@ mod tests {
             "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 2\n";
         assert!(text.contains(total), "{text}");
         assert!(!text.contains("shutdown"), "{text}");
+    }
+
+    #[test]
+    fn a_failed_task_fails_its_check_and_the_whole() {
+        let (metrics, query) = (Metrics::default(), Query(Vec::new()));
+        let tasks = Err("task \"expiry of events\" failed: panic: no reason".to_owned());
+        for root in ROOTS {
+            for (check, status) in [("", 500), ("tasks", 500), ("ping", 200)] {
+                let answer = serve(&metrics, root, check, &query, &tasks).expect("a check");
+                assert_eq!(answer.status(), status, "{root}/{check}");
+            }
+            let query = Query(vec![("exclude".into(), "tasks".into())]);
+            let answer = serve(&metrics, root, "", &query, &tasks).expect("a check");
+            assert_eq!(answer.status(), 200);
+        }
+        let text = metrics.render_checks();
+        for line in [
+            "kubernetes_healthcheck{name=\"tasks\",type=\"readyz\"} 0\n",
+            "kubernetes_healthchecks_total{name=\"tasks\",status=\"error\",type=\"readyz\"} 2\n",
+            "kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 }

@@ -29,7 +29,10 @@ pub(super) fn serve(
         if !get {
             return Err(StatusError::method_not_allowed());
         }
-        return Ok(health::serve(&api.metrics, root, check, query).unwrap_or_else(not_found));
+        let tasks = api.tasks.check();
+        return Ok(
+            health::serve(&api.metrics, root, check, query, &tasks).unwrap_or_else(not_found)
+        );
     }
     let response = match path {
         "/version" if get => json(&version()),
