@@ -27,6 +27,7 @@ use crate::{
     framework::{Command, ExtensionPoint, Handle, ObjectChange, Profile, Watches},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
+    queue::PluginPanic,
     schedule::View,
     status_patcher::StatusPatcher,
     stopwatch::Stopwatch,
@@ -331,6 +332,29 @@ impl Scheduler {
     fn record_plugin_calls(&mut self) {
         let calls = self.core.queue_mut().take_plugin_calls();
         self.metrics.plugins_called(&calls, self.core.profiles());
+        for panic in self.core.queue_mut().take_plugin_panics() {
+            let PluginPanic { profile, pod, message } = panic;
+            let meta = &pod.pod.meta;
+            tracing::error!(namespace = %meta.namespace, name = %meta.name, error = message, "Plugin panicked");
+            // An action of its own: the series of failed attempts would keep its message.
+            self.record_failed_scheduling(profile, &pod, &message, "Queueing");
+        }
+    }
+
+    fn record_failed_scheduling(
+        &self,
+        profile: usize,
+        info: &PodInfo,
+        message: &str,
+        action: &'static str,
+    ) {
+        let note = EventRecord {
+            regarding: target(info),
+            warning: true,
+            reason: "FailedScheduling",
+            message: condition::truncate_message(message),
+        };
+        self.recorders[profile].record(&note, action, None);
     }
 
     fn handle(&mut self, event: Event) {
@@ -436,6 +460,10 @@ impl Scheduler {
         let outcome = if failure.error { Outcome::Error } else { Outcome::Unschedulable };
         let name = self.core.profile(failure.profile).name();
         self.metrics.attempted(outcome, name, began.elapsed());
+        if failure.error {
+            let (meta, error) = (&failure.info.pod.meta, &failure.message);
+            tracing::error!(namespace = %meta.namespace, name = %meta.name, error, "Error scheduling pod; retrying");
+        }
         self.record_failure(failure, nominated, now);
     }
 
@@ -456,13 +484,8 @@ impl Scheduler {
 
     fn record_deleting_event(&self, info: &PodInfo, profile: usize) {
         let meta = &info.pod.meta;
-        let note = EventRecord {
-            regarding: target(info),
-            warning: true,
-            reason: "FailedScheduling",
-            message: format!("skip schedule deleting pod: {}/{}", meta.namespace, meta.name),
-        };
-        self.recorders[profile].record(&note, "Scheduling", None);
+        let message = format!("skip schedule deleting pod: {}/{}", meta.namespace, meta.name);
+        self.record_failed_scheduling(profile, info, &message, "Scheduling");
     }
 
     /// Records the event, and sets condition and nomination if they changed.
@@ -475,13 +498,7 @@ impl Scheduler {
         now: Timestamp,
     ) {
         let SchedulingFailure { info, message, error, nominated, profile } = failure;
-        let note = EventRecord {
-            regarding: target(info),
-            warning: true,
-            reason: "FailedScheduling",
-            message: condition::truncate_message(message),
-        };
-        self.recorders[*profile].record(&note, "Scheduling", None);
+        self.record_failed_scheduling(*profile, info, message, "Scheduling");
         let reason = if *error { "SchedulerError" } else { "Unschedulable" };
         let status =
             FailureStatus { reason, message, nominated: nominated.as_deref(), has_nomination };
@@ -509,3 +526,6 @@ fn target(info: &PodInfo) -> Target {
         uid: Arc::from(&*meta.uid),
     }
 }
+
+#[cfg(test)]
+mod tests;
