@@ -27,7 +27,7 @@ impl Tasks {
             async move {
                 factory().await;
                 // The server is being dropped, and aborts the task.
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         });
     }

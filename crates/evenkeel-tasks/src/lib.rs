@@ -147,7 +147,7 @@ impl Tasks {
         let watched = {
             let name = name.clone();
             async move {
-                let Some(failure) = group.failure(&name, task).await else { return };
+                let Some(failure) = group.failure(name.clone(), task).await else { return };
                 tracing::error!(task = %name, reason = failure.reason, "task failed and cannot be restarted");
                 group.supervisor.record(failure);
             }
@@ -233,7 +233,8 @@ impl Tasks {
             let name = name.clone();
             async move {
                 // The factory runs inside of the guarded future: it may panic, too.
-                while let Some(failure) = group.failure(&name, async { factory().await }).await
+                while let Some(failure) =
+                    group.failure(name.clone(), async { factory().await }).await
                     && !stop.is_cancelled()
                 {
                     let reason = failure.reason.clone();
@@ -310,7 +311,7 @@ impl Group {
     /// Runs a task that works until the group stops; returns the failure if it panics, or returns before.
     async fn failure(
         &self,
-        name: &Cow<'static, str>,
+        name: Cow<'static, str>,
         task: impl Future<Output = ()>,
     ) -> Option<TaskFailure> {
         let reason = match catch_panic(task).await {
@@ -318,7 +319,7 @@ impl Group {
             Ok(()) => "returned before it was stopped".to_owned(),
             Err(panic) => format!("panic: {panic}"),
         };
-        Some(TaskFailure { name: name.clone(), reason })
+        Some(TaskFailure { name, reason })
     }
 
     fn add(&self, id: u64, name: Cow<'static, str>) {
@@ -448,7 +449,7 @@ mod tests {
         outer.spawn_until_cancelled("program", async {
             let inner = Tasks::new();
             inner.spawn("worker", async { panic!("deep") });
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
         assert_eq!(outer.supervisor().failed().await.name, "worker");
         outer.shut_down(Duration::from_secs(1)).await;

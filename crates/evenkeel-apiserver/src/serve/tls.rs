@@ -127,6 +127,7 @@ pub(super) async fn serve(
             }
             () = &mut shutdown => break,
         };
+        #[expect(clippy::disallowed_methods, reason = "joined by this loop, which logs its panic")]
         connections.spawn(connection(api.clone(), accepted, acceptor.clone(), stopped.clone()));
     }
     drop(listener);

@@ -62,7 +62,7 @@ impl<R: Ready> Starting<R> {
         if !waiting.is_empty() {
             tasks.spawn_until_cancelled("controllers that lack something", async move {
                 self.late(waiting).await;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             });
         }
         Ok(())

@@ -108,7 +108,7 @@ async fn embedded(
     let ready = async {
         plane.synced().await;
         teller.ready(&path, args);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let ended: Result<()> = tokio::select! {
         () = ready => Ok(()),
@@ -164,7 +164,7 @@ async fn on_remote(
     let ready = async {
         plane.synced().await;
         teller.running(args);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let ended: Result<()> = tokio::select! {
         () = ready => Ok(()),
