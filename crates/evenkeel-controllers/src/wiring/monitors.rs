@@ -88,10 +88,8 @@ impl Monitors {
         };
         if first {
             let (this, stop) = (self.clone(), tasks.token());
-            tasks.spawn_restarting("monitors", move || {
-                let (this, stop) = (this.clone(), stop.clone());
-                async move { this.run(stop).await }
-            });
+            // Not restarted: a second run would take watches that have not synced for complete.
+            tasks.spawn("monitors", async move { this.run(stop).await });
         } else {
             self.0.joined.notify_one();
         }

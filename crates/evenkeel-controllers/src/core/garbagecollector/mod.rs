@@ -15,6 +15,8 @@ mod model;
 mod monitor;
 mod plan;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 pub use snapshot::Snapshot;
 
@@ -38,7 +40,7 @@ use evenkeel_runtime::{
 };
 use graph::{Graph, Uid, Work};
 use prometheus::IntCounter;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
 
 /// Options of the garbage collector.
@@ -106,7 +108,8 @@ struct Shared {
     env: Env,
     client: Client,
     events: EventRecorder,
-    graph: Mutex<Graph>,
+    /// Its lock is poisoned by a panic that changed the graph, and by none that read it.
+    graph: RwLock<Graph>,
     monitors: Monitors,
     /// Set once the graph holds every object of every resource that can be watched. Workers wait for it: while
     /// dependents are missing from the graph, a foreground deletion would look finished.
@@ -147,7 +150,7 @@ impl GarbageCollector {
                 env.clock.clone(),
             ),
             client,
-            graph: Mutex::default(),
+            graph: RwLock::default(),
             monitors: context.monitors.clone(),
             complete: Latch::default(),
             broken: Latch::default(),
@@ -236,8 +239,15 @@ impl GarbageCollector {
         self.0.history.failed(&key, self.0.env.clock.now(), &error.to_string());
     }
 
-    fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.0.graph.lock().unwrap_or_else(|poisoned| {
+    fn graph(&self) -> RwLockReadGuard<'_, Graph> {
+        self.0.graph.read().unwrap_or_else(|poisoned| {
+            self.0.broken.set();
+            poisoned.into_inner()
+        })
+    }
+
+    fn graph_mut(&self) -> RwLockWriteGuard<'_, Graph> {
+        self.0.graph.write().unwrap_or_else(|poisoned| {
             self.0.broken.set();
             poisoned.into_inner()
         })
