@@ -19,6 +19,15 @@ pub(crate) struct Metrics {
     checks: Mutex<BTreeMap<(&'static str, &'static str), Checked>>,
 }
 
+/// Results of a health check.
+#[derive(Debug, Default)]
+struct Checked {
+    /// The last result.
+    passed: bool,
+    successes: u64,
+    errors: u64,
+}
+
 /// Upper bounds of the buckets of durations, in seconds.
 const BOUNDS: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 2.0, 5.0, 20.0, 60.0];
 
@@ -60,15 +69,6 @@ pub(crate) struct Labels {
     pub(crate) scope: &'static str,
 }
 
-/// The results of one health check.
-#[derive(Default)]
-struct Checked {
-    /// The last result.
-    passed: bool,
-    n_success: u64,
-    n_error: u64,
-}
-
 impl Metrics {
     /// Counts an answered request.
     pub(crate) fn count(&self, labels: Labels, code: u16) {
@@ -100,13 +100,12 @@ impl Metrics {
         self.watches.fetch_add(by, Ordering::Relaxed);
     }
 
-    /// Counts a health check, and whether it passed.
+    /// Counts a health check and keeps its result.
     pub(crate) fn checked(&self, root: &'static str, check: &'static str, passed: bool) {
         let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        let checked = checks.entry((check, root)).or_default();
-        checked.passed = passed;
-        let count = if passed { &mut checked.n_success } else { &mut checked.n_error };
-        *count += 1;
+        let counted = checks.entry((check, root)).or_default();
+        counted.passed = passed;
+        *(if passed { &mut counted.successes } else { &mut counted.errors }) += 1;
     }
 
     /// `/metrics/slis`: the health checks as text.
@@ -115,19 +114,22 @@ impl Metrics {
         let mut out = String::from(
             "# HELP kubernetes_healthcheck [STABLE] This metric records the result of a single healthcheck.\n# TYPE kubernetes_healthcheck gauge\n",
         );
-        for ((check, root), checked) in checks.iter() {
-            let value = u8::from(checked.passed);
-            let _ =
-                writeln!(out, "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} {value}");
+        for ((check, root), counted) in checks.iter() {
+            let passed = u8::from(counted.passed);
+            let _ = writeln!(
+                out,
+                "kubernetes_healthcheck{{name=\"{check}\",type=\"{root}\"}} {passed}"
+            );
         }
         out.push_str("# HELP kubernetes_healthchecks_total [STABLE] This metric records the results of all healthcheck.\n# TYPE kubernetes_healthchecks_total counter\n");
-        for ((check, root), checked) in checks.iter() {
-            let counts = [("error", checked.n_error), ("success", checked.n_success)];
-            for (status, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-                let _ = writeln!(
-                    out,
-                    "kubernetes_healthchecks_total{{name=\"{check}\",status=\"{status}\",type=\"{root}\"}} {count}"
-                );
+        for ((check, root), counted) in checks.iter() {
+            for (status, count) in [("error", counted.errors), ("success", counted.successes)] {
+                if count > 0 {
+                    let _ = writeln!(
+                        out,
+                        "kubernetes_healthchecks_total{{name=\"{check}\",status=\"{status}\",type=\"{root}\"}} {count}"
+                    );
+                }
             }
         }
         out

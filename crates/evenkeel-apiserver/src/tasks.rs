@@ -1,51 +1,50 @@
-//! The one place where the server starts work of its own, beside its connections.
+//! The server's own tasks. They end with the server.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
-use futures::FutureExt as _;
-use tokio::task::AbortHandle;
+use evenkeel_tasks::Supervisor;
 
-/// Work that goes on as long as the server is there. Tasks hold the server weakly, and end with it.
-#[derive(Default)]
-pub(crate) struct Tasks(Mutex<Vec<(&'static str, AbortHandle)>>);
+/// Tasks of a server, under a supervisor of its own: its health checks report the failed ones.
+pub(crate) struct Tasks(evenkeel_tasks::Tasks);
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self(evenkeel_tasks::Tasks::of(&Supervisor::default()))
+    }
+}
 
 impl Tasks {
-    /// Starts a task that runs until the server is dropped.
-    pub(crate) fn spawn(
-        &self,
-        name: &'static str,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
-        #[expect(clippy::disallowed_methods, reason = "this is the server's one place for it")]
-        let task = tokio::spawn(work).abort_handle();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, task));
+    /// Starts a task that runs until the server is dropped. It holds the server weakly, and returns only when the server is
+    /// gone. After a panic, `factory` makes it anew, with backoff; it then reads from the store what it knew.
+    pub(crate) fn spawn<F, Fut>(&self, name: &'static str, factory: F)
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let factory = Arc::new(factory);
+        self.0.spawn_restarting_until_cancelled(name, move || {
+            let factory = Arc::clone(&factory);
+            async move {
+                factory().await;
+                // The server is being dropped, and aborts the task.
+                std::future::pending::<()>().await;
+            }
+        });
     }
 
     /// Starts work that ends by itself within seconds, and holds nothing of the server's. A panic in it is logged.
     pub(crate) fn spawn_brief(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let logged = async {
-            if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
-                tracing::error!(panic = panic_text(&*panic), "a task of a request panicked");
-            }
-        };
-        #[expect(clippy::disallowed_methods, reason = "this is the server's one place for it")]
-        drop(tokio::spawn(logged));
+        self.0.spawn_finite("rest of a request", work);
     }
-}
 
-/// Returns the message of a panic.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+    /// A health check of the tasks: fails with the name of a task that keeps panicking.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.0.supervisor().check()
+    }
 }
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        for (name, task) in self.0.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            tracing::debug!(task = name, "a task of the server ends with it");
-            task.abort();
-        }
+        self.0.abort();
     }
 }

@@ -91,9 +91,8 @@ impl Process {
     }
 
     async fn prepare(mut parts: Parts<'_>) -> Result<Self> {
-        let (clock, registry, around) = (Clock::system(), Registry::new(), Tasks::new());
+        let (clock, registry) = (Clock::system(), Registry::new());
         let stopping = CancellationToken::new();
-        parts.log.keep_flushed(&around, &clock);
         metrics::register_process(&registry)?;
         metrics::register_build(&registry, parts.gates.versions());
         parts.gates.register(&registry)?;
@@ -113,6 +112,8 @@ impl Process {
             builder = builder.election(election.clone());
         }
         let manager = builder.build()?;
+        let around = Tasks::of(manager.supervisor());
+        parts.log.keep_flushed(&around, &clock);
         if parts.serving.port != 0 {
             let exposition = Exposition::new(&registry, parts.catalog, parts.metrics);
             let routes = exposition.routes(Routes::new());

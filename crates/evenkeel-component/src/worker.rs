@@ -83,6 +83,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "what the runtimes under test run")]
     fn whatever_the_worker_tasks_and_other_threads_get_their_turn() {
         for worker in [Worker::Eager, Worker::Frugal] {
             let runtime = worker.runtime().expect("a thread");

@@ -45,7 +45,7 @@ use evenkeel_component::{
     logging::{self, Log},
     options::TlsOptions,
     process::{Parts, Process},
-    serving::{Checks, leader_election},
+    serving::{Checks, leader_election, supervised_tasks},
     worker::Worker,
 };
 use evenkeel_runtime::{
@@ -55,7 +55,7 @@ use evenkeel_runtime::{
     health::Health,
     leaderelection,
     manager::{Manager, RunnableGroup},
-    tasks::Tasks,
+    tasks::{Supervisor, Tasks},
 };
 use evenkeel_scheduler::{
     METRICS_TABLE, SchedulerOptions, StandbyScheduler, extender,
@@ -193,6 +193,7 @@ async fn run(
         clock: env.clock,
         registry: process.registry.clone(),
         options: scheduler_options(options, config, profiles, extenders, &process),
+        supervisor: process.manager.supervisor().clone(),
     };
     if late {
         process.manager.add(RunnableGroup::LeaderElection, "scheduler", |running| async move {
@@ -243,7 +244,7 @@ fn caches(process: &Process) -> Caches {
     Caches::new(client, process.clock.clone(), &process.registry)
 }
 
-/// Returns the health checks; `/livez` has none.
+/// Returns the health checks. Upstream's `/livez` has none; here it fails for a failed task.
 ///
 /// Upstream: `newEndpointsHandler`
 fn checks(
@@ -252,6 +253,8 @@ fn checks(
     synced_caches: Arc<OnceLock<Caches>>,
 ) -> Checks {
     let (healthz, livez, readyz) = (Health::new(), Health::new(), Health::new());
+    supervised_tasks(manager, &healthz);
+    supervised_tasks(manager, &livez);
     leader_election(manager, &healthz);
     leader_election(manager, &readyz);
     let stopping = stopping.clone();
@@ -303,11 +306,12 @@ struct Scheduling {
     clock: Clock,
     registry: prometheus::Registry,
     options: SchedulerOptions,
+    supervisor: Supervisor,
 }
 
 impl Scheduling {
     fn prepare(self) -> StandbyScheduler {
-        let Self { client, caches, clock, registry, options } = self;
-        StandbyScheduler::new(client, caches, clock, &registry, &options)
+        let Self { client, caches, clock, registry, options, supervisor } = self;
+        StandbyScheduler::new(client, caches, clock, &registry, &options, &supervisor)
     }
 }

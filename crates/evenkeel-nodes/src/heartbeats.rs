@@ -89,24 +89,27 @@ impl Heartbeats {
     /// Sends heartbeats until the queue is shut down.
     pub(crate) async fn work(&self) {
         while let Some(n) = self.queue.next().await {
-            match self.sync_node_status(n).await {
-                Ok(()) => {
-                    self.queue.forget(&n);
-                    self.queue.add_after(n, self.options.lease_renewal);
-                }
-                // The Node was deleted: like a real kubelet, a simulated one does not register again.
-                Err(error) if error.is_not_found() => {
-                    tracing::warn!(
-                        node = self.options.nodes[n].name,
-                        "Node was deleted and stays away"
-                    );
-                }
-                Err(error) => {
-                    tracing::debug!(node = self.options.nodes[n].name, %error, "Node heartbeat failed");
-                    self.queue.add_rate_limited(n);
-                }
+            self.queue.process(&n, self.heartbeat(n)).await;
+        }
+    }
+
+    async fn heartbeat(&self, n: usize) {
+        match self.sync_node_status(n).await {
+            Ok(()) => {
+                self.queue.forget(&n);
+                self.queue.add_after(n, self.options.lease_renewal);
             }
-            self.queue.done(&n);
+            // The Node was deleted: like a real kubelet, a simulated one does not register again.
+            Err(error) if error.is_not_found() => {
+                tracing::warn!(
+                    node = self.options.nodes[n].name,
+                    "Node was deleted and stays away"
+                );
+            }
+            Err(error) => {
+                tracing::debug!(node = self.options.nodes[n].name, %error, "Node heartbeat failed");
+                self.queue.add_rate_limited(n);
+            }
         }
     }
 

@@ -142,19 +142,22 @@ impl PodWorkers {
     /// Syncs pods until the queue is shut down.
     pub(crate) async fn work(&self) {
         while let Some(key) = self.queue.next().await {
-            match self.sync_pod(&key).await {
-                Ok(wake) => {
-                    self.queue.forget(&key);
-                    if let Some(wait) = wake {
-                        self.queue.add_after(key.clone(), wait);
-                    }
-                }
-                Err(error) => {
-                    tracing::debug!(namespace = %key.namespace, name = %key.name, %error, "Pod status not written");
-                    self.queue.add_rate_limited(key.clone());
+            self.queue.process(&key, self.handle(&key)).await;
+        }
+    }
+
+    async fn handle(&self, key: &Key) {
+        match self.sync_pod(key).await {
+            Ok(wake) => {
+                self.queue.forget(key);
+                if let Some(wait) = wake {
+                    self.queue.add_after(key.clone(), wait);
                 }
             }
-            self.queue.done(&key);
+            Err(error) => {
+                tracing::debug!(namespace = %key.namespace, name = %key.name, %error, "Pod status not written");
+                self.queue.add_rate_limited(key.clone());
+            }
         }
     }
 

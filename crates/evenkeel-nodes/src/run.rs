@@ -39,11 +39,17 @@ pub async fn run(
     heartbeats.begin();
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);
-        tasks.spawn_until_cancelled("node-heartbeats", async move { heartbeats.work().await });
+        tasks.spawn_restarting_until_cancelled("node-heartbeats", move || {
+            let heartbeats = Arc::clone(&heartbeats);
+            async move { heartbeats.work().await }
+        });
     }
     for _ in 0..workers {
         let pod_workers = Arc::clone(&pod_workers);
-        tasks.spawn_until_cancelled("pod-workers", async move { pod_workers.work().await });
+        tasks.spawn_restarting_until_cancelled("pod-workers", move || {
+            let pod_workers = Arc::clone(&pod_workers);
+            async move { pod_workers.work().await }
+        });
     }
     shutdown.cancelled().await;
     pod_queue.shut_down();

@@ -54,17 +54,9 @@ pub(crate) fn start(client: &Client, caches: &Caches, options: &NodesOptions, ta
         }
     });
     report.volumes.listen(add);
-    tasks.spawn_until_cancelled("volumes in use", async move {
-        while let Some(node) = report.queue.next().await {
-            match report.sync_node(&node).await {
-                Ok(()) => report.queue.forget(&node),
-                Err(error) => {
-                    tracing::debug!(%node, %error, "Volumes in use not reported");
-                    report.queue.add_rate_limited(node.clone());
-                }
-            }
-            report.queue.done(&node);
-        }
+    tasks.spawn_restarting_until_cancelled("volumes in use", move || {
+        let report = Arc::clone(&report);
+        async move { report.work().await }
     });
 }
 
@@ -73,6 +65,21 @@ fn is_over(pod: &Pod) -> bool {
 }
 
 impl VolumesInUse {
+    async fn work(&self) {
+        while let Some(node) = self.queue.next().await {
+            let work = async {
+                match self.sync_node(&node).await {
+                    Ok(()) => self.queue.forget(&node),
+                    Err(error) => {
+                        tracing::debug!(%node, %error, "Volumes in use not reported");
+                        self.queue.add_rate_limited(node.clone());
+                    }
+                }
+            };
+            self.queue.process(&node, work).await;
+        }
+    }
+
     async fn sync_node(&self, name: &str) -> Result<(), ApiError> {
         let Some(node) = self.nodes.get("", name) else { return Ok(()) };
         let pods = self.by_node.get(name);

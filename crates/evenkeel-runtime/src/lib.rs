@@ -16,7 +16,7 @@ pub mod metrics;
 pub mod plan;
 pub mod queue;
 pub mod response;
-pub mod tasks;
+pub use evenkeel_tasks as tasks;
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod scripted;

@@ -16,7 +16,7 @@ use crate::{
     core::{AssumedPod, BindingFailure},
     framework::{
         self, Command, Extender, ExtensionPoint, PreBind, PreBindPreFlight, Profile, Status,
-        WaitingPods,
+        WaitingPods, guarded, guarded_future,
     },
     metrics::Metrics,
     pod::PodInfo,
@@ -71,7 +71,19 @@ impl BindingCycle {
             patched.cancelled().await;
         }
         let asked = self.clock.instant();
-        let pre_bind_tasks = self.pre_bind_tasks(&assumed);
+        let pre_bind_tasks = match self.pre_bind_tasks(&assumed) {
+            Ok(tasks) => tasks,
+            Err(message) => {
+                self.metrics.ran(
+                    PRE_BIND_PRE_FLIGHT,
+                    status(false),
+                    self.profile().name(),
+                    asked.elapsed(),
+                );
+                let result = Err(BindingFailure::Failed(message));
+                return BindingResult { assumed, began, result, nominated: false };
+            }
+        };
         let status = if pre_bind_tasks.is_empty() { "Skip" } else { "Success" };
         self.metrics.ran(PRE_BIND_PRE_FLIGHT, status, self.profile().name(), asked.elapsed());
         let mut nominated = false;
@@ -89,12 +101,17 @@ impl BindingCycle {
         &self.profiles[self.profile]
     }
 
-    fn pre_bind_tasks(&self, assumed: &AssumedPod) -> Vec<PreBindTask<'_>> {
+    /// Returns the PreBind plugins that have work for the pod; the message of an error if one panicked.
+    fn pre_bind_tasks(&self, assumed: &AssumedPod) -> Result<Vec<PreBindTask<'_>>, String> {
         let mut pre_bind_tasks = Vec::new();
         for (_, plugin) in self.profile().at(ExtensionPoint::PreBind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_bind()) else { continue };
             let began = assumed.sampled.then(|| self.clock.instant());
-            let answer = plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node);
+            let asked = guarded(|| plugin.pre_bind_pre_flight(&assumed.popped.info, &assumed.node));
+            let answer = asked.map_err(|why| {
+                let why = why.reasons.join(", ");
+                format!("running PreBindPreFlight plugin \"{name}\": {why}")
+            })?;
             let status = if answer == PreBindPreFlight::Skip { "Skip" } else { "Success" };
             self.plugin_ran(name, PRE_BIND_PRE_FLIGHT, began, status);
             match answer {
@@ -104,7 +121,7 @@ impl BindingCycle {
                 }
             }
         }
-        pre_bind_tasks
+        Ok(pre_bind_tasks)
     }
 
     async fn nominate_expected_node(&self, assumed: &AssumedPod) -> bool {
@@ -204,7 +221,9 @@ impl BindingCycle {
             for group in pre_bind_tasks.chunk_by(|one, next| one.parallel && next.parallel) {
                 try_join_all(group.iter().map(|task| async move {
                     let began = sampled.then(|| self.clock.instant());
-                    let done = task.plugin.pre_bind(&self.client, info, node).await;
+                    let work = async { task.plugin.pre_bind(&self.client, info, node).await };
+                    let done = guarded_future(work).await;
+                    let done = done.and_then(|done| done.map_err(|error| error.to_string()));
                     self.plugin_ran(
                         task.name,
                         ExtensionPoint::PreBind.as_str(),
@@ -243,7 +262,9 @@ impl BindingCycle {
         for (_, plugin) in self.profile().at(ExtensionPoint::Bind) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_bind()) else { continue };
             let began = sampled.then(|| self.clock.instant());
-            let answer = plugin.bind(&self.client, info, node).await;
+            let work = async { plugin.bind(&self.client, info, node).await };
+            let answer = guarded_future(work).await;
+            let answer = answer.and_then(|bound| bound.map_err(|error| error.to_string()));
             let status = match &answer {
                 Ok(false) => "Skip",
                 answer => status(answer.is_ok()),

@@ -9,7 +9,7 @@ use crate::{
     schedule::{Cycle, FitError, NodeStatus, View},
 };
 use evenkeel_api::{Text, views::Pod};
-use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock};
+use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Supervisor};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -124,7 +124,14 @@ impl Looker {
     /// Requests the caches; the caller starts them. Must be called inside a tokio runtime.
     pub fn new(client: Client, caches: Caches, clock: Clock, options: &SchedulerOptions) -> Self {
         let registry = prometheus::Registry::new();
-        let prepared = StandbyScheduler::new(client, caches.clone(), clock, &registry, options);
+        let prepared = StandbyScheduler::new(
+            client,
+            caches.clone(),
+            clock,
+            &registry,
+            options,
+            &Supervisor::default(),
+        );
         Self { prepared, caches }
     }
 

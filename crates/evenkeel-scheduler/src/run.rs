@@ -11,7 +11,7 @@ use evenkeel_runtime::{
     clock::Clock,
     events::SeriesEventRecorder,
     plan::{EventRecord, PatchForm, Target},
-    tasks::Tasks,
+    tasks::{Supervisor, Tasks},
 };
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use prometheus::Registry;
@@ -27,6 +27,7 @@ use crate::{
     framework::{Command, ExtensionPoint, Handle, ObjectChange, Profile, Watches},
     metrics::{Metrics, Outcome},
     pod::PodInfo,
+    queue::PluginPanic,
     schedule::View,
     status_patcher::StatusPatcher,
     stopwatch::Stopwatch,
@@ -46,7 +47,10 @@ pub fn run(
     shutdown: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     Box::pin(async move {
-        StandbyScheduler::new(client, caches, clock, &registry, &options).run(shutdown).await;
+        let supervisor = Supervisor::current();
+        StandbyScheduler::new(client, caches, clock, &registry, &options, &supervisor)
+            .run(shutdown)
+            .await;
     })
 }
 
@@ -61,20 +65,21 @@ pub struct StandbyScheduler {
 }
 
 impl StandbyScheduler {
-    /// Requests the caches and connects the plugins.
+    /// Requests the caches and connects the plugins. `supervisor` reports the scheduler's tasks that fail.
     pub fn new(
         client: Client,
         caches: Caches,
         clock: Clock,
         registry: &Registry,
         options: &SchedulerOptions,
+        supervisor: &Supervisor,
     ) -> Self {
         let (watches, objects) = Watches::new();
         let (commands, asked) = mpsc::unbounded_channel();
         let events = listen(&caches, objects, asked);
         let watches = Arc::new(watches);
-        let stop = CancellationToken::new();
-        let tasks = Tasks::under(stop.clone());
+        let tasks = Tasks::of(supervisor);
+        let stop = tasks.token();
         let mut core = Core::new(options);
         let metrics = Metrics::register(registry);
         core.measure(Stopwatch::start(&clock), metrics.clone());
@@ -327,6 +332,29 @@ impl Scheduler {
     fn record_plugin_calls(&mut self) {
         let calls = self.core.queue_mut().take_plugin_calls();
         self.metrics.plugins_called(&calls, self.core.profiles());
+        for panic in self.core.queue_mut().take_plugin_panics() {
+            let PluginPanic { profile, pod, message } = panic;
+            let meta = &pod.pod.meta;
+            tracing::error!(namespace = %meta.namespace, name = %meta.name, error = message, "Plugin panicked");
+            // An action of its own: the series of failed attempts would keep its message.
+            self.record_failed_scheduling(profile, &pod, &message, "Queueing");
+        }
+    }
+
+    fn record_failed_scheduling(
+        &self,
+        profile: usize,
+        info: &PodInfo,
+        message: &str,
+        action: &'static str,
+    ) {
+        let note = EventRecord {
+            regarding: target(info),
+            warning: true,
+            reason: "FailedScheduling",
+            message: condition::truncate_message(message),
+        };
+        self.recorders[profile].record(&note, action, None);
     }
 
     fn handle(&mut self, event: Event) {
@@ -432,6 +460,10 @@ impl Scheduler {
         let outcome = if failure.error { Outcome::Error } else { Outcome::Unschedulable };
         let name = self.core.profile(failure.profile).name();
         self.metrics.attempted(outcome, name, began.elapsed());
+        if failure.error {
+            let (meta, error) = (&failure.info.pod.meta, &failure.message);
+            tracing::error!(namespace = %meta.namespace, name = %meta.name, error, "Error scheduling pod; retrying");
+        }
         self.record_failure(failure, nominated, now);
     }
 
@@ -452,13 +484,8 @@ impl Scheduler {
 
     fn record_deleting_event(&self, info: &PodInfo, profile: usize) {
         let meta = &info.pod.meta;
-        let note = EventRecord {
-            regarding: target(info),
-            warning: true,
-            reason: "FailedScheduling",
-            message: format!("skip schedule deleting pod: {}/{}", meta.namespace, meta.name),
-        };
-        self.recorders[profile].record(&note, "Scheduling", None);
+        let message = format!("skip schedule deleting pod: {}/{}", meta.namespace, meta.name);
+        self.record_failed_scheduling(profile, info, &message, "Scheduling");
     }
 
     /// Records the event, and sets condition and nomination if they changed.
@@ -471,13 +498,7 @@ impl Scheduler {
         now: Timestamp,
     ) {
         let SchedulingFailure { info, message, error, nominated, profile } = failure;
-        let note = EventRecord {
-            regarding: target(info),
-            warning: true,
-            reason: "FailedScheduling",
-            message: condition::truncate_message(message),
-        };
-        self.recorders[*profile].record(&note, "Scheduling", None);
+        self.record_failed_scheduling(*profile, info, message, "Scheduling");
         let reason = if *error { "SchedulerError" } else { "Unschedulable" };
         let status =
             FailureStatus { reason, message, nominated: nominated.as_deref(), has_nomination };
@@ -505,3 +526,6 @@ fn target(info: &PodInfo) -> Target {
         uid: Arc::from(&*meta.uid),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,7 @@ pub fn with(
     let _told = Told(format!("seed {}, {faults:?}", options.seed));
     simulate(options.clone(), async |world| {
         scenario(world, faults).await;
+        assert_eq!(world.failures(), [], "long-lived tasks run on");
         options.parts.iter().map(|part| (*part, world.writes(*part))).collect()
     })
 }

@@ -24,6 +24,8 @@ pub enum What {
     BreakWatches,
     /// The part stands still for a minute, from just before the write leaves it.
     Pause,
+    /// The task that writes panics before the write is on its way.
+    Panic,
     /// Nothing reaches the part or leaves it for a minute, the write included.
     Cut,
 }

@@ -131,7 +131,7 @@ impl Life {
                 wire.call(Call::Revive(part));
             }
         };
-        self.tasks.spawn("manager", self.wire.halt.over(life));
+        self.tasks.spawn_finite("manager", self.wire.halt.over(life));
     }
 
     fn cloud(&self, client: Client, clock: &Clock, registry: Registry, options: &Options) {

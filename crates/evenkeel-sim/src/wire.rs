@@ -160,6 +160,10 @@ impl Wire {
                 end(Outcome::Lost);
                 return Err(broken());
             }
+            Some(What::Panic) => {
+                end(Outcome::Lost);
+                panic!("planted at a write of {:?}", self.part);
+            }
             Some(What::Refuse(code)) => {
                 end(Outcome::Refused(code));
                 return Ok(refusal(code));

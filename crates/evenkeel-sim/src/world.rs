@@ -14,7 +14,7 @@ use evenkeel_api::{
 };
 use evenkeel_apiserver::Server;
 use evenkeel_nodes::{Delays, NodesOptions};
-use evenkeel_runtime::{cache::CacheEvent, client::Client, clock::Clock};
+use evenkeel_runtime::{cache::CacheEvent, client::Client, clock::Clock, tasks::TaskFailure};
 use std::{
     collections::BTreeMap,
     ops::Deref,
@@ -154,6 +154,11 @@ impl World {
     /// How many parts have crashed so far.
     pub fn crashed(&self) -> u64 {
         self.crashed
+    }
+
+    /// Returns the tasks of running parts that failed and cannot be restarted, or whose restarts keep failing.
+    pub fn failures(&self) -> Vec<TaskFailure> {
+        self.lives.values().flat_map(|life| life.tasks.supervisor().failures()).collect()
     }
 
     /// From now on these faults happen; writes are counted from here.

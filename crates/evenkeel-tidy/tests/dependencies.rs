@@ -6,17 +6,18 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
+    ("evenkeel-tasks", &[]),
     ("evenkeel-x509", &[]),
     ("evenkeel-component-helpers", &["evenkeel-api"]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
     ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-component-helpers"]),
     ("evenkeel-apiextensions", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel"]),
     ("evenkeel-cel", &["evenkeel-api"]),
-    ("evenkeel-runtime", &["evenkeel-api", "evenkeel-x509"]),
+    ("evenkeel-runtime", &["evenkeel-api", "evenkeel-tasks", "evenkeel-x509"]),
     (
         "evenkeel-controllers",
         &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-x509"],
@@ -54,6 +55,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "evenkeel-apiextensions",
             "evenkeel-cel",
             "evenkeel-listener",
+            "evenkeel-tasks",
             "evenkeel-x509",
         ],
     ),

@@ -15,7 +15,7 @@ use evenkeel_runtime::{
     clock::Clock,
     controller::Env,
     introspect::Introspection,
-    tasks::Tasks,
+    tasks::{Supervisor, TaskFailure, Tasks},
 };
 use evenkeel_scheduler::SchedulerOptions;
 use prometheus::Registry;
@@ -112,8 +112,8 @@ impl Plane {
                 .build()
         };
         let caches = Caches::new(client("evenkeel-caches"), clock.clone(), &registry);
-        let (reflectors, nodes, scheduler, controllers) =
-            (Tasks::new(), Tasks::new(), Tasks::new(), Tasks::new());
+        let supervisor = Supervisor::default();
+        let [reflectors, nodes, scheduler, controllers] = [(); 4].map(|()| Tasks::of(&supervisor));
         let mut usage = None;
         if !options.nodes.nodes.is_empty() {
             usage = Some(Usage::new(&caches, clock.clone()));
@@ -200,6 +200,12 @@ impl Plane {
     pub fn programs(&self) -> impl Iterator<Item = (&'static str, &Tasks)> {
         let [_, _, scheduler, controllers] = &self.parts;
         [("scheduler", scheduler), ("controller-manager", controllers)].into_iter()
+    }
+
+    /// Waits for the failure of a task that cannot be restarted: the control plane has to stop.
+    pub async fn failed(&self) -> TaskFailure {
+        let [part, ..] = &self.parts;
+        part.supervisor().failed().await
     }
 
     /// Waits until all caches are filled.

@@ -38,11 +38,14 @@ const CHECKS: &[&str] = &[
     "autoregister-completion",
     "poststarthook/apiservice-openapi-controller",
     "poststarthook/apiservice-openapiv3-controller",
+    TASKS,
     "shutdown",
 ];
 
 /// The check that fails while writes are refused. Reads go on, and a restart would not help: the server is alive.
 const STORAGE: &str = "etcd-readiness";
+/// The check of the server's own tasks, which upstream has apart as hooks.
+const TASKS: &str = "tasks";
 
 /// Checks that only tell whether the server takes requests.
 const OF_READINESS: [&str; 3] = [STORAGE, "informer-sync", "shutdown"];
@@ -68,48 +71,59 @@ pub(super) fn paths() -> impl Iterator<Item = String> {
     })
 }
 
-/// Answers for one check or all; nothing where there is no such check. `storage` says whether the store takes writes.
+/// Results of the checks that can fail.
+pub(super) struct Results {
+    /// Whether the store takes writes.
+    pub(super) storage: Result<(), String>,
+    /// Whether the server's own tasks run.
+    pub(super) tasks: Result<(), String>,
+}
+
+impl Results {
+    fn of(&self, check: &str) -> Result<(), &str> {
+        let result = match check {
+            STORAGE => &self.storage,
+            TASKS => &self.tasks,
+            _ => return Ok(()),
+        };
+        result.as_ref().map(|()| ()).map_err(String::as_str)
+    }
+}
+
+/// Answers for one check or all; nothing where there is no such check.
 pub(super) fn serve(
     metrics: &Metrics,
-    storage: &Result<(), String>,
     root: &'static str,
     check: &str,
     query: &Query,
+    results: &Results,
 ) -> Option<Response<Body>> {
-    let failure = |check: &str| storage.as_ref().err().filter(|_| check == STORAGE);
+    let run = |check: &'static str| {
+        let result = results.of(check);
+        metrics.checked(root, check, result.is_ok());
+        result.inspect_err(|reason| tracing::info!(check, reason, "health check failed"))
+    };
     if !check.is_empty() {
-        let check = checks(root).find(|known| *known == check)?;
-        let failure = failure(check);
-        metrics.checked(root, check, failure.is_none());
-        return Some(match failure {
-            None => text(StatusCode::OK, "ok".to_owned()),
-            Some(why) => {
-                let why = format!("internal server error: {why}\n");
-                text(StatusCode::INTERNAL_SERVER_ERROR, why)
-            }
+        return Some(match run(checks(root).find(|known| *known == check)?) {
+            Ok(()) => text(StatusCode::OK, "ok".to_owned()),
+            Err(reason) => failed(format!("internal server error: {reason}\n")),
         });
     }
     let excluded: Vec<&str> = query.all("exclude").collect();
-    let mut out = String::new();
-    let mut failed = false;
+    let (mut out, mut passed) = (String::new(), true);
     for check in checks(root) {
         if excluded.contains(&check) {
             out.push_str(&format!("[+]{check} excluded: ok\n"));
-            continue;
-        }
-        let failure = failure(check);
-        metrics.checked(root, check, failure.is_none());
-        match failure {
-            None => out.push_str(&format!("[+]{check} ok\n")),
-            Some(_) => {
-                failed = true;
-                out.push_str(&format!("[-]{check} failed: reason withheld\n"));
-            }
+        } else if run(check).is_ok() {
+            out.push_str(&format!("[+]{check} ok\n"));
+        } else {
+            passed = false;
+            out.push_str(&format!("[-]{check} failed: reason withheld\n"));
         }
     }
-    if failed {
+    if !passed {
         out.push_str(&format!("{root} check failed\n"));
-        return Some(text(StatusCode::INTERNAL_SERVER_ERROR, out));
+        return Some(failed(out));
     }
     if !query.has("verbose") {
         return Some(text(StatusCode::OK, "ok".to_owned()));
@@ -118,9 +132,13 @@ pub(super) fn serve(
     Some(text(StatusCode::OK, out))
 }
 
-fn text(code: StatusCode, text: String) -> Response<Body> {
+fn failed(reason: String) -> Response<Body> {
+    text(StatusCode::INTERNAL_SERVER_ERROR, reason)
+}
+
+fn text(status: StatusCode, text: String) -> Response<Body> {
     let mut response = answer(
-        code,
+        status,
         HeaderValue::from_static("text/plain; charset=utf-8"),
         Body::whole(text.into()),
     );
@@ -131,6 +149,10 @@ fn text(code: StatusCode, text: String) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn good() -> Results {
+        Results { storage: Ok(()), tasks: Ok(()) }
+    }
 
     #[test]
     fn paths_name_a_root_and_a_check() {
@@ -145,9 +167,9 @@ mod tests {
     #[test]
     fn a_store_that_refuses_writes_is_not_ready() {
         let (metrics, query) = (Metrics::default(), Query(Vec::new()));
-        let full = Err("the disk is full".to_owned());
+        let full = Results { storage: Err("the disk is full".to_owned()), ..good() };
         let code = |root, check, query| {
-            serve(&metrics, &full, root, check, query).map(|response| response.status().as_u16())
+            serve(&metrics, root, check, query, &full).map(|response| response.status().as_u16())
         };
         assert_eq!(code("readyz", "", &query), Some(500));
         assert_eq!(code("readyz", STORAGE, &query), Some(500));
@@ -164,9 +186,9 @@ mod tests {
     fn what_is_asked_is_counted() {
         let metrics = Metrics::default();
         let query = Query(Vec::new());
-        assert!(serve(&metrics, &Ok(()), "livez", "ping", &query).is_some());
-        assert!(serve(&metrics, &Ok(()), "livez", "shutdown", &query).is_none());
-        assert!(serve(&metrics, &Ok(()), "livez", "", &query).is_some());
+        assert!(serve(&metrics, "livez", "ping", &query, &good()).is_some());
+        assert!(serve(&metrics, "livez", "shutdown", &query, &good()).is_none());
+        assert!(serve(&metrics, "livez", "", &query, &good()).is_some());
         let text = metrics.render_checks();
         assert!(
             text.contains("kubernetes_healthcheck{name=\"ping\",type=\"livez\"} 1\n"),
@@ -176,5 +198,29 @@ mod tests {
             "kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"livez\"} 2\n";
         assert!(text.contains(total), "{text}");
         assert!(!text.contains("shutdown"), "{text}");
+    }
+
+    #[test]
+    fn a_failed_task_fails_its_check_and_the_whole() {
+        let (metrics, query) = (Metrics::default(), Query(Vec::new()));
+        let why = "task \"expiry of events\" failed: panic: no reason";
+        let failed = Results { tasks: Err(why.to_owned()), ..good() };
+        for root in ROOTS {
+            for (check, status) in [("", 500), ("tasks", 500), ("ping", 200)] {
+                let answer = serve(&metrics, root, check, &query, &failed).expect("a check");
+                assert_eq!(answer.status(), status, "{root}/{check}");
+            }
+            let query = Query(vec![("exclude".into(), "tasks".into())]);
+            let answer = serve(&metrics, root, "", &query, &failed).expect("a check");
+            assert_eq!(answer.status(), 200);
+        }
+        let text = metrics.render_checks();
+        for line in [
+            "kubernetes_healthcheck{name=\"tasks\",type=\"readyz\"} 0\n",
+            "kubernetes_healthchecks_total{name=\"tasks\",status=\"error\",type=\"readyz\"} 2\n",
+            "kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 }

@@ -29,6 +29,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use evenkeel_tasks::panic_text;
 use futures::FutureExt as _;
 use http::header::{EXPECT, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -42,7 +43,6 @@ use crate::metrics::Labels;
 use crate::request::{self, Query, RequestContext, RequestInfo};
 use crate::resource::{Path, Target, parse_path};
 use crate::response::{Body, answer, compress, refusal, warn};
-use crate::tasks::panic_text;
 use crate::verbs;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;

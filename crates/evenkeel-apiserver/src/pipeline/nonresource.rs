@@ -29,8 +29,11 @@ pub(super) fn serve(
         if !get {
             return Err(StatusError::method_not_allowed());
         }
-        return Ok(health::serve(&api.metrics, &api.store.health(), root, check, query)
-            .unwrap_or_else(not_found));
+        let results =
+            health::Results { storage: api.store.health(), tasks: api.tasks.check() };
+        return Ok(
+            health::serve(&api.metrics, root, check, query, &results).unwrap_or_else(not_found)
+        );
     }
     let response = match path {
         "/version" if get => json(&version()),

@@ -258,30 +258,40 @@ impl Builder {
         crd_controller::load(&api);
         bootstrap::install(&api, pki.client_roots_pem(), self.advertised).await?;
         let pki = Arc::new(pki);
-        for authenticator in &api.authenticator.jwt {
-            api.tasks.spawn("JSON web keys", authenticator.fetch_keys());
-        }
-        api.tasks.spawn("certificates", renew(pki.clone(), api.clock.clone()));
-        let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
-        api.tasks.spawn("definitions", crd_controller::run(Arc::downgrade(&api), changes));
-        if api.flows.is_fair() {
-            apf_controller::load(&api);
-            let changes =
-                apf_controller::RESOURCE_PREFIXES.map(|prefix| api.store.changes(&prefix.into()));
-            let controller = apf_controller::run(Arc::downgrade(&api), changes);
-            api.tasks.spawn("API priority and fairness", controller);
-        }
-        if !self.event_ttl.is_zero() {
-            let changes = api.store.changes(&event_ttl::RESOURCE_PREFIX.into());
-            let expiry = event_ttl::run(Arc::downgrade(&api), changes, self.event_ttl);
-            api.tasks.spawn("expiry of events", expiry);
-        }
-        let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
-        api.tasks.spawn("token tracking", tracking::run(Arc::downgrade(&api), changes));
+        start_tasks(&api, &pki, self.event_ttl);
         let store = api.store.clone();
         api.components.add("etcd-0", move || store.health());
         Ok(Server { api, pki, connections: self.connections })
     }
+}
+
+/// Starts the server's own tasks.
+fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
+    for authenticator in &api.authenticator.jwt {
+        api.tasks.spawn("JSON web keys", authenticator.fetch_keys());
+    }
+    let (certificates, clock) = (pki.clone(), api.clock.clone());
+    api.tasks.spawn("certificates", move || renew(certificates.clone(), clock.clone()));
+    let changes = api.store.changes(&crd_controller::RESOURCE_PREFIX.into());
+    let weak = Arc::downgrade(api);
+    api.tasks.spawn("definitions", move || crd_controller::run(weak.clone(), changes.clone()));
+    if api.flows.is_fair() {
+        apf_controller::load(api);
+        let changes =
+            apf_controller::RESOURCE_PREFIXES.map(|prefix| api.store.changes(&prefix.into()));
+        let weak = Arc::downgrade(api);
+        let controller = move || apf_controller::run(weak.clone(), changes.clone());
+        api.tasks.spawn("API priority and fairness", controller);
+    }
+    if !event_ttl.is_zero() {
+        let changes = api.store.changes(&event_ttl::RESOURCE_PREFIX.into());
+        let weak = Arc::downgrade(api);
+        let expiry = move || event_ttl::run(weak.clone(), changes.clone(), event_ttl);
+        api.tasks.spawn("expiry of events", expiry);
+    }
+    let changes = api.store.changes(&tracking::RESOURCE_PREFIX.into());
+    let weak = Arc::downgrade(api);
+    api.tasks.spawn("token tracking", move || tracking::run(weak.clone(), changes.clone()));
 }
 
 /// Longest pause between two looks at the clock, which may have been set.

@@ -7,6 +7,7 @@ use evenkeel_listener::{
     Accepted, ConnectionLimits, HttpOptions, Listener, Protocol, TLS_HANDSHAKE_TIMEOUT,
     serve as serve_http,
 };
+use evenkeel_tasks::panic_text;
 use evenkeel_x509::CertPool;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
@@ -23,7 +24,6 @@ use tokio_rustls::TlsAcceptor;
 use super::pki::Pki;
 use super::service::Service;
 use crate::api::Api;
-use crate::tasks::panic_text;
 use evenkeel_apimachinery::user::User;
 
 /// How long connections may finish what they do when the server stops.
@@ -127,6 +127,7 @@ pub(super) async fn serve(
             }
             () = &mut shutdown => break,
         };
+        #[expect(clippy::disallowed_methods, reason = "joined by this loop, which logs its panic")]
         connections.spawn(connection(api.clone(), accepted, acceptor.clone(), stopped.clone()));
     }
     drop(listener);

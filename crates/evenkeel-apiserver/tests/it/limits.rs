@@ -90,3 +90,43 @@ async fn events_expire_an_hour_after_they_were_last_written() {
     tokio::time::sleep(Duration::from_secs(3000)).await;
     assert_eq!(names().await, [""; 0]);
 }
+
+/// The clock panics around the time at which an event expires: the task that deletes it fails, again and again.
+#[tokio::test(start_paused = true)]
+async fn the_expiry_of_events_survives_panics_and_tells_of_them() {
+    #[expect(clippy::disallowed_methods, reason = "the clock of a test")]
+    let begun = tokio::time::Instant::now();
+    let epoch: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    let clock = Clock::new(move || {
+        let passed = begun.elapsed();
+        assert!(!(3595..3635).contains(&passed.as_secs()), "planted");
+        epoch + jiff::SignedDuration::try_from(passed).expect("a short time")
+    });
+    let server = Server::builder().clock(clock).build().await.expect("a server in memory");
+    let client = Client(server.service());
+    let event = json!({"metadata": {"name": "e", "namespace": "default"}, "reason": "Test", "type": "Normal",
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "p"}});
+    assert_eq!(client.ask("POST", EVENTS, event).await.0, StatusCode::CREATED);
+    let check = async |path: &str| {
+        let response = client.send("GET", path, &[], Bytes::new()).await;
+        let (code, body) = (response.status(), response.into_body());
+        let body = http_body_util::BodyExt::collect(body).await.expect("a body").to_bytes();
+        (code.as_u16(), String::from_utf8_lossy(&body).into_owned())
+    };
+    assert_eq!(check("/readyz").await, (200, "ok".to_owned()));
+    tokio::time::sleep(Duration::from_secs(3640)).await;
+    let (code, reason) = check("/readyz/tasks").await;
+    assert_eq!(code, 500);
+    assert!(reason.contains(r#"task "expiry of events" failed: panic: planted"#), "{reason}");
+    for path in ["/readyz", "/livez", "/healthz"] {
+        let (code, text) = check(path).await;
+        assert_eq!(code, 500, "{path}");
+        assert!(text.contains("[-]tasks failed: reason withheld\n"), "{text}");
+    }
+    assert_eq!(client.get(EVENTS).await["items"].as_array().map(Vec::len), Some(1));
+    // Its backoff ends, and it finds what expired meanwhile.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(client.get(EVENTS).await["items"], json!([]));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(check("/readyz").await, (200, "ok".to_owned()));
+}

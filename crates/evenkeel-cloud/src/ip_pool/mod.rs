@@ -130,8 +130,10 @@ impl CloudProvider for IpPool {
             return;
         }
         if let Some(path) = self.file.clone() {
-            let follow = follow(path, Arc::clone(&self.config), context.clock.clone());
-            context.tasks.spawn_until_cancelled("cloud configuration", follow);
+            let (config, clock) = (Arc::clone(&self.config), context.clock.clone());
+            context.tasks.spawn_restarting_until_cancelled("cloud configuration", move || {
+                follow(path.clone(), Arc::clone(&config), clock.clone())
+            });
         }
     }
 

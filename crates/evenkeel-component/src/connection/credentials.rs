@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 /// Namespace of the controllers' service accounts.
@@ -52,8 +53,16 @@ impl Credentials {
         let (sender, token) = watch::channel(None);
         let refused = Arc::new(Notify::new());
         let (this, name, renew) = (self.clone(), account.to_owned(), refused.clone());
-        self.tasks.spawn_until_cancelled(format!("token of {account}"), async move {
-            this.keep(&name, &sender, &renew).await;
+        // Cancelled when no client uses the token any more.
+        let (sender, unused) = (Arc::new(sender), CancellationToken::new());
+        let task = format!("token of {account}");
+        self.tasks.spawn_restarting_until(task, &unused.clone(), move || {
+            let (this, name) = (this.clone(), name.clone());
+            let (sender, renew, unused) = (sender.clone(), renew.clone(), unused.clone());
+            async move {
+                this.keep(&name, &sender, &renew).await;
+                unused.cancel();
+            }
         });
         kube::Client::new(WithToken { inner: self.anonymous.clone(), token, refused }, "default")
     }

@@ -60,7 +60,10 @@ impl<R: Ready> Starting<R> {
             }
         }
         if !waiting.is_empty() {
-            tasks.spawn_until_cancelled("controllers that lack something", self.late(waiting));
+            tasks.spawn_until_cancelled("controllers that lack something", async move {
+                self.late(waiting).await;
+                std::future::pending::<()>().await;
+            });
         }
         Ok(())
     }

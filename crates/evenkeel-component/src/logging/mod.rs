@@ -76,10 +76,13 @@ impl Log {
             return;
         }
         let (log, clock) = (self.clone(), clock.clone());
-        tasks.spawn_until_cancelled("log", async move {
-            loop {
-                clock.sleep(log.flush).await;
-                log.flush();
+        tasks.spawn_restarting_until_cancelled("log", move || {
+            let (log, clock) = (log.clone(), clock.clone());
+            async move {
+                loop {
+                    clock.sleep(log.flush).await;
+                    log.flush();
+                }
             }
         });
     }

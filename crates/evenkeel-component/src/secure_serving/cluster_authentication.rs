@@ -96,13 +96,16 @@ impl ClusterAuthentication {
             let (asked, maps_now, trust) = (passes.clone(), maps.clone(), trust.clone());
             maps.subscribe(move |_| asked.ask());
             passes.ask();
-            tasks.spawn_until_cancelled(name, async move {
-                let trouble = "Whose certificates are believed stays as it was";
-                let pass = || match maps_now.get(NAMESPACE, NAME) {
-                    Some(map) => apply(&map, wanted, &trust),
-                    None => Ok(()),
-                };
-                passes.work(trouble, pass).await;
+            tasks.spawn_restarting_until_cancelled(name, move || {
+                let (passes, maps, trust) = (passes.clone(), maps_now.clone(), trust.clone());
+                async move {
+                    let trouble = "Whose certificates are believed stays as it was";
+                    let pass = || match maps.get(NAMESPACE, NAME) {
+                        Some(map) => apply(&map, wanted, &trust),
+                        None => Ok(()),
+                    };
+                    passes.work(trouble, pass).await;
+                }
             });
         }
         caches.start(tasks);

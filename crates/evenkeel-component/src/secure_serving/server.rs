@@ -101,7 +101,10 @@ pub async fn serve(
     let tasks = Tasks::new();
     let kept = tls.clone();
     let keeping = clock.clone();
-    tasks.spawn_until_cancelled("certificates", async move { kept.keep(&keeping).await });
+    tasks.spawn_restarting_until_cancelled("certificates", move || {
+        let (kept, keeping) = (kept.clone(), keeping.clone());
+        async move { kept.keep(&keeping).await }
+    });
     let shared = Arc::new(Shared { tls, routes, guard, options, shutdown: shutdown.clone() });
     let limits = ConnectionLimits::default();
     let mut listener = Listener::new(listener, limits, move || clock.instant());
@@ -110,7 +113,7 @@ pub async fn serve(
             () = shutdown.cancelled() => break,
             accepted = listener.accept() => accepted,
         };
-        tasks.spawn("secure connection", connection(accepted, shared.clone()));
+        tasks.spawn_finite("secure connection", connection(accepted, shared.clone()));
     }
     drop(listener);
     tasks.shut_down(DRAIN).await;

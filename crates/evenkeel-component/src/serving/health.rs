@@ -32,6 +32,12 @@ impl Checks {
     }
 }
 
+/// Adds the check of the program's long-lived tasks to others.
+pub fn supervised_tasks(manager: &Manager, to: &Health) {
+    let supervisor = manager.supervisor().clone();
+    to.add("tasks", move || supervisor.check());
+}
+
 /// Adds the check of the program's lease to others, where there is an election.
 pub fn leader_election(manager: &Manager, to: &Health) {
     if let Some(election) = manager.election().cloned() {

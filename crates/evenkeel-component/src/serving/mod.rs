@@ -7,7 +7,7 @@ mod pprof;
 mod transport;
 mod zpages;
 
-pub use health::{Checks, leader_election};
+pub use health::{Checks, leader_election, supervised_tasks};
 pub use pages::Pages;
 pub use zpages::Described;
 

@@ -58,7 +58,7 @@ async fn a_program_that_stands_by_tells_of_itself() {
     let ready = send(address, None, "GET", "/readyz?verbose", &[], "").await.text();
     assert_eq!(ready, "[+]informer-sync ok\n[+]leaderElection ok\nreadyz check passed\n");
     let healthy = send(address, None, "GET", "/healthz?verbose", &[], "").await.text();
-    assert_eq!(healthy, "[+]leaderElection ok\nhealthz check passed\n");
+    assert_eq!(healthy, "[+]leaderElection ok\n[+]tasks ok\nhealthz check passed\n");
 
     let configz = get(address, "/configz", &[]).await;
     let config: Value = serde_json::from_str(&configz.text()).unwrap();

@@ -88,6 +88,7 @@ impl Monitors {
         };
         if first {
             let (this, stop) = (self.clone(), tasks.token());
+            // Not restarted: a second run would take watches that have not synced for complete.
             tasks.spawn("monitors", async move { this.run(stop).await });
         } else {
             self.0.joined.notify_one();

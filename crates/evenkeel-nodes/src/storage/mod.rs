@@ -21,6 +21,7 @@ use evenkeel_runtime::{
 };
 use plan::Write;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// Name of the driver and of the provisioner.
 pub const DRIVER: &str = "csi.sim.evenkeel.dev";
@@ -89,12 +90,21 @@ impl Storage {
         });
         storage.listen();
         let setting_up = Arc::clone(&storage);
-        tasks.spawn_until_cancelled("storage setup", async move {
-            setting_up.create_objects(&options).await;
+        let created = CancellationToken::new();
+        tasks.spawn_restarting_until("storage setup", &created.clone(), move || {
+            let (storage, options, created) =
+                (Arc::clone(&setting_up), options.clone(), created.clone());
+            async move {
+                storage.create_objects(&options).await;
+                created.cancel();
+            }
         });
         for _ in 0..WORKERS {
             let storage = Arc::clone(&storage);
-            tasks.spawn_until_cancelled("storage workers", async move { storage.work().await });
+            tasks.spawn_restarting_until_cancelled("storage workers", move || {
+                let storage = Arc::clone(&storage);
+                async move { storage.work().await }
+            });
         }
     }
 
@@ -152,14 +162,16 @@ impl Storage {
 
     async fn work(&self) {
         while let Some(item) = self.queue.next().await {
-            match self.sync(&item).await {
-                Ok(()) => self.queue.forget(&item),
-                Err(error) => {
-                    tracing::debug!(?item, %error, "Storage not changed");
-                    self.queue.add_rate_limited(item.clone());
+            let work = async {
+                match self.sync(&item).await {
+                    Ok(()) => self.queue.forget(&item),
+                    Err(error) => {
+                        tracing::debug!(?item, %error, "Storage not changed");
+                        self.queue.add_rate_limited(item.clone());
+                    }
                 }
-            }
-            self.queue.done(&item);
+            };
+            self.queue.process(&item, work).await;
         }
     }
 

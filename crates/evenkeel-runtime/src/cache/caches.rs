@@ -328,18 +328,18 @@ impl Caches {
         cache: &Arc<dyn Reflected>,
     ) -> Start {
         let Inner { client, clock, .. } = &*self.inner;
-        let reflector =
-            Reflector::new(client.clone(), clock.clone(), scope.clone(), Arc::clone(cache));
+        let (client, scope) = (client.clone(), scope.clone());
         let (resync, cache, clock, token) =
             (resync.clone(), Arc::clone(cache), clock.clone(), token.clone());
         let name = format!("{}.{}", scope.kind.plural, scope.kind.group);
         Box::new(move |tasks: &Tasks| {
-            let stop = token.clone();
-            tasks.spawn_until_cancelled(format!("resync {name}"), async move {
-                stop.run_until_cancelled_owned(resync.run(clock, cache)).await;
+            let (resynced, timer) = (Arc::clone(&cache), clock.clone());
+            tasks.spawn_restarting_until(format!("resync {name}"), &token, move || {
+                resync.clone().run(timer.clone(), Arc::clone(&resynced))
             });
-            tasks.spawn_until_cancelled(format!("reflector {name}"), async move {
-                token.run_until_cancelled_owned(Box::pin(reflector.run())).await;
+            tasks.spawn_restarting_until(format!("reflector {name}"), &token, move || {
+                let (client, cache) = (client.clone(), Arc::clone(&cache));
+                Box::pin(Reflector::new(client, clock.clone(), scope.clone(), cache).run())
             });
         })
     }

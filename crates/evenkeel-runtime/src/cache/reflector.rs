@@ -9,7 +9,6 @@ use crate::{
         watch::{Watch, WatchError},
     },
     clock::Clock,
-    tasks::panic_text,
 };
 use bytes::Bytes;
 use evenkeel_api::{
@@ -17,8 +16,7 @@ use evenkeel_api::{
     views::Identity,
     watch::{self, EventType},
 };
-use futures::FutureExt as _;
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout, timeout_at};
 
 const WATCH_LIST_PAGE_SIZE: u32 = 500;
@@ -88,16 +86,15 @@ impl Reflector {
         Self { client, clock, scope, cache, last_sync_resource_version: None }
     }
 
+    /// Lists and watches for ever. After a panic, a new reflector lists again.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::new(self.clock.clone(), self.scope.kind.clone());
         loop {
-            let end = match AssertUnwindSafe(self.list_and_watch()).catch_unwind().await {
-                Ok(Ok(())) => WatchEnd::Regular,
-                Ok(Err(end)) => end,
-                Err(panic) => {
-                    self.last_sync_resource_version = None;
-                    WatchEnd::Failed(format!("panicked: {}", panic_text(&*panic)).into())
-                }
+            // Also of a predecessor that panicked.
+            self.cache.queued(0);
+            let end = match self.list_and_watch().await {
+                Ok(()) => WatchEnd::Regular,
+                Err(end) => end,
             };
             self.cache.queued(0);
             let resource = &*self.scope.kind.plural;

@@ -2,7 +2,7 @@
 
 use super::{CacheEvent, Caches, Full};
 use crate::{
-    client::Metadata,
+    client::{Client, Metadata},
     clock::Clock,
     scripted::{Answer, Script, Tail},
     tasks::Tasks,
@@ -11,7 +11,10 @@ use evenkeel_api::{Kind, View as _};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -436,4 +439,45 @@ async fn metadata_comes_in_protobuf_frames() {
         "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
     ));
     assert!(script.seen()[0].starts_with("GET /apis/apps/v1/deployments?"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reflector_that_panics_is_started_anew_and_lists_again() {
+    let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let events = |version| [event("ADDED", "a", version), bookmark(version, true)];
+    let script = Script::new([
+        Answer::events(&events(3), Tail::End),
+        Answer::events(&events(6), Tail::Hang),
+    ]);
+    let (server, requests) = (script.kube(), Arc::new(AtomicUsize::new(0)));
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (server, n) = (server.clone(), requests.fetch_add(1, Ordering::SeqCst));
+        async move {
+            assert!(n != 1, "planted at the second request");
+            server.send(request).await
+        }
+    });
+    let client = Client::new(kube::Client::new(service, "default"), clock.clone());
+    let (caches, tasks) = (Caches::new(client, clock, &prometheus::Registry::new()), Tasks::new());
+    let cache = caches.of::<Map>();
+    caches.start(&tasks);
+    cache.synced().await;
+    settle().await;
+    assert_eq!(cache.get("ns", "a").unwrap().meta().version(), 6);
+    assert_eq!(tasks.supervisor().failures(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_stopped_ends_its_tasks_without_a_failure() {
+    let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let (script, tasks) = (Script::new([]), Tasks::new());
+    let caches = Caches::new(script.client(&clock), clock, &prometheus::Registry::new());
+    let _cache = caches.metadata(Map::kind());
+    caches.start(&tasks);
+    settle().await;
+    assert_eq!(tasks.running().len(), 2);
+    assert!(caches.stop(&Map::kind()));
+    settle().await;
+    assert!(tasks.running().is_empty(), "{:?}", tasks.running());
+    assert_eq!(tasks.supervisor().failures(), []);
 }

@@ -152,7 +152,7 @@ mod tests {
                 let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                 builder.max_concurrent_streams(100);
                 let connection = builder.serve_connection(TokioIo::new(stream), service);
-                serving.spawn("connection", connection.map(drop));
+                serving.spawn_finite("connection", connection.map(drop));
             }
         });
         (address, connections)

@@ -14,7 +14,10 @@ use crate::{
     tasks::Tasks,
 };
 use evenkeel_api::View;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 /// A controller without a queue: it looks at all objects of its caches, waits, and looks again. For what no event of a
 /// single object starts, such as a heartbeat that stays away.
@@ -66,20 +69,28 @@ impl Periodic {
         });
     }
 
-    /// As [`Periodic::every`], with passes that return the time to the next one.
-    pub fn start<F, Fut>(self, tasks: &Tasks, mut pass: F)
+    /// As [`Periodic::every`], with passes that return the time to the next one. After a pass that panics, the next one
+    /// follows with a task's backoff.
+    pub fn start<F, Fut>(self, tasks: &Tasks, pass: F)
     where
         F: FnMut() -> Fut + Send + 'static,
         Fut: Future<Output = Duration> + Send + 'static,
     {
         let Self { name, env: Env { clock, .. }, synced, .. } = self;
-        tasks.spawn_until_cancelled(name, async move {
-            for synced in synced {
-                synced().await;
-            }
-            loop {
-                let wait = pass().await;
-                clock.sleep(wait).await;
+        let synced = Arc::new(synced);
+        // The passes of one task follow each other, so that the lock is never waited for.
+        let pass = Arc::new(Mutex::new(pass));
+        tasks.spawn_restarting_until_cancelled(name, move || {
+            let (clock, synced, pass) = (clock.clone(), Arc::clone(&synced), Arc::clone(&pass));
+            async move {
+                for synced in &*synced {
+                    synced().await;
+                }
+                loop {
+                    let pass = pass.lock().unwrap_or_else(PoisonError::into_inner)();
+                    let wait = pass.await;
+                    clock.sleep(wait).await;
+                }
             }
         });
     }

@@ -12,16 +12,13 @@ use crate::{
     introspect::{CacheState, History, RecordedActions},
     plan::Key,
     queue::Queue,
-    tasks::{Tasks, panic_text},
+    tasks::{Tasks, catch_panic},
 };
 use evenkeel_api::Kind;
-use futures::{FutureExt, future::BoxFuture};
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+use futures::future::BoxFuture;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -91,14 +88,18 @@ impl Controller {
         let late = Tasks::new();
         shared.events.start(&late);
         let barrier = Arc::clone(&shared.barrier);
-        tasks
-            .spawn_until_cancelled(format!("{name} barrier"), async move { barrier.sweep().await });
+        tasks.spawn_restarting_until_cancelled(format!("{name} barrier"), move || {
+            let barrier = Arc::clone(&barrier);
+            async move { barrier.sweep().await }
+        });
         for n in 0..workers.max(1) {
-            tasks.spawn(format!("{name} worker {n}"), work(Arc::clone(&shared)));
+            let shared = Arc::clone(&shared);
+            tasks.spawn_restarting(format!("{name} worker {n}"), move || work(Arc::clone(&shared)));
         }
         stop.cancelled().await;
-        shared.queue.shut_down_now();
+        // Before the queue ends, so that workers do not return unasked.
         tasks.token().cancel();
+        shared.queue.shut_down_now();
         tasks.join().await;
         late.token().cancel();
         late.join().await;
@@ -108,17 +109,18 @@ impl Controller {
 
 async fn work(shared: Arc<Shared>) {
     while let Some(key) = shared.queue.next().await {
-        if let Err(kind) = shared.barrier.admit(&key) {
-            shared.metrics.stale(&kind.group, &kind.plural);
-            shared.queue.done(&key);
-            continue;
-        }
-        shared.handle(&key).await;
-        shared.queue.done(&key);
+        shared.queue.process(&key, shared.admitted(&key)).await;
     }
 }
 
 impl Shared {
+    async fn admitted(&self, key: &Key) {
+        match self.barrier.admit(key) {
+            Ok(()) => self.handle(key).await,
+            Err(kind) => self.metrics.stale(&kind.group, &kind.plural),
+        }
+    }
+
     async fn handle(&self, key: &Key) {
         let attempt = self.queue.num_requeues(key);
         let reconcile_id = RECONCILE_ID.fetch_add(1, Ordering::Relaxed);
@@ -149,15 +151,14 @@ impl Shared {
         self.conclude(key, attempt, passed, text.as_deref().unwrap_or_default());
     }
 
-    /// A panic becomes a failure of this key alone.
+    /// A panic becomes a failure of this key alone: it is retried with backoff. Upstream: `RecoverPanic`.
     async fn guarded(&self, request: Request, recorded: &mut RecordedActions) -> Passed {
         // The planner is only borrowed and its state is its own; locks of the shell do not stay poisoned.
-        let work = AssertUnwindSafe(async { self.reconcile.reconcile(request, recorded).await });
-        work.catch_unwind().await.unwrap_or_else(|panic| {
+        let work = async { self.reconcile.reconcile(request, recorded).await };
+        catch_panic(work).await.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
-            let text = panic_text(&*panic);
-            tracing::error!(panic = text, "reconciliation panicked");
-            Err(super::Error::message(format!("panic: {text}")))
+            tracing::error!(panic, "reconciliation panicked");
+            Err(super::Error::message(format!("panic: {panic}")))
         })
     }
 

@@ -15,6 +15,7 @@ use std::{
     },
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 const MAX_QUEUED_EVENTS: usize = 1000;
 
@@ -99,31 +100,45 @@ impl EventRecorder {
     /// more.
     pub fn start(&self, tasks: &Tasks) {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(mut receiver) = receiver else { return };
+        let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
-        tasks.spawn(format!("{} events", shared.component), async move {
-            let mut correlator = EventCorrelator::new();
-            while let Some((note, at)) = next(&mut receiver, &stop).await {
-                let Some(entry) = correlator.correlate(&note, at, shared.clock.instant()) else {
-                    continue;
-                };
-                let event = Write {
-                    kind: &wire::CORE,
-                    regarding: &entry.regarding,
-                    name: &entry.name,
-                    body: wire::core(&entry, &shared.component),
-                    patch: (entry.count > 1).then(|| wire::core_patch(&entry)),
-                };
-                record_to_sink(&shared.client, &shared.clock, &stop, event).await;
-            }
+        let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
+        // After a panic, its event is lost, and counts of repeated events start anew.
+        tasks.spawn_restarting(format!("{} events", shared.component), move || {
+            let (shared, stop, receiver) =
+                (Arc::clone(&shared), stop.clone(), Arc::clone(&receiver));
+            async move { shared.run(&mut *receiver.lock().await, &stop).await }
         });
+    }
+}
+
+impl Shared {
+    async fn run(
+        &self,
+        receiver: &mut mpsc::Receiver<(EventRecord, Timestamp)>,
+        stop: &CancellationToken,
+    ) {
+        let mut correlator = EventCorrelator::new();
+        while let Some((note, at)) = next(receiver, stop).await {
+            let Some(entry) = correlator.correlate(&note, at, self.clock.instant()) else {
+                continue;
+            };
+            let event = Write {
+                kind: &wire::CORE,
+                regarding: &entry.regarding,
+                name: &entry.name,
+                body: wire::core(&entry, &self.component),
+                patch: (entry.count > 1).then(|| wire::core_patch(&entry)),
+            };
+            record_to_sink(&self.client, &self.clock, stop, event).await;
+        }
     }
 }
 
 /// Receives the next event; after `stop`, only those that wait already.
 pub(super) async fn next<T>(
     receiver: &mut mpsc::Receiver<T>,
-    stop: &tokio_util::sync::CancellationToken,
+    stop: &CancellationToken,
 ) -> Option<T> {
     match stop.run_until_cancelled(receiver.recv()).await {
         Some(received) => received,

@@ -109,14 +109,18 @@ impl SeriesEventRecorder {
         let receiver = self.shared.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(receiver) = receiver else { return };
         let (shared, stop) = (Arc::clone(&self.shared), tasks.token());
-        tasks.spawn(format!("{} events", shared.controller), async move {
-            shared.run(receiver, &stop).await;
+        let receiver = Arc::new(tokio::sync::Mutex::new(receiver));
+        // After a panic, its event is lost, and series start anew.
+        tasks.spawn_restarting(format!("{} events", shared.controller), move || {
+            let (shared, stop, receiver) =
+                (Arc::clone(&shared), stop.clone(), Arc::clone(&receiver));
+            async move { shared.run(&mut *receiver.lock().await, &stop).await }
         });
     }
 }
 
 impl Shared {
-    async fn run(&self, mut receiver: mpsc::Receiver<QueuedEvent>, stop: &CancellationToken) {
+    async fn run(&self, receiver: &mut mpsc::Receiver<QueuedEvent>, stop: &CancellationToken) {
         let mut cache = EventCache::default();
         let mut finish = every(FINISH_TIME, &self.clock);
         let mut refresh = every(REFRESH_TIME, &self.clock);
@@ -125,7 +129,7 @@ impl Shared {
             let due: Vec<Series> = tokio::select! {
                 biased;
                 Some(()) = writes.next(), if !writes.is_empty() => continue,
-                recorded = next(&mut receiver, stop), if writes.len() < MAX_CONCURRENT_WRITES => {
+                recorded = next(receiver, stop), if writes.len() < MAX_CONCURRENT_WRITES => {
                     let Some(QueuedEvent { note, action, related, at, once }) = recorded else { break };
                     match once {
                         true => vec![Series::first(note, action, related, at)],

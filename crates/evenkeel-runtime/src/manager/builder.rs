@@ -9,6 +9,7 @@ use crate::{
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    tasks::Supervisor,
 };
 use prometheus::Registry;
 use std::{
@@ -133,6 +134,9 @@ impl ManagerBuilder {
         if let Some(election) = election.clone() {
             health.add("leaderElection", move || election.check(LEADER_TOLERANCE));
         }
+        let supervisor = Supervisor::default();
+        let supervised = supervisor.clone();
+        health.add("tasks", move || supervised.check());
         let synced = caches.clone();
         readiness.add("informer-sync", move || {
             let missing = synced.unsynced();
@@ -151,6 +155,7 @@ impl ManagerBuilder {
             registry,
             health,
             readiness,
+            supervisor,
             events,
             election,
             grace,

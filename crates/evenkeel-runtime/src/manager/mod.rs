@@ -52,6 +52,7 @@ use crate::{
     events::EventRecorder,
     health::{Health, LEADER_TOLERANCE},
     leaderelection::{self, Config, ConfigError, LeaderElector},
+    tasks::Supervisor,
 };
 use prometheus::Registry;
 use runnable::Runnable;
@@ -70,6 +71,7 @@ pub struct Manager {
     registry: Registry,
     health: Health,
     readiness: Health,
+    supervisor: Supervisor,
     events: EventRecorder,
     election: Option<Arc<LeaderElector>>,
     grace: Duration,
@@ -93,7 +95,7 @@ impl Manager {
         &self.registry
     }
 
-    /// Checks behind `/healthz`.
+    /// Checks behind `/healthz`; `tasks` is among them, and fails with the names of the failed tasks.
     pub fn health(&self) -> &Health {
         &self.health
     }
@@ -101,6 +103,11 @@ impl Manager {
     /// Checks behind `/readyz`; `informer-sync` is among them.
     pub fn readiness(&self) -> &Health {
         &self.readiness
+    }
+
+    /// The supervisor of all tasks of the program. When a task fails that cannot be restarted, the manager stops.
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.supervisor
     }
 
     /// The recorder whose events have the program as their source.

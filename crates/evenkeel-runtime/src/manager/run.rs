@@ -45,7 +45,7 @@ impl Manager {
     /// releases the lease at the end.
     ///
     /// # Errors
-    /// When a runnable fails or the lease is lost (the others are stopped then, too), or when a runnable does not stop.
+    /// When a runnable or a task that cannot be restarted fails, or the lease is lost (the others are stopped then, too), or when a runnable does not stop.
     pub fn run<'a>(
         self,
         shutdown: impl Future<Output = ()> + Send + 'a,
@@ -60,12 +60,12 @@ impl Manager {
     async fn run_all(self, shutdown: BoxFuture<'_, ()>) -> Result<(), ManagerError> {
         let (failed, mut failures) = mpsc::unbounded_channel();
         let groups = Groups {
-            serving: Tasks::new(),
-            caches: Tasks::new(),
-            others: Tasks::new(),
-            leader: Tasks::new(),
-            lease: Tasks::new(),
-            events: Tasks::new(),
+            serving: Tasks::of(&self.supervisor),
+            caches: Tasks::of(&self.supervisor),
+            others: Tasks::of(&self.supervisor),
+            leader: Tasks::of(&self.supervisor),
+            lease: Tasks::of(&self.supervisor),
+            events: Tasks::of(&self.supervisor),
         };
         self.events.start(&groups.events);
         let result = {
@@ -73,6 +73,7 @@ impl Manager {
             tokio::select! {
                 biased;
                 Some(failure) = failures.recv() => Err(failure),
+                failure = self.supervisor.failed() => Err(failure.into()),
                 () = shutdown => Ok(()),
                 error = lease_lost => Err(error),
             }
@@ -103,7 +104,7 @@ impl Manager {
         // A task of its own: stopping the program must not cancel a request for the lease in flight.
         let (candidate, stop) = (Arc::clone(election), groups.lease.token());
         let (elected, leads) = oneshot::channel();
-        groups.lease.spawn("lease", async move {
+        groups.lease.spawn_finite("lease", async move {
             if candidate.acquire_until(&stop).await && elected.send(()).is_ok() {
                 stop.run_until_cancelled(candidate.renew()).await;
             }
@@ -127,7 +128,7 @@ impl Manager {
             .map(|runnable| {
                 let name = runnable.name.clone();
                 let (run, ready) = runnable.start(tasks.token(), failed.clone());
-                tasks.spawn(name, run);
+                tasks.spawn_finite(name, run);
                 ready
             })
             .collect();

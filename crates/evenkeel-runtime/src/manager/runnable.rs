@@ -1,8 +1,11 @@
 //! Runnables of a manager, and the groups in which they start and stop.
 
-use crate::{client::full_text, tasks::panic_text};
-use futures::{FutureExt, future::BoxFuture};
-use std::{error::Error, panic::AssertUnwindSafe};
+use crate::{
+    client::full_text,
+    tasks::{TaskFailure, catch_panic},
+};
+use futures::future::BoxFuture;
+use std::error::Error;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +36,9 @@ pub enum ManagerError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// A long-lived task panicked or returned, and cannot be restarted.
+    #[error(transparent)]
+    Task(#[from] TaskFailure),
     /// These runnables did not stop within the grace period and were aborted.
     #[error("not stopped within the grace period: {}", .0.join(", "))]
     NotStopped(Vec<String>),
@@ -91,12 +97,10 @@ impl Runnable {
         let (ready, is_ready) = watch::channel(false);
         let running = RunContext { stop, ready: ready.clone() };
         let run = async move {
-            // Unwind safe: the state is dropped with the future, and nobody reads it after a panic.
-            let ended = AssertUnwindSafe(async { work(running).await }).catch_unwind().await;
-            let error = match ended {
+            let error = match catch_panic(async { work(running).await }).await {
                 Ok(Ok(())) => None,
                 Ok(Err(source)) => Some(source),
-                Err(panic) => Some(format!("panic: {}", panic_text(&*panic)).into()),
+                Err(panic) => Some(format!("panic: {panic}").into()),
             };
             if let Some(source) = error {
                 tracing::error!(%name, error = full_text(&*source), "runnable failed");

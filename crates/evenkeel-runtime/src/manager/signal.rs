@@ -12,15 +12,16 @@ pub fn shutdown_signal() -> impl Future<Output = ()> + Send + 'static {
     let (first, received) = oneshot::channel();
     let listening = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     if let (Ok(terminate), Ok(interrupt)) = listening {
-        // Outlives the first signal, and with it every group of tasks: the process ends before it.
-        Tasks::new().spawn("signals", listen(terminate, interrupt, first));
+        // Outlives the first signal, and with it every group of tasks: the process ends before it. If it ended, the sender
+        // would be dropped and the program stop.
+        Tasks::new().spawn_finite("signals", listen(terminate, interrupt, first));
     } else {
         tracing::warn!("signals cannot be handled, only their default action stops this process");
         // Keeps the future pending.
         std::mem::forget(first);
     }
     async move {
-        // The sender is either used or kept for ever.
+        // The sender is used, kept for ever, or dropped by a panic.
         let _ = received.await;
     }
 }

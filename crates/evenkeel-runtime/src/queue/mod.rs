@@ -14,7 +14,7 @@ pub use limiter::Backoff;
 pub use metrics::Metrics;
 pub use state::KeyStatus;
 
-use crate::clock::Clock;
+use crate::{clock::Clock, tasks::catch_panic};
 use limiter::RateLimiter;
 use metrics::Handles;
 use state::{Added, State, Taken};
@@ -190,6 +190,17 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
                 Taken::Wait(None) => wake.await,
             }
         }
+    }
+
+    /// Processes a key: waits for `work`, and marks the key as processed. A panic of `work` is logged, and the key
+    /// retried with backoff.
+    #[doc(alias("RecoverPanic"))]
+    pub async fn process(&self, key: &K, work: impl Future<Output = ()>) {
+        if let Err(panic) = catch_panic(work).await {
+            tracing::error!(panic, "processing of a key panicked; retrying with backoff");
+            self.add_rate_limited(key.clone());
+        }
+        self.done(key);
     }
 
     /// Marks a key as processed.

@@ -8,6 +8,7 @@ use evenkeel_runtime::{
     controller::Outcome,
     manager::{Manager, ManagerError, RunContext, RunnableGroup},
     plan::Key,
+    tasks::Tasks,
 };
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -174,6 +175,57 @@ async fn one_failing_part_stops_the_program_with_its_error() {
         assert_eq!(lines(&log), ["http up", "http down"]);
         assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_task_stops_the_program_in_order_and_fails_its_health_check() {
+    for panics in [false, true] {
+        let (server, log) = (Server::new(), Log::default());
+        let manager = manager(&server);
+        add(&manager, &log, RunnableGroup::HttpServers, "http");
+        manager.add(RunnableGroup::LeaderElection, "leader", move |running| async move {
+            // In its runnable, a group is supervised by the manager.
+            let tasks = Tasks::under(running.token());
+            tasks.spawn("monitor", async move {
+                tokio::time::sleep(seconds(5)).await;
+                assert!(!panics, "deliberate");
+            });
+            running.stopped().await;
+            tasks.join().await;
+            Ok(())
+        });
+        let health = manager.health().clone();
+        assert_eq!(health.failures(), []);
+        let ended = manager.run(std::future::pending()).await;
+        let Err(ManagerError::Task(failure)) = ended else { panic!("{ended:?}") };
+        let reason = if panics { "panic: deliberate" } else { "returned before it was stopped" };
+        assert_eq!((&*failure.name, &*failure.reason), ("monitor", reason));
+        assert_eq!(lines(&log), ["http up", "http down"]);
+        assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "");
+        assert_eq!(health.failures(), [("tasks".to_owned(), failure.to_string())]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_restarts_keep_failing_fails_the_health_check_while_the_program_runs() {
+    let server = Server::new();
+    let manager = manager(&server);
+    manager.add(RunnableGroup::LeaderElection, "leader", move |running| async move {
+        let tasks = Tasks::under(running.token());
+        tasks.spawn_restarting("keeper", || async { panic!("deliberate") });
+        running.stopped().await;
+        tasks.join().await;
+        Ok(())
+    });
+    let health = manager.health().clone();
+    let check = async {
+        tokio::time::sleep(seconds(10)).await;
+        assert_eq!(health.failures(), [], "it was restarted a few times");
+        tokio::time::sleep(seconds(50)).await;
+        let reason = r#"task "keeper" failed: panic: deliberate"#;
+        assert_eq!(health.failures(), [("tasks".to_owned(), reason.to_owned())]);
+    };
+    manager.run(check).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,10 @@ use std::{sync::Arc, time::Duration};
 
 use super::Core;
 use crate::{
-    framework::{Code, CycleState, ExtensionPoint, PermitResult, Profile, Status, WaitingPod},
+    framework::{
+        Code, CycleState, ExtensionPoint, PermitResult, Plugin, Profile, Status, StatusResult,
+        WaitingPod, guarded, guarded_future,
+    },
     pod::PodInfo,
     queue::{PluginSet, Popped},
     schedule::{Cycle, FitError, Outcome, Trace, View, schedule_pod},
@@ -175,9 +178,10 @@ impl Core {
         let AssumedPod { popped, node, mut state, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::Reserve).rev() {
-            if let Some(plugin) = plugin.as_reserve() {
-                plugin.unreserve(&mut state, &popped.info, &node);
-            }
+            let Some(reserve) = plugin.as_reserve() else { continue };
+            // The others still have to release what they reserved.
+            let released = guarded(|| reserve.unreserve(&mut state, &popped.info, &node));
+            log_panic("Unreserve", plugin, &popped.info, released);
         }
         popped
     }
@@ -249,9 +253,9 @@ impl Core {
         self.waiting_pods.remove(&popped.uid);
         self.queue.remove(&popped.uid);
         for (_, plugin) in self.profiles[popped.profile].at(ExtensionPoint::PostBind) {
-            if let Some(plugin) = plugin.as_post_bind() {
-                plugin.post_bind(&popped.info, node);
-            }
+            let Some(post_bind) = plugin.as_post_bind() else { continue };
+            let informed = guarded(|| post_bind.post_bind(&popped.info, node));
+            log_panic("PostBind", plugin, &popped.info, informed);
         }
     }
 
@@ -313,9 +317,22 @@ async fn run_post_filter_plugins(
     let (began, mut nominated, mut messages) = (cycle.trace_mut().now(), None, Vec::new());
     let mut found = false;
     for (n, plugin) in plugins {
-        let Some(plugin) = plugin.as_post_filter() else { continue };
+        let (name, Some(plugin)) = (plugin.name(), plugin.as_post_filter()) else { continue };
         let began = cycle.trace_mut().begin();
-        let answer = plugin.post_filter(cycle, state, fit_error).await;
+        cycle.record_changes();
+        let answer = guarded_future(async { plugin.post_filter(cycle, state, fit_error).await });
+        let answer = match answer.await {
+            // The plugin restored the nodes that it changed.
+            Ok(answer) => answer,
+            Err(panic) => {
+                cycle.undo_changes();
+                let why = Status::error(format!("running PostFilter plugin \"{name}\": {panic}"));
+                cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, Some(&why));
+                messages.extend(why.reasons.iter().map(ToString::to_string));
+                break;
+            }
+        };
+        messages.extend(cycle.failure());
         let why = (!answer.done).then(|| Status::unschedulable(""));
         cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, why.as_ref());
         if answer.done {
@@ -348,7 +365,7 @@ fn run_reserve_plugins(
     for (n, plugin) in profile.at(ExtensionPoint::Reserve) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_reserve()) else { continue };
         let began = trace.begin();
-        let reserved = plugin.reserve(state, pod, node);
+        let reserved = guarded(|| plugin.reserve(state, pod, node)).unwrap_or_else(Err);
         trace.took(ExtensionPoint::Reserve, n, began, reserved.as_ref().err());
         reserved.map_err(|why| (n, with_plugin_name(why, "Reserve", name)))?;
     }
@@ -369,7 +386,8 @@ fn run_permit_plugins(
     for (n, plugin) in profile.at(ExtensionPoint::Permit) {
         let (name, Some(plugin)) = (plugin.name(), plugin.as_permit()) else { continue };
         let began = trace.begin();
-        let permitted = plugin.permit(state, pod, node);
+        let permitted = guarded(|| plugin.permit(state, pod, node));
+        let permitted = permitted.unwrap_or_else(PermitResult::Reject);
         let why = match &permitted {
             PermitResult::Reject(why) => Some(why),
             PermitResult::Allow | PermitResult::Wait(_) => None,
@@ -382,6 +400,14 @@ fn run_permit_plugins(
         }
     }
     Ok(waits)
+}
+
+/// Logs a panic of a plugin whose result does not matter to the pod.
+fn log_panic(point: &str, plugin: &dyn Plugin, pod: &PodInfo, result: StatusResult) {
+    if let Err(why) = result {
+        let (plugin, meta, error) = (plugin.name(), &pod.pod.meta, why.reasons.join(", "));
+        tracing::error!(point, plugin, namespace = %meta.namespace, name = %meta.name, error, "Plugin panicked");
+    }
 }
 
 /// Prefixes the message of an error with extension point and plugin.

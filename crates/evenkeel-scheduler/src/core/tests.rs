@@ -11,7 +11,7 @@ use crate::{
         CycleState, Plugin, PluginFuture, PostFilter, PostFilterResult, PreFilter, PreFilterResult,
         Profile, Status,
     },
-    nodes::NodeTable,
+    nodes::{NodeRef, NodeTable},
     plugins::{DynamicResources, NodeResourcesFit},
     pod::PodInfo,
     schedule::{Cycle, FitError},
@@ -241,6 +241,96 @@ fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
         };
         assert_eq!(failure.message, told);
     }
+}
+
+/// Panics in PostFilter, after it has removed a pod, and while it follows an added pod.
+struct Panics;
+
+impl Plugin for Panics {
+    fn name(&self) -> &'static str {
+        "Panics"
+    }
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
+        Some(self)
+    }
+}
+
+impl PreFilter for Panics {
+    fn pre_filter(
+        &self,
+        _: &mut CycleState,
+        _: &PodInfo,
+        _: &NodeTable,
+    ) -> Result<PreFilterResult, Status> {
+        Ok(PreFilterResult::All)
+    }
+
+    fn add_pod(&self, _: &mut CycleState, _: &PodInfo, other: &PodInfo, _: NodeRef<'_>) {
+        panic!("{} is nominated", other.uid());
+    }
+}
+
+impl PostFilter for Panics {
+    fn post_filter<'a>(
+        &'a self,
+        cycle: &'a mut Cycle<'_>,
+        state: &'a CycleState,
+        _: &'a FitError,
+    ) -> PluginFuture<'a, PostFilterResult> {
+        Box::pin(async move {
+            let node = cycle.nodes().get("a").expect("a node");
+            let (slot, pods) = (node.slot(), node.pods().to_vec());
+            let mut state = state.clone();
+            pods.iter().for_each(|pod| cycle.remove_pod(&mut state, pod, slot));
+            cycle.restore_pod(&pods[0], slot);
+            panic!("half way");
+        })
+    }
+}
+
+#[test]
+fn nodes_are_restored_when_a_post_filter_plugin_panics() {
+    let profile = Profile::new("default-scheduler")
+        .with(Arc::new(NodeResourcesFit::default()), 0)
+        .with(Arc::new(Panics), 0);
+    let mut core =
+        Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
+    core.add_or_update_node(&node("a", &json!({})), at(0));
+    for name in ["first", "second"] {
+        core.add_or_update_pod(&pod(name, &bound(&asking("2", "1Gi"), "a")), at(0));
+    }
+    for name in ["p", "q"] {
+        core.add_or_update_pod(&pod(name, &asking("1", "1Gi")), at(0));
+        let message = failure(attempt(&mut core, at(0)));
+        assert_eq!(
+            message,
+            "0/1 nodes are available: 1 Insufficient cpu. running PostFilter plugin \"Panics\": panic: half way",
+            "both pods are on the node"
+        );
+    }
+}
+
+#[test]
+fn a_plugin_that_panics_over_a_nominated_pod_fails_the_attempt() {
+    let profile = Profile::with_defaults("default-scheduler").with(Arc::new(Panics), 0);
+    let mut core =
+        Core::new(&SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() });
+    core.add_or_update_node(&node("a", &json!({})), at(0));
+    let gated = json!({
+        "spec": { "schedulingGates": [{ "name": "g" }] },
+        "status": { "nominatedNodeName": "a" },
+    });
+    core.add_or_update_pod(&pod("boss", &gated), at(0));
+    core.add_or_update_pod(&pod("p", &asking("1", "1Gi")), at(0));
+    assert_eq!(
+        failure(attempt(&mut core, at(0))),
+        "running \"Panics\" filter plugin: panic: boss is nominated"
+    );
+    core.delete_pod("boss", at(1));
+    assert_eq!(&*assigned(attempt(&mut core, at(20))).popped.uid, "p");
 }
 
 /// Labels of `scheduler_event_handling_duration_seconds`, as upstream sets them.

@@ -6,6 +6,7 @@
 mod change;
 mod event;
 mod extender;
+mod guard;
 mod profile;
 mod state;
 mod status;
@@ -17,6 +18,7 @@ pub use event::{ActionType, ClusterEvent, EventResource};
 pub use extender::{
     Candidate, Extender, ExtenderError, ExtenderFiltered, ExtenderScores, MetaVictims,
 };
+pub(crate) use guard::{guarded, guarded_future};
 pub use profile::ExtensionPoint;
 pub use profile::Profile;
 pub use state::CycleState;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Handle, Plugin, SortKey};
+use super::{Handle, Plugin, SortKey, Status, guarded};
 use crate::{plugins, pod::PodInfo};
 use evenkeel_api::time::Timestamp;
 
@@ -208,14 +208,19 @@ impl Profile {
     }
 
     /// Returns the pod's sort key in the active queue.
-    pub(crate) fn sort_key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey {
-        match self.points.queue_sort.last() {
-            Some(n) => {
-                let sort = self.plugin(*n).as_queue_sort();
-                sort.map_or([0; 2], |sort| sort.key(pod, queued))
-            }
-            None => plugins::by_priority(pod, queued),
-        }
+    ///
+    /// # Errors
+    /// When the plugin panicked: its index and status, and the key of the default plugin.
+    pub(crate) fn sort_key(
+        &self,
+        pod: &PodInfo,
+        queued: Timestamp,
+    ) -> Result<SortKey, (usize, Status, SortKey)> {
+        let default = || plugins::by_priority(pod, queued);
+        let Some(n) = self.points.queue_sort.last() else { return Ok(default()) };
+        let sort = self.plugin(*n).as_queue_sort();
+        guarded(|| sort.map_or([0; 2], |sort| sort.key(pod, queued)))
+            .map_err(|why| (*n, why, default()))
     }
 
     /// Returns the plugin with index `n`.

@@ -19,7 +19,7 @@ mod tests;
 pub(crate) use backoff_policy::BackoffPolicy;
 pub(crate) use event::{Event, EventLabel};
 pub use nominator::Nominator;
-pub(crate) use plugin_calls::{HintKey, PluginCall};
+pub(crate) use plugin_calls::{HintKey, PluginCall, PluginPanic};
 pub(crate) use plugin_set::PluginSet;
 
 use evenkeel_api::time::Timestamp;
@@ -33,7 +33,7 @@ use std::{
 
 use crate::{
     framework::{
-        ActionType, Change, EventResource, ExtensionPoint, Profile, QueueingHint, SortKey,
+        ActionType, Change, EventResource, ExtensionPoint, Profile, QueueingHint, SortKey, guarded,
     },
     pod::PodInfo,
     stopwatch::Stopwatch,
@@ -178,6 +178,11 @@ impl SchedulingQueue {
     /// Takes the plugin calls since the last call.
     pub(crate) fn take_plugin_calls(&mut self) -> Vec<PluginCall> {
         self.plugin_calls.take()
+    }
+
+    /// Takes the panics of plugins since the last call.
+    pub(crate) fn take_plugin_panics(&mut self) -> Vec<PluginPanic> {
+        self.plugin_calls.take_panics()
     }
 
     /// Adds a new pod to activeQ, unless a PreEnqueue plugin gates it.
@@ -591,7 +596,14 @@ impl SchedulingQueue {
     ) -> QueueingHint {
         let profile = entry.profile;
         let began = calls.begin();
-        let hint = self.profiles[profile].plugin(plugin).queueing_hint(&entry.info, change);
+        let asked = self.profiles[profile].plugin(plugin);
+        // As upstream has it for an error: the pod is tried again.
+        let hint = guarded(|| asked.queueing_hint(&entry.info, change)).unwrap_or_else(|why| {
+            let (profile, call) =
+                ((profile, &self.profiles[profile]), "running QueueingHint of plugin");
+            calls.panicked(profile, &entry.info, call, plugin, &why);
+            QueueingHint::Queue
+        });
         calls.hinted(HintKey { profile, plugin, event, hint }, began);
         hint
     }
@@ -632,9 +644,9 @@ impl SchedulingQueue {
         if self.run_pre_enqueue_plugins(uid, label) {
             return false;
         }
+        let Some(key) = self.key(uid) else { return false };
         let Some(entry) = self.pods.get(uid) else { return false };
-        let (key, failed) =
-            (self.key(entry), entry.unschedulable_plugins.union(entry.pending_plugins).is_empty());
+        let failed = entry.unschedulable_plugins.union(entry.pending_plugins).is_empty();
         self.sequence += 1;
         self.count_incoming("backoff", label);
         self.set_state(uid, QueueState::Backoff { until, key, sequence: self.sequence, failed });
@@ -657,8 +669,7 @@ impl SchedulingQueue {
         }
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.initial_attempt.get_or_insert(now);
-        let Some(entry) = self.pods.get(uid) else { return false };
-        let key = self.key(entry);
+        let Some(key) = self.key(uid) else { return false };
         self.sequence += 1;
         self.count_incoming("active", label);
         self.set_state(uid, QueueState::Active { key, sequence: self.sequence });
@@ -679,7 +690,13 @@ impl SchedulingQueue {
             let plugin = self.profiles[profile].plugin(*n);
             let Some(asked) = plugin.as_pre_enqueue() else { return false };
             let began = calls.begin().filter(|_| timed);
-            let answer = asked.pre_enqueue(&entry.info);
+            // As upstream has it for an error: the pod is gated.
+            let answer = guarded(|| asked.pre_enqueue(&entry.info)).unwrap_or_else(|why| {
+                let (profile, call) =
+                    ((profile, &self.profiles[profile]), "running PreEnqueue plugin");
+                calls.panicked(profile, &entry.info, call, *n, &why);
+                Err(why)
+            });
             calls.pre_enqueued(profile, *n, answer.as_ref().err(), began);
             answer.is_err()
         };
@@ -716,8 +733,8 @@ impl SchedulingQueue {
 
     /// Re-sorts a queued pod whose priority changed.
     fn resort(&mut self, uid: &str) {
+        let Some(new) = self.key(uid) else { return };
         let Some(entry) = self.pods.get(uid) else { return };
-        let new = self.key(entry);
         let state = match entry.state {
             QueueState::Active { key, sequence } if key != new => {
                 QueueState::Active { key: new, sequence }
@@ -730,8 +747,16 @@ impl SchedulingQueue {
         self.set_state(uid, state);
     }
 
-    fn key(&self, entry: &QueuedPodInfo) -> SortKey {
-        self.profiles[entry.profile].sort_key(&entry.info, entry.timestamp)
+    /// Returns the pod's sort key; that of the default plugin if its own panics.
+    fn key(&mut self, uid: &str) -> Option<SortKey> {
+        let entry = self.pods.get(uid)?;
+        let profile = &self.profiles[entry.profile];
+        let key = profile.sort_key(&entry.info, entry.timestamp);
+        Some(key.unwrap_or_else(|(n, why, default)| {
+            let (profile, call) = ((entry.profile, profile), "running QueueSort plugin");
+            self.plugin_calls.panicked(profile, &entry.info, call, n, &why);
+            default
+        }))
     }
 
     fn count_incoming(&mut self, queue: &'static str, label: EventLabel) {

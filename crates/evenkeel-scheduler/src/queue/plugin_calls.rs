@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::EventLabel;
 use crate::{
-    framework::{QueueingHint, Status},
+    framework::{Profile, QueueingHint, Status},
+    pod::PodInfo,
     stopwatch::Stopwatch,
 };
 
@@ -28,11 +29,21 @@ pub(crate) enum PluginCall {
     AllPreEnqueue { profile: usize, took: Duration },
 }
 
-/// Calls that the caller has not taken yet; none are recorded without a stopwatch.
+/// A panic of a plugin that the queue called.
+#[derive(Debug, Clone)]
+pub(crate) struct PluginPanic {
+    pub(crate) profile: usize,
+    pub(crate) pod: PodInfo,
+    /// Names the extension point and the plugin.
+    pub(crate) message: String,
+}
+
+/// Calls that the caller has not taken yet; none are recorded without a stopwatch, but panics are.
 #[derive(Debug, Default)]
 pub(super) struct PluginCalls {
     stopwatch: Option<Stopwatch>,
     calls: Vec<PluginCall>,
+    panics: Vec<PluginPanic>,
 }
 
 impl PluginCalls {
@@ -42,6 +53,24 @@ impl PluginCalls {
 
     pub(super) fn take(&mut self) -> Vec<PluginCall> {
         std::mem::take(&mut self.calls)
+    }
+
+    pub(super) fn take_panics(&mut self) -> Vec<PluginPanic> {
+        std::mem::take(&mut self.panics)
+    }
+
+    /// Records a panic of a plugin; `call` names the call, as `running PreEnqueue plugin`.
+    pub(super) fn panicked(
+        &mut self,
+        profile: (usize, &Profile),
+        pod: &PodInfo,
+        call: &str,
+        plugin: usize,
+        why: &Status,
+    ) {
+        let (profile, plugin) = (profile.0, profile.1.plugin(plugin).name());
+        let message = format!("{call} \"{plugin}\": {}", why.reasons.join(", "));
+        self.panics.push(PluginPanic { profile, pod: pod.clone(), message });
     }
 
     /// Returns the reading at the start of a call.

@@ -131,8 +131,12 @@ impl Attempt {
         answers: Vec<Result<ExtenderScores, ExtenderError>>,
     ) -> Step {
         let extender_scores = extenders::sum_scores(answers);
-        let best = cycle.prioritize_and_select_host(state, &self.found.feasible, &extender_scores);
-        self.select(cycle, best)
+        match cycle.prioritize_and_select_host(state, &self.found.feasible, &extender_scores) {
+            Ok(best) => self.select(cycle, best),
+            Err((plugin, why)) => {
+                self.without_node(cycle, Some(NodeStatus { slot: 0, plugin, why }), Vec::new())
+            }
+        }
     }
 
     /// Ends the attempt with this node, unless a plugin failed on another one.

@@ -8,7 +8,7 @@ use super::{FilterOutcome, FitError, NodeStatus, View, num_feasible_nodes_to_fin
 use crate::{
     framework::{
         Code, CycleState, Extender, ExtensionPoint, Filter, PreFilter, PreFilterResult, Profile,
-        Status, StatusResult,
+        Status, StatusResult, guarded,
     },
     nodes::{NodeRef, NodeTable, Slot},
     pod::PodInfo,
@@ -28,11 +28,22 @@ pub struct Cycle<'a> {
     pub(super) seed: u64,
     filters: SmallVec<[(usize, &'a dyn Filter); 16]>,
     /// PreFilter plugins that were not skipped; they follow added and removed pods.
-    extensions: SmallVec<[&'a dyn PreFilter; 8]>,
+    extensions: SmallVec<[(usize, &'a dyn PreFilter); 8]>,
     pre_filter_nodes: Option<Vec<Arc<str>>>,
     pub(super) pre_filter_plugins: Vec<usize>,
     pub(super) extenders: &'a [Arc<dyn Extender>],
     pub(super) trace: Trace,
+    /// A plugin that panicked while it followed an added or removed pod: the filters' state is no longer right.
+    failed: Option<(usize, Status)>,
+    /// Changes of the nodes while a PostFilter plugin runs.
+    changes: Option<Vec<NodeChange>>,
+}
+
+/// A pod that was added to a node, or removed from it.
+#[derive(Debug)]
+enum NodeChange {
+    Added(PodInfo),
+    Removed(PodInfo, Slot),
 }
 
 /// Result of the filters on a node: `Ok`, or the index of the rejecting plugin with its status.
@@ -62,6 +73,8 @@ impl<'a> Cycle<'a> {
             pre_filter_plugins: Vec::new(),
             extenders,
             trace: Trace::new(seed, profile.len()),
+            failed: None,
+            changes: None,
         }
     }
 
@@ -109,27 +122,64 @@ impl<'a> Cycle<'a> {
 
     /// Removes a pod from its node, in the nodes and in `state`.
     pub fn remove_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
+        self.record(|| NodeChange::Removed(other.clone(), slot));
         self.nodes.remove(other.uid());
         let node = self.nodes.at(slot);
-        for plugin in &self.extensions {
-            plugin.remove_pod(state, self.pod, other, node);
+        for (n, plugin) in &self.extensions {
+            if let Err(why) = guarded(|| plugin.remove_pod(state, self.pod, other, node)) {
+                self.failed.get_or_insert((*n, why));
+            }
         }
     }
 
     /// Adds a pod to a node, in the nodes and in `state`.
     pub fn add_pod(&mut self, state: &mut CycleState, other: &PodInfo, slot: Slot) {
-        let name = Arc::clone(self.nodes.at(slot).name());
-        self.nodes.place(other.clone(), &name);
+        self.restore_pod(other, slot);
         let node = self.nodes.at(slot);
-        for plugin in &self.extensions {
-            plugin.add_pod(state, self.pod, other, node);
+        for (n, plugin) in &self.extensions {
+            if let Err(why) = guarded(|| plugin.add_pod(state, self.pod, other, node)) {
+                self.failed.get_or_insert((*n, why));
+            }
         }
     }
 
     /// Restores a pod that [`Self::remove_pod`] removed, in the nodes only.
     pub(crate) fn restore_pod(&mut self, other: &PodInfo, slot: Slot) {
+        self.record(|| NodeChange::Added(other.clone()));
         let name = Arc::clone(self.nodes.at(slot).name());
         self.nodes.place(other.clone(), &name);
+    }
+
+    /// Starts to record changes of the nodes, for [`Self::undo_changes`].
+    pub(crate) fn record_changes(&mut self) {
+        self.changes = Some(Vec::new());
+    }
+
+    fn record(&mut self, change: impl FnOnce() -> NodeChange) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change());
+        }
+    }
+
+    /// Restores the nodes as they were at [`Self::record_changes`].
+    pub(crate) fn undo_changes(&mut self) {
+        for change in self.changes.take().unwrap_or_default().into_iter().rev() {
+            match change {
+                NodeChange::Added(pod) => drop(self.nodes.remove(pod.uid())),
+                NodeChange::Removed(pod, slot) => self.restore_pod(&pod, slot),
+            }
+        }
+    }
+
+    /// Returns the message of the plugin that panicked while it followed an added or removed pod.
+    pub(crate) fn failure(&self) -> Option<String> {
+        let (n, why) = self.failed.as_ref()?;
+        Some(self.filter_error(*n, why))
+    }
+
+    fn filter_error(&self, n: usize, why: &Status) -> String {
+        let name = self.profile.plugin(n).name();
+        format!("running \"{name}\" filter plugin: {}", why.reasons.join(", "))
     }
 
     /// Runs the filters on a node, with and without its nominated pods.
@@ -180,22 +230,27 @@ impl<'a> Cycle<'a> {
 
     /// Upstream: `RunFilterPlugins`
     fn run_filter_plugins(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
+        if let Some((n, why)) = &self.failed {
+            return Err((*n, Status::error(self.filter_error(*n, why))));
+        }
         let node = self.nodes.at(slot);
         let timed = self.trace.times_node(slot);
-        for (n, plugin) in &self.filters {
-            let began = timed.then(|| self.trace.now());
-            let answer = plugin.filter(state, self.pod, node);
-            self.trace.called(ExtensionPoint::Filter, *n, began, answer.as_ref().err());
-            if let Err(mut why) = answer {
-                if why.code == Code::Error {
-                    let name = self.profile.plugin(*n).name();
-                    let reason = why.reasons.join(", ");
-                    why = Status::error(format!("running \"{name}\" filter plugin: {reason}"));
-                }
-                return Err((*n, why));
+        let mut running = 0;
+        // Guarded once for all plugins: the calls are many and short.
+        let answer = guarded(|| {
+            for (n, plugin) in &self.filters {
+                running = *n;
+                let began = timed.then(|| self.trace.now());
+                let answer = plugin.filter(state, self.pod, node);
+                self.trace.called(ExtensionPoint::Filter, *n, began, answer.as_ref().err());
+                answer?;
             }
-        }
-        Ok(())
+            Ok(())
+        });
+        answer.unwrap_or_else(Err).map_err(|why| match why.code {
+            Code::Error => (running, Status::error(self.filter_error(running, &why))),
+            _ => (running, why),
+        })
     }
 
     /// Runs the PreFilter plugins and merges their results.
@@ -217,7 +272,8 @@ impl<'a> Cycle<'a> {
         for (n, plugin) in self.profile.at(ExtensionPoint::PreFilter) {
             let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_filter()) else { continue };
             let began = self.trace.begin();
-            let answer = plugin.pre_filter(state, self.pod, self.nodes);
+            let answer = guarded(|| plugin.pre_filter(state, self.pod, self.nodes));
+            let answer = answer.unwrap_or_else(Err);
             match answer {
                 Ok(PreFilterResult::Skip) => {
                     self.trace.skipped(ExtensionPoint::PreFilter, n, began);
@@ -245,7 +301,7 @@ impl<'a> Cycle<'a> {
                     return Err(NodeStatus { slot: 0, plugin: n, why });
                 }
             }
-            self.extensions.push(plugin);
+            self.extensions.push((n, plugin));
         }
         let filters = self.profile.at(ExtensionPoint::Filter).filter(|(n, _)| !skipped.contains(n));
         self.filters = filters.filter_map(|(n, plugin)| Some((n, plugin.as_filter()?))).collect();

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::{cycle::Cycle, trace::Trace};
 use crate::{
-    framework::{CycleState, ExtensionPoint, MAX_NODE_SCORE, PreScoreResult},
+    framework::{CycleState, ExtensionPoint, MAX_NODE_SCORE, PreScoreResult, Status, guarded},
     nodes::{NodeRef, Slot},
 };
 
@@ -14,24 +14,27 @@ pub(super) type ExtenderScoreSums = HashMap<Box<str>, i64>;
 impl Cycle<'_> {
     /// Scores the nodes and selects one of those with the highest score.
     ///
+    /// # Errors
+    /// When a plugin panicked: its index and status.
+    ///
     /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`
     pub(super) fn prioritize_and_select_host(
         &mut self,
         state: &mut CycleState,
         feasible: &[Slot],
         extender_scores: &ExtenderScoreSums,
-    ) -> Slot {
+    ) -> Result<Slot, (usize, Status)> {
         let nodes: Vec<NodeRef<'_>> = feasible.iter().map(|slot| self.nodes.at(*slot)).collect();
         let mut trace = std::mem::take(&mut self.trace);
-        let mut scores = prioritize_nodes(self, state, &nodes, &mut trace);
+        let scores = prioritize_nodes(self, state, &nodes, &mut trace);
+        self.trace = trace;
+        let mut scores = scores?;
         if !extender_scores.is_empty() {
             for (score, node) in scores.iter_mut().zip(&nodes) {
                 *score += extender_scores.get(&**node.name()).copied().unwrap_or(0);
             }
         }
-        let best = select_host(&nodes, &scores, self.seed).slot();
-        self.trace = trace;
-        best
+        Ok(select_host(&nodes, &scores, self.seed).slot())
     }
 }
 
@@ -41,14 +44,15 @@ fn prioritize_nodes(
     state: &mut CycleState,
     feasible: &[NodeRef<'_>],
     trace: &mut Trace,
-) -> Vec<i64> {
+) -> Result<Vec<i64>, (usize, Status)> {
     let (profile, nodes, pod) = (cycle.profile, cycle.nodes(), cycle.pod);
     let (mut done, mut same) = (Vec::new(), 0);
     let began = trace.now();
     for (n, plugin) in profile.at(ExtensionPoint::PreScore) {
-        let Some(plugin) = plugin.as_pre_score() else { continue };
+        let (name, Some(plugin)) = (plugin.name(), plugin.as_pre_score()) else { continue };
         let timed = trace.begin();
-        let answer = plugin.pre_score(state, pod, nodes, feasible);
+        let answer = guarded(|| plugin.pre_score(state, pod, nodes, feasible))
+            .map_err(|why| failed(n, "PreScore", name, &why))?;
         match answer {
             PreScoreResult::All => {
                 trace.called(ExtensionPoint::PreScore, n, timed, None);
@@ -68,18 +72,27 @@ fn prioritize_nodes(
     let mut total = vec![same; feasible.len()];
     let mut of_plugin = Vec::with_capacity(feasible.len());
     for (n, plugin) in profile.at(ExtensionPoint::Score).filter(|(n, _)| !done.contains(n)) {
-        let Some(plugin) = plugin.as_score() else { continue };
+        let (name, Some(plugin)) = (plugin.name(), plugin.as_score()) else { continue };
         let timed = trace.begin();
         of_plugin.clear();
-        plugin.score_all(state, pod, feasible, &mut of_plugin);
-        plugin.normalize_score(state, feasible, &mut of_plugin);
+        guarded(|| {
+            plugin.score_all(state, pod, feasible, &mut of_plugin);
+            plugin.normalize_score(state, feasible, &mut of_plugin);
+        })
+        .map_err(|why| failed(n, "Score", name, &why))?;
         trace.scored(n, feasible.len(), timed);
         for (sum, score) in total.iter_mut().zip(&of_plugin) {
             *sum += score.clamp(&0, &MAX_NODE_SCORE) * profile.weight(n);
         }
     }
     trace.ran(ExtensionPoint::Score, began, None);
-    total
+    Ok(total)
+}
+
+/// Prefixes the message of an error with extension point and plugin.
+fn failed(n: usize, point: &str, plugin: &str, why: &Status) -> (usize, Status) {
+    let reasons = why.reasons.join(", ");
+    (n, Status::error(format!("running {point} plugin \"{plugin}\": {reasons}")))
 }
 
 /// Upstream: `NewSortedScoredNodes`

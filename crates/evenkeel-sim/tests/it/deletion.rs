@@ -94,6 +94,22 @@ fn background_with_a_crash_after_each_write() {
     each(What::CrashAfter, 2, &background);
 }
 
+/// Among them are those of the garbage collector's workers.
+#[test]
+fn namespace_with_a_panic_at_each_write() {
+    each(What::Panic, 2, &namespace);
+}
+
+#[test]
+fn background_with_a_panic_at_each_write() {
+    each(What::Panic, 2, &background);
+}
+
+#[test]
+fn foreground_with_a_panic_at_each_write() {
+    each(What::Panic, 2, &foreground);
+}
+
 #[test]
 fn foreground_with_a_crash_after_each_write() {
     each(What::CrashAfter, 2, &foreground);

@@ -1,7 +1,7 @@
 //! Nodes fall silent, come back or are gone, while something goes wrong.
 
 use crate::fixtures::{
-    KINDS, MINUTE, PODS, REST, deployment, each, is_ready, ready, running, several,
+    KINDS, MINUTE, PODS, REST, deployment, each, each_of, is_ready, ready, running, several,
 };
 use evenkeel_sim::{Faults, Options, Part, What, World, simulate};
 use serde_json::{Value, json};
@@ -145,6 +145,18 @@ fn one_falls_silent_with_a_crash_after_each_write() {
 #[test]
 fn one_falls_silent_with_each_answer_lost() {
     each(What::LoseAnswer, 5, &one_falls_silent);
+}
+
+/// Among them are those of the node monitor.
+#[test]
+fn one_falls_silent_with_a_panic_at_each_write() {
+    each(What::Panic, 5, &one_falls_silent);
+}
+
+/// The node monitor and all others go on also when the kubelets' tasks panic.
+#[test]
+fn one_falls_silent_with_a_panic_at_each_write_of_the_nodes() {
+    each_of(&Options::default(), Part::Nodes, What::Panic, 5, &one_falls_silent);
 }
 
 #[test]

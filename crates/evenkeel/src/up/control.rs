@@ -54,30 +54,35 @@ pub(super) fn start(
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
         .with_context(|| format!("cannot set mode 0600 on {}", path.display()))?;
     let state = Arc::new((url.to_owned(), introspection));
-    let connections = tasks.clone();
-    tasks.spawn_until_cancelled("control socket", async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    let state = Arc::clone(&state);
-                    connections.spawn_until_cancelled("control connection", async move {
-                        let service = service_fn(|request| {
-                            let response = handle(&request, &state.0, &state.1);
-                            async move { Ok::<_, Infallible>(response) }
-                        });
-                        let server = auto::Builder::new(TokioExecutor::new());
-                        // An error usually means that the client disconnected.
-                        let _ = server.serve_connection(TokioIo::new(stream), service).await;
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "control connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
+    let (listener, connections) = (Arc::new(listener), tasks.clone());
+    tasks.spawn_restarting_until_cancelled("control socket", move || {
+        accept(Arc::clone(&listener), Arc::clone(&state), connections.clone())
     });
     Ok(ControlSocket(path.to_owned()))
+}
+
+async fn accept(listener: Arc<UnixListener>, state: Arc<(String, Introspection)>, tasks: Tasks) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (state, stop) = (Arc::clone(&state), tasks.token());
+                tasks.spawn_finite("control connection", async move {
+                    let service = service_fn(|request| {
+                        let response = handle(&request, &state.0, &state.1);
+                        async move { Ok::<_, Infallible>(response) }
+                    });
+                    let server = auto::Builder::new(TokioExecutor::new());
+                    let served = server.serve_connection(TokioIo::new(stream), service);
+                    // An error usually means that the client disconnected.
+                    drop(stop.run_until_cancelled(served).await);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "control connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
 }
 
 fn handle(

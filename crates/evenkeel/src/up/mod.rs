@@ -83,13 +83,10 @@ async fn embedded(
     if let Some(users) = &users {
         teller.merged(users);
     }
-    let renewed = keep_kubeconfigs(server.clone(), url.clone(), path.clone(), users);
-    let stop = serving.token();
-    serving.spawn("kubeconfigs", async move {
-        tokio::select! {
-            () = renewed => {}
-            () = stop.cancelled_owned() => {}
-        }
+    let (renewed, kubeconfigs) = (server.clone(), (url.clone(), path.clone(), users));
+    serving.spawn_restarting_until_cancelled("kubeconfigs", move || {
+        let (url, path, users) = kubeconfigs.clone();
+        keep_kubeconfigs(renewed.clone(), url, path, users)
     });
 
     let kube = kube::Client::new(server.service(), "default");
@@ -108,18 +105,21 @@ async fn embedded(
         &serving,
     );
     let _control = heard(control);
-    tokio::pin!(shutdown);
-    tokio::select! {
-        () = plane.synced() => {
-            teller.ready(&path, args);
-            shutdown.as_mut().await;
-        }
-        () = shutdown.as_mut() => {}
-    }
+    let ready = async {
+        plane.synced().await;
+        teller.ready(&path, args);
+        std::future::pending::<()>().await;
+    };
+    let ended: Result<()> = tokio::select! {
+        () = ready => Ok(()),
+        () = shutdown => Ok(()),
+        failure = plane.failed() => Err(failure.into()),
+        failure = serving.supervisor().failed() => Err(failure.into()),
+    };
     teller.stopping();
     let mut late = plane.stop().await;
     late.extend(serving.shut_down(STOP).await.into_iter().map(String::from));
-    end(&late)
+    ended.and_then(|()| end(&late))
 }
 
 /// Writes the cluster's own kubeconfig, and adds it to the user's.
@@ -161,18 +161,21 @@ async fn on_remote(
         control::start(&path, &remote.url, plane.introspection().clone(), &listening)
     });
     let _control = heard(control);
-    tokio::pin!(shutdown);
-    tokio::select! {
-        () = plane.synced() => {
-            teller.running(args);
-            shutdown.as_mut().await;
-        }
-        () = shutdown.as_mut() => {}
-    }
+    let ready = async {
+        plane.synced().await;
+        teller.running(args);
+        std::future::pending::<()>().await;
+    };
+    let ended: Result<()> = tokio::select! {
+        () = ready => Ok(()),
+        () = shutdown => Ok(()),
+        failure = plane.failed() => Err(failure.into()),
+        failure = listening.supervisor().failed() => Err(failure.into()),
+    };
     teller.stopping();
     let mut late = plane.stop().await;
     late.extend(listening.shut_down(STOP).await.into_iter().map(String::from));
-    end(&late)
+    ended.and_then(|()| end(&late))
 }
 
 /// Nobody needs the socket but who asks: without it, everything else goes on.

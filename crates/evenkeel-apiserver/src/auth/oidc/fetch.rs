@@ -28,6 +28,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const LIMIT: usize = 1024 * 1024;
 
 /// Where an issuer is.
+#[derive(Clone)]
 pub(super) struct Source {
     pub(super) issuer: String,
     /// URL of the metadata; that of the issuer if empty.

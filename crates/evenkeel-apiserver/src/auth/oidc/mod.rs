@@ -21,6 +21,7 @@ use std::sync::Arc;
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::text;
 use evenkeel_x509::CertPool;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -68,8 +69,8 @@ pub(crate) fn configure(text: &[u8], disallowed: &[String]) -> Result<Configured
 }
 
 impl JwtAuthenticator {
-    /// Returns the work that fetches the issuer's keys; it does not end.
-    pub(crate) fn fetch_keys(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Returns what makes the task that fetches the issuer's keys.
+    pub(crate) fn fetch_keys(&self) -> impl Fn() -> BoxFuture<'static, ()> + Send + Sync + 'static {
         let pem = self.issuer.certificate_authority.as_bytes();
         let roots = match pem {
             [] => CertPool::system(),
@@ -81,7 +82,8 @@ impl JwtAuthenticator {
             discovery_url: self.issuer.discovery_url.clone(),
             roots,
         };
-        fetch::run(source, self.keys.clone())
+        let keys = self.keys.clone();
+        move || Box::pin(fetch::run(source.clone(), keys.clone()))
     }
 
     /// Returns the user of a token; `None` if it is another issuer's.

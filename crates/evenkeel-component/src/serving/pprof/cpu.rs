@@ -33,6 +33,7 @@ async fn take(time: Duration) -> Result<Profile, String> {
     let guard = builder.build().map_err(|error| error.to_string())?;
     tokio::time::sleep(time).await;
     // Looking up names takes a while, in which the controllers go on.
+    #[expect(clippy::disallowed_methods, reason = "its panic is the answer's error")]
     let report = tokio::task::spawn_blocking(move || {
         let report = guard.report().build().map_err(|error| error.to_string())?;
         Ok::<_, String>(profile(&report))

@@ -19,6 +19,7 @@ pub(super) async fn answer() -> Response<Bytes> {
     };
     let control = control.clone().lock_owned().await;
     // Looking up names takes a while, in which the controllers go on.
+    #[expect(clippy::disallowed_methods, reason = "its panic is the answer's error")]
     let dumped = tokio::task::spawn_blocking(move || {
         let mut control = control;
         control.dump_pprof().map_err(|error| format!("{error:#}"))

@@ -40,7 +40,7 @@ impl GarbageCollector {
         let kind = self.kind(&coordinates)?;
         let Some(item) = self.read(&kind, &coordinates.namespace, &coordinates.name, uid).await?
         else {
-            let work = self.graph().virtual_deleted(uid, &coordinates);
+            let work = self.graph_mut().virtual_deleted(uid, &coordinates);
             self.enqueue(work);
             return Ok(());
         };
@@ -158,7 +158,7 @@ impl GarbageCollector {
                 OwnerClass::classify(found.as_ref().map(|item| &item.meta), &owner.uid)
             };
             if state == OwnerClass::Dangling {
-                self.graph().absent_owner_cache.insert(&owner.uid, &coordinates);
+                self.graph_mut().absent_owner_cache.insert(&owner.uid, &coordinates);
             }
             owners.push((owner.clone(), state));
         }

@@ -15,6 +15,8 @@ mod model;
 mod monitor;
 mod plan;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 pub use snapshot::Snapshot;
 
@@ -38,7 +40,7 @@ use evenkeel_runtime::{
 };
 use graph::{Graph, Uid, Work};
 use prometheus::IntCounter;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio_util::sync::CancellationToken;
 
 /// Options of the garbage collector.
@@ -106,11 +108,14 @@ struct Shared {
     env: Env,
     client: Client,
     events: EventRecorder,
-    graph: Mutex<Graph>,
+    /// Its lock is poisoned by a panic that changed the graph, and by none that read it.
+    graph: RwLock<Graph>,
     monitors: Monitors,
     /// Set once the graph holds every object of every resource that can be watched. Workers wait for it: while
     /// dependents are missing from the graph, a foreground deletion would look finished.
     complete: Latch,
+    /// Set when somebody panicked while changing the graph.
+    broken: Latch,
     attempt_to_delete: Queue<Uid>,
     attempt_to_orphan: Queue<Uid>,
     workers: usize,
@@ -145,9 +150,10 @@ impl GarbageCollector {
                 env.clock.clone(),
             ),
             client,
-            graph: Mutex::default(),
+            graph: RwLock::default(),
             monitors: context.monitors.clone(),
             complete: Latch::default(),
+            broken: Latch::default(),
             attempt_to_delete: Queue::new(
                 "garbage_collector_attempt_to_delete",
                 &env.metrics.queues,
@@ -170,15 +176,29 @@ impl GarbageCollector {
         // The event recorder stops after the workers, so that their last events are written.
         let late = Tasks::new();
         self.0.events.start(&late);
-        let complete = stop.run_until_cancelled(self.0.complete.wait()).await.is_some();
+        let complete = tokio::select! {
+            biased;
+            () = stop.cancelled() => false,
+            () = self.0.broken.wait() => false,
+            () = self.0.complete.wait() => true,
+        };
         let workers = if complete { self.0.workers } else { 0 };
         for _ in 0..workers {
             for job in [Job::AttemptToDelete, Job::AttemptToOrphan] {
                 let worker = self.clone();
-                tasks.spawn("garbage collector", async move { worker.work(job).await });
+                tasks.spawn_restarting("garbage collector", move || {
+                    let worker = worker.clone();
+                    async move { worker.work(job).await }
+                });
             }
         }
-        stop.cancelled().await;
+        // To return before the stop is a failure that the program does not survive: what the graph lacks would be deleted.
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.0.broken.wait() => tracing::error!("A panic has left the graph incomplete"),
+        }
+        // Before the queues end, so that workers do not return unasked.
+        tasks.token().cancel();
         self.0.attempt_to_delete.shut_down_now();
         self.0.attempt_to_orphan.shut_down_now();
         tasks.join().await;
@@ -192,19 +212,22 @@ impl GarbageCollector {
             Job::AttemptToOrphan => &self.0.attempt_to_orphan,
         };
         while let Some(uid) = queue.next().await {
-            let done = match job {
-                Job::AttemptToDelete => self.attempt_to_delete_item(&uid).await,
-                Job::AttemptToOrphan => self.orphan_dependents(&uid).await,
-            };
-            match done {
-                Ok(()) => queue.forget(&uid),
-                Err(error) => {
-                    tracing::debug!(uid = &*uid, %error, "Failed to process the object; retrying with backoff");
-                    self.remember(&uid, &error);
-                    queue.add_rate_limited(uid.clone());
-                }
+            queue.process(&uid, self.process(job, queue, &uid)).await;
+        }
+    }
+
+    async fn process(&self, job: Job, queue: &Queue<Uid>, uid: &Uid) {
+        let done = match job {
+            Job::AttemptToDelete => self.attempt_to_delete_item(uid).await,
+            Job::AttemptToOrphan => self.orphan_dependents(uid).await,
+        };
+        match done {
+            Ok(()) => queue.forget(uid),
+            Err(error) => {
+                tracing::debug!(uid = &**uid, %error, "Failed to process the object; retrying with backoff");
+                self.remember(uid, &error);
+                queue.add_rate_limited(uid.clone());
             }
-            queue.done(&uid);
         }
     }
 
@@ -216,8 +239,18 @@ impl GarbageCollector {
         self.0.history.failed(&key, self.0.env.clock.now(), &error.to_string());
     }
 
-    fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.0.graph.lock().unwrap_or_else(PoisonError::into_inner)
+    fn graph(&self) -> RwLockReadGuard<'_, Graph> {
+        self.0.graph.read().unwrap_or_else(|poisoned| {
+            self.0.broken.set();
+            poisoned.into_inner()
+        })
+    }
+
+    fn graph_mut(&self) -> RwLockWriteGuard<'_, Graph> {
+        self.0.graph.write().unwrap_or_else(|poisoned| {
+            self.0.broken.set();
+            poisoned.into_inner()
+        })
     }
 
     fn discovered(&self) -> Arc<ServerResources> {

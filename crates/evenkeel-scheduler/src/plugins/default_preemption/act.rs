@@ -11,6 +11,7 @@ use evenkeel_runtime::{
     cache::Cache,
     client::{ApiError, DeleteOptions, Metadata},
     plan::{PatchForm, Target},
+    tasks::catch_panic,
 };
 use futures::future::try_join_all;
 use serde_json::{Value, json};
@@ -97,8 +98,15 @@ impl Executor {
         let preemption =
             Preemption { executor: Arc::clone(self), pod: pod.clone(), node, others: pods, last };
         self.preempting().insert(pod.uid().into(), None);
-        self.handle.tasks.spawn_until_cancelled("preemption", async move {
-            preemption.run(lower).await;
+        let (this, uid, stop) = (Arc::clone(self), pod.uid().to_owned(), self.handle.tasks.token());
+        self.handle.tasks.spawn_finite("preemption", async move {
+            let run = stop.run_until_cancelled(preemption.run(lower));
+            if let Err(panic) = catch_panic(run).await {
+                tracing::error!(uid, panic, "Preemption panicked");
+                // The preemptor would wait for its end.
+                this.preempting().remove(&*uid);
+                this.handle.activate(&uid);
+            }
         });
     }
 }

@@ -42,12 +42,12 @@ impl WithCache for Attach {
         let (this, kind) = (self.0, cache.kind().clone());
         cache.subscribe(move |event| {
             let work = match event {
-                CacheEvent::Added { object, .. } => this.graph().observed(&kind, object.meta()),
+                CacheEvent::Added { object, .. } => this.graph_mut().observed(&kind, object.meta()),
                 CacheEvent::Updated { old, new } if concerns_owners(old.meta(), new.meta()) => {
-                    this.graph().observed(&kind, new.meta())
+                    this.graph_mut().observed(&kind, new.meta())
                 }
                 CacheEvent::Updated { .. } => return,
-                CacheEvent::Deleted(object) => this.graph().deleted(&object.meta().uid),
+                CacheEvent::Deleted(object) => this.graph_mut().deleted(&object.meta().uid),
             };
             this.enqueue(work);
         });

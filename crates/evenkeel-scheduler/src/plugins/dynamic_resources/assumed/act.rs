@@ -52,7 +52,7 @@ impl Reserve for DynamicResources {
                 continue;
             }
             let (client, pod) = (observed.handle.client.clone(), Arc::clone(&pod.pod));
-            observed.handle.tasks.spawn("claim release", async move {
+            observed.handle.tasks.spawn_finite("claim release", async move {
                 if let Err(error) = writes::release(&client, &claim, &pod).await {
                     // The pod's retry or the claim controller repeats a failed write.
                     let (namespace, name) = (&claim.meta.namespace, &claim.meta.name);
@@ -71,7 +71,7 @@ fn release_claim(observed: &Observed, made: Arc<ResourceClaim>) {
     let extended_claims = Arc::clone(&observed.extended_claims);
     extended_claims.lock().unwrap_or_else(PoisonError::into_inner).release_claim(&made);
     let client = observed.handle.client.clone();
-    observed.handle.tasks.spawn("claim deletion", async move {
+    observed.handle.tasks.spawn_finite("claim deletion", async move {
         if let Err(error) = writes::delete(&client, &made).await {
             // The pod's next attempt finds the claim and retries.
             let (namespace, name) = (&made.meta.namespace, &made.meta.name);

@@ -17,7 +17,7 @@ tokio::task_local! {
 /// goes on, and all timers that expired are due at once when it resumes. Clones share the switch.
 ///
 /// ```
-/// use evenkeel_runtime::tasks::Halt;
+/// use evenkeel_tasks::Halt;
 /// use std::time::Duration;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {

@@ -1,0 +1,22 @@
+//! Guards calls of plugins: a panic of a plugin is its error, and costs one pod its attempt.
+
+use super::Status;
+use evenkeel_runtime::tasks::{catch_panic, panic_text};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Calls a plugin. What it shares with others must hold wherever it panics: the caller undoes what the call changed.
+///
+/// # Errors
+/// A status with code [`super::Code::Error`] and the message of the panic.
+pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, Status> {
+    catch_unwind(AssertUnwindSafe(call))
+        .map_err(|panic| Status::error(format!("panic: {}", panic_text(&*panic))))
+}
+
+/// As [`guarded`], for a future.
+///
+/// # Errors
+/// The message of the panic, after `panic: `.
+pub(crate) async fn guarded_future<T>(call: impl Future<Output = T>) -> Result<T, String> {
+    catch_panic(call).await.map_err(|panic| format!("panic: {panic}"))
+}

@@ -1,0 +1,388 @@
+//! A whole scheduler with a plugin that panics, at each extension point in turn.
+
+use evenkeel_runtime::{cache::Caches, client::Client, clock::Clock, tasks::Tasks};
+use prometheus::Registry;
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    SchedulerOptions,
+    fixtures::{at, merge},
+    framework::{
+        Bind, Change, CycleState, Filter, Permit, PermitResult, Plugin, PluginFuture, PostBind,
+        PostFilter, PostFilterResult, PreBind, PreBindError, PreBindPreFlight, PreEnqueue,
+        PreFilter, PreFilterResult, PreScore, PreScoreResult, Profile, QueueSort, QueueingHint,
+        Reserve, Score, SortKey, Status, StatusResult,
+    },
+    nodes::{NodeRef, NodeTable},
+    plugins::DefaultBinder,
+    pod::PodInfo,
+    schedule::{Cycle, FitError},
+    scripted::{Answer, Script},
+};
+use evenkeel_api::time::Timestamp;
+use evenkeel_runtime::client::ApiError;
+
+const NODES: &str = "/api/v1/nodes";
+const PODS: &str = "/api/v1/pods";
+
+/// Panics once for the pod `web`, in the call named `point`.
+struct Planted {
+    name: &'static str,
+    point: &'static str,
+    has_panicked: AtomicBool,
+    /// Its filter rejects `web`.
+    rejects: AtomicBool,
+    /// Pods that hold a reservation.
+    reserved: Mutex<BTreeSet<String>>,
+}
+
+impl Planted {
+    fn new(name: &'static str, point: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            point,
+            has_panicked: AtomicBool::new(false),
+            rejects: AtomicBool::new(matches!(point, "PostFilter" | "QueueingHint")),
+            reserved: Mutex::default(),
+        })
+    }
+
+    fn call(&self, point: &str, pod: &PodInfo) {
+        if point == self.point && pod.uid() == "web" {
+            let first = !self.has_panicked.swap(true, Ordering::SeqCst);
+            assert!(!first, "deliberate");
+        }
+    }
+
+    fn reserved(&self) -> Vec<String> {
+        let reserved = self.reserved.lock().unwrap();
+        reserved.iter().cloned().collect()
+    }
+}
+
+impl Plugin for Planted {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn queueing_hint(&self, pod: &PodInfo, _: &Change) -> QueueingHint {
+        self.call("QueueingHint", pod);
+        QueueingHint::Skip
+    }
+    fn as_queue_sort(&self) -> Option<&dyn QueueSort> {
+        Some(self)
+    }
+    fn as_pre_enqueue(&self) -> Option<&dyn PreEnqueue> {
+        Some(self)
+    }
+    fn as_pre_filter(&self) -> Option<&dyn PreFilter> {
+        Some(self)
+    }
+    fn as_filter(&self) -> Option<&dyn Filter> {
+        Some(self)
+    }
+    fn as_post_filter(&self) -> Option<&dyn PostFilter> {
+        Some(self)
+    }
+    fn as_pre_score(&self) -> Option<&dyn PreScore> {
+        Some(self)
+    }
+    fn as_score(&self) -> Option<&dyn Score> {
+        Some(self)
+    }
+    fn as_reserve(&self) -> Option<&dyn Reserve> {
+        Some(self)
+    }
+    fn as_permit(&self) -> Option<&dyn Permit> {
+        Some(self)
+    }
+    fn as_pre_bind(&self) -> Option<&dyn PreBind> {
+        Some(self)
+    }
+    fn as_bind(&self) -> Option<&dyn Bind> {
+        Some(self)
+    }
+    fn as_post_bind(&self) -> Option<&dyn PostBind> {
+        Some(self)
+    }
+}
+
+impl QueueSort for Planted {
+    fn key(&self, pod: &PodInfo, _: Timestamp) -> SortKey {
+        self.call("QueueSort", pod);
+        [0; 2]
+    }
+}
+
+impl PreEnqueue for Planted {
+    fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult {
+        self.call("PreEnqueue", pod);
+        Ok(())
+    }
+}
+
+impl PreFilter for Planted {
+    fn pre_filter(
+        &self,
+        _: &mut CycleState,
+        pod: &PodInfo,
+        _: &NodeTable,
+    ) -> Result<PreFilterResult, Status> {
+        self.call("PreFilter", pod);
+        Ok(PreFilterResult::All)
+    }
+}
+
+impl Filter for Planted {
+    fn filter(&self, _: &CycleState, pod: &PodInfo, _: NodeRef<'_>) -> StatusResult {
+        self.call("Filter", pod);
+        let rejects = pod.uid() == "web" && self.rejects.load(Ordering::SeqCst);
+        if rejects { Err(Status::unschedulable("not now")) } else { Ok(()) }
+    }
+}
+
+impl PostFilter for Planted {
+    fn post_filter<'a>(
+        &'a self,
+        cycle: &'a mut Cycle<'_>,
+        _: &'a CycleState,
+        _: &'a FitError,
+    ) -> PluginFuture<'a, PostFilterResult> {
+        Box::pin(async move {
+            self.call("PostFilter", cycle.pod());
+            PostFilterResult::default()
+        })
+    }
+}
+
+impl PreScore for Planted {
+    fn pre_score(
+        &self,
+        _: &mut CycleState,
+        pod: &PodInfo,
+        _: &NodeTable,
+        _: &[NodeRef<'_>],
+    ) -> PreScoreResult {
+        self.call("PreScore", pod);
+        PreScoreResult::All
+    }
+}
+
+impl Score for Planted {
+    fn score(&self, _: &CycleState, pod: &PodInfo, _: NodeRef<'_>) -> i64 {
+        self.call("Score", pod);
+        0
+    }
+}
+
+impl Reserve for Planted {
+    fn reserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) -> StatusResult {
+        self.reserved.lock().unwrap().insert(pod.uid().to_owned());
+        self.call("Reserve", pod);
+        Ok(())
+    }
+    fn unreserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) {
+        self.reserved.lock().unwrap().remove(pod.uid());
+        self.call("Unreserve", pod);
+    }
+}
+
+impl Permit for Planted {
+    fn permit(&self, _: &CycleState, pod: &PodInfo, _: &str) -> PermitResult {
+        self.call("Permit", pod);
+        let refuses = self.point == "Unreserve" && !self.has_panicked.load(Ordering::SeqCst);
+        match refuses && pod.uid() == "web" {
+            true => PermitResult::Reject(Status::error("refused")),
+            false => PermitResult::Allow,
+        }
+    }
+}
+
+impl PreBind for Planted {
+    fn pre_bind_pre_flight(&self, pod: &PodInfo, _: &str) -> PreBindPreFlight {
+        self.call("PreBindPreFlight", pod);
+        PreBindPreFlight::Act { parallel: false }
+    }
+    fn pre_bind<'a>(
+        &'a self,
+        _: &'a Client,
+        pod: &'a PodInfo,
+        _: &'a str,
+    ) -> PluginFuture<'a, Result<(), PreBindError>> {
+        Box::pin(async move {
+            self.call("PreBind", pod);
+            Ok(())
+        })
+    }
+}
+
+impl Bind for Planted {
+    fn bind<'a>(
+        &'a self,
+        _: &'a Client,
+        pod: &'a PodInfo,
+        _: &'a str,
+    ) -> PluginFuture<'a, Result<bool, ApiError>> {
+        Box::pin(async move {
+            self.call("Bind", pod);
+            Ok(false)
+        })
+    }
+}
+
+impl PostBind for Planted {
+    fn post_bind(&self, pod: &PodInfo, _: &str) {
+        self.call("PostBind", pod);
+    }
+}
+
+fn meta(name: &str, namespace: &str) -> Value {
+    json!({"name": name, "uid": name, "namespace": namespace, "resourceVersion": "1"})
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"metadata": {"resourceVersion": "1"}, "items": items})
+}
+
+fn node(name: &str, labels: &Value) -> Value {
+    let mut meta = meta(name, "");
+    meta["labels"] = labels.clone();
+    json!({"metadata": meta, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}})
+}
+
+fn pod(name: &str) -> Value {
+    json!({
+        "metadata": meta(name, "shop"),
+        "spec": {
+            "schedulerName": "default-scheduler",
+            "containers": [{"name": "c", "image": "i"}],
+        },
+        "status": {"phase": "Pending"},
+    })
+}
+
+/// Returns a server with two nodes and the pod `web`, which shows a bound pod to its watchers.
+fn server() -> Script {
+    let watched: Arc<Mutex<Option<Script>>> = Arc::default();
+    let told = Arc::clone(&watched);
+    let rule = move |what: &str, body: &Value| {
+        let bound = what.strip_prefix("POST /api/v1/namespaces/shop/pods/");
+        if let Some(name) = bound.and_then(|rest| rest.strip_suffix("/binding")) {
+            let mut bound = pod(name);
+            let on = &body["target"]["name"];
+            merge(
+                &mut bound,
+                &json!({"metadata": {"resourceVersion": "9"}, "spec": {"nodeName": on}}),
+            );
+            let script = told.lock().unwrap().clone().unwrap();
+            script.tell(PODS, "MODIFIED", &bound);
+        }
+        // Statuses of the pods, and events: nobody looks at the answer.
+        Some(Answer::Body(201, json!({"metadata": meta("x", "shop")})))
+    };
+    let script = Script::default().with_rule(rule).with_lists([
+        (NODES, list(&[node("a", &json!({})), node("b", &json!({}))])),
+        (PODS, list(&[pod("web")])),
+        ("/api/v1/namespaces", list(&[json!({"metadata": meta("shop", "")})])),
+    ]);
+    *watched.lock().unwrap() = Some(script.clone());
+    script
+}
+
+/// The pods that were bound, and the messages of their events `FailedScheduling`.
+#[derive(Debug, Default)]
+struct Recorded {
+    bound: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl Recorded {
+    fn look(&mut self, script: &Script) {
+        for (what, body) in script.requests() {
+            if let Some(rest) = what.strip_prefix("POST /api/v1/namespaces/shop/pods/") {
+                self.bound.extend(rest.strip_suffix("/binding").map(str::to_owned));
+            } else if what.ends_with("/events") && body["reason"] == "FailedScheduling" {
+                self.failed.push(body["note"].as_str().unwrap_or_default().to_owned());
+            }
+        }
+    }
+}
+
+/// Runs a scheduler whose plugin panics at `point`, until `web` and a later pod are bound. Returns what was recorded.
+async fn panics_at(point: &'static str) -> Recorded {
+    let (script, clock, tasks) = (server(), Clock::starting_at(at(0)), Tasks::new());
+    let (witness, planted) = (Planted::new("Witness", ""), Planted::new("Planted", point));
+    let profile = Profile::new("default-scheduler")
+        .with(witness.clone(), 1)
+        .with(planted.clone(), 1)
+        .with(Arc::new(DefaultBinder), 0);
+    let options = SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() };
+    let client = script.client(&clock);
+    let caches = Caches::new(client.clone(), clock.clone(), &Registry::new());
+    let (group, stop, timer) = (tasks.clone(), tasks.token(), clock.clone());
+    tasks.spawn("scheduler", async move {
+        let run = crate::run(client, caches.clone(), timer, Registry::new(), options, stop);
+        let start = async {
+            // Plugins ask for their caches first.
+            tokio::task::yield_now().await;
+            caches.start(&group);
+        };
+        tokio::join!(run, start);
+    });
+    let wait = |seconds| clock.sleep(Duration::from_secs(seconds));
+    let mut recorded = Recorded::default();
+    wait(5).await;
+    planted.rejects.store(false, Ordering::SeqCst);
+    let mut labelled = node("a", &json!({"x": "y"}));
+    labelled["metadata"]["resourceVersion"] = "2".into();
+    script.tell(NODES, "MODIFIED", &labelled);
+    // A pod that PreEnqueue rejected is tried again after five minutes.
+    wait(400).await;
+    assert!(planted.has_panicked.load(Ordering::SeqCst), "{point}");
+    script.tell(PODS, "ADDED", &pod("later"));
+    wait(10).await;
+    recorded.look(&script);
+    assert_eq!(recorded.bound, ["web", "later"], "{point}: {:?}", recorded.failed);
+    for plugin in [&witness, &planted] {
+        assert_eq!(plugin.reserved(), ["later", "web"], "{point}: what was bound is reserved");
+    }
+    assert_eq!(tasks.supervisor().failures(), []);
+    tasks.shut_down(Duration::from_secs(1)).await;
+    recorded
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_panics_costs_its_pod_an_event_and_a_backoff() {
+    for (point, message) in [
+        ("QueueSort", "running QueueSort plugin \"Planted\": panic: deliberate"),
+        ("PreEnqueue", "running PreEnqueue plugin \"Planted\": panic: deliberate"),
+        ("QueueingHint", "running QueueingHint of plugin \"Planted\": panic: deliberate"),
+        ("PreFilter", "running PreFilter plugin \"Planted\": panic: deliberate"),
+        ("Filter", "running \"Planted\" filter plugin: panic: deliberate"),
+        (
+            "PostFilter",
+            "0/2 nodes are available: 2 not now. running PostFilter plugin \"Planted\": panic: deliberate",
+        ),
+        ("PreScore", "running PreScore plugin \"Planted\": panic: deliberate"),
+        ("Score", "running Score plugin \"Planted\": panic: deliberate"),
+        ("Reserve", "running Reserve plugin \"Planted\": panic: deliberate"),
+        ("Permit", "running Permit plugin \"Planted\": panic: deliberate"),
+        ("PreBindPreFlight", "running PreBindPreFlight plugin \"Planted\": panic: deliberate"),
+        ("PreBind", "running PreBind plugin \"Planted\": panic: deliberate"),
+        ("Bind", "running Bind plugin \"Planted\": panic: deliberate"),
+        // The pod lost its node for another reason.
+        ("Unreserve", "running Permit plugin \"Planted\": refused"),
+    ] {
+        let Recorded { failed, .. } = panics_at(point).await;
+        assert!(failed.iter().any(|note| note == message), "{point}: {failed:?}");
+    }
+    // The pod is bound already.
+    assert_eq!(panics_at("PostBind").await.failed, [""; 0]);
+}

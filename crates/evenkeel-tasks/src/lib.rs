@@ -1,0 +1,494 @@
+//! Task groups: every task of a program is named, stopped by a token, joined, and supervised.
+//!
+//! | a task that | is started with | after a panic, or when it returns unasked |
+//! |---|---|---|
+//! | works until it is stopped, and can start anew | [`Tasks::spawn_restarting`] | is restarted with backoff |
+//! | works until it is stopped | [`Tasks::spawn`], [`Tasks::spawn_until_cancelled`] | the program stops in order |
+//! | ends by itself | [`Tasks::spawn_finite`] | a panic is logged |
+//!
+//! Work on one item at a time (a key of a queue) is guarded by [`catch_panic`], so that its panic is a failure of the item.
+
+mod halt;
+mod restarts;
+mod supervisor;
+
+pub use halt::Halt;
+pub use restarts::{INITIAL_BACKOFF, MAX_BACKOFF, RESET_DURATION, TOLERATED_BACKOFF};
+pub use supervisor::{Supervisor, TaskFailure};
+
+use futures::{FutureExt, future::BoxFuture};
+use std::{
+    any::Any,
+    borrow::Cow,
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{sync::watch, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// A group of tasks that are stopped and joined together. Clones share the group.
+///
+/// ```
+/// use evenkeel_tasks::Tasks;
+/// use std::time::Duration;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+/// let tasks = Tasks::new();
+/// let token = tasks.token();
+/// tasks.spawn("ticker", async move { token.cancelled().await });
+/// let late = tasks.shut_down(Duration::from_secs(10)).await;
+/// assert!(late.is_empty());
+/// # });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Tasks {
+    group: Arc<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    token: CancellationToken,
+    supervisor: Supervisor,
+    running: Mutex<Running>,
+    count: watch::Sender<usize>,
+}
+
+/// All groups of the process, for [`everywhere`].
+static GROUPS: Mutex<Vec<Weak<Group>>> = Mutex::new(Vec::new());
+
+/// Counts the running tasks of the process by name.
+pub fn everywhere() -> BTreeMap<Cow<'static, str>, usize> {
+    let groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut names = BTreeMap::new();
+    for group in groups.iter().filter_map(Weak::upgrade) {
+        for (name, _) in group.lock().tasks.values() {
+            *names.entry(name.clone()).or_default() += 1;
+        }
+    }
+    names
+}
+
+/// Numbers the tasks of the process.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+fn next_id() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Makes the future of a task that is restarted.
+type Factory = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
+
+#[derive(Debug, Default)]
+struct Running {
+    tasks: BTreeMap<u64, (Cow<'static, str>, Option<AbortHandle>)>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tasks {
+    /// An empty group with a token of its own, under the supervisor of the task that runs now. Outside of a task it gets
+    /// a supervisor of its own, and its owner has to look at [`Tasks::supervisor`].
+    pub fn new() -> Self {
+        Self::under(CancellationToken::new())
+    }
+
+    /// The same, and it stops when `token` is cancelled.
+    pub fn under(token: CancellationToken) -> Self {
+        Self::group(token, Supervisor::current())
+    }
+
+    /// An empty group with a token of its own, under this supervisor.
+    pub fn of(supervisor: &Supervisor) -> Self {
+        Self::group(CancellationToken::new(), supervisor.clone())
+    }
+
+    fn group(token: CancellationToken, supervisor: Supervisor) -> Self {
+        let (count, _) = watch::channel(0);
+        let group = Arc::new(Group { token, supervisor, running: Mutex::default(), count });
+        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.retain(|group| group.strong_count() > 0);
+        groups.push(Arc::downgrade(&group));
+        Self { group }
+    }
+
+    /// A new group under the same supervisor that also stops when this one does. The caller joins it.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self::group(self.group.token.child_token(), self.group.supervisor.clone())
+    }
+
+    /// The supervisor of the group's tasks, and of all groups that those make.
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.group.supervisor
+    }
+
+    /// The token that is cancelled to stop the tasks.
+    pub fn token(&self) -> CancellationToken {
+        self.group.token.clone()
+    }
+
+    /// Starts a task that works until the group stops, and cannot be restarted. It has to watch [`Tasks::token`] itself. When
+    /// it panics, or returns before, its [`Supervisor`] reports it as failed, and the program has to stop.
+    pub fn spawn<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (name, group, task) = (name.into(), Arc::clone(&self.group), Box::pin(task));
+        let watched = {
+            let name = name.clone();
+            async move {
+                let Some(failure) = group.failure(name.clone(), task).await else { return };
+                tracing::error!(task = %name, reason = failure.reason, "task failed and cannot be restarted");
+                group.supervisor.record(failure);
+            }
+        };
+        self.start(next_id(), name, Box::pin(watched));
+    }
+
+    /// As [`Tasks::spawn`], with a task that is dropped at its next await when the group stops.
+    pub fn spawn_until_cancelled<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (token, task) = (self.token(), Box::pin(task));
+        self.spawn(name, async move {
+            token.run_until_cancelled_owned(task).await;
+        });
+    }
+
+    /// Starts a task that ends by itself. A panic is logged with the task's name, and ends only the task.
+    pub fn spawn_finite<F>(&self, name: impl Into<Cow<'static, str>>, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (name, task) = (name.into(), Box::pin(task));
+        let logged = {
+            let name = name.clone();
+            async move {
+                if let Err(panic) = catch_panic(task).await {
+                    tracing::error!(task = %name, panic, "task panicked");
+                }
+            }
+        };
+        self.start(next_id(), name, Box::pin(logged));
+    }
+
+    /// Starts a task that works until the group stops. When it panics, or returns before, it is made anew by `factory`
+    /// after a backoff. It has to watch [`Tasks::token`] itself; the backoff ends with the group. State that outlives the
+    /// future must hold wherever the future panics.
+    pub fn spawn_restarting<F, Fut>(&self, name: impl Into<Cow<'static, str>>, mut factory: F)
+    where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.restart(name.into(), self.token(), Box::new(move || Box::pin(factory())));
+    }
+
+    /// As [`Tasks::spawn_restarting`], with futures that are dropped at their next await when the group stops.
+    pub fn spawn_restarting_until_cancelled<F, Fut>(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        factory: F,
+    ) where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn_restarting_until(name, &self.token(), factory);
+    }
+
+    /// As [`Tasks::spawn_restarting_until_cancelled`], with a task that also ends when `stop` is cancelled.
+    pub fn spawn_restarting_until<F, Fut>(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        stop: &CancellationToken,
+        mut factory: F,
+    ) where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let (token, stop) = (self.token(), stop.clone());
+        let ends = stop.clone();
+        let factory: Factory = Box::new(move || {
+            let (token, stop, task) = (token.clone(), stop.clone(), Box::pin(factory()));
+            Box::pin(async move {
+                stop.run_until_cancelled(token.run_until_cancelled(task)).await;
+            })
+        });
+        self.restart(name.into(), ends, factory);
+    }
+
+    fn restart(&self, name: Cow<'static, str>, stop: CancellationToken, mut factory: Factory) {
+        let (id, group) = (next_id(), Arc::clone(&self.group));
+        let restarted = {
+            let name = name.clone();
+            async move {
+                // The factory runs inside of the guarded future: it may panic, too.
+                while let Some(failure) =
+                    group.failure(name.clone(), async { factory().await }).await
+                    && !stop.is_cancelled()
+                {
+                    let reason = failure.reason.clone();
+                    let backoff = group.supervisor.restart(id, failure);
+                    tracing::error!(task = %name, reason, ?backoff, "task failed and will be restarted");
+                    let wait = tokio::time::sleep(backoff);
+                    let wait = group.token.run_until_cancelled(wait);
+                    if stop.run_until_cancelled(wait).await.flatten().is_none() {
+                        return;
+                    }
+                }
+            }
+        };
+        self.start(id, name, Box::pin(restarted));
+    }
+
+    /// Boxed, because each layer around a future doubles its size, and generic code is compiled for each task.
+    #[expect(clippy::disallowed_methods, reason = "the one place that starts tasks")]
+    fn start(&self, id: u64, name: Cow<'static, str>, task: BoxFuture<'static, ()>) {
+        let span = tracing::debug_span!("task", name = %name);
+        self.group.add(id, name);
+        let entry = Entry { group: Arc::clone(&self.group), id };
+        let wrapped = async move {
+            // Dropped when the task ends in any way, an abort included.
+            let _entry = entry;
+            task.await;
+        };
+        let supervised = self.group.supervisor.over(wrapped.instrument(span));
+        let handle = tokio::spawn(halt::inherited(supervised));
+        self.group.started(id, handle.abort_handle());
+    }
+
+    /// Names of the tasks that have not ended, oldest first.
+    pub fn running(&self) -> Vec<Cow<'static, str>> {
+        self.group.lock().tasks.values().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Waits until every task has ended.
+    pub async fn join(&self) {
+        let mut count = self.group.count.subscribe();
+        // Waiting cannot fail: the sender lives as long as the group.
+        let _ = count.wait_for(|n| *n == 0).await;
+    }
+
+    /// Stops the tasks, waits for them, and aborts those that have not ended after `deadline`. Returns the names of the
+    /// aborted ones.
+    pub async fn shut_down(&self, deadline: Duration) -> Vec<Cow<'static, str>> {
+        self.group.token.cancel();
+        if tokio::time::timeout(deadline, self.join()).await.is_ok() {
+            return Vec::new();
+        }
+        let late = self.running();
+        self.abort();
+        tracing::warn!(tasks = ?late, "tasks did not stop in time and were aborted");
+        late
+    }
+
+    /// Stops the tasks, and aborts each at its next await. Does not wait for them.
+    pub fn abort(&self) {
+        self.group.token.cancel();
+        for (_, handle) in self.group.lock().tasks.values() {
+            if let Some(handle) = handle {
+                handle.abort();
+            }
+        }
+    }
+}
+
+impl Group {
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a task that works until the group stops; returns the failure if it panics, or returns before.
+    async fn failure(
+        &self,
+        name: Cow<'static, str>,
+        task: impl Future<Output = ()>,
+    ) -> Option<TaskFailure> {
+        let reason = match catch_panic(task).await {
+            Ok(()) if self.token.is_cancelled() => return None,
+            Ok(()) => "returned before it was stopped".to_owned(),
+            Err(panic) => format!("panic: {panic}"),
+        };
+        Some(TaskFailure { name, reason })
+    }
+
+    fn add(&self, id: u64, name: Cow<'static, str>) {
+        let mut running = self.lock();
+        running.tasks.insert(id, (name, None));
+        self.count.send_replace(running.tasks.len());
+    }
+
+    fn started(&self, id: u64, handle: AbortHandle) {
+        // A task that has ended already is no longer in the map.
+        if let Some((_, slot)) = self.lock().tasks.get_mut(&id) {
+            *slot = Some(handle);
+        }
+    }
+}
+
+struct Entry {
+    group: Arc<Group>,
+    id: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.group.supervisor.forget(self.id);
+        let mut running = self.group.lock();
+        running.tasks.remove(&self.id);
+        self.group.count.send_replace(running.tasks.len());
+    }
+}
+
+/// Awaits a future and catches its panic. What it shares with others must hold wherever it panics.
+///
+/// # Errors
+/// The message of the panic.
+#[doc(alias("catch_unwind", "HandleCrash"))]
+pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let ended = AssertUnwindSafe(work).catch_unwind().await;
+    ended.map_err(|panic| panic_text(&*panic).to_owned())
+}
+
+/// The text of a caught panic, for a log line.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn stops_and_joins() {
+        let tasks = Tasks::new();
+        for name in ["a", "b"] {
+            tasks.spawn_until_cancelled(name, std::future::pending());
+        }
+        assert_eq!(tasks.running(), ["a", "b"]);
+        assert!(["a", "b"].iter().all(|name| everywhere().contains_key(*name)));
+        assert!(tasks.shut_down(Duration::from_secs(1)).await.is_empty());
+        assert!(tasks.running().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_will_not_stop_is_aborted_and_named() {
+        let tasks = Tasks::new();
+        tasks.spawn("deaf", std::future::pending());
+        assert_eq!(tasks.shut_down(Duration::from_secs(5)).await, ["deaf"]);
+        tasks.join().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_only_its_task() {
+        let tasks = Tasks::new();
+        let (tx, rx) = tokio::sync::oneshot::channel();
+        tasks.spawn_finite("bad", async { panic!("deliberate") });
+        tasks.spawn_finite("good", async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let _ = tx.send(());
+        });
+        rx.await.unwrap();
+        tasks.join().await;
+        assert_eq!(tasks.supervisor().failures(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_returns_unasked_has_failed() {
+        let tasks = Tasks::new();
+        tasks.spawn("watch", async {});
+        let failure = tasks.supervisor().failed().await;
+        assert_eq!(failure.to_string(), r#"task "watch" failed: returned before it was stopped"#);
+        // A later failure does not replace the first, which stopped the program.
+        tasks.spawn("other", async { panic!("late") });
+        tasks.join().await;
+        assert_eq!(tasks.supervisor().failures(), [failure]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_is_restarted_with_backoff_and_fails_health_checks_while_it_keeps_failing() {
+        let (tasks, (run, mut runs)) = (Tasks::new(), tokio::sync::mpsc::unbounded_channel());
+        let now = || tokio::time::sleep(Duration::ZERO).deadline();
+        let start = now();
+        tasks.spawn_restarting_until_cancelled("keeper", move || {
+            let run = run.clone();
+            async move {
+                let _ = run.send(now() - start);
+                panic!("no reason")
+            }
+        });
+        for at in [0, 1, 3, 7, 15] {
+            assert_eq!(runs.recv().await.unwrap().as_secs(), at);
+            assert_eq!(tasks.supervisor().check(), Ok(()));
+        }
+        // The sixth failure in a row: its backoff is over twenty seconds.
+        assert_eq!(runs.recv().await.unwrap().as_secs(), 31);
+        let failed = Err(r#"task "keeper" failed: panic: no reason"#.to_owned());
+        assert_eq!(tasks.supervisor().check(), failed);
+        assert!(tasks.shut_down(Duration::from_secs(1)).await.is_empty(), "also in its backoff");
+        assert_eq!(tasks.supervisor().check(), Ok(()), "it is gone");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn groups_made_by_a_task_have_its_supervisor() {
+        let outer = Tasks::new();
+        outer.spawn_until_cancelled("program", async {
+            let inner = Tasks::new();
+            inner.spawn("worker", async { panic!("deep") });
+            std::future::pending::<()>().await;
+        });
+        assert_eq!(outer.supervisor().failed().await.name, "worker");
+        outer.shut_down(Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_halted_does_nothing_until_it_resumes() {
+        let (tasks, halt) = (Tasks::new(), Halt::default());
+        let (inner, (tick, mut ticks)) = (Tasks::new(), tokio::sync::mpsc::unbounded_channel());
+        let spawner = inner.clone();
+        tasks.spawn(
+            "program",
+            halt.over(async move {
+                spawner.spawn_until_cancelled("ticker", async move {
+                    loop {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        let _ = tick.send(());
+                    }
+                });
+            }),
+        );
+        tokio::time::sleep(Duration::from_millis(3500)).await;
+        assert_eq!(ticks.len(), 3);
+        halt.halt();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(ticks.len(), 3);
+        halt.resume();
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(ticks.len(), 5, "one that was due, and the next");
+        assert!(ticks.recv().await.is_some());
+        assert!(inner.shut_down(Duration::from_secs(1)).await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_child_stops_with_its_parent() {
+        let tasks = Tasks::new();
+        let child = tasks.child();
+        child.spawn_until_cancelled("x", std::future::pending());
+        tasks.token().cancel();
+        child.join().await;
+    }
+}
