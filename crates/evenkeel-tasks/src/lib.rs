@@ -206,7 +206,8 @@ impl Tasks {
         self.spawn_restarting_until(name, &self.token(), factory);
     }
 
-    /// As [`Tasks::spawn_restarting_until_cancelled`], with a task that also ends when `stop` is cancelled.
+    /// As [`Tasks::spawn_restarting_until_cancelled`], with a task that also ends when `stop` is cancelled: by its owner, or
+    /// by the task itself when its work is done.
     pub fn spawn_restarting_until<F, Fut>(
         &self,
         name: impl Into<Cow<'static, str>>,

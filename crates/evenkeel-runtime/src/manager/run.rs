@@ -45,7 +45,8 @@ impl Manager {
     /// releases the lease at the end.
     ///
     /// # Errors
-    /// When a runnable or a task that cannot be restarted fails, or the lease is lost (the others are stopped then, too), or when a runnable does not stop.
+    /// When a runnable or a task that cannot be restarted fails, or the lease is lost (the others are stopped then, too), or
+    /// when a runnable does not stop.
     pub fn run<'a>(
         self,
         shutdown: impl Future<Output = ()> + Send + 'a,

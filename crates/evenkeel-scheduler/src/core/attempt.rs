@@ -332,7 +332,6 @@ async fn run_post_filter_plugins(
                 break;
             }
         };
-        messages.extend(cycle.failure());
         let why = (!answer.done).then(|| Status::unschedulable(""));
         cycle.trace_mut().took(ExtensionPoint::PostFilter, n, began, why.as_ref());
         if answer.done {
@@ -349,6 +348,7 @@ async fn run_post_filter_plugins(
             break;
         }
     }
+    messages.extend(cycle.failure());
     let why = (!found).then(|| Status::unschedulable(""));
     cycle.trace_mut().ran(ExtensionPoint::PostFilter, began, why.as_ref());
     (fit_error.message_with(&messages), nominated)
