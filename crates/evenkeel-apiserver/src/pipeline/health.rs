@@ -86,7 +86,7 @@ impl Results {
             TASKS => &self.tasks,
             _ => return Ok(()),
         };
-        result.as_ref().map(|()| ()).map_err(String::as_str)
+        result.as_ref().copied().map_err(String::as_str)
     }
 }
 

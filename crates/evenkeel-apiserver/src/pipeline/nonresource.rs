@@ -29,8 +29,7 @@ pub(super) fn serve(
         if !get {
             return Err(StatusError::method_not_allowed());
         }
-        let results =
-            health::Results { storage: api.store.health(), tasks: api.tasks.check() };
+        let results = health::Results { storage: api.store.health(), tasks: api.tasks.check() };
         return Ok(
             health::serve(&api.metrics, root, check, query, &results).unwrap_or_else(not_found)
         );
