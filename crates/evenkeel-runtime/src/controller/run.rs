@@ -151,7 +151,7 @@ impl Shared {
         self.conclude(key, attempt, passed, text.as_deref().unwrap_or_default());
     }
 
-    /// A panic becomes a failure of this key alone: it is retried with backoff. Upstream: `RecoverPanic`.
+    /// A panic becomes a failure of this key alone: it is retried with backoff, as by controller-runtime's `RecoverPanic`.
     async fn guarded(&self, request: Request, recorded: &mut RecordedActions) -> Passed {
         // The planner is only borrowed and its state is its own; locks of the shell do not stay poisoned.
         let work = async { self.reconcile.reconcile(request, recorded).await };
