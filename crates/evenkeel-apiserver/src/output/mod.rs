@@ -5,7 +5,8 @@ mod partial;
 mod table;
 
 use bytes::Bytes;
-use evenkeel_api::protobuf::Transcoder;
+use evenkeel_api::DecodeError;
+use evenkeel_api::protobuf::{Envelope, Transcoder, wire};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -145,6 +146,9 @@ impl Format {
         match (self.shape, self.encoding) {
             (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta, now),
             (Shape::Metadata, Encoding::Json) => metadata_list(self.meta, items, meta),
+            (Shape::Whole | Shape::Metadata, Encoding::Protobuf) => {
+                self.protobuf_list(resource, items, meta, now)
+            }
             (Shape::Table(include), _) => {
                 let mut rows = Vec::with_capacity(items.len());
                 for item in items {
@@ -176,6 +180,30 @@ impl Format {
                 )
             }
         }
+    }
+
+    /// A list in protobuf, encoded one item after the other: only one of them is a tree at a time.
+    fn protobuf_list(
+        &self,
+        resource: &ResourceType,
+        items: &mut dyn ExactSizeIterator<Item = Bytes>,
+        meta: &ListMeta,
+        now: Timestamp,
+    ) -> Result<Bytes, StatusError> {
+        /// The field of a list's items in every kind of list.
+        const ITEMS: u32 = 2;
+        let (list_kind, kind, version) = match self.shape {
+            Shape::Metadata => ("PartialObjectMetadataList", "PartialObjectMetadata", self.meta),
+            _ => (&*resource.list_kind, resource.kind(), &*resource.api_version),
+        };
+        let head = json!({"metadata": meta.of_list(resource)});
+        let mut list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
+        for item in items {
+            let item = self.shaped(resource, parse(&item)?, now)?;
+            let item = Transcoder::encode(version, kind, &item).map_err(not_acceptable)?;
+            wire::bytes(&mut list, ITEMS, &item);
+        }
+        Ok(Envelope::seal(version, list_kind, &list).into())
     }
 
     /// A list whose items are spliced in as they are stored (or converted, where this is not the stored version).
@@ -309,12 +337,14 @@ impl Format {
             Encoding::Pretty => Ok(pretty::json(value).into()),
             Encoding::Yaml => Ok(yaml::document(value).into()),
             Encoding::Protobuf => {
-                Transcoder::encode_envelope(value).map(Bytes::from).map_err(|error| {
-                    StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", error.to_string())
-                })
+                Transcoder::encode_envelope(value).map(Bytes::from).map_err(not_acceptable)
             }
         }
     }
+}
+
+fn not_acceptable(error: DecodeError) -> StatusError {
+    StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", error.to_string())
 }
 
 /// Which part of a resource an object is, by its kind: `scale`, or none.
@@ -386,4 +416,43 @@ fn metadata_fits(name: &str, resource: &ResourceType, purpose: Purpose) -> Resul
 
 fn parse(bytes: &[u8]) -> Result<Value, StatusError> {
     evenkeel_api::json::from_slice(bytes).map_err(StatusError::internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::Table;
+
+    #[test]
+    fn a_protobuf_list_is_the_same_item_by_item() {
+        let table = Table::builtin();
+        let pods = table.get("v1", "pods").expect("pods are there");
+        let pod = |name: &str| {
+            json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "labels": {"a": name}, "resourceVersion": "7"},
+                "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}})
+        };
+        let meta = ListMeta { resource_version: 9, token: "more".to_owned(), remaining: Some(3) };
+        let names = ["a", "b", &"long".repeat(50)];
+        for shape in [Shape::Whole, Shape::Metadata] {
+            let format = Format { encoding: Encoding::Protobuf, shape, meta: META };
+            for n in 0..=names.len() {
+                let pods_of =
+                    |names: &[&str]| names.iter().map(|name| pod(name)).collect::<Vec<_>>();
+                let items = pods_of(&names[..n]);
+                let bytes: Vec<Bytes> = items.iter().map(|item| item.to_string().into()).collect();
+                let now = Timestamp::UNIX_EPOCH;
+                let list = format.list(&pods, &mut bytes.into_iter(), &meta, now).expect("a list");
+                let (kind, version, items) = match shape {
+                    Shape::Metadata => {
+                        let all = items.iter().map(|item| partial_value(META, item)).collect();
+                        ("PartialObjectMetadataList", META, all)
+                    }
+                    _ => ("PodList", "v1", items),
+                };
+                let whole = json!({"kind": kind, "apiVersion": version, "metadata": meta.value(), "items": items});
+                let whole = Transcoder::encode_envelope(&whole).expect("it encodes");
+                assert_eq!(list, whole, "{shape:?} of {n}");
+            }
+        }
+    }
 }
