@@ -343,6 +343,7 @@ impl Format {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn not_acceptable(error: DecodeError) -> StatusError {
     StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", error.to_string())
 }

@@ -322,6 +322,7 @@ impl Client<'_> {
         }
         request.extend_from_slice(b"\r\n");
         request.extend_from_slice(body);
+        let _held = (!self.target.is_upstream).then(|| HeldTime::during_upload(body.len()));
         let Ok(stream) = self.target.connect(self.identity.as_ref(), b"http/1.1").await else {
             return Answer::none();
         };
@@ -439,6 +440,26 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
         body = body.get(at + 4 + chunk.len()..).unwrap_or_default();
     }
     whole
+}
+
+/// While it lives, virtual time stands still: a runtime that waits for sockets alone would take the next deadline for due. After
+/// a while time goes on, for answers that wait for a deadline.
+struct HeldTime {
+    /// Dropping it ends the thread that holds the time.
+    _ends: std::sync::mpsc::Sender<()>,
+}
+
+impl HeldTime {
+    /// Long enough for a body of this size on a busy machine.
+    fn during_upload(size: usize) -> Self {
+        let at_most = if size < 16 * 1024 { 1 } else { 20 };
+        let (ends, ended) = std::sync::mpsc::channel();
+        #[expect(clippy::disallowed_methods, reason = "it ends with the request")]
+        tokio::task::spawn_blocking(move || {
+            let _ = ended.recv_timeout(Duration::from_secs(at_most));
+        });
+        Self { _ends: ends }
+    }
 }
 
 /// Writes, and reads to the end. A server may answer and close before it has read all.
