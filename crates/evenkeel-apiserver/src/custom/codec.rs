@@ -129,7 +129,7 @@ pub(crate) async fn events(
 }
 
 /// The object as it is to be stored.
-pub(crate) async fn transform_to_storage<'a>(
+pub(crate) async fn to_storage<'a>(
     api: &Api,
     resource: &ResourceType,
     object: &'a Value,

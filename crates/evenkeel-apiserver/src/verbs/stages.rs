@@ -136,7 +136,7 @@ async fn persist(
     if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
         prepare_for_storage(&mut attempt.new, how)?;
     }
-    let kept = codec::transform_to_storage(api, stored, &attempt.new).await?;
+    let kept = codec::to_storage(api, stored, &attempt.new).await?;
     let key = key(stored, write.request.target.namespace, attempt.name);
     if write.options.dry_run {
         if created && api.store.get(&stored.resource_prefix, &key).is_some() {
