@@ -12,6 +12,56 @@ use redb::backends::FileBackend;
 
 use crate::files;
 
+/// The locks of a file that stands over another one in its field `file`: those of that file.
+macro_rules! forward_locks {
+    () => {
+        fn try_lock_range(
+            &self,
+            start: Bound<u64>,
+            end: Bound<u64>,
+        ) -> Result<bool, redb::BackendError> {
+            self.file.try_lock_range(start, end)
+        }
+
+        fn try_lock_shared_range(
+            &self,
+            start: Bound<u64>,
+            end: Bound<u64>,
+        ) -> Result<bool, redb::BackendError> {
+            self.file.try_lock_shared_range(start, end)
+        }
+
+        fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), redb::BackendError> {
+            self.file.lock_range(start, end)
+        }
+
+        fn lock_shared_range(
+            &self,
+            start: Bound<u64>,
+            end: Bound<u64>,
+        ) -> Result<(), redb::BackendError> {
+            self.file.lock_shared_range(start, end)
+        }
+
+        fn unlock_range(
+            &self,
+            start: Bound<u64>,
+            end: Bound<u64>,
+        ) -> Result<(), redb::BackendError> {
+            self.file.unlock_range(start, end)
+        }
+
+        fn query_lock_range(
+            &self,
+            start: Bound<u64>,
+            end: Bound<u64>,
+        ) -> Result<bool, redb::BackendError> {
+            self.file.query_lock_range(start, end)
+        }
+    };
+}
+pub(super) use forward_locks;
+
 /// A folder of files that only their owner may read.
 pub(super) trait Folder: Send + Sync {
     /// Opens a file; makes it when it is not there.
@@ -153,43 +203,5 @@ impl StorageBackend for Watched {
         self.file.close()
     }
 
-    fn try_lock_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<bool, redb::BackendError> {
-        self.file.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<bool, redb::BackendError> {
-        self.file.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), redb::BackendError> {
-        self.file.lock_range(start, end)
-    }
-
-    fn lock_shared_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<(), redb::BackendError> {
-        self.file.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), redb::BackendError> {
-        self.file.unlock_range(start, end)
-    }
-
-    fn query_lock_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<bool, redb::BackendError> {
-        self.file.query_lock_range(start, end)
-    }
+    forward_locks!();
 }

@@ -9,6 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use redb::StorageBackend;
 
+use super::folder::forward_locks;
+
 const BLOCK: u64 = 4096;
 
 /// A file under what was written to it since it was opened.
@@ -128,45 +130,7 @@ impl StorageBackend for Unchanged {
         self.file.close()
     }
 
-    fn try_lock_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<bool, redb::BackendError> {
-        self.file.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<bool, redb::BackendError> {
-        self.file.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), redb::BackendError> {
-        self.file.lock_range(start, end)
-    }
-
-    fn lock_shared_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<(), redb::BackendError> {
-        self.file.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), redb::BackendError> {
-        self.file.unlock_range(start, end)
-    }
-
-    fn query_lock_range(
-        &self,
-        start: Bound<u64>,
-        end: Bound<u64>,
-    ) -> Result<bool, redb::BackendError> {
-        self.file.query_lock_range(start, end)
-    }
+    forward_locks!();
 }
 
 #[cfg(test)]
