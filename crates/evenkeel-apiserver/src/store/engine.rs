@@ -76,11 +76,15 @@ fn of_failure(failure: &Mutex<Option<FileFailure>>) -> Option<BackendError> {
     })
 }
 
+/// The error of an operation on the folder's files.
+fn of_folder(error: &io::Error) -> BackendError {
+    let why = error.to_string();
+    if super::folder::is_full(error) { BackendError::Full(why) } else { BackendError::Io(why) }
+}
+
 fn of_engine(error: &redb::Error) -> BackendError {
     match error {
-        redb::Error::Io(error) if super::folder::is_full(error) => {
-            BackendError::Full(error.to_string())
-        }
+        redb::Error::Io(error) if super::folder::is_full(error) => of_folder(error),
         // So the engine says that it does not know a file, or that the file is cut off.
         redb::Error::Io(error)
             if matches!(
@@ -279,11 +283,7 @@ impl Engine {
 
     fn open_file(&mut self) -> Result<(), NotOpened> {
         self.file = None;
-        let io = |error: io::Error| {
-            let why = error.to_string();
-            let full = super::folder::is_full(&error);
-            NotOpened::Failed(if full { BackendError::Full(why) } else { BackendError::Io(why) })
-        };
+        let io = |error: io::Error| NotOpened::Failed(of_folder(&error));
         let (file, failure) = Watched::new(self.folder.open(&self.name).map_err(io)?);
         guarded(
             || {
@@ -373,14 +373,7 @@ impl Backend for Engine {
         records: &mut dyn Iterator<Item = Result<StoredRecord, String>>,
     ) -> Result<(), BackendError> {
         let name = format!("{}{NEW}", self.name);
-        let io = |error: io::Error| {
-            let why = error.to_string();
-            if super::folder::is_full(&error) {
-                BackendError::Full(why)
-            } else {
-                BackendError::Io(why)
-            }
-        };
+        let io = |error: io::Error| of_folder(&error);
         self.folder.remove(&name).map_err(io)?;
         let (file, failure) = Watched::new(self.folder.open(&name).map_err(io)?);
         let mut revision = compacted;
@@ -424,12 +417,7 @@ impl Backend for Engine {
     fn reserve(&mut self) -> Result<(), BackendError> {
         self.folder.fill(RESERVE, RESERVE_BYTES).map_err(|error| {
             let _ = self.folder.remove(RESERVE);
-            let why = error.to_string();
-            if super::folder::is_full(&error) {
-                BackendError::Full(why)
-            } else {
-                BackendError::Io(why)
-            }
+            of_folder(&error)
         })
     }
 
