@@ -361,6 +361,15 @@ pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> 
     ended.map_err(|panic| panic_text(&*panic).to_owned())
 }
 
+/// As [`catch_panic`], for a call.
+///
+/// # Errors
+/// The message of the panic.
+pub fn catch_call_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(call));
+    ended.map_err(|panic| panic_text(&*panic).to_owned())
+}
+
 /// The text of a caught panic, for a log line.
 pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic

@@ -6,11 +6,11 @@
 //! pages are verified when a file is opened, and every record has a checksum of its own.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use evenkeel_tasks::catch_call_panic;
 use redb::backends::FileBackend;
 use redb::{
     Builder, Database, DatabaseError, Durability, ReadableDatabase, ReadableTable,
@@ -117,11 +117,8 @@ pub(super) fn guarded<T, E>(
     work: impl FnOnce() -> Result<T, E>,
     damaged: impl FnOnce(String) -> E,
 ) -> Result<T, E> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let why = panic.downcast_ref::<String>().map(String::as_str);
-        let why = why.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
-        Err(damaged(format!("the engine cannot read the file: {why}")))
-    })
+    catch_call_panic(work)
+        .unwrap_or_else(|panic| Err(damaged(format!("the engine cannot read the file: {panic}"))))
 }
 
 /// Verifies a file without changing it, and returns its database over a copy in memory of what the engine would repair.

@@ -6,13 +6,12 @@ use super::{
     store::{Events, Store, Table, same_version},
 };
 use crate::{
-    client::Metadata, clock::Clock, introspect::CacheState, latch::Latch, tasks::panic_text,
+    client::Metadata, clock::Clock, introspect::CacheState, latch::Latch, tasks::catch_call_panic,
 };
 use evenkeel_api::{View, views::IdentityMeta};
 use prometheus::{Histogram, IntGauge};
 use std::{
     any::TypeId,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
@@ -200,7 +199,7 @@ impl<V: View> Shared<V> {
 
 /// Calls a handler; its panic is logged and does not reach the other handlers.
 fn notify<V>(handler: &Handler<V>, event: &CacheEvent<V>) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(event))) {
-        tracing::error!(panic = panic_text(&*panic), "a cache's event handler panicked");
+    if let Err(panic) = catch_call_panic(|| handler(event)) {
+        tracing::error!(panic, "a cache's event handler panicked");
     }
 }

@@ -8,14 +8,10 @@ use crate::{
     },
     plan::Key,
     queue::KeyStatus,
-    tasks::panic_text,
+    tasks::catch_call_panic,
 };
 use evenkeel_api::time::{Timestamp, seconds};
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::Ordering,
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::Instant;
 
 /// Passes that a report tells of.
@@ -55,10 +51,10 @@ impl Inspect for Shared {
         }
         let (key, now) = (subject.key(), Moment::of(self));
         // A planner that panics does so here as in its own pass, and that is worth telling.
-        let explanation = catch_unwind(AssertUnwindSafe(|| self.reconcile.explain(&key, now.time)));
+        let explanation = catch_call_panic(|| self.reconcile.explain(&key, now.time));
         let explanation = explanation.unwrap_or_else(|panic| {
             let mut description = Description::new();
-            description.waits(format!("planning panics: {}", panic_text(&*panic)));
+            description.waits(format!("planning panics: {panic}"));
             Some(Explanation { description, ..Explanation::default() })
         });
         let place = self.queue.key_status(&key);
