@@ -170,15 +170,20 @@ impl Format {
                     }
                     all.push(item);
                 }
-                let (kind, version) = match self.shape {
-                    Shape::Metadata => ("PartialObjectMetadataList", self.meta),
-                    _ => (&*resource.list_kind, &*resource.api_version),
-                };
+                let (kind, version) = self.list_type(resource);
                 let meta = meta.of_list(resource);
                 self.bytes(
                     &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": all}),
                 )
             }
+        }
+    }
+
+    /// Kind and apiVersion of a list of objects or of their metadata.
+    fn list_type<'r>(&self, resource: &'r ResourceType) -> (&'r str, &'r str) {
+        match self.shape {
+            Shape::Metadata => ("PartialObjectMetadataList", self.meta),
+            _ => (&resource.list_kind, &resource.api_version),
         }
     }
 
@@ -192,9 +197,10 @@ impl Format {
     ) -> Result<Bytes, StatusError> {
         /// The field of a list's items in every kind of list.
         const ITEMS: u32 = 2;
-        let (list_kind, kind, version) = match self.shape {
-            Shape::Metadata => ("PartialObjectMetadataList", "PartialObjectMetadata", self.meta),
-            _ => (&*resource.list_kind, resource.kind(), &*resource.api_version),
+        let (list_kind, version) = self.list_type(resource);
+        let kind = match self.shape {
+            Shape::Metadata => "PartialObjectMetadata",
+            _ => resource.kind(),
         };
         let head = json!({"metadata": meta.of_list(resource)});
         let mut list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
