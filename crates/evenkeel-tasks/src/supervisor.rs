@@ -58,7 +58,7 @@ struct Inner {
 #[derive(Debug)]
 struct Restarted {
     restarts: Restarts,
-    /// The last failure.
+    /// Why it ended the last time.
     failure: TaskFailure,
 }
 

@@ -18,15 +18,15 @@ pub(crate) struct SnapshotArgs {
 enum Action {
     /// Save a snapshot of a data folder that no server uses, and verify it.
     Save {
-        /// The new file.
+        /// File to write; it must not exist.
         file: PathBuf,
-        /// The data folder.
+        /// Data folder to copy.
         #[arg(long, value_name = "DIR")]
         data_dir: PathBuf,
     },
     /// Restore a snapshot into a data folder that has no state. Watches start anew, at much higher revisions.
     Restore {
-        /// The snapshot.
+        /// File of the snapshot.
         file: PathBuf,
         /// The data folder; it is made if it is not there.
         #[arg(long, value_name = "DIR")]
@@ -34,7 +34,7 @@ enum Action {
     },
     /// Verify the checksum of every record of a snapshot, without changing it.
     Verify {
-        /// The snapshot.
+        /// File of the snapshot.
         file: PathBuf,
     },
 }

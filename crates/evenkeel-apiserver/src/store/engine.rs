@@ -41,11 +41,11 @@ pub(super) const NEW: &str = ".new";
 pub(super) enum NotOpened {
     /// Another process has it open.
     Locked,
-    /// Anything else.
+    /// The engine or the disk refuses it.
     Failed(BackendError),
 }
 
-/// The open file.
+/// The open database, and how its file failed.
 pub(super) struct Engine {
     folder: Arc<dyn Folder>,
     name: String,

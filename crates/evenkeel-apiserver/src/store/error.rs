@@ -9,9 +9,9 @@ pub enum OpenError {
     /// The folder or the file cannot be read or made.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the folder or of the store's file.
         path: String,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
     /// What is stored is not what was written. Nothing of it is used, and the file is left as it is.
@@ -19,7 +19,7 @@ pub enum OpenError {
         "{path} is damaged: {why}; move it away and restore a snapshot (evenkeel snapshot restore FILE --data-dir FOLDER), or start without it as an empty cluster"
     )]
     Damaged {
-        /// The file.
+        /// Path of the folder or of the store's file.
         path: String,
         /// What is wrong with it, with the object's key where one is damaged.
         why: String,
@@ -29,7 +29,7 @@ pub enum OpenError {
         "{path}: {why}; start with an encryption configuration that has its key (--encryption-provider-config)"
     )]
     Undecryptable {
-        /// The file.
+        /// Path of the folder or of the store's file.
         path: String,
         /// Object, provider and key.
         why: String,

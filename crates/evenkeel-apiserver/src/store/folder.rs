@@ -130,7 +130,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 #[derive(Debug, Clone)]
 pub(super) struct FileFailure {
     pub(super) why: String,
-    /// There is no space.
+    /// The disk had no space left for it.
     pub(super) full: bool,
     /// It was a sync: what was written since the one before may be lost, whatever the file says now.
     pub(super) not_synced: bool,

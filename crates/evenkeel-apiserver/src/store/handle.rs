@@ -13,7 +13,7 @@ use super::error::OpenError;
 use super::folder::{DiskFolder, Folder};
 use super::index::IndexedResources;
 use super::open;
-use super::pending::InLine;
+use super::pending::StagedTransaction;
 use super::record::{Identity, Transformer};
 use super::shared::Shared;
 use super::state::State;
@@ -143,7 +143,7 @@ impl Store {
             self.try_again();
             let values = transaction.values(self.shared.indexed_resources);
             let not_staged = match self.shared.stage(transaction, values) {
-                Ok(InLine { entries, outcome }) => {
+                Ok(StagedTransaction { entries, outcome }) => {
                     if !self.shared.threaded {
                         self.shared.turn();
                     }

@@ -1,8 +1,8 @@
 //! The store: every object as encoded bytes in memory, one revision counter, transactions with preconditions, a ring of
 //! recent events for each collection, and, where a data folder is given, a durable engine.
 //!
-//! A transaction is checked against the committed objects and what is pending over them, gets its revisions, and waits in line
-//! (`pending`). The store's thread commits what is in line as one batch (`durable`), of one record a revision (`record`). Then
+//! A transaction is checked against the committed objects and what is pending over them, gets its revisions, and is queued
+//! (`pending`). The store's thread commits the queue as one batch (`durable`), of one record a revision (`record`). Then
 //! it is applied to memory (`state`), shown to watches, and acknowledged. What is not on disk nobody sees. The records are the
 //! change history, too: a restart reads events out of them (`load`), so that watches resume. Compaction removes what no
 //! revision of the kept history needs (`history`).

@@ -15,7 +15,7 @@ use crate::resource::ResourcePrefix;
 /// Whether a transaction was committed; otherwise why not.
 pub(super) type Outcome = Result<(), Arc<str>>;
 
-/// A transaction in line for the next commit.
+/// A transaction that is queued for the next commit.
 pub(super) struct Waiting {
     pub(super) writes: Vec<Staged>,
     pub(super) done: oneshot::Sender<Outcome>,
@@ -36,8 +36,8 @@ pub(super) struct Pending {
     revision: u64,
     /// The newest pending state of each object.
     objects: HashMap<ResourcePrefix, BTreeMap<Arc<str>, Latest>>,
-    /// The next batch.
-    line: Vec<Waiting>,
+    /// What the next commit writes as one batch.
+    queue: Vec<Waiting>,
     refusal: Option<Refusal>,
     /// The store is being dropped.
     pub(super) stop: bool,
@@ -52,7 +52,7 @@ struct Latest {
 }
 
 /// What a staged transaction will have written, and what comes of it.
-pub(super) struct InLine {
+pub(super) struct StagedTransaction {
     /// What it writes, in order.
     pub(super) entries: Vec<Arc<Entry>>,
     /// Resolves with its commit.
@@ -105,9 +105,9 @@ impl Pending {
         !self.objects.is_empty()
     }
 
-    /// Whether nothing is in line.
+    /// Whether nothing is queued.
     pub(super) fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.queue.is_empty()
     }
 
     /// Why writes are refused, if they are.
@@ -120,12 +120,12 @@ impl Pending {
         self.refusal = refusal;
     }
 
-    /// Takes what is in line.
+    /// Takes the queue, which is the next batch.
     pub(super) fn take(&mut self) -> Vec<Waiting> {
-        std::mem::take(&mut self.line)
+        std::mem::take(&mut self.queue)
     }
 
-    /// Takes everything back that is pending; gives what is in line, which is refused.
+    /// Takes everything back that is pending; gives what was queued, which is refused.
     pub(super) fn take_back(&mut self) -> Vec<Waiting> {
         self.objects.clear();
         self.take()
@@ -175,13 +175,13 @@ impl Pending {
         n_objects > 0
     }
 
-    /// Checks a transaction, gives its writes their revisions and puts it in line.
+    /// Checks a transaction, gives its writes their revisions and queues it.
     pub(super) fn stage(
         &mut self,
         state: &State,
         transaction: Transaction,
         values: Vec<(usize, Vec<String>)>,
-    ) -> Result<InLine, Box<NotStaged>> {
+    ) -> Result<StagedTransaction, Box<NotStaged>> {
         let refused = self
             .refusal
             .as_ref()
@@ -202,8 +202,8 @@ impl Pending {
         }
         let entries = writes.iter().map(|staged| staged.event.entry.clone()).collect();
         let (done, outcome) = oneshot::channel();
-        self.line.push(Waiting { writes, done });
-        Ok(InLine { entries, outcome })
+        self.queue.push(Waiting { writes, done });
+        Ok(StagedTransaction { entries, outcome })
     }
 
     fn write(&mut self, state: &State, op: Op, values: Vec<String>) -> Option<Staged> {

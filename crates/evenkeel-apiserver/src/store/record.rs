@@ -172,7 +172,7 @@ pub(super) fn verify(revision: u64, bytes: &[u8]) -> Result<Head<'_>, DamagedRec
     split(revision, bytes).map(|(head, _)| head)
 }
 
-/// Reads a record.
+/// Verifies and reads a record.
 ///
 /// # Errors
 /// What is wrong with it.

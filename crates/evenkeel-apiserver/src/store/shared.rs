@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::durable::Durable;
 use super::index::IndexedResources;
-use super::pending::{InLine, NotStaged, Pending, Refusal, Waiting};
+use super::pending::{NotStaged, Pending, Refusal, StagedTransaction, Waiting};
 use super::record::Transformer;
 use super::state::{Collection, State};
 use super::transaction::Transaction;
@@ -28,7 +28,7 @@ pub(super) struct Shared {
     pub(super) settled: watch::Sender<u64>,
     pub(super) resolved: watch::Sender<Resolved>,
     pending: Mutex<Pending>,
-    /// Something is in line, or the store is being dropped.
+    /// Something is queued, or the store is being dropped.
     wake: Condvar,
     /// Between memory and disk.
     pub(super) transformer: Arc<dyn Transformer>,
@@ -97,12 +97,12 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks a transaction and puts it in line.
+    /// Checks a transaction and queues it.
     pub(super) fn stage(
         &self,
         transaction: Transaction,
         values: Vec<(usize, Vec<String>)>,
-    ) -> Result<InLine, Box<NotStaged>> {
+    ) -> Result<StagedTransaction, Box<NotStaged>> {
         let staged = self.pending().stage(&self.read(), transaction, values);
         if self.threaded && staged.is_ok() {
             self.wake.notify_one();
@@ -110,7 +110,7 @@ impl Shared {
         staged
     }
 
-    /// Commits what is in line, shows it, and does what is due beside. Returns after which time there may be more to do.
+    /// Commits the queue, shows it, and does what is due beside. Returns after which time there may be more to do.
     pub(super) fn turn(&self) -> Duration {
         let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = self.pending().take();
@@ -185,7 +185,7 @@ impl Shared {
         }
     }
 
-    /// Commits what gathers in line until the store is dropped: the work of the store's thread.
+    /// Commits what is queued until the store is dropped: the work of the store's thread.
     pub(super) fn run(&self) {
         let mut delay = Duration::ZERO;
         loop {

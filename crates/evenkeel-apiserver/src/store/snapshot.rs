@@ -53,9 +53,9 @@ pub enum SnapshotError {
     /// The file cannot be written.
     #[error("{} cannot be written: {why}", path.display())]
     Write {
-        /// The file.
+        /// Path of the file to write.
         path: PathBuf,
-        /// Why.
+        /// The system's or the engine's error.
         why: String,
     },
 }

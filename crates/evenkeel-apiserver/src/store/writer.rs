@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use super::shared::Shared;
 
-/// The store's thread; dropping it commits what is in line and ends it.
+/// The store's thread; dropping it commits the queue and ends it.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

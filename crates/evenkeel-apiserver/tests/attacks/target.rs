@@ -77,7 +77,7 @@ impl Target {
         self.is_upstream
     }
 
-    /// The port.
+    /// The port that the server listens on.
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
@@ -93,7 +93,7 @@ impl Target {
         Client { target: self, identity: None, headers: vec![authorization] }
     }
 
-    /// The administrator.
+    /// A client of the group system:masters.
     pub(crate) fn admin(&self) -> Client<'_> {
         self.user("admin")
     }
@@ -342,12 +342,12 @@ impl Client<'_> {
         self.send(method, path, &[("content-type", media)], body).await
     }
 
-    /// Reads.
+    /// Reads an object or a list.
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, &[], b"").await
     }
 
-    /// Creates.
+    /// Creates an object, whatever the answer.
     pub(crate) async fn post(&self, path: &str, object: &Value) -> Answer {
         self.give("POST", path, JSON, object.to_string()).await
     }

@@ -13,7 +13,7 @@ use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::super::open::DATABASE;
-use super::super::pending::InLine;
+use super::super::pending::StagedTransaction;
 use super::crash::on;
 use super::disk::FaultyFolder;
 use super::*;
@@ -168,7 +168,7 @@ impl Run {
             let (transaction, planned, holds) = self.transaction();
             let values = transaction.values(NUMBERS);
             match self.store.shared.stage(transaction, values) {
-                Ok(InLine { entries, outcome }) => {
+                Ok(StagedTransaction { entries, outcome }) => {
                     assert!(holds, "{planned:?} was staged");
                     staged.push((planned, entries, outcome));
                 }
