@@ -44,6 +44,12 @@ async fn cancelled(client: &Client, n_polls: usize, method: &str, path: &str, bo
     .await
 }
 
+/// Waits until what was staged before is committed or refused: commits are in order. Several reads then see one state.
+async fn settle(client: &Client) {
+    let marker = json!({"metadata": {"generateName": "settled-"}});
+    client.make("/api/v1/namespaces/default/configmaps", marker).await;
+}
+
 /// Names of the Services, the addresses with their Services, and what the quota says that is used.
 async fn state(client: &Client) -> (Vec<String>, Vec<String>, Value) {
     let name = |item: &Value| item["metadata"]["name"].as_str().expect("a name").to_owned();
@@ -114,10 +120,10 @@ async fn be_cancelled(client: &Client) {
             }
             let path = if method == "POST" { SERVICES } else { &path };
             ended &= cancelled(client, n_polls, method, path, body.clone()).await;
+            settle(client).await;
             let mut found = state(client).await;
             assert!(found == before || found == after, "{method}, {n_polls} polls: {found:?}");
             if found != after {
-                // What was cancelled while it was being committed is seen a little later.
                 let (code, answer) = client.ask(method, path, body).await;
                 let done = matches!(code, StatusCode::NOT_FOUND | StatusCode::CONFLICT);
                 assert!(code.is_success() || done, "{method}: {answer}");
