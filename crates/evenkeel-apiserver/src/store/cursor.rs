@@ -37,21 +37,18 @@ impl Cursor {
     /// What happened since the last call, in order, without waiting. Events of other parts of the collection may be among it.
     pub(crate) fn take(&mut self) -> Result<Vec<Arc<Event>>, Expired> {
         let shared = &self.store.shared;
-        let settled = *shared.settled.borrow();
-        let recorded = match &self.subscription {
-            Some(subscription) if self.at >= subscription.since => {
-                Some(shared.watchers.after(subscription, self.at, AT_ONCE)?)
-            }
-            _ => None,
-        };
+        // One lock for the events and the revision up to which they are complete: a commit in between would be skipped.
         let state = shared.read();
         let Some(collection) = state.collections.get(&self.resource_prefix) else {
             return Err(Expired);
         };
         let ring = &collection.ring;
-        let (events, all) = match recorded {
-            Some(revisions) => recorded_events(ring, &revisions, settled)?,
-            None => events_since(ring, self.at, settled)?,
+        let (events, all) = match &self.subscription {
+            Some(subscription) if self.at >= subscription.since => {
+                let revisions = shared.watchers.after(subscription, self.at, AT_ONCE)?;
+                recorded_events(ring, &revisions, state.revision)?
+            }
+            _ => events_since(ring, self.at)?,
         };
         let upto = events.last().map_or(self.at, |e| e.entry.revision);
         self.at = if all { upto.max(state.revision) } else { upto };
@@ -72,11 +69,10 @@ impl Cursor {
     }
 }
 
-/// The events after a revision up to the settled one, as many as are taken at once; whether these are all.
-fn events_since(ring: &Ring, at: u64, settled: u64) -> Result<(Vec<Arc<Event>>, bool), Expired> {
-    let since = ring.since(at)?.take_while(|event| event.entry.revision <= settled);
+/// The events after a revision, as many as are taken at once; whether these are all.
+fn events_since(ring: &Ring, at: u64) -> Result<(Vec<Arc<Event>>, bool), Expired> {
     let mut budget = Budget::default();
-    let mut since = since.peekable();
+    let mut since = ring.since(at)?.peekable();
     let mut events = Vec::new();
     while let Some(event) = since.next_if(|event| budget.takes(event)) {
         events.push(event.clone());
@@ -84,15 +80,15 @@ fn events_since(ring: &Ring, at: u64, settled: u64) -> Result<(Vec<Arc<Event>>, 
     Ok((events, since.peek().is_none()))
 }
 
-/// The same for the events of a scope.
+/// The same for the events of a scope, whose next commit may be recorded already.
 fn recorded_events(
     ring: &Ring,
     revisions: &[u64],
-    settled: u64,
+    committed: u64,
 ) -> Result<(Vec<Arc<Event>>, bool), Expired> {
     let mut budget = Budget::default();
     let mut events = Vec::with_capacity(revisions.len());
-    for revision in revisions.iter().filter(|revision| **revision <= settled) {
+    for revision in revisions.iter().filter(|revision| **revision <= committed) {
         let event = ring.get(*revision)?;
         if !budget.takes(event) {
             return Ok((events, false));

@@ -78,7 +78,7 @@ impl Store {
 
     /// The revision up to which everything can be seen.
     pub(crate) fn revision(&self) -> u64 {
-        *self.shared.settled.borrow()
+        self.shared.read().revision
     }
 
     /// Revision of the last write to a collection that memory knows of, 0 without one.

@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub(super) state: RwLock<State>,
     /// The resources that have an index.
     pub(super) indexed_resources: IndexedResources,
-    /// Revision of the last commit.
+    /// Tells the revision of each commit, once its writes can be seen.
     pub(super) settled: watch::Sender<u64>,
     pub(super) resolved: watch::Sender<Resolved>,
     pending: Mutex<Pending>,

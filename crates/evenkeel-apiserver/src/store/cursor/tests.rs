@@ -139,6 +139,46 @@ async fn a_watcher_holds_a_few_events_at_a_time() {
     }
 }
 
+/// Watchers that take events while commits go on see each event once and in order, wherever a commit was interrupted.
+#[test]
+fn a_watcher_misses_no_event_of_a_commit_under_way() {
+    const N_WRITERS: u64 = 4;
+    const N_WRITES: u64 = 1_000;
+    let (store, last) = (Store::in_memory(&[]), N_WRITERS * N_WRITES);
+    let revisions = |mut cursor: Cursor| {
+        let mut seen = Vec::new();
+        while cursor.at() < last {
+            let events = cursor.take().expect("not expired");
+            seen.extend(events.iter().map(|event| event.entry.revision));
+        }
+        seen
+    };
+    std::thread::scope(|threads| {
+        let scopes = [Scope::All, Scope::Namespace("a".into()), node("n1")];
+        let followers = scopes.map(|scope| {
+            let cursor = store.follow(&prefix(), &scope, 0).expect("the beginning");
+            (scope, threads.spawn(move || revisions(cursor)))
+        });
+        for writer in 0..N_WRITERS {
+            let store = &store;
+            threads.spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build();
+                runtime.expect("a runtime").block_on(async {
+                    for _ in 0..N_WRITES {
+                        put(store, &format!("a/p{writer}"), "n1").await;
+                    }
+                });
+            });
+        }
+        for (scope, follower) in followers {
+            let seen = follower.join().expect("a follower");
+            let missed: Vec<u64> = (1..=last).filter(|at| !seen.contains(at)).collect();
+            assert!(missed.is_empty(), "{scope:?} misses {missed:?}");
+            assert!(seen.into_iter().eq(1..=last), "{scope:?}");
+        }
+    });
+}
+
 #[tokio::test]
 async fn nothing_is_recorded_when_nobody_watches() {
     let store = Store::in_memory(&[]);
