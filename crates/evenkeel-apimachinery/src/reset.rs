@@ -28,6 +28,58 @@ pub fn reset_field(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
+/// Kinds whose metadata a status update may not change, by group.
+const METADATA_RESET_FOR_STATUS: [(&str, &str); 16] = [
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("apiregistration.k8s.io", "APIService"),
+    ("certificates.k8s.io", "PodCertificateRequest"),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"),
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"),
+    ("internal.apiserver.k8s.io", "StorageVersion"),
+    ("lifecycle.k8s.io", "Eviction"),
+    ("lifecycle.k8s.io", "EvictionRequest"),
+    ("networking.k8s.io", "ServiceCIDR"),
+    ("resource.k8s.io", "DeviceTaintRule"),
+    ("resource.k8s.io", "ResourceClaim"),
+    ("resource.k8s.io", "ResourcePoolStatusRequest"),
+    ("scheduling.k8s.io", "CompositePodGroup"),
+    ("scheduling.k8s.io", "PodGroup"),
+    ("storage.k8s.io", "VolumeAttachment"),
+    ("storagemigration.k8s.io", "StorageVersionMigration"),
+];
+
+/// Whether a status update of this built-in kind may not change labels, annotations, finalizers and owner references.
+///
+/// Upstream: `GetResetFields` of the status strategies that have `metadata` in it.
+pub fn status_update_resets_metadata(group: &str, kind: &str) -> bool {
+    METADATA_RESET_FOR_STATUS.contains(&(group, kind))
+}
+
+/// Resets the metadata that a status update may not change to its value in `old`.
+///
+/// Upstream: `ResetObjectMetaForStatus`.
+pub fn reset_metadata_for_status(new: &mut Value, old: &Value) {
+    let fields = [
+        "annotations",
+        "deletionTimestamp",
+        "finalizers",
+        "generation",
+        "labels",
+        "ownerReferences",
+        "selfLink",
+    ];
+    reset_metadata_fields(new, old, &fields);
+}
+
+/// Resets fields of `metadata` to their values in `old`.
+pub fn reset_metadata_fields(new: &mut Value, old: &Value, fields: &[&str]) {
+    let none = Value::Null;
+    let old = old.get("metadata").unwrap_or(&none);
+    if let Some(metadata) = new.get_mut("metadata") {
+        fields.iter().for_each(|field| reset_field(metadata, old, field));
+    }
+}
+
 /// Resets every top-level field of `new` except `metadata` and `status` to its value in `old`: `spec`, `data`, `rules`
 /// and all others. Fields that `old` lacks are removed.
 pub fn reset_all_but_metadata_and_status(new: &mut Value, old: &Value) {

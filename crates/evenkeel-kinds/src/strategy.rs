@@ -9,6 +9,7 @@ use crate::registry::KindStrategy;
 use crate::{certificatesigningrequest, job, pod};
 use evenkeel_apimachinery::reset::{
     reset_all_but_metadata_and_status, reset_all_but_status_and_managed_fields, reset_field,
+    reset_metadata_fields, reset_metadata_for_status, status_update_resets_metadata,
 };
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{self, at, list, object_mut, set, text};
@@ -111,6 +112,10 @@ pub enum StatusStrategy {
     Custom,
     /// A built-in kind: metadata may change too.
     BuiltIn,
+    /// A built-in kind, such as ResourceClaim: of the metadata nothing changes.
+    BuiltInStatusOnly,
+    /// A Deployment: metadata may change too, but labels.
+    Deployment,
     /// A Node: like a built-in kind, even when the body has no status.
     Node,
 }
@@ -118,7 +123,12 @@ pub enum StatusStrategy {
 impl StatusStrategy {
     /// Returns the strategy of a built-in kind.
     fn of(strategy: &KindStrategy) -> Self {
-        if (strategy.group, strategy.kind) == ("", "Node") { Self::Node } else { Self::BuiltIn }
+        match (strategy.group, strategy.kind) {
+            ("", "Node") => Self::Node,
+            ("apps", "Deployment") => Self::Deployment,
+            (group, kind) if status_update_resets_metadata(group, kind) => Self::BuiltInStatusOnly,
+            _ => Self::BuiltIn,
+        }
     }
 }
 
@@ -129,6 +139,8 @@ impl StatusStrategy {
 /// |---|---|---|
 /// | custom resource | `status` | the status is removed |
 /// | built-in kind | `status`, `metadata` | the status is removed, metadata keeps its stored value |
+/// | built-in kind in [`status_update_resets_metadata`] | `status` | the status is removed |
+/// | Deployment | `status`, `metadata` but labels | as other built-in kinds |
 /// | Node | `status`, `metadata` | the status is removed |
 ///
 /// `metadata.managedFields` is always that of the new object: the server has just recorded in it who set the status. A
@@ -148,6 +160,14 @@ pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Va
                 reset_all_but_status_and_managed_fields(new, old);
             }
         }
+        StatusStrategy::BuiltInStatusOnly => {
+            prepare_status_update(StatusStrategy::BuiltIn, new, old);
+            reset_metadata_for_status(new, old);
+        }
+        StatusStrategy::Deployment => {
+            prepare_status_update(StatusStrategy::BuiltIn, new, old);
+            reset_metadata_fields(new, old, &["labels"]);
+        }
     }
 }
 
@@ -158,9 +178,7 @@ pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Va
 pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
     match strategy {
         StatusStrategy::Custom => prepare_status_update(strategy, new, old),
-        StatusStrategy::BuiltIn | StatusStrategy::Node => {
-            reset_all_but_metadata_and_status(new, old);
-        }
+        _ => reset_all_but_metadata_and_status(new, old),
     }
 }
 
@@ -292,6 +310,8 @@ mod tests {
         let mut moves = stays.clone();
         moves["metadata"]["labels"]["a"] = json!("2");
         assert_eq!(changed(StatusStrategy::BuiltIn, &sent), moves);
+        assert_eq!(changed(StatusStrategy::BuiltInStatusOnly, &sent), stays);
+        assert_eq!(changed(StatusStrategy::Deployment, &sent), stays);
         assert_eq!(changed(StatusStrategy::Node, &sent)["spec"], 1);
     }
 
@@ -302,6 +322,8 @@ mod tests {
         for (strategy, label) in [
             (StatusStrategy::Custom, "1"),
             (StatusStrategy::BuiltIn, "1"),
+            (StatusStrategy::BuiltInStatusOnly, "1"),
+            (StatusStrategy::Deployment, "1"),
             (StatusStrategy::Node, "2"),
         ] {
             let mut new = sent.clone();

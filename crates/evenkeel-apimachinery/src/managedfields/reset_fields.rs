@@ -3,18 +3,8 @@
 use std::sync::LazyLock;
 
 use super::field_set::FieldSet;
+use crate::reset::status_update_resets_metadata;
 use crate::schema::Schema;
-
-/// Groups whose strategies reset all of `metadata` on a status update.
-const STRICT_GROUPS: [&str; 7] = [
-    "admissionregistration.k8s.io",
-    "flowcontrol.apiserver.k8s.io",
-    "internal.apiserver.k8s.io",
-    "resource.k8s.io",
-    "scheduling.k8s.io",
-    "storage.k8s.io",
-    "storagemigration.k8s.io",
-];
 
 /// Fields that no manager owns.
 ///
@@ -74,7 +64,7 @@ pub(super) fn reset_fields(schema: &Schema, subresource: &str) -> FieldSet {
         ("status", _) if schema.is_custom() => {
             FieldSet::from_paths(&[&["f:spec"], &["f:metadata"]])
         }
-        ("status", _) if STRICT_GROUPS.contains(&group) || kind == "ServiceCIDR" => {
+        ("status", _) if status_update_resets_metadata(group, kind) => {
             FieldSet::from_paths(&[&["f:spec"], &["f:metadata"]])
         }
         ("status", _) => FieldSet::from_paths(&[&["f:spec"]]),
