@@ -7,7 +7,7 @@ use evenkeel_api::quote::quote;
 /// A validation error about one field.
 ///
 /// Upstream: `field.Error`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldError {
     /// Type of the error, which selects reason and text.
     pub kind: FieldErrorKind,
@@ -22,7 +22,7 @@ pub struct FieldError {
 /// Types of [`FieldError`], each with its reason and its text.
 ///
 /// Upstream: `ErrorType`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldErrorKind {
     /// The referenced object does not exist.
     NotFound,
@@ -81,6 +81,31 @@ impl FieldErrorKind {
 }
 
 impl FieldError {
+    /// Size from which on further errors of one object are not listed, in bytes: thousands of errors.
+    pub(crate) const MAX_TOTAL_SIZE: usize = 256 * 1024;
+
+    /// Stands for the errors beyond [`Self::MAX_TOTAL_SIZE`]. Upstream lists all of them, whatever their number.
+    pub(crate) fn not_all_listed() -> Self {
+        let detail = "there are more errors than can be listed; correct these to see the others";
+        Self::invalid("<nil>", Value::Null, detail)
+    }
+
+    /// About the length of the text, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        fn size(value: &Value) -> usize {
+            match value {
+                Value::Null | Value::Bool(_) | Value::Number(_) => 4,
+                Value::String(text) => 2 + text.len(),
+                Value::Array(items) => 2 + items.iter().map(|item| 1 + size(item)).sum::<usize>(),
+                Value::Object(fields) => {
+                    let fields = fields.iter().map(|(key, value)| 4 + key.len() + size(value));
+                    2 + fields.sum::<usize>()
+                }
+            }
+        }
+        self.field.len() + self.detail.len() + self.value.as_ref().map_or(0, size) + 16
+    }
+
     fn new(
         kind: FieldErrorKind,
         field: impl Into<String>,

@@ -3,6 +3,7 @@
 mod field;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 pub use evenkeel_api::quote::quote;
 pub use field::{FieldError, FieldErrorKind};
@@ -256,13 +257,18 @@ impl StatusError {
     /// 422: validation errors about an object. `name` may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
         let mut message = format!("{kind} \"{name}\" is invalid");
-        let mut seen: Vec<String> = Vec::with_capacity(errors.len());
-        for error in errors {
-            let text = error.to_string();
-            if !seen.contains(&text) {
-                seen.push(text);
-            }
-        }
+        let mut size = 0;
+        let fits = errors.iter().take_while(|error| {
+            let fits = size < FieldError::MAX_TOTAL_SIZE;
+            size += error.size();
+            fits
+        });
+        let n_listed = fits.count();
+        let rest = (n_listed < errors.len()).then(FieldError::not_all_listed);
+        let listed = || errors.iter().take(n_listed).chain(&rest);
+        let mut texts = HashSet::new();
+        let seen: Vec<String> =
+            listed().map(ToString::to_string).filter(|text| texts.insert(text.clone())).collect();
         match seen.as_slice() {
             [] => {}
             [one] => {
@@ -280,8 +286,7 @@ impl StatusError {
             &kind.kind,
             name,
         );
-        error.details_mut().causes = errors
-            .iter()
+        error.details_mut().causes = listed()
             .map(|e| Cause {
                 reason: Cow::Borrowed(e.kind.reason()),
                 message: e.body(),

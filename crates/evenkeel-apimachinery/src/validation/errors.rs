@@ -4,6 +4,7 @@
 
 use crate::status::FieldError;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fmt::{self, Display};
 
 /// A field path: a chain on the stack that is formatted only for an error.
@@ -56,37 +57,58 @@ impl Display for Path<'_> {
     }
 }
 
-/// The validation errors of one object, in order.
+/// The validation errors of one object, in order. Their texts are bounded: a body of 3 MiB has room for a million faults.
 ///
 /// Upstream: `ErrorList`.
 #[derive(Debug, Default)]
-pub struct Errors(Vec<FieldError>);
+pub struct Errors {
+    found: Vec<FieldError>,
+    /// Size of the errors' texts, in bytes.
+    size: usize,
+    is_cut: bool,
+}
 
 impl Errors {
     /// Returns the errors without duplicates.
     pub fn into_vec(self) -> Vec<FieldError> {
-        let mut unique: Vec<FieldError> = Vec::with_capacity(self.0.len());
-        for error in self.0 {
-            if !unique.contains(&error) {
-                unique.push(error);
-            }
+        let mut seen = HashSet::with_capacity(self.found.len());
+        let is_first: Vec<bool> = self.found.iter().map(|error| seen.insert(error)).collect();
+        let mut is_first = is_first.into_iter();
+        let mut unique = self.found;
+        unique.retain(|_| is_first.next().unwrap_or_default());
+        if self.is_cut {
+            unique.push(FieldError::not_all_listed());
         }
         unique
     }
 
+    /// Whether further errors are dropped. Callers look before they copy a large value into an error.
+    pub fn is_full(&self) -> bool {
+        self.size >= FieldError::MAX_TOTAL_SIZE
+    }
+
+    fn push(&mut self, error: FieldError) {
+        if self.is_full() {
+            self.is_cut = true;
+            return;
+        }
+        self.size += error.size();
+        self.found.push(error);
+    }
+
     /// Whether there are no errors.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
     }
 
     /// Adds an error: the value at `path` is missing.
     pub fn required(&mut self, path: &Path<'_>, detail: &str) {
-        self.0.push(FieldError::required(path.to_string(), detail));
+        self.push(FieldError::required(path.to_string(), detail));
     }
 
     /// Adds an error: the value at `path` is invalid.
     pub fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
-        self.0.push(FieldError::invalid(path.to_string(), value, detail));
+        self.push(FieldError::invalid(path.to_string(), value, detail));
     }
 
     /// Adds an error for each detail: the value at `path` is invalid.
@@ -106,27 +128,27 @@ impl Errors {
 
     /// Adds an error: the value at `path` is forbidden.
     pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
-        self.0.push(FieldError::forbidden(path.to_string(), detail));
+        self.push(FieldError::forbidden(path.to_string(), detail));
     }
 
     /// Adds an error: the value at `path` is a duplicate.
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        self.0.push(FieldError::duplicate(path.to_string(), value));
+        self.push(FieldError::duplicate(path.to_string(), value));
     }
 
     /// Adds an error: the object that the value at `path` names does not exist.
     pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        self.0.push(FieldError::not_found(path.to_string(), value));
+        self.push(FieldError::not_found(path.to_string(), value));
     }
 
     /// Adds an error: the value at `path` has more than `limit` bytes.
     pub fn too_long(&mut self, path: &Path<'_>, limit: usize) {
-        self.0.push(FieldError::too_long(path.to_string(), limit));
+        self.push(FieldError::too_long(path.to_string(), limit));
     }
 
     /// Adds an error: the value at `path` is not among `supported`.
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
-        self.0.push(FieldError::not_supported(path.to_string(), value, supported));
+        self.push(FieldError::not_supported(path.to_string(), value, supported));
     }
 
     /// Validates a required enumeration: an empty value is missing, any other one must be among `supported`.
@@ -165,6 +187,35 @@ impl Errors {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_each_error_once_and_a_bounded_number() {
+        let path = Path::new("spec");
+        let mut errors = Errors::default();
+        for i in 0..4 {
+            errors.invalid(&path, i % 2, "odd or even");
+        }
+        let fields: Vec<Option<Value>> = errors.into_vec().into_iter().map(|e| e.value).collect();
+        assert_eq!(fields, [Some(Value::from(0)), Some(Value::from(1))]);
+
+        let mut errors = Errors::default();
+        let large = vec![Value::from("x".repeat(1024)); 64];
+        let before = (0..1000).take_while(|i| {
+            errors.invalid(&path.index(*i), large.clone(), "is large");
+            !errors.is_full()
+        });
+        assert_eq!(before.count(), 3);
+        let listed = errors.into_vec();
+        assert_eq!(listed.len(), 4, "the last one that fits, and no note: nothing was dropped");
+
+        let mut errors = Errors::default();
+        for i in 0..1_000_000 {
+            errors.required(&path.index(i), "");
+        }
+        let listed = errors.into_vec();
+        assert!(listed.len() < 30_000, "{}", listed.len());
+        assert_eq!(listed.last(), Some(&FieldError::not_all_listed()));
+    }
 
     #[test]
     fn speaks_upstreams_words() {

@@ -59,6 +59,8 @@ fn owners(references: &[Value], path: &Path<'_>, errors: &mut Errors) {
         if reference.get("controller") == Some(&Value::Bool(true)) {
             let this = format!("{}/{}", text(reference, "kind"), text(reference, "name"));
             match &controller {
+                // Each of these errors has a copy of the whole list.
+                Some(_) if errors.is_full() => {}
                 Some(first) => {
                     let detail = format!(
                         "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
