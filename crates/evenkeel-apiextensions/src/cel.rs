@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 use super::structural::Structural;
-use super::validation::{below, old_element};
+use super::validation::{OldElements, below};
 use evenkeel_apimachinery::status::{FieldError, FieldErrorKind, quote};
 use evenkeel_apimachinery::value::{flag, text};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
@@ -104,15 +104,18 @@ fn visit(context: &ValueContext<'_>, budget: &mut u64, errors: &mut Vec<FieldErr
             };
             visit(&ValueContext { schema: child, value, old, path }, budget, errors)
         }),
-        Value::Array(items) => items.iter().enumerate().all(|(i, value)| {
+        Value::Array(items) => {
             let Some(child) = &schema.items else { return true };
-            let old = old_element(schema, value, context.old);
-            visit(
-                &ValueContext { schema: child, value, old, path: format!("{}[{i}]", context.path) },
-                budget,
-                errors,
-            )
-        }),
+            let old = OldElements::new(schema, context.old);
+            items.iter().enumerate().all(|(i, value)| {
+                let path = format!("{}[{i}]", context.path);
+                visit(
+                    &ValueContext { schema: child, value, old: old.of(value), path },
+                    budget,
+                    errors,
+                )
+            })
+        }
         _ => true,
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! Upstream: `k8s.io/kube-openapi/pkg/validation`, `RatchetingSchemaValidator`.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::structural::{ListType, Structural};
@@ -181,22 +183,37 @@ fn validate_array(
         errors.push(FieldError::too_many(path, count, max));
     }
     let Some(child) = &schema.items else { return };
+    let old = OldElements::new(schema, old);
     for (i, item) in items.iter().enumerate() {
-        validate(item, old_element(schema, item, old), child, &format!("{path}[{i}]"), errors);
+        validate(item, old.of(item), child, &format!("{path}[{i}]"), errors);
     }
 }
 
-/// Returns the old element with the key of `item`. Only lists of type `map` have one.
-pub(super) fn old_element<'a>(
+/// The elements of an old list of type `map` by their keys. Other lists have none.
+pub(super) struct OldElements<'a> {
     schema: &'a Structural,
-    item: &'a Value,
-    old: Option<&'a Value>,
-) -> Option<&'a Value> {
-    if schema.list_type != ListType::Map {
-        return None;
+    by_key: HashMap<Vec<Option<&'a Value>>, &'a Value>,
+}
+
+impl<'a> OldElements<'a> {
+    /// Indexes the elements, so that long lists are searched once; of several with one key the first counts.
+    pub(super) fn new(schema: &'a Structural, old: Option<&'a Value>) -> Self {
+        let mut by_key = HashMap::new();
+        if schema.list_type == ListType::Map {
+            for element in old.and_then(Value::as_array).into_iter().flatten() {
+                by_key.entry(schema.key_of(element)).or_insert(element);
+            }
+        }
+        Self { schema, by_key }
     }
-    let key = schema.key_of(item);
-    old?.as_array()?.iter().find(|old| schema.key_of(old) == key)
+
+    /// Returns the old element with the key of `item`.
+    pub(super) fn of(&self, item: &Value) -> Option<&'a Value> {
+        if self.by_key.is_empty() {
+            return None;
+        }
+        self.by_key.get(&self.schema.key_of(item)).copied()
+    }
 }
 
 fn validate_object(

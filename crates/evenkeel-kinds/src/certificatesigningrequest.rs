@@ -8,6 +8,7 @@ use evenkeel_apimachinery::reset::{reset_all_but_metadata_and_status, reset_fiel
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, list, set, text};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationRequest};
 
 /// Conditions that only `/approval` sets: the decision of the approver.
@@ -129,7 +130,7 @@ fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut E
             .iter()
             .all(|condition_type| conditions_of_type(request, condition_type).next().is_some())
     };
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
     for (index, condition) in list(new, "status.conditions").iter().enumerate() {
         let at = path.index(index);
         let (condition_type, status) = (text(condition, "type"), text(condition, "status"));
@@ -160,7 +161,7 @@ fn validate_conditions(path: &Path<'_>, new: &Value, old: &Value, errors: &mut E
                 "Approved and Denied conditions are mutually exclusive",
             );
         }
-        seen.push(condition_type);
+        seen.insert(condition_type);
     }
 }
 

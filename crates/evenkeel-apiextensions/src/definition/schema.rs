@@ -2,6 +2,8 @@
 //!
 //! Upstream: `validateCustomResourceDefinitionValidation`.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::{cel, structural};
@@ -350,16 +352,21 @@ fn validate_map_list_keys(
         ));
         return;
     }
-    let required = list(items, "required");
-    for (i, key) in keys.iter().enumerate() {
-        if keys[..i].contains(key) {
+    let required: HashSet<&Value> = list(items, "required").iter().collect();
+    let mut seen = HashSet::new();
+    // Errors that show the whole list. Each is reported once.
+    let (mut has_duplicate, mut has_stranger) = (false, false);
+    for key in keys {
+        if !seen.insert(key) && !std::mem::replace(&mut has_duplicate, true) {
             let detail = "must not contain duplicate entries";
             errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
         }
         let name = key.as_str().unwrap_or_default();
         let Some(property) = items.get("properties").and_then(|p| p.get(name)) else {
-            let detail = "entries must all be names of item properties";
-            errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
+            if !std::mem::replace(&mut has_stranger, true) {
+                let detail = "entries must all be names of item properties";
+                errors.push(FieldError::invalid(field.clone(), keys.to_vec(), detail));
+            }
             continue;
         };
         let own = format!("{field_path}.items.properties[{name}]");

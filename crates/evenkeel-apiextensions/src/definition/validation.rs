@@ -5,6 +5,8 @@
 //!
 //! Upstream: `apis/apiextensions/validation/validation.go`.
 
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
 use serde_json::Value;
 
 use super::schema;
@@ -87,11 +89,21 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
     let versions = list(crd, "spec.versions");
     let shown = Value::from(versions.to_vec());
     let mut stored = 0;
+    let mut names = BTreeSet::new();
+    let mut before: BTreeMap<&str, &Value> = BTreeMap::new();
+    for version in old.map(|old| list(old, "spec.versions")).unwrap_or_default() {
+        before.entry(text(version, "name")).or_insert(version);
+    }
+    let shared: BTreeSet<&str> =
+        ["schema", "subresources", "additionalPrinterColumns", "selectableFields"]
+            .into_iter()
+            .filter(|field| is_identical_in_all_versions(versions, field))
+            .collect();
     let mut unique = true;
     for (i, version) in versions.iter().enumerate() {
         stored += usize::from(flag(version, "storage"));
         let name = text(version, "name");
-        unique &= !versions[..i].iter().any(|v| text(v, "name") == name);
+        unique &= names.insert(name);
         let wrong = dns_1035_label(name);
         if !wrong.is_empty() {
             let fields = [format!("spec.versions[{i}].name"), "spec.version".to_owned()];
@@ -105,20 +117,15 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
             errors.push(FieldError::required(field, ""));
         }
         // A value that all versions share is validated once.
-        let field_path =
-            |field: &str, top: &str, own: &str| match is_identical_in_all_versions(versions, field)
-            {
-                true if i > 0 => None,
-                true => Some(format!("spec.{top}")),
-                false => Some(format!("spec.versions[{i}].{own}")),
-            };
+        let field_path = |field: &str, top: &str, own: &str| match shared.contains(field) {
+            true if i > 0 => None,
+            true => Some(format!("spec.{top}")),
+            false => Some(format!("spec.versions[{i}].{own}")),
+        };
         if let Some(field_path) = field_path("schema", "validation", "schema") {
             // A schema that the update leaves unchanged is not validated again.
-            let unchanged = old.is_some_and(|old| {
-                let before = list(old, "spec.versions").iter().find(|v| text(v, "name") == name);
-                before.is_some_and(|b| {
-                    b["schema"] == version["schema"] && b["subresources"] == version["subresources"]
-                })
+            let unchanged = before.get(name).is_some_and(|b| {
+                b["schema"] == version["schema"] && b["subresources"] == version["subresources"]
             });
             if !unchanged {
                 schema::validate_schema(version, &field_path, errors);
@@ -229,7 +236,7 @@ fn validate_column_definition(column: &Value, field_path: &str, errors: &mut Vec
 
 /// Upstream: `ValidateCustomResourceSelectableFields`.
 fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = BTreeSet::new();
     for (i, given) in list(version, "selectableFields").iter().enumerate() {
         let path = text(given, "jsonPath");
         let field = format!("{field_path}[{i}].jsonPath");
@@ -254,10 +261,8 @@ fn validate_selectable_fields(version: &Value, field_path: &str, errors: &mut Ve
             }
             Ok(_) => {}
         }
-        if seen.contains(&path) {
+        if !seen.insert(path) {
             errors.push(FieldError::duplicate(field, path));
-        } else {
-            seen.push(path);
         }
     }
     if seen.len() as u64 > MAX_SELECTABLE_FIELDS {
@@ -361,10 +366,11 @@ fn validate_conversion_review_versions(versions: &[Value], errors: &mut Vec<Fiel
         errors.push(FieldError::required(field_path, ""));
         return;
     }
+    let mut seen = HashSet::new();
     for (i, version) in versions.iter().enumerate() {
         let name = version.as_str().unwrap_or_default();
         let field = format!("{field_path}[{i}]");
-        if versions[..i].contains(version) {
+        if !seen.insert(version) {
             errors.push(FieldError::invalid(field, name, "duplicate version"));
             continue;
         }
@@ -410,16 +416,18 @@ fn validate_stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
         return;
     }
     let versions = list(crd, "spec.versions");
+    let names: BTreeSet<&str> = versions.iter().map(|v| text(v, "name")).collect();
+    let known: BTreeSet<&str> = stored.iter().filter_map(Value::as_str).collect();
     for version in versions.iter().filter(|v| flag(v, "storage")) {
         let name = text(version, "name");
-        if !stored.iter().any(|s| s == name) {
+        if !known.contains(name) {
             let detail = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(field_path, shown(), detail));
         }
     }
     for (i, name) in stored.iter().enumerate() {
         let name = name.as_str().unwrap_or_default();
-        if !versions.iter().any(|v| text(v, "name") == name) {
+        if !names.contains(name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );

@@ -1,6 +1,6 @@
 //! Warnings about a written definition: unrecognized formats, and lists of type `set` with items that are not scalar.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
@@ -14,6 +14,7 @@ pub fn new_warnings(crd: &Value, old: Option<&Value>) -> Vec<String> {
     let before = old.map(all_warnings).unwrap_or_default();
     let (formats, sets) = all_warnings(crd);
     let new = |found: Vec<String>, known: &[String]| -> Vec<String> {
+        let known: HashSet<&String> = known.iter().collect();
         found.into_iter().filter(|w| !known.contains(w)).collect()
     };
     let mut warnings = new(formats, &before.0);

@@ -1,6 +1,7 @@
 //! JSON patches (RFC 6902) with the extensions of upstream's library: `replace` of a missing key of a map sets it,
 //! negative indices count from the end, and a missing value equals null.
 
+use std::collections::HashSet;
 use std::io;
 
 use evenkeel_api::json;
@@ -63,7 +64,7 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
                 ));
             }
         };
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for (key, value) in entries {
             match (&**key, value) {
                 ("op" | "path" | "from", Json::String(_) | Json::Null) | ("value", _) => {}
@@ -75,10 +76,9 @@ pub(super) fn check(patch: &Json<'_>) -> Result<Vec<String>, String> {
                 }
                 _ => unknown.push(format!("json patch unknown field \"[{i}].{key}\"")),
             }
-            if seen.contains(&&**key) {
+            if !seen.insert(key) {
                 unknown.push(format!("json patch duplicate field \"[{i}].{key}\""));
             }
-            seen.push(key);
         }
     }
     Ok(unknown)

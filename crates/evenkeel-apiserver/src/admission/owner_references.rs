@@ -7,6 +7,8 @@
 //! | A new `blockOwnerDeletion: true` needs `update` of the owner's `finalizers` | `validate` |
 //! | Statuses of pods are left out | `validate` |
 
+use std::collections::HashMap;
+
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{flag, list, text};
 use serde_json::Value;
@@ -101,11 +103,14 @@ fn is_changing(object: &Value, old: Option<&Value>) -> bool {
 /// Upstream: `newBlockingOwnerDeletionRefs`
 fn newly_blocking<'a>(object: &'a Value, old: Option<&Value>) -> Vec<&'a Value> {
     let blocks = |owner: &Value| flag(owner, "blockOwnerDeletion");
-    let before = old.map(owners).unwrap_or_default();
-    let blocked = |owner: &Value| {
-        let same = |other: &&Value| text(other, "uid") == text(owner, "uid");
-        before.iter().rfind(same).is_some_and(blocks)
-    };
+    // Of several references with one uid the last counts.
+    let before: HashMap<&str, bool> = old
+        .map(owners)
+        .unwrap_or_default()
+        .iter()
+        .map(|owner| (text(owner, "uid"), blocks(owner)))
+        .collect();
+    let blocked = |owner: &Value| before.get(text(owner, "uid")).copied().unwrap_or_default();
     owners(object).iter().filter(|owner| blocks(owner) && !blocked(owner)).collect()
 }
 

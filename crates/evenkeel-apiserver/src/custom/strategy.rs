@@ -1,5 +1,6 @@
 //! The rules of custom objects (upstream: `registry/customresource`).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -144,6 +145,7 @@ impl Strategy for CustomResourceStrategy {
             return Vec::new();
         }
         let before = old.map_or(&[][..], |old| value::list(old, "metadata.finalizers"));
+        let before: HashSet<&Value> = before.iter().collect();
         value::list(object, "metadata.finalizers")
             .iter()
             .filter(|f| !before.contains(f))

@@ -1,5 +1,6 @@
 //! A write under way, and one attempt of it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -86,11 +87,8 @@ impl<'a> Write<'a> {
 
     /// Adds warnings that the response does not have yet.
     pub(super) fn add_warnings(&mut self, more: Vec<String>) {
-        for warning in more {
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
-        }
+        let mut known: HashSet<String> = self.warnings.iter().cloned().collect();
+        self.warnings.extend(more.into_iter().filter(|warning| known.insert(warning.clone())));
     }
 
     /// What admission plug-ins and allocation are told of the write.

@@ -1,5 +1,7 @@
 //! `metadata` of objects on their way to the store.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use crate::strategy::Strategy;
@@ -153,7 +155,7 @@ fn subdomain_errors(name: &str, prefix: bool) -> Vec<String> {
 pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if deleting(old) {
-        let before = finalizers(old);
+        let before: HashSet<&str> = finalizers(old).into_iter().collect();
         let added: Vec<&str> =
             finalizers(new).into_iter().filter(|f| !before.contains(f)).collect();
         if !added.is_empty() {

@@ -177,6 +177,10 @@ fn ephemeral_containers<'a>(
     errors: &mut Errors,
 ) {
     let all = path.field("ephemeralContainers");
+    let targets: BTreeSet<&str> = ["containers", "initContainers"]
+        .iter()
+        .flat_map(|field| list(spec, field).iter().map(|container| text(container, "name")))
+        .collect();
     for (index, container) in list(spec, "ephemeralContainers").iter().enumerate() {
         let path = all.index(index);
         self::container(container, &path, volumes, false, errors);
@@ -184,11 +188,7 @@ fn ephemeral_containers<'a>(
             errors.duplicate(&path.field("name"), text(container, "name"));
         }
         let target = text(container, "targetContainerName");
-        if !target.is_empty()
-            && !["containers", "initContainers"]
-                .iter()
-                .any(|field| list(spec, field).iter().any(|other| text(other, "name") == target))
-        {
+        if !target.is_empty() && !targets.contains(target) {
             errors.not_found(&path.field("targetContainerName"), target);
         }
         for field in [

@@ -5,7 +5,7 @@ use super::pod;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, copy, int, is_empty, list, set, text};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SPEC_DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
                           `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only \
@@ -124,16 +124,25 @@ fn tolerations(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Index and value of the first item with each name.
+fn by_name(items: &[Value]) -> BTreeMap<&str, (usize, &Value)> {
+    let mut first = BTreeMap::new();
+    for (index, item) in items.iter().enumerate() {
+        first.entry(text(item, "name")).or_insert((index, item));
+    }
+    first
+}
+
 /// Upstream: `ValidatePodEphemeralContainersUpdate`.
 fn ephemeral(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (Some(new), Some(old)) = (new.get("spec"), old.get("spec")) else { return };
     pod::spec(new, &path, errors);
     let path = path.field("ephemeralContainers");
-    let after = list(new, "ephemeralContainers");
+    let after = by_name(list(new, "ephemeralContainers"));
     for before in list(old, "ephemeralContainers") {
         let name = text(before, "name");
-        match after.iter().find(|container| text(container, "name") == name) {
+        match after.get(name).map(|(_, container)| *container) {
             None => errors.forbidden(
                 &path,
                 &format!("existing ephemeral containers {name:?} may not be removed\n"),
@@ -185,7 +194,9 @@ fn status(new: &Value, old: &Value, errors: &mut Errors) {
 fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut Errors) {
     let path = Path::new("status");
     let all = path.field(field);
-    let after = list(new, &format!("status.{field}"));
+    let after = by_name(list(new, &format!("status.{field}")));
+    let own =
+        ["containers", "initContainers"].map(|field| by_name(list(new, &format!("spec.{field}"))));
     for before in list(old, &format!("status.{field}")) {
         if at(before, "state.terminated").is_none() {
             continue;
@@ -195,20 +206,18 @@ fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut
             continue;
         }
         let name = text(before, "name");
-        let own_policy = ["containers", "initContainers"].iter().find_map(|containers| {
-            list(new, &format!("spec.{containers}"))
-                .iter()
-                .find(|container| text(container, "name") == name)
-                .map(|container| text(container, "restartPolicy"))
-        });
+        let own_policy = own
+            .iter()
+            .find_map(|containers| containers.get(name))
+            .map(|(_, container)| text(container, "restartPolicy"));
         if own_policy == Some("Always") {
             continue;
         }
-        if let Some(index) = after.iter().position(|status| text(status, "name") == name)
-            && is_empty(&after[index], "state.terminated")
+        if let Some((index, status)) = after.get(name)
+            && is_empty(status, "state.terminated")
         {
             errors.forbidden(
-                &all.index(index).field("state"),
+                &all.index(*index).field("state"),
                 "may not be transitioned to non-terminated state",
             );
         }
