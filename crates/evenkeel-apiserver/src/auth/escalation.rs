@@ -3,15 +3,22 @@
 //! | documented | where |
 //! |---|---|
 //! | A role may contain only permissions that its writer holds | `confirm_no_escalation` |
-//! | A rule is held when one rule of the writer covers each of its verbs, resources, names and paths | `rule_covers` |
+//! | A rule is held when each of its verbs, resources, names and paths is covered by one rule of the writer | `covers` |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::User;
 use super::rbac::ResolvedRules;
 use super::rule::{PolicyRule, non_resource_url_matches};
 use evenkeel_apimachinery::status::quote;
+
+/// Maximum number of parts of the rules that are compared with those held. Upstream has no limit: rules that fit into a
+/// request have more parts than fit into memory.
+const MAX_PARTS: usize = 100_000;
+
+/// Maximum number of missing permissions that the error lists.
+const MAX_LISTED: usize = 1_000;
 
 /// Refuses `rules` unless the user holds them all; the error is upstream's sentence.
 ///
@@ -21,17 +28,24 @@ pub(crate) fn confirm_no_escalation(
     held: &ResolvedRules,
     rules: &[PolicyRule],
 ) -> Result<(), String> {
-    let missing = uncovered(&held.rules, rules);
+    let who = format!("user {} (groups={})", quote(&user.name), quoted(&user.groups));
+    let Some(missing) = uncovered(&held.rules, rules) else {
+        return Err(format!(
+            "{who} is attempting to grant RBAC permissions that have more than {MAX_PARTS} combinations of verb, group, resource and name; shorten the rules"
+        ));
+    };
     if missing.is_empty() {
         return Ok(());
     }
     let missing: BTreeSet<String> = compact_rules(missing).iter().map(compact_string).collect();
-    let missing: Vec<String> = missing.into_iter().collect();
+    let n_more = missing.len().saturating_sub(MAX_LISTED);
+    let mut listed: Vec<String> = missing.into_iter().take(MAX_LISTED).collect();
+    if n_more > 0 {
+        listed.push(format!("and {n_more} more"));
+    }
     let mut why = format!(
-        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
-        quote(&user.name),
-        quoted(&user.groups),
-        missing.join("\n")
+        "{who} is attempting to grant RBAC permissions not currently held:\n{}",
+        listed.join("\n")
     );
     if let Some(errors) = aggregate(&held.errors) {
         why.push_str(&format!("; resolution errors: [{errors}]"));
@@ -50,12 +64,33 @@ pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
     }
 }
 
-/// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path.
+/// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path; none where the rules have
+/// too many parts to compare.
 ///
 /// Upstream: `Covers`
-fn uncovered(held: &[PolicyRule], rules: &[PolicyRule]) -> Vec<PolicyRule> {
-    let parts = rules.iter().flat_map(breakdown_rule);
-    parts.filter(|part| !held.iter().any(|rule| rule_covers(rule, part))).collect()
+fn uncovered(held: &[PolicyRule], rules: &[PolicyRule]) -> Option<Vec<PolicyRule>> {
+    let held: Vec<HeldRule<'_>> = held.iter().map(HeldRule::new).collect();
+    // A rule that one held rule covers whole need not be taken apart.
+    let is_covered = |rule: &&PolicyRule| {
+        rule.non_resource_urls.is_empty() && held.iter().any(|held| held.covers(rule))
+    };
+    let rules: Vec<&PolicyRule> = rules.iter().filter(|rule| !is_covered(rule)).collect();
+    let n_parts = rules.iter().fold(0_usize, |n, rule| n.saturating_add(n_parts(rule)));
+    if n_parts > MAX_PARTS {
+        return None;
+    }
+    let parts = rules.into_iter().flat_map(breakdown_rule);
+    Some(parts.filter(|part| !held.iter().any(|rule| rule.covers(part))).collect())
+}
+
+/// The number of parts that [`breakdown_rule`] takes a rule apart into.
+fn n_parts(rule: &PolicyRule) -> usize {
+    let of_resources = rule
+        .api_groups
+        .len()
+        .saturating_mul(rule.resources.len())
+        .saturating_mul(rule.resource_names.len().max(1));
+    of_resources.saturating_add(rule.non_resource_urls.len()).saturating_mul(rule.verbs.len())
 }
 
 /// Takes a rule apart, down to one verb, one group, one resource and at most one name, or one verb and one path.
@@ -93,33 +128,57 @@ fn breakdown_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
     parts
 }
 
-/// Whether one rule covers a part of another.
-///
-/// Upstream: `ruleCovers`
-fn rule_covers(rule: &PolicyRule, part: &PolicyRule) -> bool {
-    let has_all = |owned: &[Box<str>], wanted: &[Box<str>]| {
-        wanted.iter().all(|wanted| owned.contains(wanted))
-    };
-    let any = |list: &[Box<str>]| list.iter().any(|value| **value == *"*");
-    let names = rule.resource_names.is_empty()
-        || !part.resource_names.is_empty() && has_all(&rule.resource_names, &part.resource_names);
-    let paths = part.non_resource_urls.iter().all(|path| {
-        rule.non_resource_urls.iter().any(|owned| non_resource_url_matches(owned, path))
-    });
-    names
-        && paths
-        && (any(&rule.verbs) || has_all(&rule.verbs, &part.verbs))
-        && (any(&rule.api_groups) || has_all(&rule.api_groups, &part.api_groups))
-        && (any(&rule.resources)
-            || part.resources.iter().all(|wanted| resource_covers_all(&rule.resources, wanted)))
+/// A rule that the writer holds, for lookups.
+struct HeldRule<'a> {
+    verbs: HashSet<&'a str>,
+    api_groups: HashSet<&'a str>,
+    resources: HashSet<&'a str>,
+    resource_names: HashSet<&'a str>,
+    non_resource_urls: &'a [Box<str>],
 }
 
-/// Whether a resource is among those owned, or its sub-resource is of all resources.
-///
-/// Upstream: `resourceCoversAll`
-fn resource_covers_all(owned: &[Box<str>], wanted: &str) -> bool {
-    let has = |wanted: &str| owned.iter().any(|owned| **owned == *wanted);
-    has(wanted) || wanted.split_once('/').is_some_and(|(_, part)| has(&format!("*/{part}")))
+impl<'a> HeldRule<'a> {
+    fn new(rule: &'a PolicyRule) -> Self {
+        let set = |values: &'a [Box<str>]| values.iter().map(|value| &**value).collect();
+        Self {
+            verbs: set(&rule.verbs),
+            api_groups: set(&rule.api_groups),
+            resources: set(&rule.resources),
+            resource_names: set(&rule.resource_names),
+            non_resource_urls: &rule.non_resource_urls,
+        }
+    }
+
+    /// Whether the rule covers a part of another.
+    ///
+    /// Upstream: `ruleCovers`
+    fn covers(&self, part: &PolicyRule) -> bool {
+        let has_all = |owned: &HashSet<&str>, wanted: &[Box<str>]| {
+            wanted.iter().all(|wanted| owned.contains(&**wanted))
+        };
+        let names = self.resource_names.is_empty()
+            || !part.resource_names.is_empty()
+                && has_all(&self.resource_names, &part.resource_names);
+        let paths = part.non_resource_urls.iter().all(|path| {
+            self.non_resource_urls.iter().any(|owned| non_resource_url_matches(owned, path))
+        });
+        names
+            && paths
+            && (self.verbs.contains("*") || has_all(&self.verbs, &part.verbs))
+            && (self.api_groups.contains("*") || has_all(&self.api_groups, &part.api_groups))
+            && (self.resources.contains("*")
+                || part.resources.iter().all(|wanted| self.has_resource(wanted)))
+    }
+
+    /// Whether a resource is among those owned, or its sub-resource is of all resources.
+    ///
+    /// Upstream: `resourceCoversAll`
+    fn has_resource(&self, wanted: &str) -> bool {
+        self.resources.contains(wanted)
+            || wanted
+                .split_once('/')
+                .is_some_and(|(_, part)| self.resources.contains(&*format!("*/{part}")))
+    }
 }
 
 /// Joins rules that differ only in their verb.
@@ -181,6 +240,25 @@ mod tests {
     /// A rule for resources of the core group: verbs, resources, names.
     fn core(verbs: &[&str], resources: &[&str], names: &[&str]) -> Value {
         json!({"apiGroups": [""], "verbs": verbs, "resources": resources, "resourceNames": names})
+    }
+
+    #[test]
+    fn rules_of_too_many_parts_are_refused_unless_one_held_rule_covers_them() {
+        let names = |n: usize| -> Vec<String> { (0..n).map(|i| format!("n{i}")).collect() };
+        let rule = |n: usize| json!([{"apiGroups": names(n), "verbs": names(n), "resources": names(n), "resourceNames": names(n)}]);
+        let user = User { name: "ann".into(), ..User::default() };
+        let why = |held: Value, granted: Value| {
+            let held = ResolvedRules { rules: rules(held), ..ResolvedRules::default() };
+            confirm_no_escalation(&user, &held, &rules(granted)).err()
+        };
+        let all = json!([{"apiGroups": ["*"], "verbs": ["*"], "resources": ["*"]}]);
+        assert_eq!(why(all, rule(10_000)), None);
+        assert_eq!(why(rule(10_000), rule(10_000)), None);
+        let refused = why(json!([]), rule(10_000)).expect("not held");
+        assert!(refused.ends_with("shorten the rules"), "{refused}");
+        // Few enough to be compared, but too many to be listed.
+        let refused = why(json!([]), rule(15)).expect("not held");
+        assert!(refused.ends_with("\nand 2375 more"), "{refused}");
     }
 
     #[test]
@@ -271,7 +349,11 @@ mod tests {
         ];
         for (held, granted, expected) in table {
             let missing = uncovered(&rules(held.clone()), &rules(granted.clone()));
-            assert_eq!(missing.is_empty(), expected, "{held} {granted}: {missing:?}");
+            assert_eq!(
+                missing.as_ref().is_some_and(Vec::is_empty),
+                expected,
+                "{held} {granted}: {missing:?}"
+            );
         }
     }
 
@@ -322,7 +404,7 @@ mod tests {
             held in prop::collection::vec(a_rule(), 0..4),
             granted in prop::collection::vec(a_rule(), 0..3),
         ) {
-            prop_assume!(uncovered(&held, &granted).is_empty());
+            prop_assume!(uncovered(&held, &granted).is_some_and(|missing| missing.is_empty()));
             let may = |rules: &[PolicyRule], attributes: &Attributes<'_>| rules.iter().any(|rule| rule.rule_allows(attributes));
             for verb in ["get", "list", "escalate"] {
                 for path in ["/a", "/a/b", "/ab", "/b"] {
