@@ -9,7 +9,7 @@ use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{self, at, int, list, set, text};
 use rand::Rng;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// Where Services are stored.
@@ -85,7 +85,7 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     if text(service, "spec.type") != "ExternalName" {
         addresses(cx.api, service, &had.0, &mut errors);
     }
-    node_ports(cx.api, service, &had.1, &mut errors);
+    node_ports(cx.api, service, &had.1, &mut errors)?;
     if errors.is_empty() {
         return Ok(());
     }
@@ -228,10 +228,11 @@ fn carry_over(new: &mut Value, old: &Value) {
             value::copy(new, old, "spec.healthCheckNodePort");
         }
     } else if !needs_node_ports(new) && needs_node_ports(old) {
-        let before: Vec<Value> = list(old, "spec.ports").to_vec();
+        let before: BTreeSet<Option<i64>> =
+            list(old, "spec.ports").iter().map(|port| int(port, "nodePort")).collect();
         value::each(new, "spec.ports.*", &mut |port| {
             let node_port = int(port, "nodePort");
-            if before.iter().any(|old| int(old, "nodePort") == node_port) {
+            if before.contains(&node_port) {
                 value::remove(port, "nodePort");
             }
         });
@@ -297,8 +298,13 @@ fn addresses(api: &Api, service: &mut Value, had: &[IpAddr], errors: &mut Vec<Fi
     }
 }
 
-fn node_ports(api: &Api, service: &mut Value, had: &[u16], errors: &mut Vec<FieldError>) {
-    let mut mine: Vec<u16> = Vec::new();
+fn node_ports(
+    api: &Api,
+    service: &mut Value,
+    had: &[u16],
+    errors: &mut Vec<FieldError>,
+) -> Result<(), StatusError> {
+    let mut mine: BTreeSet<u16> = BTreeSet::new();
     let mut check =
         |port: i64, field: String, errors: &mut Vec<FieldError>| match u16::try_from(port) {
             Ok(number) if NODE_PORTS.contains(&number) => {
@@ -309,7 +315,7 @@ fn node_ports(api: &Api, service: &mut Value, had: &[u16], errors: &mut Vec<Fiel
                         "provided port is already allocated",
                     ));
                 }
-                mine.push(number);
+                mine.insert(number);
             }
             _ => {
                 let words = format!(
@@ -321,7 +327,7 @@ fn node_ports(api: &Api, service: &mut Value, had: &[u16], errors: &mut Vec<Fiel
             }
         };
     if !matches!(text(service, "spec.type"), "NodePort" | "LoadBalancer") {
-        return;
+        return Ok(());
     }
     for (index, port) in list(service, "spec.ports").iter().enumerate() {
         if let Some(port) = int(port, "nodePort").filter(|port| *port != 0) {
@@ -331,33 +337,45 @@ fn node_ports(api: &Api, service: &mut Value, had: &[u16], errors: &mut Vec<Fiel
     if let Some(port) = int(service, "spec.healthCheckNodePort").filter(|port| *port != 0) {
         check(port, "spec.healthCheckNodePort".to_owned(), errors);
     }
-    let next = |mine: &mut Vec<u16>| {
+    let next = |mine: &mut BTreeSet<u16>| {
         let from = api.random(|rng| rng.random_range(NODE_PORTS));
         let free = (from..=*NODE_PORTS.end())
             .chain(*NODE_PORTS.start()..from)
             .find(|port| !mine.contains(port) && !is_taken(api, &port_value(*port)))?;
-        mine.push(free);
+        mine.insert(free);
         Some(free)
     };
+    // A Service may have more ports than there are node ports. The range is searched in vain once.
+    let mut is_full = false;
     if needs_node_ports(service) {
         let mut by_number: BTreeMap<i64, u16> = BTreeMap::new();
         value::each(service, "spec.ports.*", &mut |port| {
-            if int(port, "nodePort").unwrap_or_default() != 0 {
+            if is_full || int(port, "nodePort").unwrap_or_default() != 0 {
                 return;
             }
             // One number on two protocols shares a node port.
             let number = int(port, "port").unwrap_or_default();
             let chosen = by_number.get(&number).copied().or_else(|| next(&mut mine));
-            if let Some(chosen) = chosen {
-                by_number.insert(number, chosen);
-                set(port, "nodePort", chosen);
+            match chosen {
+                Some(chosen) => {
+                    by_number.insert(number, chosen);
+                    set(port, "nodePort", chosen);
+                }
+                None => is_full = true,
             }
         });
     }
+    if is_full {
+        return Err(StatusError::internal("failed to allocate a nodePort: range is full"));
+    }
     if needs_health_check(service)
         && int(service, "spec.healthCheckNodePort").unwrap_or_default() == 0
-        && let Some(port) = next(&mut mine)
     {
+        let Some(port) = next(&mut mine) else {
+            let why = "failed to allocate a HealthCheck NodePort 0: range is full";
+            return Err(StatusError::internal(why));
+        };
         set(service, "spec.healthCheckNodePort", port);
     }
+    Ok(())
 }
