@@ -93,21 +93,7 @@ fn endpoint_address(
                 if ip.is_ipv4() != (kind == "IPv4") {
                     errors.invalid(addresses, address, &format!("must be an {kind} address"));
                 }
-                if ip.is_loopback() {
-                    errors.invalid(
-                        &path,
-                        address,
-                        "may not be in the loopback range (127.0.0.0/8, ::1/128)",
-                    );
-                } else if ip.is_unspecified() {
-                    errors.invalid(&path, address, &format!("may not be unspecified ({address})"));
-                } else if ip.is_multicast() {
-                    errors.invalid(
-                        &path,
-                        address,
-                        "may not be in the multicast range (224.0.0.0/4, ff00::/8)",
-                    );
-                }
+                super::service::non_special_ip(address, &path, errors);
             }
         },
         "FQDN" => errors.invalid_all(&path, address, &names::dns_subdomain(address)),
