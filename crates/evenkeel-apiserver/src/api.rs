@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
+use crate::auth::impersonation::LastModes;
 use crate::auth::{Authenticator, RbacAuthorizer};
 use crate::clock::Clock;
 use crate::components::Components;
@@ -91,6 +92,8 @@ pub(crate) struct Api {
     pub(crate) authenticator: Authenticator,
     /// Decides whether a user may make a request.
     pub(crate) authorizer: RbacAuthorizer,
+    /// The mode that last allowed each user to impersonate.
+    pub(crate) impersonation_modes: LastModes,
     /// Counters and histograms of requests.
     pub(crate) metrics: Metrics,
     /// The custom resources that are served.

@@ -5,6 +5,7 @@ mod authenticator;
 mod bootstrap_token;
 mod constant_time;
 pub(crate) mod escalation;
+pub(crate) mod impersonation;
 mod jose;
 mod nodes;
 mod oidc;

@@ -2,7 +2,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `impersonate` of `users`, `groups`, `serviceaccounts`, `uids`, `userextras/KEY` allows all requests | `Mode` |
+//! | `impersonate` of `users`, `groups`, `serviceaccounts`, `uids`, `userextras/KEY` allows all requests | `../auth/impersonation.rs` |
 //! | `impersonate:MODE` and `impersonate-on:MODE:VERB` together allow requests with this verb | `check` |
 //! | `user-info`, `serviceaccount`, `arbitrary-node`, `associated-node`: whom a mode is for | `applies` |
 //! | The constrained modes never give the group `system:masters` | `sane` |
@@ -16,8 +16,8 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use crate::api::Api;
-use crate::auth::Attributes;
-use crate::auth::permit;
+use crate::auth::impersonation::Mode;
+use crate::auth::{Attributes, permit};
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::headers;
 use evenkeel_apimachinery::status::StatusError;
@@ -32,7 +32,8 @@ struct Requested<'a> {
 }
 
 /// The user in whose name a request is served: the one that it impersonates, if `user` may, else `user`. `attributes` are those
-/// of the request itself. The modes are tried in order; if none allows it, the first refusal is the answer.
+/// of the request itself. The mode that last allowed `user` is tried first; if none allows it, the first refusal is the
+/// answer.
 ///
 /// Upstream: `getImpersonatedUser`
 pub(super) fn impersonate(
@@ -53,9 +54,15 @@ pub(super) fn impersonate(
     let permitted =
         |attributes: &Attributes<'_>| permit(&api.authorizer, &api.store, &user, attributes);
     let mut refusal = None;
-    for mode in Mode::ALL.into_iter().filter(|mode| mode.applies(&wanted, &user)) {
+    let last = api.impersonation_modes.get(&user.name);
+    for mode in Mode::in_order(last).filter(|mode| mode.applies(&wanted, &user)) {
         match mode.check(&wanted, attributes, &permitted) {
-            Ok(()) => return Ok(Arc::new(become_user(wanted, mode))),
+            Ok(()) => {
+                if last != Some(mode) {
+                    api.impersonation_modes.set(&user.name, mode);
+                }
+                return Ok(Arc::new(become_user(wanted, mode)));
+            }
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }
@@ -63,30 +70,7 @@ pub(super) fn impersonate(
     Err(refusal.unwrap_or_else(|| StatusError::internal("all impersonation modes failed")))
 }
 
-/// A way to be allowed to impersonate: by which verbs, and whom.
-///
-/// Upstream: `allImpersonationModes`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// A service account impersonates the node that its token names.
-    AssociatedNode,
-    ArbitraryNode,
-    ServiceAccount,
-    /// A user that is neither a node nor a service account.
-    UserInfo,
-    /// Anybody, by the verb `impersonate`, for all requests.
-    Legacy,
-}
-
 impl Mode {
-    const ALL: [Self; 5] = [
-        Self::AssociatedNode,
-        Self::ArbitraryNode,
-        Self::ServiceAccount,
-        Self::UserInfo,
-        Self::Legacy,
-    ];
-
     /// The name of a mode in its verbs, `impersonate:NAME` and `impersonate-on:NAME:VERB`.
     fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -317,8 +301,7 @@ mod tests {
             all.borrow_mut().push(shown);
             if allowed { Ok(()) } else { Err(StatusError::unauthorized()) }
         };
-        let mode = Mode::ALL
-            .into_iter()
+        let mode = Mode::in_order(None)
             .filter(|mode| mode.applies(wanted, user))
             .find(|mode| mode.check(wanted, &request, &permitted).is_ok());
         (mode, all.into_inner())

@@ -26,6 +26,7 @@ use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::apf_controller;
 use crate::api::Api;
+use crate::auth::impersonation::LastModes;
 use crate::auth::{RbacAuthorizer, StaticTokens};
 use crate::bootstrap;
 use crate::clock::Clock;
@@ -246,6 +247,7 @@ impl Builder {
             clock: self.clock,
             authenticator,
             authorizer: RbacAuthorizer::default(),
+            impersonation_modes: LastModes::default(),
             metrics: Metrics::default(),
             served: Served::default(),
             plugins,
