@@ -39,11 +39,13 @@ use std::pin::Pin;
 use bytes::Bytes;
 use http::{Method, Response};
 
+use evenkeel_api::forms::path_segment;
+
 use crate::components;
 use crate::request::RequestContext;
 use crate::resource::{Source, Verb};
 use crate::response::Body;
-use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::status::{StatusError, quote};
 
 /// Serves a request for a resource. An error of a write may rest on a write that is not committed yet: it is answered when that
 /// is.
@@ -94,6 +96,7 @@ where
     if !verbs.has(verb) || !collection_post || !in_namespace {
         return Err(StatusError::method_not_allowed());
     }
+    check_name(target.name, (&*target.resource.resource_prefix, target.subresource))?;
     let source = if components::are(&target.resource) {
         Some(&request.api.components as &dyn Source)
     } else {
@@ -124,6 +127,44 @@ where
                 Verb::DeleteCollection => delete::collection(&request, &body).await,
                 Verb::List | Verb::Watch => Err(StatusError::method_not_allowed()),
             }
+        }
+    }
+}
+
+/// Refuses a name that no object can have, since it would be another path.
+///
+/// Upstream: `NamespaceKeyFunc`
+fn check_name(name: &str, of: (&str, &str)) -> Result<(), StatusError> {
+    // What a Service's proxy names is not looked up by this name.
+    if of == ("/services", "proxy") {
+        return Ok(());
+    }
+    match path_segment(name).as_slice() {
+        [] => Ok(()),
+        wrong => {
+            let (name, wrong) = (quote(name), wrong.join(";"));
+            Err(StatusError::bad_request(format!("Name parameter invalid: {name}: {wrong}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_segments_of_a_path() {
+        let pods = ("/pods", "");
+        for name in ["", "a", "a.b", "a:b", "...", "system:node:x"] {
+            assert_eq!(check_name(name, pods), Ok(()), "{name}");
+        }
+        for (name, why) in [
+            ("..", r#"Name parameter invalid: "..": may not be '..'"#),
+            ("a%2fb", r#"Name parameter invalid: "a%2fb": may not contain '%'"#),
+            ("a/%", r#"Name parameter invalid: "a/%": may not contain '/';may not contain '%'"#),
+        ] {
+            assert_eq!(check_name(name, pods), Err(StatusError::bad_request(why)));
+            assert_eq!(check_name(name, ("/services", "proxy")), Ok(()));
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::api::{Answer, Call};
 use crate::loopback;
 use crate::resource::GroupResource;
 use bytes::Bytes;
-use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{list, text};
 use http::StatusCode;
 use serde_json::Value;
@@ -17,8 +17,9 @@ fn pods() -> GroupResource {
 /// Serves `log`, `exec`, `attach`, `portforward` and `proxy` of a pod.
 pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
-    let Some(pod) = cx.api.read(cx.resource, cx.namespace, cx.name)? else {
-        return Err(StatusError::not_found(&cx.resource.name, cx.name));
+    let name = if cx.subresource == "proxy" { proxied(cx.name, "pod")? } else { cx.name };
+    let Some(pod) = cx.api.read(cx.resource, cx.namespace, name)? else {
+        return Err(StatusError::not_found(&cx.resource.name, name));
     };
     if cx.subresource == "proxy" {
         return Err(StatusError::bad_request("address not allowed"));
@@ -69,13 +70,53 @@ fn container(call: &Call<'_>, pod: &Value) -> Result<String, StatusError> {
 /// Serves `proxy` of a node.
 pub(super) fn node(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
-    match cx.api.read(cx.resource, "", cx.name)? {
+    let name = proxied(cx.name, "node")?;
+    match cx.api.read(cx.resource, "", name)? {
         Some(_) => Err(StatusError::unavailable("the node is simulated: it serves nothing")),
-        None => Err(StatusError::not_found(&cx.resource.name, cx.name)),
+        None => Err(StatusError::not_found(&cx.resource.name, name)),
     }
 }
 
 /// Serves `proxy` of a Service.
 pub(super) fn service(call: &Call<'_>) -> Result<Answer, StatusError> {
-    Err(StatusError::unavailable(format!("no endpoints available for service {:?}", call.cx.name)))
+    let name = proxied(call.cx.name, "service")?;
+    Err(StatusError::unavailable(format!("no endpoints available for service {}", quote(name))))
+}
+
+/// The name in what a proxy is asked for: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
+///
+/// Upstream: `SplitSchemeNamePort`
+fn proxied<'a>(id: &'a str, kind: &str) -> Result<&'a str, StatusError> {
+    let parts: Vec<&str> = id.split(':').collect();
+    match *parts.as_slice() {
+        [name] | [name, _] | ["" | "http" | "https", name, _] if !name.is_empty() => Ok(name),
+        _ => Err(StatusError::bad_request(format!("invalid {kind} request {}", quote(id)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxied_name_may_have_a_scheme_and_a_port() {
+        for (id, name) in [
+            ("a", Some("a")),
+            ("a:", Some("a")),
+            ("a:80", Some("a")),
+            (":a:http", Some("a")),
+            ("http:a:80", Some("a")),
+            ("https:a:", Some("a")),
+            ("", None),
+            (":", None),
+            (":80", None),
+            ("https::", None),
+            ("ftp:a:21", None),
+            ("http:a:80:80", None),
+            ("[::1]:80", None),
+        ] {
+            let refusal = StatusError::bad_request(format!("invalid pod request {id:?}"));
+            assert_eq!(proxied(id, "pod"), name.ok_or(refusal), "{id}");
+        }
+    }
 }
