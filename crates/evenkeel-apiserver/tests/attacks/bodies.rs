@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::target::{APPLY, JSON, PROTOBUF, Target, YAML};
 
@@ -42,6 +42,31 @@ pub(crate) async fn yaml_aliases(target: &Target) {
     admin.give("PATCH", &apply, APPLY, &text).await.is(400, "excessive aliasing");
     // An alias in itself.
     admin.give("POST", CONFIGMAPS, YAML, "a: &a [*a]\n").await.is(400, "");
+}
+
+/// CVE-2019-11254: documents that made a parser look at the same text over and over.
+pub(crate) async fn yaml_that_is_read_slowly(target: &Target) {
+    let admin = target.admin();
+    for text in [
+        "? ".repeat(50_000),
+        format!("{}a", "? - ".repeat(20_000)),
+        "[{".repeat(20_000),
+        format!("a: {}", "[a,".repeat(50_000)),
+        format!("{}:", "{a,".repeat(50_000)),
+        "- - - - \n".repeat(20_000),
+        "!<".repeat(50_000),
+        "%TAG ! a\n".repeat(10_000),
+        "&a ".repeat(50_000),
+        format!("a: \"{}", "\\x".repeat(100_000)),
+        format!("a: |9{}", "\n".repeat(300_000)),
+        "#".repeat(1_000_000),
+        "---\n".repeat(100_000),
+        format!("{}: b", "a".repeat(1_000_000)),
+    ] {
+        let shown: String = text.chars().take(12).collect();
+        let answer = admin.give("POST", CONFIGMAPS, YAML, &text).await;
+        assert!(matches!(answer.code, 400 | 422), "{shown}: {} {}", answer.code, answer.text());
+    }
 }
 
 pub(crate) async fn yaml_merges(target: &Target) {
@@ -90,6 +115,30 @@ pub(crate) async fn keys_twice_deep_below_long_keys(target: &Target) {
     let made = target.admin().give("POST", &things, JSON, &body).await;
     made.is(201, "");
     assert!(made.head().len() < 16_384, "{}", made.head().len());
+}
+
+/// A list with something wrong in every item: a server that compares each error with each would not come to an end.
+pub(crate) async fn something_wrong_everywhere(target: &Target) {
+    let admin = target.admin();
+    let n = if target.is_upstream() { 2_000 } else { 100_000 };
+    let owners: Vec<Value> = (0..n).map(|i| json!({"kind": format!("k{i}")})).collect();
+    let finalizers: Vec<String> = (0..n).map(|i| format!("-{i}")).collect();
+    // Each error about one of these shows all of them.
+    let n_controllers = if target.is_upstream() { 20 } else { 5_000 };
+    let controllers: Vec<Value> = (0..n_controllers).map(|i| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{i}"), "uid": format!("u{i}"), "controller": true})).collect();
+    for metadata in [
+        json!({"name": "x", "ownerReferences": owners}),
+        json!({"name": "x", "ownerReferences": controllers}),
+        json!({"name": "x", "finalizers": finalizers}),
+    ] {
+        let answer = admin.post(CONFIGMAPS, &json!({"metadata": metadata})).await;
+        answer.is(422, "is invalid");
+        assert!(target.is_upstream() || answer.text().len() < 8 * 1024 * 1024, "{}", answer.text().len());
+    }
+    let pods = format!("/api/v1/namespaces/{}/pods", target.namespace("faults").await);
+    let tolerations: Vec<Value> = (0..n / 2).map(|i| json!({"key": format!("-{i}"), "operator": "x"})).collect();
+    let pod = json!({"metadata": {"name": "x"}, "spec": {"tolerations": tolerations, "containers": [{"name": "c", "image": "i"}]}});
+    admin.post(&pods, &pod).await.is(422, "is invalid");
 }
 
 /// The kind of what is at this path.

@@ -57,6 +57,45 @@ pub(crate) async fn long_sets(target: &Target) {
     admin.post(&things, &thing(&things, "y", &json!(items))).await.is(422, "Duplicate value");
 }
 
+/// An update looks for the old item of each new one.
+pub(crate) async fn updates_of_long_maps(target: &Target) {
+    let item = json!({"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}});
+    let map = json!({"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item});
+    let things = with_spec(target, map).await;
+    let items = |v: i64| -> Value { (0..10_000).map(|i| json!({"k": format!("{i}"), "v": v})).collect() };
+    let admin = target.admin();
+    admin.post(&things, &thing(&things, "x", &items(0))).await.is(201, "");
+    admin.patch(&format!("{things}/x"), MERGE, &json!({"spec": items(1)})).await.is(200, "");
+}
+
+/// Lists of a definition itself.
+pub(crate) async fn long_lists_in_definitions(target: &Target) {
+    let n = if target.is_upstream() { 200 } else { 5_000 };
+    let names = |prefix: &str| -> Vec<String> { (0..n).map(|i| format!("{prefix}{i}")).collect() };
+    refused(target, "exactly one version marked as storage", |d| {
+        let version = d["spec"]["versions"][0].clone();
+        let versions = names("v").into_iter().map(|name| {
+            let mut version = version.clone();
+            version["name"] = json!(name);
+            version
+        });
+        d["spec"]["versions"] = versions.collect();
+    })
+    .await;
+    refused(target, "list-map-keys", |d| {
+        let items = json!({"type": "object", "properties": {"k": {"type": "string"}}});
+        *schema(d) = json!({"type": "object", "properties": {"spec": {"type": "array", "items": items,
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": names("k")}}});
+    })
+    .await;
+    refused(target, "spec.conversion", |d| {
+        let versions = [names("v"), names("v")].concat();
+        let webhook = json!({"conversionReviewVersions": versions, "clientConfig": {"url": "https://localhost:1/x"}});
+        d["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": webhook});
+    })
+    .await;
+}
+
 /// Kinds of the server's own cannot be taken over.
 pub(crate) async fn definitions_in_the_place_of_others(target: &Target) {
     for (group, plural) in [("apps", "deployments"), ("", "pods"), ("rbac.authorization.k8s.io", "roles"), ("x.k8s.io", "things"), ("kubernetes.io", "things"), ("metrics.k8s.io", "pods")] {

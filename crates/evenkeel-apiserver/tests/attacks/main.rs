@@ -49,11 +49,13 @@ attacks! {
     bodies: [
         nested_without_end,
         yaml_aliases,
+        yaml_that_is_read_slowly,
         yaml_merges,
         keys_twice,
         one_key_a_hundred_thousand_times,
         keys_twice_deep_below_long_keys,
         thirty_thousand_keys,
+        something_wrong_everywhere,
         numbers_beyond_their_types,
         text_that_is_no_utf8,
         what_is_no_document,
@@ -70,6 +72,8 @@ attacks! {
         deep_patches,
         long_lists_merged_by_key,
         long_lists_applied_by_key,
+        long_lists_of_every_sort,
+        more_ports_than_there_are,
         long_lists_of_owners,
     ];
     http: [
@@ -92,6 +96,7 @@ attacks! {
         namespaces_of_others_in_the_body,
     ];
     lists: [
+        control_characters,
         selectors_that_are_none,
         selectors_that_look_into_secrets,
         selectors_of_thousands_of_terms,
@@ -105,6 +110,10 @@ attacks! {
         impersonation_without_the_right,
         impersonation_of_one_part,
         reviews_and_requests_in_others_names,
+        roles_of_a_billion_permissions,
+        secrets_that_are_not_mountable,
+        proxies_of_nodes,
+        addresses_of_the_machine_itself,
         subresources,
         status_and_scale_change_nothing_else,
         dry_runs,
@@ -137,6 +146,8 @@ attacks! {
     ];
     proxies: [
         proxies_to_the_machine_itself,
+        aggregated_servers_that_redirect,
+        kubelets_that_redirect,
         proxies_by_names_that_are_urls,
         webhooks_that_hang,
         webhooks_without_end,
@@ -146,6 +157,8 @@ attacks! {
     definitions: [
         patterns_that_backtrack,
         long_sets,
+        updates_of_long_maps,
+        long_lists_in_definitions,
         definitions_in_the_place_of_others,
         paths_in_definitions,
         wide_schemas,

@@ -105,15 +105,70 @@ pub(crate) async fn long_lists_applied_by_key(target: &Target) {
     admin.send("DELETE", &format!("{accounts}/{name}"), &[], b"").await.is(200, "");
 }
 
+/// Lists of many sorts: none is compared with itself, item by item, when it is written, read or changed.
+pub(crate) async fn long_lists_of_every_sort(target: &Target) {
+    let namespace = target.namespace("long").await;
+    let admin = target.admin();
+    let base = format!("/api/v1/namespaces/{namespace}");
+    let items = |n: usize, item: &dyn Fn(usize) -> Value| -> Value { (0..n).map(item).collect() };
+    let pod = |field: &str, list: Value| {
+        let mut spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        match field {
+            "env" | "ports" | "volumeMounts" | "envFrom" => spec["containers"][0][field] = list,
+            _ => spec[field] = list,
+        }
+        json!({"spec": spec})
+    };
+    let n = 5_000;
+    for (kind, mut object) in [
+        ("configmaps", json!({"metadata": {"finalizers": items(n, &|i| json!(format!("a.example/f{i}")))}})),
+        ("pods", pod("tolerations", items(n, &|i| json!({"key": format!("k{i}"), "operator": "Exists"})))),
+        ("pods", pod("env", items(n, &|i| json!({"name": format!("E{i}"), "value": "v"})))),
+        ("pods", pod("envFrom", items(n, &|i| json!({"configMapRef": {"name": format!("c{i}")}})))),
+        ("pods", pod("ports", items(n, &|i| json!({"name": format!("p{i}"), "containerPort": i + 1})))),
+        ("pods", pod("volumes", items(n, &|i| json!({"name": format!("v{i}"), "emptyDir": {}})))),
+        ("pods", pod("imagePullSecrets", items(n, &|i| json!({"name": format!("s{i}")})))),
+        ("pods", pod("schedulingGates", items(n, &|i| json!({"name": format!("a.example/g{i}")})))),
+        ("pods", pod("hostAliases", items(n, &|i| json!({"ip": format!("10.1.{}.{}", i / 250, i % 250), "hostnames": ["h"]})))),
+        ("pods", pod("initContainers", items(1_000, &|i| json!({"name": format!("i{i}"), "image": "i"})))),
+        ("services", json!({"spec": {"ports": items(n, &|i| json!({"name": format!("p{i}"), "port": i + 1})), "clusterIP": "None"}})),
+        ("serviceaccounts", json!({"imagePullSecrets": items(n, &|i| json!({"name": format!("s{i}")}))})),
+    ] {
+        let name = target.fresh("long");
+        object["metadata"]["name"] = json!(name);
+        let sort: String = object.to_string().chars().take(120).collect();
+        let path = format!("{base}/{kind}");
+        let made = admin.post(&path, &object).await;
+        assert_eq!(made.code, 201, "{sort}: {}", made.message().chars().take(300).collect::<String>());
+        for media in [MERGE, STRATEGIC] {
+            let patch = json!({"metadata": {"labels": {"patched-by": media.replace(['/', '+'], ".")}}});
+            let answer = admin.patch(&format!("{path}/{name}"), media, &patch).await;
+            assert_eq!(answer.code, 200, "{media} {sort}: {}", answer.message().chars().take(300).collect::<String>());
+        }
+    }
+}
+
+/// A Service of more ports than there are node ports, and one that gives all of them back.
+pub(crate) async fn more_ports_than_there_are(target: &Target) {
+    let namespace = target.namespace("ports").await;
+    let services = format!("/api/v1/namespaces/{namespace}/services");
+    let ports = |n: usize| -> Vec<Value> { (0..n).map(|i| json!({"name": format!("p{i}"), "port": i + 1})).collect() };
+    let service = |n: usize| json!({"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": ports(n)}});
+    let admin = target.admin();
+    admin.post(&services, &service(10_000)).await.is(500, "failed to allocate a nodePort: range is full");
+    admin.post(&services, &service(1_000)).await.is(201, "");
+    let plain = json!({"spec": {"type": "ClusterIP"}});
+    admin.patch(&format!("{services}/s"), MERGE, &plain).await.is(200, "");
+    admin.send("DELETE", &format!("{services}/s"), &[], b"").await.is(200, "");
+}
+
 pub(crate) async fn long_lists_of_owners(target: &Target) {
     let admin = target.admin();
     let name = target.fresh("owned");
-    // A larger body takes longer than the socket's buffers, for which virtual time does not wait.
-    let n_owners = if target.is_upstream() { 10_000 } else { 2_000 };
-    let owners: Vec<Value> = (0..n_owners).map(|i| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{i}"), "uid": format!("u{i}")})).collect();
+    let owners: Vec<Value> = (0..10_000).map(|i| json!({"apiVersion": "v1", "kind": "Pod", "name": format!("p{i}"), "uid": format!("u{i}")})).collect();
     admin.make(CONFIGMAPS, json!({"metadata": {"name": name, "ownerReferences": owners, "finalizers": []}})).await;
     let path = format!("{CONFIGMAPS}/{name}");
-    let fewer: Vec<Value> = (0..n_owners).map(|i| json!({"$patch": "delete", "uid": format!("u{i}")})).collect();
+    let fewer: Vec<Value> = (0..10_000).map(|i| json!({"$patch": "delete", "uid": format!("u{i}")})).collect();
     admin.patch(&path, STRATEGIC, &json!({"metadata": {"ownerReferences": fewer}})).await.is(200, "");
 }
 

@@ -62,6 +62,65 @@ pub(crate) async fn proxies_to_the_machine_itself(target: &Target) {
     assert_eq!(called.load(Ordering::Relaxed), 0, "nobody was called");
 }
 
+/// CVE-2022-3172: a server behind an APIService sends nobody elsewhere, and gets no credentials (CVE-2018-1002105) to do so.
+pub(crate) async fn aggregated_servers_that_redirect(target: &Target) {
+    let (address, called) = trap().await;
+    let answer = format!("HTTP/1.1 302 Found\r\nLocation: http://{address}/secret\r\nContent-Length: 0\r\n\r\n");
+    let behind = hook(Behaviour::Says(answer)).await;
+    let port: u64 = behind.config["url"].as_str().and_then(|url| url.rsplit(':').next()?.trim_end_matches("/x").parse().ok()).expect("a port");
+    let namespace = target.namespace("aggregated").await;
+    let admin = target.admin();
+    let service = json!({"metadata": {"name": "s"}, "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}});
+    admin.make(&format!("/api/v1/namespaces/{namespace}/services"), service).await;
+    let group = format!("{namespace}.attacks.example");
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let spec = json!({"group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 10, "insecureSkipTLSVerify": true,
+        "service": {"namespace": namespace, "name": "s", "port": port}});
+    let made = admin.post(services, &json!({"metadata": {"name": format!("v1.{group}")}, "spec": spec})).await;
+    assert!(matches!(made.code, 201 | 403 | 404 | 405 | 422), "{}", made.text());
+    if target.is_upstream() {
+        tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    }
+    for (path, headers) in [
+        ("things", &[][..]),
+        ("things?watch=1", &[]),
+        ("things", &[("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")]),
+    ] {
+        let answer = admin.send("GET", &format!("/apis/{group}/v1/{path}"), headers, b"").await;
+        assert!((400..600).contains(&answer.code), "{path}: {} {}", answer.head(), answer.text());
+        assert!(!answer.head().to_ascii_lowercase().contains("location:"), "{}", answer.head());
+    }
+    admin.send("DELETE", &format!("{services}/v1.{group}"), &[], b"").await;
+    assert_eq!(called.load(Ordering::Relaxed), 0, "nobody followed");
+}
+
+/// CVE-2020-8559: a kubelet that answers an upgrade with a redirect leads nobody elsewhere.
+pub(crate) async fn kubelets_that_redirect(target: &Target) {
+    let (address, called) = trap().await;
+    let answer = format!("HTTP/1.1 302 Found\r\nLocation: http://{address}/exec\r\nContent-Length: 0\r\n\r\n");
+    let kubelet = hook(Behaviour::Says(answer)).await;
+    let port: u64 = kubelet.config["url"].as_str().and_then(|url| url.rsplit(':').next()?.trim_end_matches("/x").parse().ok()).expect("a port");
+    let namespace = target.namespace("redirected").await;
+    let admin = target.admin();
+    let node = target.fresh("redirecting");
+    admin.make("/api/v1/nodes", json!({"metadata": {"name": node}})).await;
+    let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
+    admin.patch(&format!("/api/v1/nodes/{node}/status"), MERGE, &status).await.is(200, "");
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
+    admin.make(&pods, pod).await;
+    let spdy = [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), ("X-Stream-Protocol-Version", "v4.channel.k8s.io")];
+    let websocket = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Protocol", "v5.channel.k8s.io")];
+    for path in ["exec?command=id&stdout=1", "attach?stdout=1", "portforward?ports=80", "log"] {
+        for (method, headers) in [("POST", &spdy[..]), ("GET", &websocket[..]), ("GET", &[][..])] {
+            let answer = admin.send(method, &format!("{pods}/p/{path}"), headers, b"").await;
+            assert!(!(300..400).contains(&answer.code), "{method} {path}: {}", answer.head());
+            assert!(!answer.head().to_ascii_lowercase().contains("location:"), "{}", answer.head());
+        }
+    }
+    assert_eq!(called.load(Ordering::Relaxed), 0, "nobody followed");
+}
+
 /// Names that would break out of the URL that the server makes of them.
 pub(crate) async fn proxies_by_names_that_are_urls(target: &Target) {
     let namespace = target.namespace("proxy").await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::target::{APPLY, GROUP, JSON, MERGE, RBAC, Target};
+use crate::target::{APPLY, GROUP, JSON, MERGE, RBAC, STRATEGIC, Target};
 
 fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
@@ -70,12 +70,12 @@ pub(crate) async fn impersonation_of_one_part(target: &Target) {
     let secrets = "/api/v1/namespaces/kube-system/secrets";
     let bob = || target.user("bob").header("Impersonate-User", "jane");
     bob().get(secrets).await.is(403, "\\\"jane\\\" cannot list");
-    // Which of the missing rights is named depends on the mode of impersonation that upstream's server tried first.
-    bob().header("Impersonate-Group", "system:masters").get(secrets).await.is(403, "cannot impersonate");
+    // The mode of impersonation that last allowed a user is tried first, and its refusal is the answer.
+    bob().header("Impersonate-Group", "system:masters").get(secrets).await.is(403, "cannot impersonate resource \\\"groups\\\"");
     bob().header("impersonate-group", "a").header("IMPERSONATE-GROUP", "system:masters").get(secrets).await.is(403, "cannot impersonate");
-    bob().header("Impersonate-Uid", "1").get(secrets).await.is(403, "cannot impersonate");
-    bob().header("Impersonate-Extra-A", "1").get(secrets).await.is(403, "cannot impersonate");
-    target.user("bob").header("Impersonate-User", "admin").get(secrets).await.is(403, "cannot impersonate");
+    bob().header("Impersonate-Uid", "1").get(secrets).await.is(403, "cannot impersonate resource \\\"uids\\\"");
+    bob().header("Impersonate-Extra-A", "1").get(secrets).await.is(403, "cannot impersonate resource \\\"userextras");
+    target.user("bob").header("Impersonate-User", "admin").get(secrets).await.is(403, "cannot impersonate resource \\\"users\\\"");
     target.user("bob").header("Impersonate-User", "system:node:n1").get(secrets).await.is(403, "cannot impersonate");
 }
 
@@ -99,6 +99,119 @@ pub(crate) async fn reviews_and_requests_in_others_names(target: &Target) {
     let path = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews";
     let answer = target.admin().post(path, &body).await;
     assert!(matches!(answer.code, 400 | 422), "{}", answer.text());
+}
+
+/// A role of few words grants more permissions than can be compared one by one.
+pub(crate) async fn roles_of_a_billion_permissions(target: &Target) {
+    let own = target.tenancy().await;
+    // Upstream takes them apart in memory.
+    let n = if target.is_upstream() { 12 } else { 5_000 };
+    let many: Vec<String> = (0..n).map(|i| format!("x{i}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let path = format!("{RBAC}/namespaces/{own}/roles");
+    let mut rules = rule("", &many, &many);
+    rules["apiGroups"] = json!(many);
+    let role = json!({"metadata": {"name": "many"}, "rules": [rules]});
+    target.user("ann").post(&path, &role).await.is(403, "is attempting to grant RBAC permissions");
+    rules["resourceNames"] = json!(many);
+    let role = json!({"metadata": {"name": "many"}, "rules": [rules]});
+    target.user("ann").post(&path, &role).await.is(403, "is attempting to grant RBAC permissions");
+    // Who holds all of them may grant them.
+    if !target.is_upstream() {
+        target.admin().post(&path, &role).await.is(201, "");
+    }
+}
+
+/// CVE-2023-2728 and CVE-2024-3177: an account's list of mountable secrets holds for containers of every sort, and for
+/// every way into their environment.
+pub(crate) async fn secrets_that_are_not_mountable(target: &Target) {
+    let namespace = target.namespace("mountable").await;
+    let base = format!("/api/v1/namespaces/{namespace}");
+    let admin = target.admin();
+    let annotations = json!({"kubernetes.io/enforce-mountable-secrets": "true"});
+    let account = json!({"metadata": {"name": "strict", "annotations": annotations}, "secrets": [{"name": "mine"}], "imagePullSecrets": [{"name": "pull"}]});
+    admin.make(&format!("{base}/serviceaccounts"), account).await;
+    for secret in ["mine", "theirs"] {
+        admin.make(&format!("{base}/secrets"), json!({"metadata": {"name": secret}})).await;
+    }
+    let from = |secret: &str| json!({"name": "x", "image": "i", "envFrom": [{"secretRef": {"name": secret}}]});
+    let key = |secret: &str| json!({"name": "x", "image": "i", "env": [{"name": "e", "valueFrom": {"secretKeyRef": {"name": secret, "key": "k"}}}]});
+    let pods = format!("{base}/pods");
+    let with = |name: &str, field: &str, value: Value| {
+        let mut pod = pod(name);
+        pod["spec"]["serviceAccountName"] = json!("strict");
+        pod["spec"][field] = value;
+        pod
+    };
+    let uses = |secret: &str| {
+        [
+            ("containers", json!([from(secret)])),
+            ("containers", json!([key(secret)])),
+            ("initContainers", json!([from(secret)])),
+            ("initContainers", json!([key(secret)])),
+            ("volumes", json!([{"name": "v", "secret": {"secretName": secret}}])),
+        ]
+    };
+    for (field, value) in uses("theirs") {
+        admin.post(&pods, &with("bad", field, value)).await.is(403, "does not reference that secret");
+    }
+    let pull = json!([{"name": "theirs"}]);
+    admin.post(&pods, &with("bad", "imagePullSecrets", pull)).await.is(403, "does not reference that imagePullSecret");
+    for (i, (field, value)) in uses("mine").into_iter().enumerate() {
+        admin.post(&pods, &with(&format!("good{i}"), field, value)).await.is(201, "");
+    }
+    let debug = async |mut container: Value| {
+        container["name"] = json!(target.fresh("debug"));
+        let patch = json!({"spec": {"ephemeralContainers": [container]}});
+        admin.patch(&format!("{pods}/good0/ephemeralcontainers"), STRATEGIC, &patch).await
+    };
+    // Upstream's refusal has no reason.
+    let code = if target.is_upstream() { 500 } else { 403 };
+    debug(from("theirs")).await.is(code, "does not reference that secret");
+    debug(key("theirs")).await.is(code, "does not reference that secret");
+    debug(from("mine")).await.is(200, "");
+}
+
+/// The right to read through a node's proxy is no right to run anything there, and no other right leads to the proxy.
+pub(crate) async fn proxies_of_nodes(target: &Target) {
+    let node = target.fresh("proxied");
+    target.admin().make("/api/v1/nodes", json!({"metadata": {"name": node}})).await;
+    let reader = target.somebody(json!([rule("", &["nodes"], &["*"]), rule("", &["nodes/status", "nodes/log", "nodes/metrics"], &["*"])])).await;
+    let proxy = format!("/api/v1/nodes/{node}/proxy");
+    for method in ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"] {
+        for path in ["", "/", "/pods", "/logs/?query=x", "/exec/a/b/c?command=id", "/run/a/b/c", "/..%2f..%2fsecrets"] {
+            let answer = reader.send(method, &format!("{proxy}{path}"), &[], b"").await;
+            assert_eq!(answer.code, 403, "{method} {path}: {}", answer.text());
+        }
+    }
+    let reader = target.somebody(json!([rule("", &["nodes/proxy"], &["get"])])).await;
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        let answer = reader.send(method, &format!("{proxy}/run/a/b/c?cmd=id"), &[], b"").await;
+        assert_eq!(answer.code, 403, "{method}: {}", answer.text());
+    }
+    // A header does not make a `create` of a `get`.
+    let headers = [("X-HTTP-Method-Override", "POST")];
+    let answer = reader.send("GET", &format!("{proxy}/run/a/b/c?cmd=id"), &headers, b"").await;
+    assert!((400..600).contains(&answer.code), "{}", answer.text());
+}
+
+/// CVE-2021-25737 and CVE-2021-25740: addresses of the machine itself and of its link are nobody's, and a tenant sends
+/// nobody's traffic elsewhere.
+pub(crate) async fn addresses_of_the_machine_itself(target: &Target) {
+    let own = target.tenancy().await;
+    let (admin, ann) = (target.admin(), target.user("ann"));
+    let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{own}/endpointslices");
+    let endpoints = format!("/api/v1/namespaces/{own}/endpoints");
+    for (family, ip) in [("IPv4", "127.0.0.1"), ("IPv4", "169.254.169.254"), ("IPv4", "0.0.0.0"), ("IPv4", "224.0.0.1"), ("IPv6", "::1"), ("IPv6", "fe80::1"), ("IPv6", "ff02::1")] {
+        let slice = json!({"metadata": {"name": "x"}, "addressType": family, "endpoints": [{"addresses": [ip]}], "ports": []});
+        admin.post(&slices, &slice).await.is(422, "");
+        let subsets = json!([{"addresses": [{"ip": ip}], "ports": [{"port": 80}]}]);
+        admin.post(&endpoints, &json!({"metadata": {"name": "x"}, "subsets": subsets})).await.is(422, "");
+    }
+    let subsets = json!([{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]);
+    ann.post(&endpoints, &json!({"metadata": {"name": "x"}, "subsets": subsets})).await.is(403, "");
+    let slice = json!({"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.1.2.3"]}], "ports": []});
+    ann.post(&slices, &slice).await.is(403, "");
 }
 
 /// Sub-resources are rights of their own.
