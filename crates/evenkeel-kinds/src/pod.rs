@@ -5,6 +5,7 @@ use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::value::{self, copy, int, list, object, set, text};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Sets the status of a new pod: phase Pending, the QoS class, and the condition of scheduling gates.
 ///
@@ -31,6 +32,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             copy(new, old, "metadata.deletionTimestamp");
             copy(new, old, "metadata.ownerReferences");
             copy(new, old, "status.qosClass");
+            preserve_status_fields(new, old);
         }
         "ephemeralcontainers" => {
             let containers = value::at(new, "spec.ephemeralContainers").cloned();
@@ -52,6 +54,38 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
         }
         _ => reset_field(new, old, "status"),
     }
+}
+
+/// Status fields that a client which does not know them leaves out of the body.
+const PRESERVED_STATUS: [&str; 4] = [
+    "status.resourceClaimStatuses",
+    "status.extendedResourceClaimStatus",
+    "status.nodeAllocatableResourceClaimStatuses",
+    "status.observedGeneration",
+];
+
+/// Keeps the stored value of status fields that the body does not have, and of `observedGeneration` of each condition.
+///
+/// Upstream: `podStatusStrategy.PrepareForUpdate`, `preserveOldObservedGeneration`.
+fn preserve_status_fields(new: &mut Value, old: &Value) {
+    for field in PRESERVED_STATUS {
+        if value::at(new, field).is_none_or(|value| *value == 0) {
+            copy(new, old, field);
+        }
+    }
+    // There may be several conditions of one type: each is paired with the stored one of the same rank.
+    let mut generations: BTreeMap<String, VecDeque<i64>> = BTreeMap::new();
+    for condition in list(old, "status.conditions") {
+        let generation = int(condition, "observedGeneration").unwrap_or_default();
+        generations.entry(text(condition, "type").to_owned()).or_default().push_back(generation);
+    }
+    value::each(new, "status.conditions.*", &mut |condition| {
+        let before = generations.get_mut(text(condition, "type")).and_then(VecDeque::pop_front);
+        let before = before.unwrap_or_default();
+        if before != 0 && int(condition, "observedGeneration").unwrap_or_default() == 0 {
+            set(condition, "observedGeneration", before);
+        }
+    });
 }
 
 /// Returns the QoS class of a pod: Guaranteed when all limits equal requests, BestEffort without any, else Burstable.

@@ -116,6 +116,7 @@ attacks! {
         addresses_of_the_machine_itself,
         subresources,
         status_and_scale_change_nothing_else,
+        status_changes_no_metadata,
         dry_runs,
         updates_that_create,
         fields_of_the_server,

@@ -283,6 +283,57 @@ pub(crate) async fn status_and_scale_change_nothing_else(target: &Target) {
     assert_eq!(read["spec"]["template"]["spec"]["containers"][0]["image"], json!("i"));
 }
 
+/// Who may write the status of these kinds may not change their labels, finalizers and owners by it.
+pub(crate) async fn status_changes_no_metadata(target: &Target) {
+    let namespace = target.namespace("status").await;
+    let name = target.fresh("status");
+    let selector = json!({"matchLabels": {"a": "b"}});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let service_cidr = json!({"cidrs": ["10.77.0.0/24"]});
+    let level = json!({"type": "Limited", "limited": {"nominalConcurrencyShares": 1, "limitResponse": {"type": "Reject"}}});
+    let match_resources = json!({"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["things"]}]});
+    let policy = json!({"matchConstraints": match_resources, "validations": [{"expression": "true"}]});
+    for (group, namespaced, resource, spec) in [
+        ("storage.k8s.io/v1", false, "volumeattachments", json!({"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "v"}})),
+        ("resource.k8s.io/v1", true, "resourceclaims", json!({})),
+        ("networking.k8s.io/v1", false, "servicecidrs", service_cidr),
+        ("flowcontrol.apiserver.k8s.io/v1", false, "prioritylevelconfigurations", level),
+        ("flowcontrol.apiserver.k8s.io/v1", false, "flowschemas", json!({"priorityLevelConfiguration": {"name": "exempt"}})),
+        ("admissionregistration.k8s.io/v1", false, "validatingadmissionpolicies", policy),
+        ("apps/v1", true, "deployments", json!({"selector": selector, "template": template})),
+    ] {
+        let base = format!("/apis/{group}{}", if namespaced { format!("/namespaces/{namespace}") } else { String::new() });
+        let path = format!("{base}/{resource}");
+        let rights = rule(group.split('/').next().unwrap_or_default(), &[&format!("{resource}/status")], &["get", "update", "patch"]);
+        let (admin, bob) = (target.admin(), target.somebody(json!([rights])).await);
+        admin.make(&path, json!({"metadata": {"name": name, "labels": {"a": "1"}}, "spec": spec})).await;
+        let read = async || admin.get(&format!("{path}/{name}")).await.json();
+        let labels = async || read().await["metadata"]["labels"].clone();
+        let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
+        let mut metadata = json!({"labels": {"a": "2", "b": "3"}, "finalizers": ["x.example/f"], "ownerReferences": [owner]});
+        if resource == "deployments" {
+            // Of its metadata only the labels stay.
+            metadata = json!({"labels": {"a": "2"}});
+        }
+        let status = format!("{path}/{name}/status");
+        bob.patch(&status, MERGE, &json!({"metadata": metadata})).await.is(200, "");
+        let mut body = read().await;
+        for (field, value) in metadata.as_object().expect("fields") {
+            body["metadata"][field] = value.clone();
+        }
+        bob.send("PUT", &status, &[("content-type", JSON)], body.to_string().as_bytes()).await.is(200, "");
+        let applied = json!({"apiVersion": group, "kind": read().await["kind"], "metadata": {"name": name, "labels": {"a": "4"}}});
+        bob.give("PATCH", &format!("{status}?fieldManager=m&force=true"), APPLY, applied.to_string()).await.is(200, "");
+        let after = read().await;
+        assert_eq!(labels().await, json!({"a": "1"}), "{resource}");
+        for field in ["finalizers", "ownerReferences"] {
+            let own = if (resource, field) == ("servicecidrs", "finalizers") { continue } else { Value::Null };
+            assert_eq!(after["metadata"][field], own, "{resource}");
+        }
+        admin.send("DELETE", &format!("{path}/{name}"), &[], b"").await;
+    }
+}
+
 /// A dry run leaves nothing: no object, no address, no port, no token that works longer.
 pub(crate) async fn dry_runs(target: &Target) {
     let namespace = target.namespace("dry").await;
