@@ -13,6 +13,8 @@ const MODIFIED: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":";
 const DELETED: &[u8] = b"{\"type\":\"DELETED\", \"object\":";
 const AFTER: &[u8] = b"}\n";
 const BEFORE: usize = MODIFIED.len();
+/// What stands before the version.
+const METADATA: &[u8] = b"\"metadata\":{\"resourceVersion\":\"";
 
 /// What happened to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,7 +69,7 @@ impl Encoded {
         for field in ["kind", "apiVersion"] {
             put_field(&mut buffer, field, object.get(field).unwrap_or(&Value::Null));
         }
-        buffer.extend_from_slice(b"\"metadata\":{\"resourceVersion\":\"");
+        buffer.extend_from_slice(METADATA);
         let hole = buffer.len();
         buffer.extend_from_slice(b"\",");
         for (key, value) in object.get("metadata").and_then(Value::as_object).into_iter().flatten()
@@ -195,8 +197,7 @@ impl Entry {
 
     /// The object without its outer braces and without kind and apiVersion, as an item of a list has it.
     pub(crate) fn item(&self) -> &[u8] {
-        const METADATA: usize = b"\"metadata\":{\"resourceVersion\":\"".len();
-        &self.frame[self.hole as usize - METADATA..self.frame.len() - AFTER.len()]
+        &self.frame[self.hole as usize - METADATA.len()..self.frame.len() - AFTER.len()]
     }
 
     /// The frame of the event of its own write; of another one, copied.
@@ -258,7 +259,14 @@ impl Entry {
         let selection = u32::from_le_bytes(head[15..19].try_into().ok()?) as usize;
         let (selection, frame) = rest.split_at_checked(selection)?;
         let digits = head[2];
-        if (hole as usize) < BEFORE || frame.len() < hole as usize + digits as usize + AFTER.len() {
+        // Every form of the object is cut out of its frame, so each part must be in its place.
+        let (before, version) = frame.split_at_checked(hole as usize)?;
+        let (version, after) = version.split_at_checked(digits as usize)?;
+        let is_whole = before.get(BEFORE..)?.ends_with(METADATA)
+            && after.starts_with(b"\"")
+            && after.ends_with(AFTER)
+            && version == itoa::Buffer::new().format(revision).as_bytes();
+        if !is_whole {
             return None;
         }
         Some(Self {
@@ -394,6 +402,30 @@ mod tests {
         for end in 0..bytes.len().min(40) {
             assert!(Entry::from_log(entry.key.clone(), &bytes[..end]).is_none());
         }
+    }
+
+    #[test]
+    fn an_entry_whose_parts_are_not_in_their_places_is_damaged() {
+        let whole = entry().to_log();
+        let read = |bytes: &[u8]| Entry::from_log("ns/x".into(), bytes);
+        let hole = u32::from_le_bytes(whole[3..7].try_into().expect("four bytes"));
+        for moved in [0, 28, 31, hole - 1, hole + 1, u32::MAX] {
+            let mut bytes = whole.clone();
+            bytes[3..7].copy_from_slice(&moved.to_le_bytes());
+            assert!(read(&bytes).is_none(), "the version at {moved}");
+        }
+        for digits in [0, 3, 5, 255] {
+            let mut bytes = whole.clone();
+            bytes[2] = digits;
+            assert!(read(&bytes).is_none(), "a version of {digits} digits");
+        }
+        let mut other = whole.clone();
+        other[7] ^= 1;
+        assert!(read(&other).is_none(), "the version of another revision");
+        for cut in 1..3 {
+            assert!(read(&whole[..whole.len() - cut]).is_none(), "{cut} bytes less");
+        }
+        assert!(read(&whole).is_some());
     }
 
     #[test]
