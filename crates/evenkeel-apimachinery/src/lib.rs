@@ -9,6 +9,8 @@ pub mod amount;
 pub mod decode;
 pub mod depth;
 pub mod encode;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod group_version;
 pub mod headers;
 pub mod managedfields;

@@ -15,6 +15,8 @@ mod encryption;
 mod event_ttl;
 mod files;
 mod flow;
+#[doc(hidden)]
+pub mod fuzz;
 mod https;
 mod loopback;
 mod metrics;

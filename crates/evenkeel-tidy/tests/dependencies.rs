@@ -6,7 +6,7 @@ use evenkeel_tidy::{crates, dependencies, read, root};
 
 /// Each crate, and the crates of the workspace that it may depend on; as in ARCHITECTURE.md. `evenkeel-sim` and `evenkeel`
 /// may depend on all that stand above them.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("evenkeel-tidy", &[]),
     ("evenkeel-api", &[]),
     ("evenkeel-listener", &[]),
@@ -63,6 +63,19 @@ const ARROWS: [(&str, &[&str]); 22] = [
     (
         "evenkeel-nodes",
         &["evenkeel-api", "evenkeel-component-helpers", "evenkeel-runtime", "evenkeel-shell"],
+    ),
+    (
+        "evenkeel-fuzz",
+        &[
+            "evenkeel-api",
+            "evenkeel-component-helpers",
+            "evenkeel-apimachinery",
+            "evenkeel-kinds",
+            "evenkeel-apiextensions",
+            "evenkeel-cel",
+            "evenkeel-x509",
+            "evenkeel-apiserver",
+        ],
     ),
     (
         "evenkeel-sim",

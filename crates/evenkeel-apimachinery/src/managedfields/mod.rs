@@ -19,6 +19,7 @@ mod update;
 use jiff::Timestamp;
 
 pub(crate) use apply::apply;
+pub(crate) use field_set::FieldSet;
 pub(crate) use managers::keep_timestamps;
 pub(crate) use scale::{to_parent, to_subresource};
 pub(crate) use update::update_managed_fields;

@@ -55,15 +55,24 @@ pub(crate) async fn mutate(
         let request = Attributes { cx, operation, object: &before, old: old.unwrap_or(&null) };
         let Some(answer) = ask(&request, &webhook, warnings).await? else { continue };
         let Some(operations) = answer.patch else { continue };
-        let patched =
-            patch::apply_json_patch(&before, &operations).map_err(StatusError::internal)?;
-        *object = patched.ok_or_else(|| {
-            let name = text(&webhook, "name");
-            StatusError::internal(format!("the patch of webhook \"{name}\" cannot be applied"))
-        })?;
+        *object = patched(text(&webhook, "name"), &before, &operations)?;
         mutated::settle(cx, object);
     }
     Ok(())
+}
+
+/// Applies the patch of a webhook's answer.
+fn patched(name: &str, object: &Value, operations: &Value) -> Result<Value, StatusError> {
+    let patched = patch::apply_json_patch(object, operations).map_err(StatusError::internal)?;
+    patched.ok_or_else(|| {
+        StatusError::internal(format!("the patch of webhook \"{name}\" cannot be applied"))
+    })
+}
+
+/// Applies the patch of an answer, as [`mutate`] does; `None` if the answer has none or is refused. For fuzz targets.
+pub(crate) fn mutated(uid: &str, review: &Value, object: &Value) -> Option<Value> {
+    let operations = read("w", uid, review).ok()?.patch?;
+    patched("w", object, &operations).ok()
 }
 
 /// Asks the validating webhooks.

@@ -2,7 +2,7 @@
 
 mod anonymous;
 mod authenticator;
-mod bootstrap_token;
+pub(crate) mod bootstrap_token;
 mod constant_time;
 pub(crate) mod escalation;
 pub(crate) mod impersonation;
@@ -17,7 +17,7 @@ mod serviceaccount;
 
 pub(crate) use anonymous::Anonymous;
 pub(crate) use authenticator::{Authenticated, Authenticator, StaticTokens};
-pub(crate) use jose::{PublicKey, Signer};
+pub(crate) use jose::{Jws, PublicKey, Signer};
 pub(crate) use nodes::{MIRRORS, node_of, refers_to_any};
 pub(crate) use oidc::configure;
 pub(crate) use permit::permit;

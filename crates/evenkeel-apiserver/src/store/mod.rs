@@ -15,6 +15,7 @@ mod entry;
 mod error;
 mod event;
 mod folder;
+pub(crate) mod fuzz;
 mod handle;
 mod history;
 mod index;

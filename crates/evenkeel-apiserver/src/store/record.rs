@@ -148,7 +148,7 @@ pub(super) fn encode(
     Ok(StoredRecord { revision: entry.revision, bytes })
 }
 
-fn checksum(revision: u64, bytes: &[u8]) -> u32 {
+pub(super) fn checksum(revision: u64, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&revision.to_le_bytes());
     hasher.update(bytes.get(..2).unwrap_or_default());

@@ -63,14 +63,15 @@ pub(super) struct ListOptions<'a> {
 /// Upstream: `continueToken`
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Token {
+pub(crate) struct Token {
     v: String,
     rv: i64,
     start: String,
 }
 
 impl Token {
-    fn encode(revision: i64, after: &str) -> String {
+    /// Encodes the token of the chunk after a key.
+    pub(crate) fn encode(revision: i64, after: &str) -> String {
         let token =
             Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("{after}\u{0}") };
         BASE64.encode(serde_json::to_vec(&token).unwrap_or_default())
@@ -87,7 +88,7 @@ impl Token {
     /// Decodes and checks a token. The error is the end of the message, after "not valid".
     ///
     /// Upstream: `DecodeContinue`
-    fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
         let bytes = BASE64.decode(text).map_err(|error| {
             let at = match error {
                 DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
@@ -113,7 +114,13 @@ impl Token {
         Ok(token)
     }
 
-    fn after(&self) -> &str {
+    /// Returns the list's revision.
+    pub(crate) fn revision(&self) -> i64 {
+        self.rv
+    }
+
+    /// Returns the last key of the chunk before.
+    pub(crate) fn after(&self) -> &str {
         self.start.strip_suffix('\u{0}').unwrap_or(&self.start)
     }
 }

@@ -23,7 +23,7 @@ mod create;
 pub(crate) mod delete;
 pub(crate) mod delete_options;
 mod get;
-mod list;
+pub(crate) mod list;
 mod meta;
 mod namespace;
 mod patch;

@@ -1,0 +1,28 @@
+//! Records of any content behind a right checksum, for fuzz targets.
+
+use super::entry::Change;
+use super::record::{self, Identity};
+
+/// Reads a record whose checksum is made right. What can be read is written as it was, and each form of its object can be
+/// had.
+pub(crate) fn record(data: &[u8]) {
+    const REVISION: u64 = 7;
+    let mut bytes = data.to_vec();
+    let sum = record::checksum(REVISION, &bytes);
+    if let Some(place) = bytes.get_mut(2..6) {
+        place.copy_from_slice(&sum.to_le_bytes());
+    }
+    let Ok(record) = record::decode(REVISION, &bytes, &Identity) else { return };
+    let Some(entry) = record.entry else { return };
+    entry.item();
+    entry.event(Change::Deleted);
+    entry.at(REVISION + 1, Change::Modified);
+    entry.selection.label("a");
+    entry.selection.field(0);
+    let again = record::encode(record.resource_prefix, &entry, &Identity).expect("it was encoded");
+    let read = record::decode(REVISION, &again.bytes, &Identity).expect("it is whole");
+    let again = read.entry.expect("an object");
+    assert_eq!(again.object(), entry.object());
+    assert_eq!(again.selection, entry.selection);
+    let _ = entry.decode();
+}

@@ -1,0 +1,67 @@
+//! Request bodies.
+
+use evenkeel_api::protobuf::Transcoder;
+use evenkeel_apimachinery::decode::{self, FieldValidation};
+use evenkeel_apimachinery::encode;
+use serde_json::Value;
+
+use crate::input;
+
+/// JSON bodies: what decodes is not too deep, and stays as it is.
+pub(crate) fn json(data: &[u8]) {
+    let (kind, body) = input::kind(data);
+    let read = |validation| {
+        decode::object(kind.schema.as_ref(), &kind.gvk, "application/json", body, validation)
+    };
+    let Ok(decoded) = read(FieldValidation::Warn) else {
+        assert!(read(FieldValidation::Strict).is_err(), "strict validation accepts no more");
+        return;
+    };
+    kind.assert_decodes_again(&decoded.object);
+    let strict = read(FieldValidation::Strict);
+    assert_eq!(strict.is_ok(), decoded.warnings.is_empty(), "strict refuses what others warn of");
+    // The server may print an object for people.
+    let pretty: Value = evenkeel_api::json::from_slice(&encode::pretty::json(&decoded.object))
+        .unwrap_or_else(|error| panic!("pretty JSON is JSON: {error}"));
+    assert_eq!(pretty, decoded.object);
+    let _ = decode::options(body, "application/json");
+}
+
+/// YAML bodies: as JSON bodies; and an object that is written as YAML is read as it was.
+pub(crate) fn yaml(data: &[u8]) {
+    const YAML: &str = "application/yaml";
+    let (kind, body) = input::kind(data);
+    let read = |body: &[u8]| {
+        decode::object(kind.schema.as_ref(), &kind.gvk, YAML, body, FieldValidation::Warn)
+    };
+    let Ok(decoded) = read(body) else { return };
+    kind.assert_decodes_again(&decoded.object);
+    let text = encode::yaml::document(&decoded.object);
+    let again = read(text.as_bytes()).unwrap_or_else(|error| panic!("{}: {text}", error.message()));
+    assert_eq!(again.object, decoded.object, "{text}");
+    let _ = decode::file(body);
+    let _ = decode::options(body, YAML);
+}
+
+/// Protobuf bodies: what decodes is not too deep, can be encoded, and then stays as it is.
+pub(crate) fn protobuf(data: &[u8]) {
+    let _ = decode::options(data, "application/vnd.kubernetes.protobuf");
+    let Ok(object) = Transcoder::decode_envelope(data) else { return };
+    input::assert_depth(&object);
+    if let Ok(bytes) = Transcoder::encode_envelope(&object) {
+        let again = Transcoder::decode_envelope(&bytes).expect("an encoded object decodes");
+        let encoded = Transcoder::encode_envelope(&again).expect("and can be encoded");
+        assert_eq!(encoded, bytes, "an encoded object stays as it is");
+    }
+    let (kind, _) = input::kind(object["kind"].as_str().unwrap_or_default().as_bytes());
+    let decoded = decode::object(
+        kind.schema.as_ref(),
+        &kind.gvk,
+        "application/vnd.kubernetes.protobuf",
+        data,
+        FieldValidation::Strict,
+    );
+    if let Ok(decoded) = decoded {
+        kind.assert_decodes_again(&decoded.object);
+    }
+}

@@ -1,0 +1,13 @@
+//! Configuration files: the structure is read, and everything wrong is an error.
+
+use evenkeel_apimachinery::decode;
+use evenkeel_apiserver::fuzz;
+
+/// Files of YAML or JSON.
+pub(crate) fn configuration(data: &[u8]) {
+    let _ = decode::file(data);
+    if let Ok(text) = std::str::from_utf8(data) {
+        fuzz::encryption_configuration(text);
+        fuzz::authentication_configuration(text);
+    }
+}

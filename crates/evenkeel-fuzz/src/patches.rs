@@ -1,0 +1,49 @@
+//! Patches of an object: the first part is the object, the second the patch.
+
+use evenkeel_apimachinery::decode::FieldValidation;
+use evenkeel_apimachinery::patch::{PatchType, patch};
+use serde_json::Value;
+
+use crate::input::{self, Kind};
+
+/// The most that `copy` operations of a JSON patch add, and the limit of a body.
+const BODY: usize = 3 * 1024 * 1024;
+
+/// JSON patches.
+pub(crate) fn json_patch(data: &[u8]) {
+    let Some((kind, current, body)) = read(data) else { return };
+    let _ = apply(kind, PatchType::Json, &current, body);
+}
+
+/// Merge patches; the second application changes nothing.
+pub(crate) fn merge_patch(data: &[u8]) {
+    let Some((kind, current, body)) = read(data) else { return };
+    let Some(once) = apply(kind, PatchType::Merge, &current, body) else { return };
+    let twice = apply(kind, PatchType::Merge, &once, body);
+    assert_eq!(twice, Some(once), "the second application changes nothing");
+}
+
+/// Strategic merge patches.
+pub(crate) fn strategic_patch(data: &[u8]) {
+    let Some((kind, current, body)) = read(data) else { return };
+    let Some(once) = apply(kind, PatchType::Strategic, &current, body) else { return };
+    let _ = apply(kind, PatchType::Strategic, &once, body);
+}
+
+fn read(data: &[u8]) -> Option<(&'static Kind, Value, &[u8])> {
+    let (kind, rest) = input::kind(data);
+    let mut parts = input::parts(rest);
+    let (object, patch) = (parts.next()?, parts.next()?);
+    Some((kind, kind.decode(object)?, patch))
+}
+
+/// Applies a patch. The result is bounded by object and patch, is not too deep, and decodes as it is.
+fn apply(kind: &Kind, form: PatchType, current: &Value, body: &[u8]) -> Option<Value> {
+    let patched =
+        patch(&kind.gvk, kind.schema.as_ref(), form, current, body, FieldValidation::Warn).ok()?;
+    kind.assert_decodes_again(&patched.object);
+    // An escaped character takes six bytes, a number in another notation some more.
+    let most = 2 * current.to_string().len() + 8 * body.len() + BODY + 4096;
+    assert!(patched.object.to_string().len() <= most, "the object grew past its parts");
+    Some(patched.object)
+}
