@@ -13,9 +13,9 @@ pub(crate) fn selectors(data: &[u8]) {
         let written = selector.to_string();
         assert_eq!(Selector::parse(&written).as_ref(), Ok(&selector), "{written}");
         assert_eq!(selector.is_everything(), selector.requirements().is_empty());
-        let matched = selector.matches_by(|key| (key.len() % 2 == 0).then_some("1"));
+        let matched = selector.matches_by(|key| (key.len().is_multiple_of(2)).then_some("1"));
         let each = |requirement: &evenkeel_api::selector::Requirement| {
-            requirement.holds((requirement.key().len() % 2 == 0).then_some("1"))
+            requirement.holds((requirement.key().len().is_multiple_of(2)).then_some("1"))
         };
         assert_eq!(matched, selector.requirements().iter().all(each));
     }

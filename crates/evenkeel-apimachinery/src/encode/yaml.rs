@@ -1,6 +1,13 @@
 //! Encoding of JSON values as YAML, in block style with sorted keys.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
+
+/// The longest key that stands before its colon on one line, in bytes; readers refuse one of more than 1,024.
+///
+/// Upstream: `yaml_emitter_check_simple_key`
+const MAX_SIMPLE_KEY: usize = 128;
 
 /// Encodes a value as one YAML document that ends with a line break.
 pub fn document(value: &Value) -> String {
@@ -23,7 +30,15 @@ fn block(value: &Value, depth: usize, out: &mut String) {
                 if at > 0 || !out.ends_with("- ") {
                     pad(depth, out);
                 }
-                out.push_str(&scalar(key));
+                let key = scalar(key);
+                if key.len() > MAX_SIMPLE_KEY {
+                    out.push_str("? ");
+                    out.push_str(&key);
+                    out.push('\n');
+                    pad(depth, out);
+                } else {
+                    out.push_str(&key);
+                }
                 out.push(':');
                 nested(value, depth, out);
             }
@@ -77,7 +92,14 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
 /// Whether a multi-line text can be a literal block.
 fn is_literal(text: &str) -> bool {
     !text.starts_with([' ', '\n', '\t'])
-        && text.chars().all(|c| c == '\n' || c == '\t' || !c.is_control())
+        && text.chars().all(|c| c == '\n' || c == '\t' || !is_escaped(c))
+}
+
+/// Whether a character may only stand as an escape: those that no YAML stream may have, and line breaks.
+///
+/// Upstream: `is_printable`, `is_break`
+fn is_escaped(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 fn literal(text: &str, depth: usize, out: &mut String) {
@@ -109,8 +131,8 @@ fn leaf(value: &Value) -> String {
 
 /// Encodes a string, unquoted where YAML reads it back as a string.
 fn scalar(text: &str) -> String {
-    if text.chars().any(char::is_control) {
-        return serde_json::to_string(text).unwrap_or_default();
+    if text.chars().any(is_escaped) {
+        return double_quoted(text);
     }
     let plain_start = text
         .chars()
@@ -125,12 +147,51 @@ fn scalar(text: &str) -> String {
     }
 }
 
+fn double_quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        // Writing into a string cannot fail.
+        let _ = match c {
+            '"' | '\\' => write!(out, "\\{c}"),
+            '\0' => write!(out, "\\0"),
+            '\u{7}' => write!(out, "\\a"),
+            '\u{8}' => write!(out, "\\b"),
+            '\t' => write!(out, "\\t"),
+            '\n' => write!(out, "\\n"),
+            '\u{b}' => write!(out, "\\v"),
+            '\u{c}' => write!(out, "\\f"),
+            '\r' => write!(out, "\\r"),
+            '\u{1b}' => write!(out, "\\e"),
+            '\u{85}' => write!(out, "\\N"),
+            '\u{2028}' => write!(out, "\\L"),
+            '\u{2029}' => write!(out, "\\P"),
+            c if !is_escaped(c) => write!(out, "{c}"),
+            c if u32::from(c) < 0x100 => write!(out, "\\x{:02X}", u32::from(c)),
+            c => write!(out, "\\u{:04X}", u32::from(c)),
+        };
+    }
+    out.push('"');
+    out
+}
+
 /// Whether YAML 1.1 resolves a text to something other than a string.
 fn resolves_to_other_type(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     matches!(
         lower.as_str(),
-        "null" | "~" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n" | ".nan" | ".inf"
+        "null"
+            | "~"
+            | "true"
+            | "false"
+            | "yes"
+            | "no"
+            | "on"
+            | "off"
+            | "y"
+            | "n"
+            | ".nan"
+            | ".inf"
+            | "<<"
     ) || text.starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && text.chars().all(|c| {
             c.is_ascii_hexdigit()
@@ -142,6 +203,36 @@ fn resolves_to_other_type(text: &str) -> bool {
 mod tests {
     use super::document;
     use serde_json::json;
+
+    #[test]
+    fn texts_are_read_as_they_were() {
+        let long = "k".repeat(2000);
+        for text in [
+            "\u{7f}",
+            "\u{80}x",
+            "a\u{85}b",
+            "\u{9f}",
+            "\u{2028}",
+            "a\nb\u{2029}",
+            "\u{feff}a",
+            "\u{fffe}\u{ffff}",
+            "\0\u{7}\u{8}\t\n\u{b}\u{c}\r\u{1b}\"\\",
+            "<<",
+            "a\n\u{81}",
+            "é\u{1f600}",
+            "null",
+            "0x1",
+            "1e3",
+            "a: b",
+            &long,
+        ] {
+            let value = json!({text: {text: [text, {text: text}]}, "k": text});
+            let written = document(&value);
+            let read = crate::decode::file(written.as_bytes());
+            assert_eq!(read.as_ref(), Ok(&value), "{written}");
+        }
+        assert_eq!(document(&json!("a\u{80}\u{2028}\u{feff}")), "\"a\\x80\\L\\uFEFF\"\n");
+    }
 
     #[test]
     fn blocks() {
