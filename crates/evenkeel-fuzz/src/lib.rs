@@ -2,6 +2,7 @@
 //!
 //! | input | targets |
 //! |---|---|
+//! | whole requests, to a server in memory | `requests` |
 //! | request bodies | `json_body`, `yaml_body`, `protobuf_body`, `kinds`, `views` |
 //! | patches | `json_patch`, `merge_patch`, `strategic_patch`, `apply`, `managed_fields` |
 //! | parameters and headers | `selectors`, `continue_token`, `bearer_token`, `headers` |
@@ -25,6 +26,7 @@ mod kinds;
 mod managed_fields;
 mod parameters;
 mod patches;
+mod requests;
 mod store;
 mod texts;
 mod views;
@@ -58,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "managed_fields", run: managed_fields::managed_fields },
     Target { name: "merge_patch", run: patches::merge_patch },
     Target { name: "protobuf_body", run: bodies::protobuf },
+    Target { name: "requests", run: requests::requests },
     Target { name: "selectors", run: parameters::selectors },
     Target { name: "store_record", run: store::record },
     Target { name: "strategic_patch", run: patches::strategic_patch },
