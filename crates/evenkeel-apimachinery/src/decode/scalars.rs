@@ -90,14 +90,39 @@ fn quantity(text: &str) -> Result<Value, ScalarError> {
 /// Parses RFC 3339 as Go does: upper-case `T`, a zone, any number of decimals.
 fn time(text: &str) -> Result<Timestamp, ScalarError> {
     static PARSER: DateTimeParser = DateTimeParser::new();
-    let shaped = text.len() >= 20
-        && text.is_ascii()
-        && text.as_bytes()[10] == b'T'
-        && text.as_bytes()[16] == b':';
-    shaped
-        .then(|| PARSER.parse_timestamp(text).ok())
-        .flatten()
-        .ok_or_else(|| ScalarError::Text(time_error(text, "2006-01-02T15:04:05Z07:00")))
+    let parsed = if is_rfc3339(text.as_bytes()) { PARSER.parse_timestamp(text).ok() } else { None };
+    match parsed {
+        // Upstream stores such a time, but no client can read it back from JSON.
+        Some(time) if time < YEAR_ZERO => Err(ScalarError::Text(format!(
+            "parsing time {}: year outside of range [0,9999]",
+            quoted(text)
+        ))),
+        Some(time) => Ok(time),
+        None => Err(ScalarError::Text(time_error(text, "2006-01-02T15:04:05Z07:00"))),
+    }
+}
+
+/// 0000-01-01T00:00:00Z, the first time that RFC 3339 can express in UTC.
+const YEAR_ZERO: Timestamp = Timestamp::constant(-62_167_219_200, 0);
+
+/// Whether a text has the form of RFC 3339; the parser takes more: leap seconds, short zones and annotations.
+fn is_rfc3339(text: &[u8]) -> bool {
+    let Some((date_time, rest)) = text.split_at_checked("2006-01-02T15:04:05".len()) else {
+        return false;
+    };
+    let zone = match rest {
+        [b'.' | b',', decimals @ ..] => {
+            let n_digits = decimals.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            decimals.get(n_digits..).filter(|_| n_digits > 0).unwrap_or_default()
+        }
+        zone => zone,
+    };
+    let has_zone = match zone {
+        [b'Z'] => true,
+        [b'+' | b'-', h1, h2, b':', m1, m2] => [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()),
+        _ => false,
+    };
+    has_zone && date_time[10] == b'T' && date_time[16] == b':' && date_time[17] < b'6'
 }
 
 fn micro_time(text: &str) -> Result<Value, ScalarError> {
@@ -129,4 +154,36 @@ fn time_error(text: &str, layout: &str) -> String {
     }
     let (text, rest) = (quoted(text), quoted(rest));
     format!("parsing time {text} as \"{layout}\": cannot parse {rest} as \"{missing}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_form_of_rfc3339() {
+        for (text, want) in [
+            ("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z"),
+            ("2026-01-02T03:04:05.123456789+05:30", "2026-01-01T21:34:05Z"),
+            ("2026-01-02T03:04:05,5Z", "2026-01-02T03:04:05Z"),
+            ("0000-01-01T00:00:00Z", "0000-01-01T00:00:00Z"),
+        ] {
+            let read = time(text).ok().map(evenkeel_api::time::seconds);
+            assert_eq!(read.as_deref(), Some(want), "{text}");
+        }
+        for text in [
+            "0000-01-01T00:00:00+01:00",
+            "2026-01-02T03:04:60Z",
+            "2026-01-02T03:04:05z",
+            "2026-01-02T03:04:05+05",
+            "2026-01-02T03:04:05+0530",
+            "2026-01-02T03:04:05Z[UTC]",
+            "2026-01-02T03:04:05.Z",
+            "2026-01-02T03:04:05",
+            "2026-01-02T03:04:é5Z",
+            "",
+        ] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
 }
