@@ -14,7 +14,7 @@
 //! `cargo test -p evenkeel-fuzz` runs every target over its corpus (`corpus/TARGET`) and over a fixed number of mutations of
 //! it. `libfuzzer/run TARGET` searches for new inputs, guided by coverage. An input that failed stays in the corpus.
 //!
-//! No body is decoded as CBOR: the server refuses its media type.
+//! No body is decoded as CBOR.
 
 mod bodies;
 mod certificates;

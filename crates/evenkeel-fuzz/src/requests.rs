@@ -2,6 +2,7 @@
 //! a body.
 
 use std::cell::RefCell;
+use std::time::Duration;
 
 use bytes::Bytes;
 use evenkeel_apiserver::{Clock, Server, Service};
@@ -21,6 +22,8 @@ const MAX_REQUESTS: usize = 6;
 const MAX_FRAMES: usize = 64;
 /// Inputs that one server serves. A new one for each would be slow.
 const INPUTS: usize = 256;
+/// Virtual time between requests.
+const PAUSE: Duration = Duration::from_secs(1);
 
 struct Running {
     runtime: Runtime,
@@ -47,7 +50,11 @@ pub(crate) fn requests(data: &[u8]) {
         running.inputs += 1;
         for part in input::parts(data).take(MAX_REQUESTS) {
             if let Some(request) = parse(part) {
-                running.runtime.block_on(exchange(&running.service, request));
+                running.runtime.block_on(async {
+                    exchange(&running.service, request).await;
+                    // Controllers of the server act meanwhile. The time is virtual.
+                    tokio::time::sleep(PAUSE).await;
+                });
             }
         }
         server.replace(Some(running));
@@ -60,7 +67,12 @@ fn start() -> Running {
     let now = Timestamp::from_second(1_800_000_000).expect("in range");
     let server = Server::builder().seed(1).clock(Clock::new(move || now));
     let server = runtime.block_on(server.build()).expect("a server in memory");
-    Running { runtime, service: server.service(), inputs: 0, _server: server }
+    let service = server.service();
+    // Pods need one; its controller does not run here.
+    let account = Request::post("/api/v1/namespaces/default/serviceaccounts");
+    let account = account.body(Full::from(r#"{"metadata":{"name":"default"}}"#));
+    runtime.block_on(send(&service, account.expect("a request")));
+    Running { runtime, service, inputs: 0, _server: server }
 }
 
 fn parse(part: &[u8]) -> Option<Request<Full<Bytes>>> {
@@ -80,14 +92,13 @@ fn parse(part: &[u8]) -> Option<Request<Full<Bytes>>> {
 /// Sends a request; what it created is read, updated and deleted.
 async fn exchange(service: &Service, request: Request<Full<Bytes>>) {
     let path = request.uri().path().trim_end_matches('/').to_owned();
-    let creates =
-        request.method() == Method::POST && request.uri().query().is_none_or(str::is_empty);
-    let credentials =
-        request.headers().keys().any(|name| name != "content-type" && name != "accept");
+    let is_plain = request.uri().query().is_none()
+        && request.headers().keys().all(|name| name == "content-type" || name == "accept");
+    let creates = request.method() == Method::POST && is_plain && is_collection(&path);
     let (status, created) = send(service, request).await;
     let name = created["metadata"]["name"].as_str().unwrap_or_default();
     let stored = created["metadata"]["uid"].is_string();
-    if status != StatusCode::CREATED || !creates || credentials || !stored {
+    if status != StatusCode::CREATED || !creates || !stored {
         return;
     }
     let name: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -102,6 +113,14 @@ async fn exchange(service: &Service, request: Request<Full<Bytes>>) {
     assert!(status.is_success(), "it is updated with what it is: {updated}");
     let (status, deleted) = send(service, one(Method::DELETE, Bytes::new())).await;
     assert!(status.is_success(), "it is deleted: {deleted}");
+}
+
+/// Whether a path is that of a collection, rather than of an object's part such as a token.
+fn is_collection(path: &str) -> bool {
+    let mut parts = path.trim_start_matches('/').split('/');
+    let n_before = if parts.next() == Some("api") { 1 } else { 2 };
+    let rest: Vec<&str> = parts.skip(n_before).collect();
+    matches!(rest.as_slice(), [_] | ["namespaces", _, _])
 }
 
 /// Sends a request and reads its answer: as much of it as comes at once.
