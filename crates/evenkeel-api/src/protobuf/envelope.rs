@@ -80,22 +80,32 @@ impl<'a> Envelope<'a> {
 
     /// Puts a message in an envelope, as upstream's server does: all fields are written, empty or not.
     pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(raw.len() + api_version.len() + kind.len() + 24);
-        bytes.extend_from_slice(MAGIC);
-        let field = |text: &str| 1 + length(text.len()) + text.len();
-        wire::open(&mut bytes, 1, field(api_version) + field(kind));
-        wire::bytes(&mut bytes, 1, api_version.as_bytes());
-        wire::bytes(&mut bytes, 2, kind.as_bytes());
-        wire::bytes(&mut bytes, 2, raw);
-        wire::bytes(&mut bytes, 3, b"");
-        wire::bytes(&mut bytes, 4, b"");
+        let (mut bytes, tail) = Self::around(api_version, kind, raw, 0);
+        bytes.extend_from_slice(&tail);
         bytes
     }
-}
 
-/// How many bytes a length takes.
-fn length(of: usize) -> usize {
-    std::iter::successors(Some(of), |rest| Some(rest >> 7).filter(|rest| *rest > 0)).count()
+    /// What stands before and after a message that is not in one piece: the head ends with its `beginning`, and `rest` bytes
+    /// of it are to follow.
+    pub fn around(
+        api_version: &str,
+        kind: &str,
+        beginning: &[u8],
+        rest: usize,
+    ) -> (Vec<u8>, Vec<u8>) {
+        let mut head = Vec::with_capacity(beginning.len() + api_version.len() + kind.len() + 24);
+        head.extend_from_slice(MAGIC);
+        let types = wire::size_of_bytes(1, api_version.len()) + wire::size_of_bytes(2, kind.len());
+        wire::open(&mut head, 1, types);
+        wire::bytes(&mut head, 1, api_version.as_bytes());
+        wire::bytes(&mut head, 2, kind.as_bytes());
+        wire::open(&mut head, 2, beginning.len() + rest);
+        head.extend_from_slice(beginning);
+        let mut tail = Vec::with_capacity(4);
+        wire::bytes(&mut tail, 3, b"");
+        wire::bytes(&mut tail, 4, b"");
+        (head, tail)
+    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,16 @@ pub fn bytes(out: &mut Vec<u8>, field: u32, contents: &[u8]) {
     out.extend_from_slice(contents);
 }
 
+/// How many bytes [`bytes`] writes for contents of that length.
+pub fn size_of_bytes(field: u32, length: usize) -> usize {
+    size_of_varint(u64::from(field) << 3) + size_of_varint(length as u64) + length
+}
+
+/// How many bytes [`varint`] writes.
+pub fn size_of_varint(value: u64) -> usize {
+    value.checked_ilog2().unwrap_or_default() as usize / 7 + 1
+}
+
 /// Writes what comes before the contents of a text, bytes or a message of that length.
 pub fn open(out: &mut Vec<u8>, field: u32, length: usize) {
     varint(out, u64::from(field) << 3 | 2);
@@ -60,6 +70,13 @@ mod tests {
         assert_eq!(written(|out| bytes(out, 2, b"testing")), *b"\x12\x07testing");
         assert_eq!(written(|out| double(out, 1, 1.0)), [9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
         assert_eq!(written(|out| varint(out, u64::MAX)).len(), 10);
+        for value in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, u64::MAX] {
+            assert_eq!(written(|out| varint(out, value)).len(), size_of_varint(value));
+        }
+        for (field, length) in [(1, 0), (2, 127), (16, 128), (2, 20_000)] {
+            let sealed = written(|out| bytes(out, field, &vec![0; length]));
+            assert_eq!(sealed.len(), size_of_bytes(field, length));
+        }
     }
 
     #[test]

@@ -28,6 +28,9 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const META: &str = "meta.k8s.io/v1";
 const META_BETA: &str = "meta.k8s.io/v1beta1";
 
+/// The field of a list's items in every kind of list in protobuf.
+pub(crate) const LIST_ITEMS: u32 = 2;
+
 /// What the answer is made for: it bounds what may be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -106,6 +109,20 @@ impl Format {
     /// Whether an object of `resource` is answered as it is stored (compact JSON in the stored version): nothing need be encoded.
     pub(crate) fn is_stored_form(&self, resource: &ResourceType) -> bool {
         resource.stored && self.encoding == Encoding::Json && self.shape == Shape::Whole
+    }
+
+    /// Whether an object of `resource` is answered whole, in protobuf and in the stored version: as [`message`](Self::message).
+    pub(crate) fn is_stored_protobuf(&self, resource: &ResourceType) -> bool {
+        resource.stored && self.encoding == Encoding::Protobuf && self.shape == Shape::Whole
+    }
+
+    /// The protobuf message of an object that is stored as this JSON, without an envelope.
+    ///
+    /// # Errors
+    /// 406 for a kind without protobuf or a field that is not of its type.
+    pub(crate) fn message(resource: &ResourceType, json: &[u8]) -> Result<Vec<u8>, StatusError> {
+        Transcoder::encode(&resource.api_version, resource.kind(), &parse(json)?)
+            .map_err(not_acceptable)
     }
 
     /// `Content-Type` of an answer, or of a stream of events.
@@ -187,6 +204,22 @@ impl Format {
         }
     }
 
+    /// Head and tail of a protobuf list of stored objects. Between them stands each item as a field of number
+    /// [`LIST_ITEMS`]; `size` is that of all these fields in bytes.
+    ///
+    /// # Errors
+    /// 406 for a kind without protobuf.
+    pub(crate) fn around_messages(
+        resource: &ResourceType,
+        meta: &ListMeta,
+        size: usize,
+    ) -> Result<(Vec<u8>, Vec<u8>), StatusError> {
+        let (list_kind, version) = (&*resource.list_kind, &*resource.api_version);
+        let head = json!({"metadata": meta.of_list(resource)});
+        let list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
+        Ok(Envelope::around(version, list_kind, &list, size))
+    }
+
     /// A list in protobuf, encoded one item after the other: only one of them is a tree at a time.
     fn protobuf_list(
         &self,
@@ -195,8 +228,6 @@ impl Format {
         meta: &ListMeta,
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
-        /// The field of a list's items in every kind of list.
-        const ITEMS: u32 = 2;
         let (list_kind, version) = self.list_type(resource);
         let kind = match self.shape {
             Shape::Metadata => "PartialObjectMetadata",
@@ -207,7 +238,7 @@ impl Format {
         for item in items {
             let item = self.shaped(resource, parse(&item)?, now)?;
             let item = Transcoder::encode(version, kind, &item).map_err(not_acceptable)?;
-            wire::bytes(&mut list, ITEMS, &item);
+            wire::bytes(&mut list, LIST_ITEMS, &item);
         }
         Ok(Envelope::seal(version, list_kind, &list).into())
     }
@@ -283,6 +314,12 @@ impl Format {
         }
         out.extend_from_slice(b"}\n");
         Ok(out.into())
+    }
+
+    /// Encodes the same for a [`message`](Self::message).
+    pub(crate) fn message_event(resource: &ResourceType, event: &str, message: &[u8]) -> Bytes {
+        let object = Envelope::seal(&resource.api_version, resource.kind(), message);
+        protobuf_frame::event(event, &object)
     }
 
     /// Encodes a refusal (or a success of a deletion): `status` is a Status as JSON.

@@ -1,6 +1,6 @@
 //! One stored object: its bytes, ready for the wire, and the little that selectors look at.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use evenkeel_api::json;
@@ -153,6 +153,7 @@ impl Encoded {
             change,
             is_stale: false,
             selection: self.selection,
+            protobuf: OnceLock::new(),
         }
     }
 }
@@ -182,6 +183,8 @@ pub(crate) struct Entry {
     pub(crate) is_stale: bool,
     /// What selectors look at.
     pub(crate) selection: SelectionAttributes,
+    /// The object's message in protobuf, once a client has asked for it.
+    protobuf: OnceLock<Bytes>,
 }
 
 impl Entry {
@@ -198,6 +201,27 @@ impl Entry {
     /// The object without its outer braces and without kind and apiVersion, as an item of a list has it.
     pub(crate) fn item(&self) -> &[u8] {
         &self.frame[self.hole as usize - METADATA.len()..self.frame.len() - AFTER.len()]
+    }
+
+    /// The object's message in protobuf, which `encode` makes of its JSON for the first client that asks.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    pub(crate) fn protobuf<E>(
+        &self,
+        encode: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,
+    ) -> Result<&Bytes, E> {
+        if let Some(message) = self.protobuf.get() {
+            return Ok(message);
+        }
+        let mut message = encode(self.json())?;
+        message.shrink_to_fit();
+        Ok(self.protobuf.get_or_init(|| message.into()))
+    }
+
+    /// The message that [`protobuf`](Self::protobuf) made, if it did.
+    pub(crate) fn known_protobuf(&self) -> Option<&Bytes> {
+        self.protobuf.get()
     }
 
     /// The frame of the event of its own write; of another one, copied.
@@ -229,7 +253,7 @@ impl Entry {
         )
     }
 
-    /// Size in memory, about.
+    /// Size in memory, about, without the protobuf that is made later.
     pub(crate) fn size(&self) -> usize {
         self.frame.len() + self.selection.0.len() + 160
     }
@@ -278,6 +302,7 @@ impl Entry {
             change: if head[1] == 1 { Change::Added } else { Change::Modified },
             is_stale: false,
             selection: SelectionAttributes(selection.into()),
+            protobuf: OnceLock::new(),
         })
     }
 }

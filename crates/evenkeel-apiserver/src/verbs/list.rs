@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _, alphabet};
-use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
@@ -35,10 +34,8 @@ use crate::response::Body;
 use crate::response::{answer, compress};
 use crate::selector::Selectors;
 use crate::store::{Entry, Range, Snapshot};
+use crate::verbs::list_pieces::Pieces;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
-
-/// Approximate size of each piece of a streamed list, in bytes.
-const PIECE: usize = 128 * 1024;
 
 /// Base64 of continue tokens as Go decodes it: without padding, and with any trailing bits.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -349,23 +346,20 @@ pub(super) fn respond(
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
     let content_type = format.content_type(Purpose::List);
-    if !format.is_stored_form(resource) {
+    let pieces = if format.is_stored_form(resource) {
+        Pieces::json(resource, entries, meta)
+    } else if format.is_stored_protobuf(resource) {
+        Pieces::protobuf(resource, entries, meta)?
+    } else {
         let mut items = entries.iter().map(|entry| entry.object());
         let bytes = format.list(resource, &mut items, meta, request.now)?;
         return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
-    }
-    let size: usize = entries.iter().map(|entry| entry.item().len() + 2).sum();
-    let mut pieces = Pieces {
-        head: Some(head(resource, meta)),
-        items: entries.into_iter(),
-        first: true,
-        done: false,
     };
-    if size <= PIECE {
-        // Small enough for one piece, with its length in the header.
-        let body = pieces.next().map_or_else(Body::empty, Body::whole);
-        return Ok(answer(StatusCode::OK, content_type, body));
-    }
+    let pieces = match pieces.into_whole() {
+        // With its length in the header.
+        Ok(bytes) => return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes))),
+        Err(pieces) => pieces,
+    };
     if compress::accepted(request.headers) {
         let mut response =
             answer(StatusCode::OK, content_type, Body::pieces(compress::Gzip::new(pieces)));
@@ -373,55 +367,6 @@ pub(super) fn respond(
         return Ok(response);
     }
     Ok(answer(StatusCode::OK, content_type, Body::pieces(pieces)))
-}
-
-fn head(resource: &ResourceType, meta: &ListMeta) -> Vec<u8> {
-    use std::fmt::Write as _;
-    let mut head = format!(
-        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"",
-        resource.list_kind, resource.api_version, meta.resource_version
-    );
-    if !meta.token.is_empty() {
-        let _ = write!(head, ",\"continue\":\"{}\"", meta.token);
-    }
-    if let Some(remaining) = meta.remaining {
-        let _ = write!(head, ",\"remainingItemCount\":{remaining}");
-    }
-    head.push_str("},\"items\":[");
-    head.into_bytes()
-}
-
-/// Iterator over the pieces of an encoded list. It copies objects into a piece when the piece is sent, so that memory never
-/// holds a second copy of a long list.
-struct Pieces {
-    head: Option<Vec<u8>>,
-    items: std::vec::IntoIter<Arc<Entry>>,
-    first: bool,
-    done: bool,
-}
-
-impl Iterator for Pieces {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        if self.done {
-            return None;
-        }
-        let mut piece = self.head.take().unwrap_or_default();
-        for entry in self.items.by_ref() {
-            if !std::mem::take(&mut self.first) {
-                piece.push(b',');
-            }
-            piece.push(b'{');
-            piece.extend_from_slice(entry.item());
-            if piece.len() >= PIECE {
-                return Some(piece.into());
-            }
-        }
-        piece.extend_from_slice(b"]}\n");
-        self.done = true;
-        Some(piece.into())
-    }
 }
 
 #[cfg(test)]

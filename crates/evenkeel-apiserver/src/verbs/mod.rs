@@ -24,6 +24,7 @@ pub(crate) mod delete;
 pub(crate) mod delete_options;
 mod get;
 pub(crate) mod list;
+mod list_pieces;
 mod meta;
 mod namespace;
 mod patch;

@@ -239,20 +239,14 @@ impl Watcher {
 
     fn initial_piece(&mut self) -> Option<Bytes> {
         let mut piece = BytesMut::new();
-        for entry in self.initial.by_ref() {
+        while let Some(entry) = self.initial.next() {
             if !self.selectors.matches(&entry) {
                 continue;
             }
             let frame = if self.stored_form {
                 Ok(entry.event(Change::Added))
             } else {
-                self.format.event(
-                    &self.resource,
-                    "ADDED",
-                    entry.json(),
-                    self.first,
-                    self.api.clock.now(),
-                )
+                self.encode(&entry, Change::Added, self.first)
             };
             self.first = false;
             match frame {
@@ -316,6 +310,16 @@ impl Watcher {
         self.namespace.as_ref().is_none_or(|namespace| event.entry.key.starts_with(&**namespace))
     }
 
+    /// The frame of an event in a form that is not the stored one.
+    fn encode(&self, entry: &Entry, change: Change, first: bool) -> Result<Bytes, StatusError> {
+        let (resource, change) = (&self.resource, change.as_str());
+        if self.format.is_stored_protobuf(resource) {
+            let message = entry.protobuf(|json| Format::message(resource, json))?;
+            return Ok(Format::message_event(resource, change, message));
+        }
+        self.format.event(resource, change, entry.json(), first, self.api.clock.now())
+    }
+
     fn frame(&mut self, event: &Event) -> Option<Bytes> {
         if !self.is_here(event) {
             return None;
@@ -330,10 +334,7 @@ impl Watcher {
         if self.stored_form {
             return Some(entry.event(change));
         }
-        let make = || {
-            let now = self.api.clock.now();
-            self.format.event(&self.resource, change.as_str(), entry.json(), first, now)
-        };
+        let make = || self.encode(entry, change, first);
         // The first frame of a Table differs from the others, so that it is not shared; nor between versions of a resource.
         let frame = if first || !self.resource.stored {
             make()

@@ -1,0 +1,124 @@
+//! The body of a list of stored objects, piece by piece. Objects are copied into a piece when it is sent, so that memory never
+//! holds a second copy of a long list.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use evenkeel_api::protobuf::wire;
+
+use crate::output::{Format, LIST_ITEMS, ListMeta};
+use crate::resource::ResourceType;
+use crate::store::Entry;
+use evenkeel_apimachinery::status::StatusError;
+
+/// Approximate size of each piece, in bytes.
+const PIECE: usize = 128 * 1024;
+
+/// Iterator over the pieces of an encoded list.
+pub(super) struct Pieces {
+    head: Option<Vec<u8>>,
+    items: std::vec::IntoIter<Arc<Entry>>,
+    /// Appends an item.
+    write: fn(&Entry, &mut Vec<u8>),
+    /// Bytes between two items.
+    separator: &'static [u8],
+    tail: Vec<u8>,
+    /// Size of the whole list, in bytes.
+    size: usize,
+    first: bool,
+    done: bool,
+}
+
+impl Pieces {
+    fn new(
+        (head, tail): (Vec<u8>, Vec<u8>),
+        entries: Vec<Arc<Entry>>,
+        write: fn(&Entry, &mut Vec<u8>),
+        separator: &'static [u8],
+        size: usize,
+    ) -> Self {
+        let size = head.len() + size + tail.len();
+        let items = entries.into_iter();
+        Self { head: Some(head), items, write, separator, tail, size, first: true, done: false }
+    }
+
+    /// A list in JSON.
+    pub(super) fn json(resource: &ResourceType, entries: Vec<Arc<Entry>>, meta: &ListMeta) -> Self {
+        let size = entries.iter().map(|entry| entry.item().len() + 2).sum();
+        let write = |entry: &Entry, piece: &mut Vec<u8>| {
+            piece.push(b'{');
+            piece.extend_from_slice(entry.item());
+        };
+        Self::new((json_head(resource, meta), b"]}\n".to_vec()), entries, write, b",", size)
+    }
+
+    /// A list in protobuf. Each object is encoded once, for all clients and until it changes.
+    ///
+    /// # Errors
+    /// 406 for an object that has no such form.
+    pub(super) fn protobuf(
+        resource: &ResourceType,
+        entries: Vec<Arc<Entry>>,
+        meta: &ListMeta,
+    ) -> Result<Self, StatusError> {
+        let mut size = 0;
+        for entry in &entries {
+            let message = entry.protobuf(|json| Format::message(resource, json))?;
+            size += wire::size_of_bytes(LIST_ITEMS, message.len());
+        }
+        let write = |entry: &Entry, piece: &mut Vec<u8>| {
+            if let Some(message) = entry.known_protobuf() {
+                wire::bytes(piece, LIST_ITEMS, message);
+            }
+        };
+        Ok(Self::new(Format::around_messages(resource, meta, size)?, entries, write, b"", size))
+    }
+
+    /// Returns the list in one piece if it is no larger than that, else itself.
+    pub(super) fn into_whole(mut self) -> Result<Bytes, Self> {
+        if self.size > PIECE {
+            return Err(self);
+        }
+        Ok(self.next().unwrap_or_default())
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.done {
+            return None;
+        }
+        let mut piece = self.head.take().unwrap_or_default();
+        piece.reserve(self.size.min(PIECE));
+        for entry in self.items.by_ref() {
+            if !std::mem::take(&mut self.first) {
+                piece.extend_from_slice(self.separator);
+            }
+            (self.write)(&entry, &mut piece);
+            if piece.len() >= PIECE {
+                return Some(piece.into());
+            }
+        }
+        piece.extend_from_slice(&self.tail);
+        self.done = true;
+        Some(piece.into())
+    }
+}
+
+fn json_head(resource: &ResourceType, meta: &ListMeta) -> Vec<u8> {
+    use std::fmt::Write as _;
+    let mut head = format!(
+        "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"",
+        resource.list_kind, resource.api_version, meta.resource_version
+    );
+    if !meta.token.is_empty() {
+        let _ = write!(head, ",\"continue\":\"{}\"", meta.token);
+    }
+    if let Some(remaining) = meta.remaining {
+        let _ = write!(head, ",\"remainingItemCount\":{remaining}");
+    }
+    head.push_str("},\"items\":[");
+    head.into_bytes()
+}
