@@ -3,6 +3,8 @@
 //! Code that walks a value recurses, in debug builds with large frames, on stacks of 2 MiB. So nesting is bounded where
 //! bytes come in and where objects are stored, and every later walk may rely on it.
 
+#![deny(clippy::indexing_slicing)]
+
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::{Deserializer, Error, Value};

@@ -1,5 +1,7 @@
 //! Request bodies of a resource into objects.
 
+#![deny(clippy::indexing_slicing)]
+
 pub(crate) use evenkeel_apimachinery::decode::{Decoded, FieldValidation, options};
 
 use crate::resource::{GroupVersionKind, ResourceType};

@@ -1,5 +1,7 @@
 //! Label and field selectors of queries, matched against what the store keeps packed for them.
 
+#![deny(clippy::indexing_slicing)]
+
 use evenkeel_api::Text;
 use evenkeel_api::selector::{FieldSelector, Selector, SelectorError};
 

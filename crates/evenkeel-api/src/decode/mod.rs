@@ -3,6 +3,8 @@
 //! `message!` turns a table of fields into both decoders. Either way, what the definition does not name is skipped
 //! without being stored, an error names the path of its field, and nothing that came from outside makes it panic.
 
+#![deny(clippy::indexing_slicing)]
+
 mod json;
 mod macros;
 mod path;

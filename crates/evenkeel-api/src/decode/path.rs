@@ -19,8 +19,8 @@ pub(super) fn field_at(text: &[u8], line: usize, column: usize) -> String {
         .take(line.saturating_sub(1))
         .map(<[u8]>::len)
         .sum();
-    let end = text.len().min(line_start + column);
-    path(&open_containers(&text[..end]))
+    let end = text.len().min(line_start.saturating_add(column));
+    path(&open_containers(text.get(..end).unwrap_or(text)))
 }
 
 /// Scans JSON text, which may break off anywhere, and returns the containers that are open at its end, outermost first.
@@ -43,9 +43,10 @@ fn open_containers(text: &[u8]) -> Vec<Container> {
                 _ => {}
             },
             b'"' => {
-                let length = string_length(&text[position..]);
+                let rest = text.get(position..).unwrap_or_default();
+                let length = string_length(rest);
                 if let Some(Container::Object(name @ None)) = open.last_mut() {
-                    let quoted = &text[position..position + length];
+                    let quoted = rest.get(..length).unwrap_or(rest);
                     *name = Some(serde_json::from_slice(quoted).unwrap_or_default());
                 }
                 position += length - 1;

@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
             }
             value |= u64::from(byte & 0x7f) << (7 * at);
             if byte & 0x80 == 0 {
-                self.rest = &self.rest[at + 1..];
+                self.rest = self.rest.split_at(at + 1).1;
                 return Ok(value);
             }
         }

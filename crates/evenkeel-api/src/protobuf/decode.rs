@@ -1,5 +1,7 @@
 //! Protobuf to JSON, as Go's JSON encoder would write the decoded struct.
 
+#![deny(clippy::indexing_slicing)]
+
 use base64::Engine;
 use serde_json::{Map, Value};
 
@@ -82,12 +84,10 @@ impl Decoder {
     ) -> Result<(), WireError> {
         let mut reader = Reader::new(bytes);
         while let Some((number, wire)) = reader.tag()? {
-            let Ok(at) = descriptor.fields.binary_search_by_key(&number, |field| field.number)
-            else {
+            let Some(field) = descriptor.field(number) else {
                 reader.skip(number, wire)?;
                 continue;
             };
-            let field = &descriptor.fields[at];
             self.field(field, object, wire, &mut reader)
                 .map_err(|error| error.field(&field.json))?;
         }

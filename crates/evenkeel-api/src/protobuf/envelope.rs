@@ -1,5 +1,7 @@
 //! The envelope around an object in Kubernetes protobuf: `runtime.Unknown` behind four bytes of magic.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::borrow::Cow;
 
 use super::wire;

@@ -27,6 +27,14 @@ pub(crate) struct Descriptor {
     pub(crate) fields: Box<[FieldDescriptor]>,
 }
 
+impl Descriptor {
+    /// The field of a number.
+    pub(crate) fn field(&self, number: u32) -> Option<&FieldDescriptor> {
+        let index = self.fields.binary_search_by_key(&number, |field| field.number).ok()?;
+        self.fields.get(index)
+    }
+}
+
 /// One field of a message: number, JSON name, type.
 pub(crate) struct FieldDescriptor {
     /// Number in protobuf.

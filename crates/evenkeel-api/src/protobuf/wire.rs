@@ -1,5 +1,7 @@
 //! Encoding of protobuf fields for messages that are written by hand.
 
+#![deny(clippy::indexing_slicing)]
+
 /// Writes a number in as many bytes as it takes.
 pub fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

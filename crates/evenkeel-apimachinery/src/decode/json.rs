@@ -281,7 +281,17 @@ impl<'a> Parser<'a> {
             }
             self.digits();
         }
-        Ok(String::from_utf8_lossy(&self.text[start..self.at]))
+        Ok(String::from_utf8_lossy(self.since(start)))
+    }
+
+    /// What was read from `start` on.
+    fn since(&self, start: usize) -> &'a [u8] {
+        self.text.get(start..self.at).unwrap_or_default()
+    }
+
+    /// What is not read yet.
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
     }
 
     fn digits(&mut self) {
@@ -296,7 +306,7 @@ impl<'a> Parser<'a> {
         loop {
             match self.peek() {
                 Some(b'"') => {
-                    let text = String::from_utf8_lossy(&self.text[start..self.at]);
+                    let text = String::from_utf8_lossy(self.since(start));
                     self.at += 1;
                     return Ok(text);
                 }
@@ -309,7 +319,7 @@ impl<'a> Parser<'a> {
 
     /// Parses the rest of a string from its first escape on.
     fn escaped(&mut self, start: usize) -> Result<String, String> {
-        let mut out = self.text[start..self.at].to_vec();
+        let mut out = self.since(start).to_vec();
         loop {
             match self.peek() {
                 Some(b'"') => {
@@ -348,7 +358,7 @@ impl<'a> Parser<'a> {
     /// `uXXXX`, with its low surrogate when it has one; a lone surrogate becomes U+FFFD.
     fn unicode(&mut self) -> Result<char, String> {
         let first = self.hex4()?;
-        if (0xD800..0xDC00).contains(&first) && self.text[self.at..].starts_with(b"\\u") {
+        if (0xD800..0xDC00).contains(&first) && self.rest().starts_with(b"\\u") {
             let back = self.at;
             self.at += 1;
             let second = self.hex4()?;

@@ -1,5 +1,7 @@
 //! Decoding of request bodies: JSON, YAML and protobuf as Go's decoders read them, with field validation.
 
+#![deny(clippy::indexing_slicing)]
+
 pub(crate) mod custom;
 pub(crate) mod json;
 pub(crate) mod kinds;
@@ -194,7 +196,7 @@ fn unrecognized(expected: &GroupVersionKind, error: &str, body: &[u8]) -> Status
 
 /// Returns the start of a body, as text when it looks like JSON, else in hexadecimal.
 fn summary(body: &[u8]) -> String {
-    let start = &body[..body.len().min(30)];
+    let start = body.get(..30).unwrap_or(body);
     let text = match start.first() {
         None => return "<empty>".to_owned(),
         Some(b'{') => String::from_utf8_lossy(start).into_owned(),
@@ -224,6 +226,6 @@ pub fn options(body: &[u8], content_type: &str) -> Result<Value, StatusError> {
 fn options_from_protobuf(body: &[u8]) -> Result<Value, DecodeError> {
     let envelope = Envelope::open(body)?;
     let mut options = Transcoder::decode("v1", &envelope.kind, envelope.raw)?;
-    options["apiVersion"] = (&*envelope.api_version).into();
+    crate::value::set(&mut options, "apiVersion", &*envelope.api_version);
     Ok(options)
 }

@@ -107,7 +107,8 @@ const YEAR_ZERO: Timestamp = Timestamp::constant(-62_167_219_200, 0);
 
 /// Whether a text has the form of RFC 3339; the parser takes more: leap seconds, short zones and annotations.
 fn is_rfc3339(text: &[u8]) -> bool {
-    let Some((date_time, rest)) = text.split_at_checked("2006-01-02T15:04:05".len()) else {
+    let [_, _, _, _, _, _, _, _, _, _, b'T', _, _, _, _, _, b':', b'0'..b'6', _, rest @ ..] = text
+    else {
         return false;
     };
     let zone = match rest {
@@ -117,12 +118,11 @@ fn is_rfc3339(text: &[u8]) -> bool {
         }
         zone => zone,
     };
-    let has_zone = match zone {
+    match zone {
         [b'Z'] => true,
         [b'+' | b'-', h1, h2, b':', m1, m2] => [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()),
         _ => false,
-    };
-    has_zone && date_time[10] == b'T' && date_time[16] == b':' && date_time[17] < b'6'
+    }
 }
 
 fn micro_time(text: &str) -> Result<Value, ScalarError> {

@@ -87,7 +87,11 @@ fn merged_items(
     while l < live.order.len() || r < applied.order.len() {
         if let (Some((rest, _)), Some((right, value))) = (live.order.get(l), applied.order.get(r)) {
             if rest == right {
-                out.extend(merged(live.by_element[rest], Some(value), Some(item)));
+                out.extend(merged(
+                    live.by_element.get(rest).copied().flatten(),
+                    Some(value),
+                    Some(item),
+                ));
                 done.insert(right);
                 (l, r) = (l + 1, r + 1);
                 next_shared = shared.next();

@@ -2,6 +2,8 @@
 //!
 //! Upstream: `sigs.k8s.io/structured-merge-diff/v6`, `k8s.io/apimachinery/pkg/util/managedfields`.
 
+#![deny(clippy::indexing_slicing)]
+
 mod apply;
 mod compare;
 mod field_set;

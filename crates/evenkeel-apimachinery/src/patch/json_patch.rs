@@ -194,7 +194,7 @@ fn get<'d>(document: &'d mut Value, path: &str) -> PatchResult<&'d Value> {
     let (container, key) = container(document, path)?;
     match container {
         Value::Object(map) => Ok(map.get(&*key).unwrap_or(&NULL)),
-        Value::Array(items) => Ok(&items[index(&key, items.len())?]),
+        Value::Array(items) => items.get(index(&key, items.len())?).ok_or(NotApplicable),
         _ => Err(NotApplicable),
     }
 }
@@ -242,8 +242,8 @@ fn replace(document: &mut Value, path: &str, value: Value) -> PatchResult {
             map.insert(key.into_owned(), value);
         }
         Value::Array(items) => {
-            let at = index(&key, items.len())?;
-            items[at] = value;
+            let index = index(&key, items.len())?;
+            *items.get_mut(index).ok_or(NotApplicable)? = value;
         }
         _ => return Err(NotApplicable),
     }

@@ -1,5 +1,7 @@
 //! Patches: JSON, merge, strategic merge and server-side apply, each with its managed fields.
 
+#![deny(clippy::indexing_slicing)]
+
 mod go_text;
 mod json_patch;
 mod merge_patch;

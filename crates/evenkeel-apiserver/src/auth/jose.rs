@@ -7,6 +7,8 @@
 //! | Signature algorithms (RFC 7518, 3.1): RS, PS and ES with SHA-256, SHA-384 and SHA-512, but not ES512 | `Algorithm` |
 //! | JSON web keys (RFC 7517; RFC 7518, 6.2 and 6.3) | `from_jwk`, `to_jwk` |
 
+#![deny(clippy::indexing_slicing)]
+
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use evenkeel_api::json;
@@ -236,24 +238,20 @@ impl PublicKey {
     ///
     /// Upstream: `jwkFromPublicKey`
     pub(crate) fn to_jwk(&self) -> Value {
-        let mut jwk = json!({"use": "sig", "kid": self.id, "alg": self.algorithm()});
+        let (id, algorithm) = (&self.id, self.algorithm());
         match &self.material {
             Material::Rsa { n, e } => {
-                jwk["kty"] = "RSA".into();
-                jwk["n"] = BASE64.encode(n).into();
-                jwk["e"] = BASE64.encode(e).into();
+                let (n, e) = (BASE64.encode(n), BASE64.encode(e));
+                json!({"use": "sig", "kid": id, "alg": algorithm, "kty": "RSA", "n": n, "e": e})
             }
             Material::Curve(curve, point) => {
                 let (name, length) = curve.parameters();
                 let (x, y) =
                     point.get(1..).unwrap_or_default().split_at_checked(length).unwrap_or_default();
-                jwk["kty"] = "EC".into();
-                jwk["crv"] = name.into();
-                jwk["x"] = BASE64.encode(x).into();
-                jwk["y"] = BASE64.encode(y).into();
+                let (x, y) = (BASE64.encode(x), BASE64.encode(y));
+                json!({"use": "sig", "kid": id, "alg": algorithm, "kty": "EC", "crv": name, "x": x, "y": y})
             }
         }
-        jwk
     }
 }
 

@@ -1,5 +1,7 @@
 //! Stored objects as a request sees them: in its version.
 
+#![deny(clippy::indexing_slicing)]
+
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -34,7 +36,7 @@ pub(crate) fn decode_alone(resource: &ResourceType, entry: &Entry) -> Option<Val
         resource.strategy.convert_out(&resource.gvk, &mut object);
         return Some(object);
     }
-    if object["apiVersion"] != *resource.api_version {
+    if evenkeel_apimachinery::value::text(&object, "apiVersion") != &*resource.api_version {
         return None;
     }
     custom.definition.prune_and_default(&mut object);

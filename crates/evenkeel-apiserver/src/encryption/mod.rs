@@ -13,6 +13,8 @@
 //!
 //! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`
 
+#![deny(clippy::indexing_slicing)]
+
 mod cipher;
 mod config;
 #[cfg(test)]

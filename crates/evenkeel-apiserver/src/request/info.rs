@@ -63,7 +63,7 @@ impl<'a> RequestInfo<'a> {
         }
         if let ["namespaces", namespace, more @ ..] = rest {
             info.namespace = namespace;
-            if !more.is_empty() && !matches!(more[0], "status" | "finalize") {
+            if more.first().is_some_and(|part| !matches!(*part, "status" | "finalize")) {
                 rest = more;
             }
         }

@@ -1,5 +1,7 @@
 //! A request, taken apart: its info, its parameters, its body, and the context that the verbs get.
 
+#![deny(clippy::indexing_slicing)]
+
 pub(crate) mod body;
 mod context;
 mod info;

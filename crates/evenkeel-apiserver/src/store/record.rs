@@ -8,6 +8,8 @@
 //! | 6–9, 10–13 | length of the collection's name, and of the key |
 //! | then | collection, key, and the value as the [`Transformer`] stores it (nothing for a deletion) |
 
+#![deny(clippy::indexing_slicing)]
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -228,7 +230,7 @@ fn try_split(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (resource_prefix, rest) = rest.split_at_checked(length(6)?)?;
     let (key, value) = rest.split_at_checked(length(10)?)?;
     let head = Head {
-        is_deletion: head[1] == DELETION,
+        is_deletion: head.get(1) == Some(&DELETION),
         resource_prefix: std::str::from_utf8(resource_prefix).ok()?,
         key: std::str::from_utf8(key).ok()?,
     };

@@ -1,5 +1,7 @@
 //! One request to a webhook: HTTPS to its URL, or to what stands behind its service.
 
+#![deny(clippy::indexing_slicing)]
+
 pub(crate) mod budget;
 
 use std::time::Duration;
