@@ -7,8 +7,9 @@
 //!
 //! Published vulnerabilities of upstream's server are named at the case that tries them.
 
+#[path = "../kube_apiserver/mod.rs"]
+mod kube_apiserver;
 mod target;
-mod upstream;
 
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
@@ -229,7 +230,8 @@ fn on_upstream() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let failed = runtime.block_on(async {
-        let (_upstream, target) = upstream::Upstream::start(binaries.as_ref()).await;
+        let upstream = kube_apiserver::Upstream::start(binaries.as_ref());
+        let target = Target::upstream(&upstream).await;
         let mut failed = Vec::new();
         for attack in ATTACKS.iter().filter(|attack| wanted(attack.name)) {
             let attacked = async {

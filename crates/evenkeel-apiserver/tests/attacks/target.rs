@@ -16,9 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Users with a token that is their name, as a token file has them.
-pub(crate) const TOKENS: &str = "admin,admin,admin,system:masters\nann,ann,ann\nbob,bob,bob\n\
-    n1,system:node:n1,n1,system:nodes\nn2,system:node:n2,n2,system:nodes\nnameless,system:node:,nameless,system:nodes\n";
+use crate::kube_apiserver::{TOKENS, Upstream};
 
 /// No answer takes longer. Virtual time on the embedded server.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -67,9 +65,22 @@ impl Target {
         target
     }
 
-    /// Upstream's server at an address.
-    pub(crate) fn upstream(address: SocketAddr, ca: String, ca_key: String) -> Self {
-        Self { address, ca, ca_key, is_upstream: true, names: AtomicUsize::new(0) }
+    /// Upstream's server, once it is ready.
+    pub(crate) async fn upstream(upstream: &Upstream) -> Self {
+        let target = Self {
+            address: upstream.address,
+            ca: upstream.ca.clone(),
+            ca_key: upstream.ca_key.clone(),
+            is_upstream: true,
+            names: AtomicUsize::new(0),
+        };
+        for _ in 0..600 {
+            if target.admin().get("/readyz").await.code == 200 {
+                return target;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("upstream's server is not ready");
     }
 
     /// Whether upstream's server is attacked: where the two differ for a reason that the case tells.

@@ -1,23 +1,30 @@
-//! Upstream's kube-apiserver and etcd, for the same attacks: they end with the value.
+//! Upstream's kube-apiserver and etcd, as an oracle: they end with the value.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-use crate::target::{TOKENS, Target};
+/// Users with a token that is their name, as a token file has them.
+pub(crate) const TOKENS: &str = "admin,admin,admin,system:masters\nann,ann,ann\nbob,bob,bob\n\
+    n1,system:node:n1,n1,system:nodes\nn2,system:node:n2,n2,system:nodes\nnameless,system:node:,nameless,system:nodes\n";
 
 /// Both programs, and their folder.
 pub(crate) struct Upstream {
+    /// Where the server listens, once it does.
+    pub(crate) address: SocketAddr,
+    /// The authority of the server's certificate and of its clients', and its key, PEM.
+    pub(crate) ca: String,
+    #[allow(dead_code, reason = "not every suite makes certificates")]
+    pub(crate) ca_key: String,
     running: Vec<Child>,
     _folder: tempfile::TempDir,
 }
 
 impl Upstream {
-    /// Starts them from a folder of programs, and waits until the server is ready.
-    pub(crate) async fn start(binaries: &Path) -> (Self, Target) {
+    /// Starts them from a folder of programs. The server is ready some seconds later.
+    pub(crate) fn start(binaries: &Path) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let at = |file: &str| folder.path().join(file).display().to_string();
         let write = |file: &str, text: &str| std::fs::write(at(file), text).expect("written");
@@ -80,16 +87,8 @@ impl Upstream {
                 .unwrap_or_else(|error| panic!("{program} cannot be started: {error}"))
         };
         let running = vec![start("etcd", &etcd), start("kube-apiserver", &server)];
-        let upstream = Self { running, _folder: folder };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let target = Target::upstream(address, ca, issuer.key().serialize_pem());
-        for _ in 0..600 {
-            if target.admin().get("/readyz").await.code == 200 {
-                return (upstream, target);
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-        panic!("upstream's server is not ready");
+        Self { address, ca, ca_key: issuer.key().serialize_pem(), running, _folder: folder }
     }
 }
 

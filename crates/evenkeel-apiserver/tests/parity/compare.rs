@@ -1,0 +1,122 @@
+//! Whether two answers are one, but for what is different by nature: identifiers, times, versions, addresses and ports.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::servers::Answer;
+
+/// How two answers compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    Equal,
+    /// But for texts.
+    Texts,
+    /// Another code, reason, cause or object.
+    Different,
+}
+
+/// Compares upstream's answer with ours.
+pub(crate) fn compare(upstream: &Answer, ours: &Answer) -> Verdict {
+    let (theirs, mine) = (normalised(upstream), normalised(ours));
+    if theirs == mine {
+        Verdict::Equal
+    } else if without_texts(theirs) == without_texts(mine) {
+        Verdict::Texts
+    } else {
+        Verdict::Different
+    }
+}
+
+/// An answer without what is different by nature.
+pub(crate) fn normalised(answer: &Answer) -> Value {
+    let mut body = answer.body.clone();
+    mask("", &mut body);
+    let warnings: Vec<Value> = answer.warnings.iter().map(|text| mask_text(text).into()).collect();
+    json!({"code": answer.code, "warnings": warnings, "body": body})
+}
+
+fn mask(name: &str, value: &mut Value) {
+    match (name, &mut *value) {
+        ("uid" | "resourceVersion", Value::String(_)) => *value = json!("<id>"),
+        ("nodePort" | "healthCheckNodePort", Value::Number(number))
+            if number.as_i64() >= Some(30_000) =>
+        {
+            *value = json!("<port>");
+        }
+        (_, Value::String(text)) => *text = mask_text(text),
+        (_, Value::Array(items)) => items.iter_mut().for_each(|item| mask(name, item)),
+        (_, Value::Object(fields)) => {
+            // A key may be an identifier, or a name that was made.
+            let masked: Vec<(String, Value)> = std::mem::take(fields)
+                .into_iter()
+                .map(|(key, mut value)| {
+                    mask(&key, &mut value);
+                    (mask_text(&key), value)
+                })
+                .collect();
+            fields.extend(masked);
+        }
+        _ => {}
+    }
+}
+
+/// A text with identifiers, times of now, and made names and addresses masked.
+fn mask_text(text: &str) -> String {
+    let words = text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || "-.:".contains(c)));
+    words
+        .map(|word| {
+            let end = word
+                .find(|c: char| !(c.is_ascii_alphanumeric() || "-.:".contains(c)))
+                .unwrap_or(word.len());
+            let (word, rest) = word.split_at(end);
+            let masked = if is_uuid(word) {
+                "<id>"
+            } else if is_now(word) {
+                "<now>"
+            } else if word.starts_with("10.96.") {
+                "<address>"
+            } else if word.starts_with("kube-api-access-") {
+                "kube-api-access-<made>"
+            } else {
+                word
+            };
+            format!("{masked}{rest}")
+        })
+        .collect()
+}
+
+fn is_uuid(word: &str) -> bool {
+    word.len() == 36
+        && word.chars().enumerate().all(|(index, c)| match index {
+            8 | 13 | 18 | 23 => c == '-',
+            _ => c.is_ascii_hexdigit(),
+        })
+}
+
+/// Times that no example has: those of the last days.
+fn is_now(word: &str) -> bool {
+    let Ok(time) = word.parse::<jiff::Timestamp>() else { return false };
+    let now = evenkeel_apiserver::Clock::system().now();
+    time <= now + jiff::SignedDuration::from_hours(1) && now.duration_since(time).as_hours() < 24
+}
+
+/// The same without texts: of a refusal code, reason, and its causes' fields and reasons in any order.
+fn without_texts(mut answer: Value) -> Value {
+    let body = &mut answer["body"];
+    if body["kind"] != "Status" {
+        // Warnings are texts.
+        answer["warnings"] = Value::Null;
+        return answer;
+    }
+    let causes: BTreeSet<(String, String)> = body["details"]["causes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|cause| (cause["field"].to_string(), cause["reason"].to_string()))
+        .collect();
+    json!({"code": answer["code"], "reason": answer["body"]["reason"], "details": {
+        "kind": answer["body"]["details"]["kind"], "group": answer["body"]["details"]["group"],
+        "name": answer["body"]["details"]["name"], "causes": format!("{causes:?}"),
+    }})
+}

@@ -1,0 +1,228 @@
+//! Generated requests to the embedded server and to upstream's kube-apiserver, whose answers are compared.
+//!
+//! It runs where `EVENKEEL_UPSTREAM_BIN` names the folder of upstream's programs (`tests/upstream/build FOLDER` makes them).
+//! `EVENKEEL_PARITY_REQUESTS` is the number of requests, `EVENKEEL_PARITY_SEED` the first one's seed, and
+//! `EVENKEEL_PARITY_KIND` a part of the names of kinds to try alone. `EVENKEEL_PARITY_REPORT` names a file for all differences,
+//! one JSON object a line.
+
+mod compare;
+mod generate;
+#[path = "../kube_apiserver/mod.rs"]
+mod kube_apiserver;
+mod mutate;
+mod report;
+mod schema;
+mod servers;
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use compare::{compare, normalised};
+use evenkeel_apiserver::Server;
+use generate::{Attempt, Example, NAMESPACE, VERSION, attempt};
+use http::Method;
+use rcgen::{CertificateParams, KeyPair};
+use report::Report;
+use schema::Schemas;
+use serde_json::{Value, json};
+use servers::{Connection, Oracle, Sent};
+
+/// Requests of an ordinary run.
+const N_REQUESTS: u64 = 3_000;
+
+/// The share of equal answers, texts apart, in an ordinary run: it only rises.
+const LEAST_EQUAL: f64 = 0.5;
+
+/// Connections to each server.
+const N_CONNECTIONS: usize = 8;
+
+const EXAMPLES: [&str; 3] = [
+    include_str!("examples/core.yaml"),
+    include_str!("examples/workloads.yaml"),
+    include_str!("examples/cluster.yaml"),
+];
+
+#[expect(clippy::disallowed_methods, reason = "a longer run is asked for by the environment")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn generated_requests_get_upstreams_answers() {
+    let Some(binaries) = variable("EVENKEEL_UPSTREAM_BIN") else {
+        println!(
+            "parity: SKIPPED: EVENKEEL_UPSTREAM_BIN is not set; tests/upstream/build FOLDER builds what it names"
+        );
+        return;
+    };
+    let upstream = kube_apiserver::Upstream::start(Path::new(&binaries));
+    let server =
+        Server::builder().tokens_csv(kube_apiserver::TOKENS).build().await.expect("a server");
+    let oracles = [Oracle::Upstream(Arc::new(upstream)), Oracle::Embedded(server)];
+    oracles[0].ready().await;
+    let mut both = Both::connect(&oracles).await;
+    let (examples, schemas) = prepare(&mut both).await;
+    let number = |name: &str| variable(name).and_then(|text| text.parse::<u64>().ok());
+    let first = number("EVENKEEL_PARITY_SEED").unwrap_or_default();
+    let n_requests = number("EVENKEEL_PARITY_REQUESTS").unwrap_or(N_REQUESTS);
+    let next = AtomicU64::new(first);
+    let workers = (0..N_CONNECTIONS).map(async |_| {
+        let mut both = Both::connect(&oracles).await;
+        let mut report = Report::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + n_requests {
+                return report;
+            }
+            let attempt = attempt(seed, &examples, &schemas);
+            both.try_it(&attempt, &mut report).await;
+        }
+    });
+    let mut report = Report::default();
+    futures::future::join_all(workers).await.into_iter().for_each(|part| report.add(part));
+    println!("{report}");
+    if let Some(file) = variable("EVENKEEL_PARITY_REPORT") {
+        let mut file = std::fs::File::create(file).expect("a file");
+        report.differences.iter().for_each(|line| writeln!(file, "{line}").expect("written"));
+    }
+    assert!(report.share_equal_but_texts() >= LEAST_EQUAL, "fewer answers are equal than before");
+}
+
+/// A connection to each server.
+struct Both([Connection; 2]);
+
+impl Both {
+    async fn connect(oracles: &[Oracle; 2]) -> Self {
+        Self([oracles[0].connect().await, oracles[1].connect().await])
+    }
+
+    /// Sends a request to both, with the version of the object that each has, and notes how the answers compare.
+    async fn try_it(&mut self, attempt: &Attempt, report: &mut Report) {
+        let mut answers = Vec::new();
+        for connection in &mut self.0 {
+            let mut sent = attempt.sent.clone();
+            if sent.body["metadata"]["resourceVersion"] == VERSION {
+                let path =
+                    sent.path.split('?').next().unwrap_or_default().trim_end_matches("/status");
+                let get = Sent {
+                    method: Method::GET,
+                    path: path.to_owned(),
+                    media: "",
+                    body: Value::Null,
+                };
+                let object = connection.ask(&get).await.body;
+                sent.body["metadata"]["resourceVersion"] =
+                    object["metadata"]["resourceVersion"].clone();
+            }
+            answers.push(connection.ask(&sent).await);
+        }
+        let verdict = compare(&answers[0], &answers[1]);
+        let [theirs, ours] = [0, 1].map(|index| normalised(&answers[index]));
+        report.note(attempt, verdict, theirs, ours);
+    }
+}
+
+/// Makes what examples rest on, reads the schemas, and makes an object of each example in both servers.
+async fn prepare(both: &mut Both) -> (Vec<Example>, Schemas) {
+    let only = variable("EVENKEEL_PARITY_KIND").unwrap_or_default();
+    let mut schemas = Schemas::default();
+    let mut resources = Vec::new();
+    let post = |path: &str, body: Value| Sent {
+        method: Method::POST,
+        path: path.to_owned(),
+        media: "application/json",
+        body,
+    };
+    let get = |path: &str| Sent {
+        method: Method::GET,
+        path: path.to_owned(),
+        media: "",
+        body: Value::Null,
+    };
+    for connection in &mut both.0 {
+        connection.ask(&post("/api/v1/namespaces", json!({"metadata": {"name": NAMESPACE}}))).await;
+        let accounts = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
+        connection.ask(&post(&accounts, json!({"metadata": {"name": "default"}}))).await;
+    }
+    let documents: Vec<Value> =
+        EXAMPLES.iter().flat_map(|text| text.split("\n---\n")).map(read).collect();
+    let mut examples: Vec<Example> = Vec::new();
+    let mut groups: Vec<String> = Vec::new();
+    for (index, mut object) in documents.into_iter().enumerate() {
+        let text = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let group = if api_version.contains('/') {
+            format!("/apis/{api_version}")
+        } else {
+            format!("/api/{api_version}")
+        };
+        if !groups.contains(&group) {
+            schemas.add(&both.0[0].ask(&get(&format!("/openapi/v3{group}"))).await.body);
+            resources.push(both.0[0].ask(&get(&group)).await.body);
+            groups.push(group.clone());
+        }
+        let place = groups.iter().position(|known| *known == group).unwrap_or_default();
+        let served: Vec<&Value> =
+            resources[place]["resources"].as_array().into_iter().flatten().collect();
+        let found = served
+            .iter()
+            .find(|r| r["kind"] == *kind && !r["name"].as_str().unwrap_or_default().contains('/'));
+        let Some(resource) = found else {
+            panic!("{api_version} {kind} is not served: {}", resources[place])
+        };
+        let plural = resource["name"].as_str().unwrap_or_default();
+        let has_status = served.iter().any(|r| r["name"] == format!("{plural}/status"));
+        let collection = match resource["namespaced"] == true {
+            true => format!("{group}/namespaces/{NAMESPACE}/{plural}"),
+            false => format!("{group}/{plural}"),
+        };
+        if !only.is_empty() && !format!("{api_version} {kind}").contains(&only) {
+            continue;
+        }
+        let mut base = object.clone();
+        let name = match kind.as_str() {
+            "IPAddress" => "10.96.9.10".to_owned(),
+            "CustomResourceDefinition" => {
+                base = serde_json::from_str(&base.to_string().replace("idget", "idgetbase"))
+                    .expect("a definition");
+                "widgetbases.parity.example.com".to_owned()
+            }
+            _ => format!("base-{index}"),
+        };
+        if kind == "CustomResourceDefinition" {
+            base["spec"]["names"] = json!({"plural": "widgetbases", "singular": "widgetbase", "kind": "WidgetBase", "listKind": "WidgetBaseList"});
+        }
+        base["metadata"]["name"] = name.clone().into();
+        let codes = [
+            both.0[0].ask(&post(&collection, base.clone())).await,
+            both.0[1].ask(&post(&collection, base.clone())).await,
+        ];
+        for (answer, who) in codes.iter().zip(["upstream", "ours"]) {
+            if answer.code != 201 {
+                println!(
+                    "parity: the example {index} of {kind} is refused by {who}: {}",
+                    answer.body["message"]
+                );
+            }
+        }
+        let base = codes.iter().all(|answer| answer.code == 201).then_some(name);
+        if kind == "CustomResourceDefinition" {
+            object["metadata"]["name"] = "widgets.parity.example.com".into();
+        }
+        examples.push(Example { kind, collection, object, base, has_status });
+    }
+    (examples, schemas)
+}
+
+/// An example, with a certificate request where one is to be.
+fn read(text: &str) -> Value {
+    let key = KeyPair::generate().expect("a key");
+    let request =
+        CertificateParams::new(vec!["a".to_owned()]).expect("names").serialize_request(&key);
+    let request = request.expect("a request").pem().expect("a request");
+    let request = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, request);
+    evenkeel_apimachinery::decode::file(text.replace("@CSR@", &request).as_bytes())
+        .expect("an example")
+}

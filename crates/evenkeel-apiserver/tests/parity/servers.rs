@@ -1,0 +1,141 @@
+//! The two servers, and requests to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use evenkeel_apiserver::Server;
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tower::Service as _;
+
+use crate::kube_apiserver::Upstream;
+
+/// What is sent to both.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) media: &'static str,
+    pub(crate) body: Value,
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) body: Value,
+}
+
+/// A connection to a server.
+pub(crate) enum Connection {
+    Upstream(Arc<Upstream>, SendRequest<Full<Bytes>>),
+    Embedded(evenkeel_apiserver::Service),
+}
+
+/// A server that connections can be made to.
+#[derive(Clone)]
+pub(crate) enum Oracle {
+    Upstream(Arc<Upstream>),
+    Embedded(Server),
+}
+
+impl Oracle {
+    pub(crate) async fn connect(&self) -> Connection {
+        match self {
+            Self::Embedded(server) => Connection::Embedded(server.service()),
+            Self::Upstream(upstream) => {
+                let sender = over_tls(upstream).await.expect("a connection");
+                Connection::Upstream(upstream.clone(), sender)
+            }
+        }
+    }
+
+    /// Waits until the server is ready.
+    pub(crate) async fn ready(&self) {
+        let Self::Upstream(upstream) = self else { return };
+        for _ in 0..600 {
+            if over_tls(upstream).await.is_some() {
+                let mut connection = self.connect().await;
+                let ready = Sent {
+                    method: Method::GET,
+                    path: "/readyz".to_owned(),
+                    media: "",
+                    body: Value::Null,
+                };
+                if connection.ask(&ready).await.code == 200 {
+                    return;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("upstream's server is not ready");
+    }
+}
+
+/// A connection to upstream's server; `None` while it does not listen.
+async fn over_tls(upstream: &Upstream) -> Option<SendRequest<Full<Bytes>>> {
+    let mut roots = RootCertStore::empty();
+    let ca = CertificateDer::from_pem_slice(upstream.ca.as_bytes()).expect("a certificate");
+    roots.add(ca).expect("an authority");
+    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let stream = TcpStream::connect(upstream.address).await.ok()?;
+    let name = ServerName::try_from("localhost").expect("a name");
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.ok()?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.ok()?;
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+    tokio::spawn(connection);
+    Some(sender)
+}
+
+impl Connection {
+    pub(crate) async fn ask(&mut self, sent: &Sent) -> Answer {
+        let bytes = if sent.body.is_null() { Bytes::new() } else { sent.body.to_string().into() };
+        let request = Request::builder()
+            .method(sent.method.clone())
+            .uri(&sent.path)
+            .header("host", "localhost")
+            .header("content-type", sent.media)
+            .header("accept", "application/json")
+            .header("user-agent", "parity/1")
+            .header("authorization", "Bearer admin")
+            .body(Full::new(bytes))
+            .expect("a request");
+        match self {
+            Self::Upstream(upstream, sender) => {
+                sender.ready().await.expect("upstream's server is there");
+                // A handler that panics ends the connection without an answer.
+                let Ok(response) = sender.send_request(request).await else {
+                    *sender = over_tls(upstream).await.expect("a connection");
+                    return Answer { code: 0, warnings: Vec::new(), body: Value::Null };
+                };
+                let (head, body) = response.into_parts();
+                let bytes = body.collect().await.expect("a body").to_bytes();
+                answer(head.status.as_u16(), &head.headers, &bytes)
+            }
+            Self::Embedded(service) => {
+                let (head, body) = service.call(request).await.expect("an answer").into_parts();
+                let bytes = body.collect().await.expect("a body").to_bytes();
+                answer(head.status.as_u16(), &head.headers, &bytes)
+            }
+        }
+    }
+}
+
+fn answer(code: u16, headers: &HeaderMap, bytes: &[u8]) -> Answer {
+    let warnings = headers.get_all("warning").iter();
+    let warnings =
+        warnings.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+    let body = serde_json::from_slice(bytes)
+        .unwrap_or_else(|_| Value::from(String::from_utf8_lossy(bytes).into_owned()));
+    Answer { code, warnings, body }
+}
