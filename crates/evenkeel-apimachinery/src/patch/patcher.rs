@@ -139,6 +139,16 @@ fn apply_strategic_patch(
     };
     let type_ref: Option<TypeRef<'_>> = schema.map(Schema::type_ref);
     let merged = strategic::apply(map(current.clone()), map(patch.to_value()), type_ref);
+    // The merged object is converted to the type of the current one, whatever it calls itself.
+    let merged = merged.map(|mut merged| {
+        for field in ["apiVersion", "kind"] {
+            match current.get(field) {
+                Some(value) => drop(merged.insert(field.to_owned(), value.clone())),
+                None => drop(merged.remove(field)),
+            }
+        }
+        merged
+    });
     merged.map(Value::Object).map_err(|refused| match refused {
         StrategicError::BadRequest(text) => StatusError::bad_request(text),
         StrategicError::Unprocessable => unprocessable(),

@@ -36,11 +36,13 @@ pub(super) async fn serve(
     respond::object(&write, &written)
 }
 
-/// Gives the object the namespace of the path; another one is refused.
+/// Gives the object the namespace of the path; another one is refused. Objects of the cluster have none, whatever the body says.
+///
+/// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`
 pub(super) fn place(request: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {
     let namespace = request.target.namespace;
     let given = meta::text(object, "namespace");
-    if !given.is_empty() && given != namespace {
+    if !given.is_empty() && !namespace.is_empty() && given != namespace {
         return Err(StatusError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         ));

@@ -56,6 +56,25 @@ pub(super) fn keep(object: &mut Value, old: &Value, field: &str) {
     }
 }
 
+/// Gives `new` the fields that the server sets, before it is validated. What the client sent of them stays where `old` has
+/// none: validation refuses it.
+///
+/// Upstream: `BeforeUpdate`
+pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
+    for field in ["creationTimestamp", "generation", "namespace", "resourceVersion"] {
+        keep(new, old, field);
+    }
+    if text(new, "uid").is_empty() {
+        keep(new, old, "uid");
+    }
+    if deleting(old) {
+        keep(new, old, "deletionTimestamp");
+    }
+    if grace(new).is_none() {
+        keep(new, old, "deletionGracePeriodSeconds");
+    }
+}
+
 /// `metadata.generation`, 0 where there is none.
 pub(super) fn generation(object: &Value) -> i64 {
     object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
@@ -152,6 +171,8 @@ fn subdomain_errors(name: &str, prefix: bool) -> Vec<String> {
 }
 
 /// What of `metadata` an update may not do.
+///
+/// Upstream: `ValidateObjectMetaAccessorUpdate`
 pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if deleting(old) {
@@ -170,7 +191,27 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
             ));
         }
     }
+    for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        let value = |object: &Value| object.get("metadata").and_then(|m| m.get(field)).cloned();
+        let (new, old) = (value(new), value(old));
+        if new != old {
+            let (path, new) = (format!("metadata.{field}"), new.unwrap_or_default());
+            errors.push(FieldError::invalid(path, new, "field is immutable"));
+        }
+    }
     errors
+}
+
+/// Errors of `metadata.generation`, which a client may set where the kind has none.
+///
+/// Upstream: `ValidateNonnegativeField`
+pub(super) fn generation_errors(object: &Value) -> Vec<FieldError> {
+    let generation = generation(object);
+    if generation >= 0 {
+        return Vec::new();
+    }
+    let why = "must be greater than or equal to 0";
+    vec![FieldError::invalid("metadata.generation", generation, why)]
 }
 
 #[cfg(test)]

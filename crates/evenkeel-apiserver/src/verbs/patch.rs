@@ -158,19 +158,27 @@ async fn patch_part(
 }
 
 /// A patch may not rename.
+///
+/// Upstream: `checkName`
 fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     let name = meta::text(object, "name");
+    if name.is_empty() {
+        return Err(StatusError::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            request.target.name
+        )));
+    }
     if name != request.target.name {
         return Err(StatusError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             request.target.name
         )));
     }
-    let namespace = meta::text(object, "namespace");
-    if namespace != request.target.namespace {
-        return Err(StatusError::bad_request(
-            "the namespace of the object does not match the namespace on the URL",
-        ));
+    let (namespace, expected) = (meta::text(object, "namespace"), request.target.namespace);
+    if !expected.is_empty() && !namespace.is_empty() && namespace != expected {
+        return Err(StatusError::bad_request(format!(
+            "the namespace of the object ({namespace}) does not match the namespace on the request ({expected})"
+        )));
     }
     Ok(())
 }
@@ -189,10 +197,7 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
         write.options.validation,
     )?;
     write.warnings = warnings;
-    if meta::text(&object, "name").is_empty() {
-        meta::set(&mut object, "name", request.target.name);
-    }
-    create::place(request, &mut object)?;
     checked(request, &object)?;
+    create::place(request, &mut object)?;
     write.create(object, Creates::Apply).await
 }

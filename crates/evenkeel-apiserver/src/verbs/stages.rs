@@ -88,6 +88,9 @@ fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusEr
         Some(old) => meta::update_errors(new, old),
         None => meta::name_errors(strategy, new),
     };
+    if old.is_none() {
+        errors.extend(meta::generation_errors(new));
+    }
     errors.extend(schema::validate(&stored.gvk, new));
     errors.extend(match old {
         Some(old) => strategy.validate_update(&cx.strategy(), new, old),

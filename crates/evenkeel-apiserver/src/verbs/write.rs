@@ -66,7 +66,7 @@ impl Write<'_> {
         ] {
             meta::metadata(&mut object).remove(field);
         }
-        if self.has_status() {
+        if self.has_status() && !self.stored.strategy.creates_with_status() {
             schema::reset_field(self.schema().as_ref(), &mut object, "status");
         }
         if how != Creates::Apply {
@@ -75,7 +75,9 @@ impl Write<'_> {
         let metadata = meta::metadata(&mut object);
         metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
         metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.request.now)));
-        metadata.remove("generation");
+        if metadata.get("generation") == Some(&Value::from(0)) {
+            metadata.remove("generation");
+        }
         if self.stored.strategy.has_generation(self.has_status()) {
             metadata.insert("generation".to_owned(), Value::from(1));
         }
@@ -152,19 +154,7 @@ impl Write<'_> {
     ) -> Result<Written, Lost> {
         self.convert_in(&mut new);
         self.preconditions(entry, old, &new)?;
-        let kept = [
-            "uid",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "generation",
-            "selfLink",
-            "namespace",
-            "resourceVersion",
-        ];
-        for field in kept {
-            meta::keep(&mut new, old, field);
-        }
+        meta::keep_system_fields(&mut new, old);
         // NodeRestriction judges the object as the client sent it, with the changes that this path then undoes.
         let cx = self.context(self.request.target.name);
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
@@ -244,8 +234,9 @@ impl Write<'_> {
         } else if version != entry.revision {
             return Err(StatusError::modified(&self.stored.name, name));
         }
+        // The uid of a PUT is a precondition. That of a patched object is validated.
         let (uid, old_uid) = (meta::text(new, "uid"), meta::text(old, "uid"));
-        if !uid.is_empty() && uid != old_uid {
+        if self.request.method == http::Method::PUT && !uid.is_empty() && uid != old_uid {
             let why = format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {old_uid}"
             );

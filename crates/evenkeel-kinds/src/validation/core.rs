@@ -668,12 +668,6 @@ fn namespace_finalizers(new: &Value, errors: &mut Errors) {
     for (index, name) in list(new, "spec.finalizers").iter().filter_map(Value::as_str).enumerate() {
         let path = path.index(index);
         errors.invalid_all(&path, name, &names::qualified_name(name));
-        if !name.contains('/') && name != "kubernetes" {
-            errors.invalid(
-                &path,
-                name,
-                "name is neither a standard finalizer name nor is it fully qualified",
-            );
-        }
+        super::finalizer(name, &path, errors);
     }
 }

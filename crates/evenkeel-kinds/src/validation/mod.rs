@@ -28,7 +28,7 @@ mod volume;
 use evenkeel_api::forms as names;
 pub use evenkeel_api::forms::{dns_1035_label, dns_label, dns_subdomain, path_segment};
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
-use evenkeel_apimachinery::value::at;
+use evenkeel_apimachinery::value::{at, list};
 use serde_json::Value;
 
 /// The kind and the path of a validated object.
@@ -42,8 +42,48 @@ pub struct ValidationTarget<'a> {
     pub subresource: &'a str,
 }
 
+/// Groups whose kinds may have finalizers that are not fully qualified.
+const ANY_FINALIZERS: [&str; 5] = [
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "coordination.k8s.io",
+    "internal.apiserver.k8s.io",
+];
+
+/// Validates that finalizers are fully qualified or Kubernetes' own.
+///
+/// Upstream: `validateKubeFinalizerName`.
+fn finalizers(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
+    if ANY_FINALIZERS.contains(&target.group) || target.kind == "PodDisruptionBudget" {
+        return;
+    }
+    let path = Path::new("metadata");
+    let path = path.field("finalizers");
+    let finalizers = list(object, "metadata.finalizers").iter().filter_map(Value::as_str);
+    for (index, name) in finalizers.enumerate() {
+        finalizer(name, &path.index(index), errors);
+    }
+}
+
+/// Rejects a finalizer that is neither fully qualified nor Kubernetes' own.
+fn finalizer(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if !name.contains('/') && !["foregroundDeletion", "kubernetes", "orphan"].contains(&name) {
+        errors.invalid(
+            path,
+            name,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        );
+    }
+}
+
 /// Validates a new object, except its metadata.
 pub fn create(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
+    finalizers(target, object, errors);
+    create_spec(target, object, errors);
+}
+
+fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
     let create: fn(&str, &Value, &mut Errors) = match target.group {
         "" => core::create,
         "apiregistration.k8s.io" => apiregistration::create,
@@ -67,6 +107,7 @@ pub fn create(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors)
 /// Validates an update, except metadata.
 pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
     let kind = target.kind;
+    finalizers(target, new, errors);
     match (target.group, target.subresource) {
         ("", _) => core::update(target, new, old, errors),
         ("apps" | "batch", _) => apps::update(target, new, old, errors),
@@ -81,7 +122,7 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
         ("resource.k8s.io", _) => resource::update(kind, new, old, errors),
         ("scheduling.k8s.io", _) => scheduling::update(kind, new, old, errors),
         ("storage.k8s.io", _) => storage::update(kind, new, old, errors),
-        _ => create(target, new, errors),
+        _ => create_spec(target, new, errors),
     }
 }
 
