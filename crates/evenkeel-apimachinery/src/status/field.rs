@@ -124,6 +124,13 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value.into()), detail)
     }
 
+    /// An invalid value that the text does not show.
+    ///
+    /// Upstream: `field.OmitValueType`.
+    pub(crate) fn invalid_whole(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, None, detail)
+    }
+
     /// A missing value that is required.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, None, detail)

@@ -111,6 +111,16 @@ impl Errors {
         self.push(FieldError::invalid(path.to_string(), value, detail));
     }
 
+    /// Adds an error: the value at `path`, which the text does not show, is invalid.
+    pub fn invalid_whole(&mut self, path: &Path<'_>, detail: &str) {
+        self.push(FieldError::invalid_whole(path.to_string(), detail));
+    }
+
+    /// Adds an error: the list at `path` has more than `most` items.
+    pub fn too_many(&mut self, path: &Path<'_>, items: usize, most: usize) {
+        self.push(FieldError::too_many(path.to_string(), items as u64, most as u64));
+    }
+
     /// Adds an error for each detail: the value at `path` is invalid.
     pub fn invalid_all(&mut self, path: &Path<'_>, value: &str, details: &[String]) {
         for detail in details {

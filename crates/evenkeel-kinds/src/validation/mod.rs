@@ -6,11 +6,13 @@ mod affinity;
 mod apiregistration;
 mod apps;
 mod autoscaling;
+mod batch;
 mod certificates;
 mod coordination;
 mod core;
 mod discovery;
 mod flowcontrol;
+mod job_policies;
 mod networking;
 mod node;
 mod pod;
@@ -87,7 +89,8 @@ fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors
     let create: fn(&str, &Value, &mut Errors) = match target.group {
         "" => core::create,
         "apiregistration.k8s.io" => apiregistration::create,
-        "apps" | "batch" => apps::create,
+        "apps" => apps::create,
+        "batch" => batch::create,
         "autoscaling" => autoscaling::create,
         "certificates.k8s.io" => certificates::create,
         "coordination.k8s.io" => coordination::create,
@@ -110,7 +113,8 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
     finalizers(target, new, errors);
     match (target.group, target.subresource) {
         ("", _) => core::update(target, new, old, errors),
-        ("apps" | "batch", _) => apps::update(target, new, old, errors),
+        ("apps", _) | ("batch", "status") => apps::update(target, new, old, errors),
+        ("batch", _) => batch::update(kind, new, old, errors),
         ("certificates.k8s.io", _) => certificates::update(target, new, old, errors),
         ("networking.k8s.io", "status") => networking::update_status(kind, new, errors),
         ("policy", "status") => policy::update_status(kind, new, errors),

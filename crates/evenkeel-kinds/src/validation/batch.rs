@@ -1,0 +1,379 @@
+//! Validation of the group batch.
+
+use super::job_policies::{pod_failure_policy, success_policy};
+use super::{labels, names, pod};
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{self, at, int, list, object, text};
+use serde_json::{Value, json};
+
+/// Upper bound of `parallelism` and of `maxFailedIndexes` of an Indexed Job: status holds their indexes as text.
+const MAX_OF_INDEXED: i64 = 100_000;
+
+/// From more completions than these, `parallelism` and `maxFailedIndexes` are bounded further.
+const MANY_COMPLETIONS: i64 = 100_000;
+
+const MAX_WITH_MANY_COMPLETIONS: i64 = 10_000;
+
+const MAX_MANAGED_BY: usize = 63;
+
+pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
+    match kind {
+        "Job" => job(new, errors),
+        "CronJob" => cron_job(new, None, errors),
+        _ => {}
+    }
+}
+
+pub(crate) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    match kind {
+        "Job" => job_update(new, old, errors),
+        "CronJob" => cron_job(new, Some(old), errors),
+        _ => {}
+    }
+}
+
+/// Upstream: `ValidateJobCreate`.
+fn job(new: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let Some(spec) = new.get("spec") else { return };
+    if at(spec, "selector").is_some() {
+        generated_selector(new, errors);
+    }
+    job_spec(spec, &path, errors);
+    selector(spec, &path, errors);
+    name(new, errors);
+}
+
+/// Requires a valid selector, which selects the template's labels.
+///
+/// Upstream: `ValidateJobSpec`.
+fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let mut of_selector = Errors::default();
+    match at(spec, "selector") {
+        None => errors.required(&path.field("selector"), ""),
+        Some(selector) => {
+            labels::selector(selector, &path.field("selector"), errors);
+            labels::selector(selector, &path.field("selector"), &mut of_selector);
+        }
+    }
+    // No pod is selected without a selector; one that is not valid is not evaluated.
+    let template_labels = object(spec, "template.metadata.labels");
+    if of_selector.is_empty() && !labels::selects(at(spec, "selector"), template_labels) {
+        let labels = at(spec, "template.metadata.labels").cloned().unwrap_or_default();
+        let template = path.field("template");
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&template.field("metadata").field("labels"), labels, detail);
+    }
+}
+
+/// Requires that the hostname of the last index is a DNS label.
+///
+/// Upstream: `validateNameAllowsCompletions`.
+fn name(new: &Value, errors: &mut Errors) {
+    let completions = int(new, "spec.completions").unwrap_or_default();
+    if text(new, "spec.completionMode") != "Indexed" || completions <= 0 {
+        return;
+    }
+    let name = text(new, "metadata.name");
+    let hostname = format!("{name}-{}", completions - 1);
+    if !names::dns_label(&hostname).is_empty() {
+        let detail = format!("will not able to create pod with invalid DNS label: {hostname}");
+        errors.invalid(&Path::new("metadata").field("name"), name, &detail);
+    }
+}
+
+/// Requires that a generated selector selects the Job's uid and nothing else.
+///
+/// Upstream: `validateGeneratedSelector`.
+fn generated_selector(new: &Value, errors: &mut Errors) {
+    if value::flag(new, "spec.manualSelector") {
+        return;
+    }
+    let labels = object(new, "spec.template.metadata.labels");
+    let (uid, name) = (text(new, "metadata.uid"), text(new, "metadata.name"));
+    let path = Path::new("spec.template.metadata.labels");
+    for (key, expected) in [
+        ("controller-uid", uid),
+        ("batch.kubernetes.io/controller-uid", uid),
+        ("job-name", name),
+        ("batch.kubernetes.io/job-name", name),
+    ] {
+        match labels.and_then(|labels| labels.get(key)).and_then(Value::as_str) {
+            None => errors.required(&path, "must be a label on a pod template"),
+            Some(label) if label != expected => {
+                errors.invalid(
+                    &path,
+                    Value::Object(labels.cloned().unwrap_or_default()),
+                    &format!("must be '{expected}'"),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    let generated = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    if at(new, "spec.selector").is_some_and(|selector| *selector != generated) {
+        let selector = at(new, "spec.selector").cloned().unwrap_or_default();
+        errors.invalid(&Path::new("spec.selector"), selector, "`selector` not auto-generated");
+    }
+}
+
+/// Upstream: `validateJobSpec`.
+fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    for field in [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ] {
+        errors.non_negative(&path.field(field), int(spec, field));
+    }
+    if at(spec, "maxFailedIndexes").is_some() && at(spec, "backoffLimitPerIndex").is_none() {
+        errors.required(&path.field("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
+    }
+    if let Some(manager) = at(spec, "managedBy").and_then(Value::as_str) {
+        managed_by(manager, &path.field("managedBy"), errors);
+    }
+    completion_mode(spec, path, errors);
+    if let Some(policy) = at(spec, "podFailurePolicy") {
+        pod_failure_policy(spec, policy, &path.field("podFailurePolicy"), errors);
+    }
+    if let Some(policy) = at(spec, "successPolicy") {
+        let path = path.field("successPolicy");
+        if text(spec, "completionMode") == "Indexed" {
+            let completions = int(spec, "completions").unwrap_or_default();
+            success_policy(policy, completions, &path, errors);
+        } else {
+            errors.invalid(&path, policy.clone(), "requires indexed completion mode");
+        }
+    }
+    if let Some(policy) = at(spec, "podReplacementPolicy").and_then(Value::as_str) {
+        let path = path.field("podReplacementPolicy");
+        let supported: &[&str] = match at(spec, "podFailurePolicy") {
+            Some(_) => &["Failed"],
+            None => &["Failed", "TerminatingOrFailed"],
+        };
+        if !supported.contains(&policy) {
+            errors.not_supported(&path, policy, supported);
+        }
+    }
+    let template_path = path.field("template");
+    let template = at(spec, "template").cloned().unwrap_or_else(|| json!({}));
+    pod::template(&template, &template_path, errors);
+    let restart_path = template_path.field("spec");
+    let restart_path = restart_path.field("restartPolicy");
+    match text(&template, "spec.restartPolicy") {
+        "" | "Always" => {
+            errors.required(&restart_path, "valid values: \"OnFailure\", \"Never\"");
+        }
+        "Never" => {}
+        "OnFailure" if at(spec, "podFailurePolicy").is_none() => {}
+        "OnFailure" => {
+            let detail = "only \"Never\" is supported when podFailurePolicy is specified";
+            errors.invalid(&restart_path, "OnFailure", detail);
+        }
+        other => errors.not_supported(&restart_path, other, &["OnFailure", "Never"]),
+    }
+}
+
+/// Upstream: `IsDomainPrefixedPath`.
+fn managed_by(manager: &str, path: &Path<'_>, errors: &mut Errors) {
+    match manager.split_once('/') {
+        _ if manager.is_empty() => errors.required(path, ""),
+        Some((host, rest)) if !host.is_empty() && !rest.is_empty() => {
+            errors.invalid_all(path, host, &names::dns_subdomain(host));
+        }
+        _ => {
+            let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+            errors.invalid(path, manager, detail);
+        }
+    }
+    if manager.len() > MAX_MANAGED_BY {
+        errors.too_long(path, MAX_MANAGED_BY);
+    }
+}
+
+/// Validates what depends on the completion mode.
+fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let mode = text(spec, "completionMode");
+    let count = |field: &str| int(spec, field);
+    if mode != "Indexed" {
+        if at(spec, "completionMode").is_some() && mode != "NonIndexed" {
+            let supported = ["NonIndexed", "Indexed"];
+            errors.not_supported(&path.field("completionMode"), mode, &supported);
+            return;
+        }
+        for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+            if let Some(number) = count(field) {
+                errors.invalid(&path.field(field), number, "requires indexed completion mode");
+            }
+        }
+        return;
+    }
+    let completions = count("completions");
+    if completions.is_none() {
+        errors.required(&path.field("completions"), "when completion mode is Indexed");
+    }
+    let indexed = " when completion mode is Indexed";
+    at_most(spec, "parallelism", MAX_OF_INDEXED, indexed, path, errors);
+    if let (Some(completions), Some(failed)) = (completions, count("maxFailedIndexes"))
+        && failed > completions
+    {
+        let detail = "must be less than or equal to completions";
+        errors.invalid(&path.field("maxFailedIndexes"), failed, detail);
+    }
+    at_most(spec, "maxFailedIndexes", MAX_OF_INDEXED, "", path, errors);
+    if completions.is_some_and(|n| n > MANY_COMPLETIONS) && count("backoffLimitPerIndex").is_some()
+    {
+        let when = format!(
+            " when completions are above {MANY_COMPLETIONS} and used with backoff limit per index"
+        );
+        if count("maxFailedIndexes").is_none() {
+            let detail = format!("must be specified when completions is above {MANY_COMPLETIONS}");
+            errors.required(&path.field("maxFailedIndexes"), &detail);
+        }
+        at_most(spec, "parallelism", MAX_WITH_MANY_COMPLETIONS, &when, path, errors);
+        at_most(spec, "maxFailedIndexes", MAX_WITH_MANY_COMPLETIONS, &when, path, errors);
+    }
+}
+
+/// Rejects a number above a bound that holds in some case.
+fn at_most(spec: &Value, field: &str, most: i64, when: &str, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(number) = int(spec, field).filter(|number| *number > most) {
+        let detail = format!("must be less than or equal to {most}{when}");
+        errors.invalid(&path.field(field), number, &detail);
+    }
+}
+
+/// Upstream: `ValidateJobSpecUpdate`.
+fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
+    job_spec(after, &path, errors);
+    selector(after, &path, errors);
+    let completions = path.field("completions");
+    if text(after, "completionMode") != "Indexed" {
+        errors.immutable(&completions, at(after, "completions"), at(before, "completions"));
+    } else if let Some(count) = int(after, "completions")
+        && int(before, "completions") != Some(count)
+        && int(after, "parallelism") != Some(count)
+    {
+        let detail = "can only be modified in tandem with spec.parallelism";
+        errors.invalid(&completions, count, detail);
+    }
+    for field in [
+        "selector",
+        "completionMode",
+        "podFailurePolicy",
+        "backoffLimitPerIndex",
+        "managedBy",
+        "successPolicy",
+    ] {
+        errors.immutable(&path.field(field), at(after, field), at(before, field));
+    }
+    let never_started = value::flag(before, "suspend") && at(old, "status.startTime").is_none();
+    let mut allowed = at(after, "template").cloned().unwrap_or_default();
+    let old_template = at(before, "template").cloned().unwrap_or_default();
+    if never_started {
+        for field in [
+            "metadata.annotations",
+            "metadata.labels",
+            "spec.nodeSelector",
+            "spec.affinity",
+            "spec.tolerations",
+            "spec.schedulingGates",
+        ] {
+            value::copy(&mut allowed, &old_template, field);
+        }
+        for containers in ["containers", "initContainers"] {
+            for (index, container) in
+                list(&old_template, &format!("spec.{containers}")).iter().enumerate()
+            {
+                let target = allowed.pointer_mut(&format!("/spec/{containers}/{index}"));
+                if let Some(target) = target {
+                    value::copy(target, container, "resources");
+                }
+            }
+        }
+    }
+    if allowed != old_template {
+        let template = at(after, "template").cloned().unwrap_or_default();
+        errors.invalid(&path.field("template"), template, "field is immutable");
+    }
+}
+
+/// Upstream: `validateCronJobSpec`.
+fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let Some(spec) = new.get("spec") else { return };
+    match text(spec, "schedule") {
+        "" => errors.required(&path.field("schedule"), ""),
+        schedule => {
+            let zone_inside = schedule.contains("TZ");
+            if zone_inside && old.is_none_or(|old| text(old, "spec.schedule") != schedule) {
+                let words = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+                errors.invalid(&path.field("schedule"), schedule, words);
+            } else if !zone_inside
+                && let Err(words) = evenkeel_component_helpers::cron::Schedule::parse(schedule)
+            {
+                errors.invalid(&path.field("schedule"), schedule, &words);
+            }
+        }
+    }
+    if let Some(zone) = at(spec, "timeZone").and_then(Value::as_str) {
+        if zone.is_empty() {
+            errors.invalid(
+                &path.field("timeZone"),
+                zone,
+                "timeZone must be nil or non-empty string",
+            );
+        } else if zone.eq_ignore_ascii_case("local") {
+            let words = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+            errors.invalid(&path.field("timeZone"), zone, words);
+        } else if evenkeel_component_helpers::cron::zone(zone).is_none() {
+            errors.invalid(&path.field("timeZone"), zone, &format!("unknown time zone {zone}"));
+        }
+    }
+    errors
+        .non_negative(&path.field("startingDeadlineSeconds"), int(spec, "startingDeadlineSeconds"));
+    let policy = text(spec, "concurrencyPolicy");
+    match policy {
+        "" => errors.required(&path.field("concurrencyPolicy"), ""),
+        _ => {
+            errors.one_of(
+                &path.field("concurrencyPolicy"),
+                policy,
+                &["Allow", "Forbid", "Replace"],
+            );
+        }
+    }
+    for field in ["successfulJobsHistoryLimit", "failedJobsHistoryLimit"] {
+        errors.non_negative(&path.field(field), int(spec, field));
+    }
+    let template = path.field("jobTemplate");
+    let job_path = template.field("spec");
+    if let Some(job) = at(spec, "jobTemplate.spec") {
+        if at(job, "selector").is_some() {
+            let selector = at(job, "selector").cloned().unwrap_or_default();
+            errors.invalid(
+                &job_path.field("selector"),
+                selector,
+                "`selector` will be auto-generated",
+            );
+        }
+        if value::flag(job, "manualSelector") {
+            errors.not_supported(&job_path.field("manualSelector"), true, &["nil", "false"]);
+        }
+        job_spec(job, &job_path, errors);
+    }
+    if old.is_none() && text(new, "metadata.name").len() > 52 {
+        let meta = Path::new("metadata");
+        errors.invalid(
+            &meta.field("name"),
+            text(new, "metadata.name"),
+            "must be no more than 52 characters",
+        );
+    }
+}

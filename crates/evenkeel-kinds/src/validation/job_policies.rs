@@ -1,0 +1,240 @@
+//! Validation of a Job's pod failure policy and success policy.
+
+use super::names;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, int, list, text};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const MAX_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
+const MAX_POD_CONDITIONS: usize = 20;
+const MAX_SUCCEEDED_INDEXES: usize = 64 * 1024;
+
+fn too_many(items: &[Value], most: usize, path: &Path<'_>, errors: &mut Errors) {
+    if items.len() > most {
+        errors.too_many(path, items.len(), most);
+    }
+}
+
+/// Requires a value that is supported.
+fn required_one_of(value: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
+    if value.is_empty() {
+        let quoted: Vec<String> = supported.iter().map(|value| format!("{value:?}")).collect();
+        errors.required(path, &format!("valid values: [{}]", quoted.join(" ")));
+    } else {
+        errors.one_of(path, value, supported);
+    }
+}
+
+/// Upstream: `validatePodFailurePolicy`.
+pub(super) fn pod_failure_policy(
+    spec: &Value,
+    policy: &Value,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let containers: BTreeSet<&str> = ["template.spec.containers", "template.spec.initContainers"]
+        .iter()
+        .flat_map(|field| list(spec, field).iter().map(|container| text(container, "name")))
+        .collect();
+    let rules = list(policy, "rules");
+    let path = path.field("rules");
+    too_many(rules, MAX_RULES, &path, errors);
+    for (index, rule) in rules.iter().enumerate() {
+        let path = path.index(index);
+        let action = text(rule, "action");
+        if action == "FailIndex" {
+            if at(spec, "backoffLimitPerIndex").is_none() {
+                let detail = "requires the backoffLimitPerIndex to be set";
+                errors.invalid(&path.field("action"), action, detail);
+            }
+        } else {
+            let supported = ["Count", "FailIndex", "FailJob", "Ignore"];
+            required_one_of(action, &supported, &path.field("action"), errors);
+        }
+        if let Some(codes) = at(rule, "onExitCodes") {
+            on_exit_codes(codes, &containers, &path.field("onExitCodes"), errors);
+        }
+        let conditions = list(rule, "onPodConditions");
+        on_pod_conditions(conditions, &path.field("onPodConditions"), errors);
+        let detail = match (at(rule, "onExitCodes").is_some(), !conditions.is_empty()) {
+            (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
+            (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
+            _ => continue,
+        };
+        errors.invalid_whole(&path, detail);
+    }
+}
+
+/// Upstream: `validatePodFailurePolicyRuleOnExitCodes`.
+fn on_exit_codes(codes: &Value, containers: &BTreeSet<&str>, path: &Path<'_>, errors: &mut Errors) {
+    let operator = text(codes, "operator");
+    required_one_of(operator, &["In", "NotIn"], &path.field("operator"), errors);
+    if let Some(name) = at(codes, "containerName").and_then(Value::as_str)
+        && !containers.contains(name)
+    {
+        let detail = "must be one of the container or initContainer names in the pod template";
+        errors.invalid(&path.field("containerName"), name, detail);
+    }
+    let values = list(codes, "values");
+    let path = path.field("values");
+    if values.is_empty() {
+        let shown = at(codes, "values").cloned().unwrap_or_default();
+        errors.invalid(&path, shown, "at least one value is required");
+    }
+    too_many(values, MAX_EXIT_CODES, &path, errors);
+    let numbers: Vec<i64> = values.iter().map(|value| value.as_i64().unwrap_or_default()).collect();
+    let mut seen = BTreeSet::new();
+    for (index, number) in numbers.iter().enumerate() {
+        let path = path.index(index);
+        if operator == "In" && *number == 0 {
+            errors.invalid(&path, 0, "must not be 0 for the In operator");
+        }
+        if !seen.insert(*number) {
+            errors.duplicate(&path, *number);
+        }
+    }
+    if !numbers.is_sorted() {
+        errors.invalid(&path, values.to_vec(), "must be ordered");
+    }
+}
+
+/// Upstream: `validatePodFailurePolicyRuleOnPodConditions`.
+fn on_pod_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    too_many(conditions, MAX_POD_CONDITIONS, path, errors);
+    for (index, condition) in conditions.iter().enumerate() {
+        let path = path.index(index);
+        let type_ = text(condition, "type");
+        errors.invalid_all(&path.field("type"), type_, &names::qualified_name(type_));
+        let supported = ["False", "True", "Unknown"];
+        required_one_of(text(condition, "status"), &supported, &path.field("status"), errors);
+    }
+}
+
+/// Upstream: `validateSuccessPolicy`.
+pub(super) fn success_policy(
+    policy: &Value,
+    completions: i64,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let rules = list(policy, "rules");
+    let path = path.field("rules");
+    if rules.is_empty() {
+        let detail = "at least one rules must be specified when the successPolicy is specified";
+        errors.required(&path, detail);
+    }
+    too_many(rules, MAX_RULES, &path, errors);
+    for (index, rule) in rules.iter().enumerate() {
+        success_policy_rule(rule, completions, &path.index(index), errors);
+    }
+}
+
+/// Upstream: `validateSuccessPolicyRule`.
+fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: &mut Errors) {
+    let indexes = at(rule, "succeededIndexes").and_then(Value::as_str);
+    let count = int(rule, "succeededCount");
+    if indexes.is_none() && count.is_none() {
+        let detail = "at least one of succeededCount or succeededIndexes must be specified";
+        errors.required(path, detail);
+    }
+    let mut n_indexes = 0;
+    if let Some(indexes) = indexes {
+        let path = path.field("succeededIndexes");
+        if indexes.len() > MAX_SUCCEEDED_INDEXES {
+            errors.too_long(&path, MAX_SUCCEEDED_INDEXES);
+        }
+        match count_of_indexes(indexes, completions) {
+            Ok(n) => n_indexes = n,
+            Err(why) => {
+                let detail = format!("error parsing succeededIndexes: {why}");
+                errors.invalid(&path, indexes, &detail);
+            }
+        }
+    }
+    let Some(count) = count else { return };
+    let path = path.field("succeededCount");
+    errors.non_negative(&path, Some(count));
+    if count > completions {
+        let detail = format!(
+            "must be less than or equal to {completions} (the number of specified completions)"
+        );
+        errors.invalid(&path, count, &detail);
+    }
+    if indexes.is_some() && count > n_indexes {
+        let detail = format!(
+            "must be less than or equal to {n_indexes} (the number of indexes in the specified succeededIndexes field)"
+        );
+        errors.invalid(&path, count, &detail);
+    }
+}
+
+/// The number of indexes in a text such as `0-2,5`, each below `completions`.
+///
+/// Upstream: `validateIndexesFormat`.
+fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, String> {
+    if indexes.is_empty() {
+        return Ok(0);
+    }
+    let (mut last, mut total) = (None, 0);
+    for interval in indexes.split(',') {
+        let (first, end) = index_interval(interval, completions)?;
+        if let Some(last) = last.filter(|last| *last >= first) {
+            return Err(format!("non-increasing order, previous: {last}, current: {first}"));
+        }
+        total += end - first + 1;
+        last = Some(end);
+    }
+    Ok(total)
+}
+
+/// Upstream: `parseIndexInterval`.
+fn index_interval(interval: &str, completions: i64) -> Result<(i64, i64), String> {
+    let index = |text: &str| -> Result<i64, String> {
+        let index: i64 = text
+            .parse()
+            .map_err(|_| format!("cannot convert string to integer for index: {text:?}"))?;
+        if index >= completions {
+            return Err(format!("too large index: {text:?}"));
+        }
+        Ok(index)
+    };
+    match *interval.split('-').collect::<Vec<_>>().as_slice() {
+        [only] => index(only).map(|only| (only, only)),
+        [first, last] => {
+            let (first, last) = (index(first)?, index(last)?);
+            if first >= last {
+                return Err(format!("non-increasing order, previous: {first}, current: {last}"));
+            }
+            Ok((first, last))
+        }
+        _ => Err(format!(
+            "the fragment {interval:?} violates the requirement that an index interval can have at most two parts separated by '-'"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_counted() {
+        for (indexes, count) in [("", 0), ("0", 1), ("0-2", 3), ("0,2-3", 3)] {
+            assert_eq!(count_of_indexes(indexes, 4), Ok(count), "{indexes}");
+        }
+        for (indexes, why) in [
+            ("4", "too large index: \"4\""),
+            ("a", "cannot convert string to integer for index: \"a\""),
+            ("1,1", "non-increasing order, previous: 1, current: 1"),
+            ("2-1", "non-increasing order, previous: 2, current: 1"),
+            (
+                "0-1-2",
+                "the fragment \"0-1-2\" violates the requirement that an index interval can have at most two parts separated by '-'",
+            ),
+        ] {
+            assert_eq!(count_of_indexes(indexes, 4), Err(why.to_owned()), "{indexes}");
+        }
+    }
+}
