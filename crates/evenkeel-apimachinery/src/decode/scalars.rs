@@ -57,6 +57,18 @@ fn int(text: &str, bits: u8) -> Result<Value, ScalarError> {
     int.map(Value::from).ok_or_else(|| ScalarError::Range(text.to_owned()))
 }
 
+/// An integer as Go converts the number of an unstructured object to a field of this size: whole floats become integers, and
+/// what is too large wraps around.
+///
+/// Upstream: `fromUnstructured`.
+pub(super) fn converted_int(text: &str, bits: u8) -> Option<i64> {
+    let whole = |float: &f64| float.fract() == 0.0;
+    let number = i64::from_str(text)
+        .ok()
+        .or_else(|| f64::from_str(text).ok().filter(whole).map(|float| float as i64))?;
+    Some(if bits == 64 { number } else { i64::from(number as i32) })
+}
+
 fn float(text: &str) -> Result<Value, ScalarError> {
     match number(text) {
         Value::Null => Err(ScalarError::Range(text.to_owned())),

@@ -176,6 +176,12 @@ impl<'s> Decoder<'s> {
                 self.map(entries, type_ref.to(*value))
             }
             (Shape::List { item, .. }, Json::Array(items)) => self.list(items, type_ref.to(*item)),
+            (Shape::Int { bits }, Json::Number(text))
+                if self.decoder == DecoderKind::Unstructured
+                    && let Some(number) = scalars::converted_int(text, *bits) =>
+            {
+                number.into()
+            }
             (shape, _) => match scalars::read(shape, json) {
                 Ok(value) => value,
                 Err(problem) => {

@@ -98,6 +98,17 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid_all(&path.field(field), value, &form(value));
         }
     }
+    if at(spec, "runtimeClassName").and_then(Value::as_str) == Some("") {
+        errors.invalid_all(&path.field("runtimeClassName"), "", &names::dns_subdomain(""));
+    }
+    if let Some(policy) = at(spec, "preemptionPolicy").and_then(Value::as_str) {
+        let path = path.field("preemptionPolicy");
+        match policy {
+            "" => errors.required(&path, ""),
+            "PreemptLowerPriority" | "Never" => {}
+            _ => errors.not_supported(&path, policy, &["PreemptLowerPriority", "Never"]),
+        }
+    }
     hostname_override(spec, &path.field("hostnameOverride"), errors);
     let aliases = path.field("hostAliases");
     for (index, alias) in list(spec, "hostAliases").iter().enumerate() {
@@ -145,6 +156,9 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
         lifecycle(container, &path, errors);
         probes(container, &path, errors);
         conflicting_host_ports(container, &path, &mut host_ports, errors);
+        let resize = list(container, "resizePolicy");
+        let path = path.field("resizePolicy");
+        resize_policy(resize, text(spec, "restartPolicy"), &path, errors);
     }
     let all = path.field("initContainers");
     for (index, container) in list(spec, "initContainers").iter().enumerate() {
@@ -272,6 +286,29 @@ fn container(
     }
 }
 
+/// Upstream: `validateResizePolicy`.
+fn resize_policy(policies: &[Value], restart: &str, path: &Path<'_>, errors: &mut Errors) {
+    let mut seen = BTreeSet::new();
+    for (index, policy) in policies.iter().enumerate() {
+        let (resource, action) = (text(policy, "resourceName"), text(policy, "restartPolicy"));
+        if !seen.insert(resource) {
+            errors.duplicate(&path.index(index), resource);
+        }
+        for (value, supported) in
+            [(resource, ["cpu", "memory"]), (action, ["NotRequired", "RestartContainer"])]
+        {
+            match value {
+                "" => errors.required(path, ""),
+                _ => errors.one_of(path, value, &supported),
+            }
+        }
+        if restart == "Never" && action != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errors.invalid(path, action, detail);
+        }
+    }
+}
+
 /// Upstream: `validateContainerPorts`.
 fn ports(container: &Value, path: &Path<'_>, host_network: bool, errors: &mut Errors) {
     let mut seen = BTreeSet::new();
@@ -360,9 +397,10 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
             );
         }
         match n_sources {
-            0 => errors.invalid(&path, "", "must specify one of: `configMapRef` or `secretRef`"),
+            // The error is about the list, as upstream's.
+            0 => errors.invalid(&all, "", "must specify one of: `configMapRef` or `secretRef`"),
             1 => {}
-            _ => errors.invalid(&path, "", "may not have more than one field specified at a time"),
+            _ => errors.invalid(&all, "", "may not have more than one field specified at a time"),
         }
     }
 }
