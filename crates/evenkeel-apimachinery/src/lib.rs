@@ -11,6 +11,7 @@ pub mod depth;
 pub mod encode;
 #[doc(hidden)]
 pub mod fuzz;
+mod go_text;
 pub mod group_version;
 pub mod headers;
 pub mod managedfields;

@@ -40,6 +40,8 @@ pub(crate) struct Context<'a> {
     pub(crate) namespace: &'a str,
     /// Name, empty until one is generated.
     pub(crate) name: &'a str,
+    /// API group of the request's path.
+    pub(crate) request_group: &'a str,
     /// Sub-resource, empty for the object itself.
     pub(crate) subresource: &'a str,
     /// Whether nothing will be stored.
@@ -54,6 +56,7 @@ impl Context<'_> {
         strategy::Context {
             now: seconds(self.now),
             user: self.user,
+            request_group: self.request_group,
             subresource: self.subresource,
             has_status: self.has_status,
         }

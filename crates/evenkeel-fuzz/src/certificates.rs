@@ -27,6 +27,7 @@ fn pem(pem: &[u8]) {
         "usages": ["client auth"]}, "status": {"certificate": text}});
     let target = |subresource| ValidationTarget {
         group: "certificates.k8s.io",
+        request_group: "certificates.k8s.io",
         kind: "CertificateSigningRequest",
         subresource,
     };

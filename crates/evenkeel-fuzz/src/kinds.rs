@@ -35,10 +35,12 @@ pub(crate) fn kinds(data: &[u8]) {
     let cx = |subresource| Context {
         now: "2026-01-02T03:04:05Z".to_owned(),
         user: &user,
+        request_group: group,
         subresource,
         has_status: true,
     };
-    let target = |subresource| ValidationTarget { group, kind: name, subresource };
+    let target =
+        |subresource| ValidationTarget { group, request_group: group, kind: name, subresource };
     let _ = metadata::validate(&object);
     validation::create(target(""), &object, &mut Errors::default());
     warnings::warnings(group, name, &object, None);

@@ -21,6 +21,8 @@ pub struct Context<'a> {
     pub now: String,
     /// Who sent the request.
     pub user: &'a User,
+    /// API group of the request, which is not always that of the kind: an Event is written as one of `events.k8s.io`, too.
+    pub request_group: &'a str,
     /// Sub-resource of the request; empty for the object itself.
     pub subresource: &'a str,
     /// Whether the kind has a `status` sub-resource.
@@ -38,6 +40,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
             set(object, "status.lastPhaseTransitionTime", &*cx.now);
         }
         ("apps", "DaemonSet") => set_template_generation(object, 1),
+        ("", "ServiceAccount") => clean_secret_references(object),
         ("batch", "Job") => job::generate_selector(object),
         ("rbac.authorization.k8s.io", _) => null_empty_rules(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => set_requester(cx, object),
@@ -83,12 +86,16 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         _ if cx.has_status => reset_field(new, old, "status"),
         _ => {}
     }
+    if (strategy.group, strategy.kind) == ("", "ServiceAccount") {
+        clean_secret_references(new);
+    }
     if strategy.group == "rbac.authorization.k8s.io" {
         null_empty_rules(new);
     }
-    if (strategy.group, strategy.kind, cx.subresource) == ("apps", "DaemonSet", "") {
+    if (strategy.group, strategy.kind) == ("apps", "DaemonSet") {
         let before = generation_annotation(old);
-        let changed = at(new, "spec.template") != at(old, "spec.template");
+        let changed =
+            cx.subresource.is_empty() && at(new, "spec.template") != at(old, "spec.template");
         set_template_generation(new, if changed { before + 1 } else { before });
     }
 }
@@ -203,6 +210,19 @@ fn set_template_generation(object: &mut Value, generation: i64) {
     if let Some(annotations) = object_mut(object, "metadata.annotations") {
         annotations.insert(TEMPLATE_GENERATION.to_owned(), Value::from(generation.to_string()));
     }
+}
+
+/// Keeps only the names of a ServiceAccount's secrets.
+///
+/// Upstream: `cleanSecretReferences`.
+fn clean_secret_references(account: &mut Value) {
+    value::each(account, "secrets.*", &mut |secret| {
+        let name = at(secret, "name").cloned();
+        *secret = json!({});
+        if let Some(name) = name {
+            set(secret, "name", name);
+        }
+    });
 }
 
 /// Replaces an empty list of rules by null, as upstream stores it.

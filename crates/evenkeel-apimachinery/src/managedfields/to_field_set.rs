@@ -1,5 +1,6 @@
 //! The set of fields that an object has, and validation of an applied object.
 
+use crate::go_text::{go, go_syntax};
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -79,6 +80,11 @@ pub(crate) fn validation_errors(value: &Value, type_ref: TypeRef<'_>) -> Vec<Str
     errors
 }
 
+/// A value as upstream's structured-merge-diff shows it.
+fn unstructured(value: &Value) -> String {
+    format!("&value.valueUnstructured{{Value:{}}}", go_syntax(value))
+}
+
 fn validate(value: &Value, type_ref: Option<TypeRef<'_>>, path: &str, errors: &mut Vec<String>) {
     let Some(type_ref) = type_ref else { return };
     let mut report = |detail: String| {
@@ -97,10 +103,10 @@ fn validate(value: &Value, type_ref: Option<TypeRef<'_>>, path: &str, errors: &m
             }
         }
         (Shape::Struct(_) | Shape::Map { .. }, other) => {
-            report(format!("expected map, got &{{{other}}}"));
+            report(format!("expected map, got &{{{}}}", go(other)));
         }
         (Shape::List { .. }, Value::Array(items)) => validate_items(items, type_ref, path, errors),
-        (Shape::List { .. }, other) => report(format!("expected list, got &{{{other}}}")),
+        (Shape::List { .. }, other) => report(format!("expected list, got &{{{}}}", go(other))),
         (Shape::Int { .. } | Shape::Float, Value::Number(_))
         | (Shape::String | Shape::Bytes, Value::String(_))
         | (Shape::Bool, Value::Bool(_)) => {}
@@ -111,10 +117,10 @@ fn validate(value: &Value, type_ref: Option<TypeRef<'_>>, path: &str, errors: &m
             ));
         }
         (Shape::String | Shape::Bytes, other) => {
-            report(format!("expected string, got &value.valueUnstructured{{Value:{other}}}"));
+            report(format!("expected string, got {}", unstructured(other)));
         }
         (Shape::Bool, other) => {
-            report(format!("expected boolean, got &value.valueUnstructured{{Value:{other}}}"));
+            report(format!("expected boolean, got {}", unstructured(other)));
         }
         (_, Value::Object(_) | Value::Array(_)) => {
             report(format!("expected any scalar, got {}", go_type(value).unwrap_or("nil")));

@@ -2,7 +2,6 @@
 
 #![deny(clippy::indexing_slicing)]
 
-mod go_text;
 mod json_patch;
 mod merge_patch;
 mod ordering;

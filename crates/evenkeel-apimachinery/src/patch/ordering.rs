@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::go_text::go;
 use super::strategic::StrategicError;
+use crate::go_text::go;
 use crate::value;
 
 /// What identifies elements of a list: the merge key, or their value.

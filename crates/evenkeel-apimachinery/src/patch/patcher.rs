@@ -6,12 +6,12 @@ use evenkeel_api::json::TOO_DEEP;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::go_text::go;
 use super::strategic::StrategicError;
 use super::{PatchType, Patched, json_patch, merge_patch, strategic};
 use crate::decode::json::{self, Json};
 use crate::decode::typed::{self, DecoderKind};
 use crate::decode::{FieldValidation, apply_field_validation, decode_as, kinds, named};
+use crate::go_text::go;
 use crate::group_version::{GroupKind, GroupVersionKind};
 use crate::schema::Schema;
 use crate::schema::node::TypeRef;

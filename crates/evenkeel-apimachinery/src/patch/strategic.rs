@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::go_text::go;
 use super::ordering::{self, MergeKey, Positions};
+use crate::go_text::go;
 use crate::schema::node::{PatchRule, Shape, TypeRef};
 
 const DIRECTIVE: &str = "$patch";

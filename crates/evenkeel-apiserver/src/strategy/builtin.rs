@@ -35,6 +35,7 @@ impl BuiltIn {
     fn validation_target<'a>(&self, cx: &Context<'a>) -> ValidationTarget<'a> {
         ValidationTarget {
             group: self.kind_strategy.group,
+            request_group: cx.request_group,
             kind: self.kind_strategy.kind,
             subresource: cx.subresource,
         }

@@ -100,6 +100,7 @@ impl<'a> Write<'a> {
             user: self.request.user,
             namespace: self.request.target.namespace,
             name,
+            request_group: &self.request.resource().gvk.group,
             subresource: self.request.target.subresource,
             dry_run: self.options.dry_run,
             has_status: self.has_status(),

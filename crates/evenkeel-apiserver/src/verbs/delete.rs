@@ -237,6 +237,7 @@ async fn admitted(
         user,
         namespace: meta::text(old, "namespace"),
         name,
+        request_group: &stored.gvk.group,
         subresource: "",
         dry_run: options.is_dry_run(),
         has_status: stored.subresource("status").is_some(),

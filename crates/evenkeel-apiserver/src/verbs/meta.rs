@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::strategy::Strategy;
+use evenkeel_api::forms::path_segment;
 use evenkeel_apimachinery::status::FieldError;
 
 /// Alphabet of generated names: no vowels, nothing that looks like another.
@@ -191,6 +192,10 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
             ));
         }
     }
+    let prefix = text(new, "generateName");
+    for why in path_segment_prefix(prefix) {
+        errors.push(FieldError::invalid("metadata.generateName", prefix, why));
+    }
     for field in ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let value = |object: &Value| object.get("metadata").and_then(|m| m.get(field)).cloned();
         let (new, old) = (value(new), value(old));
@@ -200,6 +205,14 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
         }
     }
     errors
+}
+
+/// What is wrong with the beginning of a path's segment.
+///
+/// Upstream: `IsValidPathSegmentPrefix`
+fn path_segment_prefix(prefix: &str) -> Vec<String> {
+    // One that is `.` or `..` may go on as another name.
+    path_segment(&format!("{prefix}-"))
 }
 
 /// Errors of `metadata.generation`, which a client may set where the kind has none.

@@ -22,8 +22,8 @@ pub(crate) struct Example {
     pub(crate) kind: String,
     pub(crate) collection: String,
     pub(crate) object: Value,
-    /// Name of the object of this example that is there, if it could be made.
-    pub(crate) base: Option<String>,
+    /// Name of the object of this example that is there.
+    pub(crate) base: String,
     pub(crate) has_status: bool,
 }
 
@@ -56,33 +56,26 @@ pub(crate) fn attempt(seed: u64, examples: &[Example], schemas: &Schemas) -> Att
     };
     let mut rng = StdRng::seed_from_u64(seed);
     let example = examples.choose(&mut rng).expect("examples");
-    let verb = match (&example.base, example.has_status) {
-        (None, _) => *[Create, Create, ApplyNew].choose(&mut rng).expect("a verb"),
-        (Some(_), has_status) => {
-            let all = [
-                Create,
-                Create,
-                Create,
-                Update,
-                Update,
-                JsonPatch,
-                MergePatch,
-                StrategicPatch,
-                Apply,
-                ApplyNew,
-                UpdateStatus,
-                UpdateStatus,
-            ];
-            let n = if has_status { all.len() } else { all.len() - 2 };
-            *all[..n].choose(&mut rng).expect("a verb")
-        }
-    };
+    let all = [
+        Create,
+        Create,
+        Create,
+        Update,
+        Update,
+        JsonPatch,
+        MergePatch,
+        StrategicPatch,
+        Apply,
+        ApplyNew,
+        UpdateStatus,
+        UpdateStatus,
+    ];
+    let n_verbs = if example.has_status { all.len() } else { all.len() - 2 };
+    let verb = *all[..n_verbs].choose(&mut rng).expect("a verb");
     let mut object = example.object.clone();
-    let name = match (verb, &example.base) {
-        (Create | ApplyNew, _) | (_, None) => {
-            object["metadata"]["name"].as_str().unwrap_or("x").to_owned()
-        }
-        (_, Some(base)) => base.clone(),
+    let name = match verb {
+        Create | ApplyNew => object["metadata"]["name"].as_str().unwrap_or("x").to_owned(),
+        _ => example.base.clone(),
     };
     object["metadata"]["name"] = name.clone().into();
     let api_version = object["apiVersion"].as_str().unwrap_or_default().to_owned();

@@ -48,7 +48,7 @@ impl Mutation {
         match (object.pointer_mut(parent), &self.change) {
             (Some(Value::Object(fields)), Change::Remove) => drop(fields.remove(&name)),
             (Some(Value::Object(fields)), Change::Set(value)) => {
-                drop(fields.insert(name, value.clone()))
+                fields.insert(name, value.clone());
             }
             (Some(Value::Array(items)), change) => {
                 let Some(index) = name.parse().ok().filter(|index| *index < items.len()) else {

@@ -34,9 +34,16 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn note(&mut self, attempt: &Attempt, verdict: Verdict, theirs: Value, ours: Value) {
+    /// Notes how both answered an attempt.
+    pub(crate) fn note(
+        &mut self,
+        attempt: &Attempt,
+        verdict: Verdict,
+        theirs: &Value,
+        ours: &Value,
+    ) {
         let counts = self.kinds.entry(attempt.kind.clone()).or_default();
-        let codes = [&theirs, &ours].map(|answer| answer["code"].as_u64().unwrap_or_default());
+        let codes = [theirs, ours].map(|answer| answer["code"].as_u64().unwrap_or_default());
         match verdict {
             Verdict::Equal => counts.equal += 1,
             Verdict::Texts => counts.texts += 1,

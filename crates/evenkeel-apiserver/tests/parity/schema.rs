@@ -43,7 +43,7 @@ impl Schemas {
     /// Every place in an object, present or not.
     pub(crate) fn sites<'s>(&'s self, object: &Value, schema: &'s Value) -> Vec<Site<'s>> {
         let mut sites = Vec::new();
-        self.visit(Some(object), schema, String::new(), &mut sites);
+        self.visit(Some(object), schema, "", &mut sites);
         sites.remove(0);
         sites
     }
@@ -52,12 +52,12 @@ impl Schemas {
         &'s self,
         value: Option<&Value>,
         schema: &'s Value,
-        pointer: String,
+        pointer: &str,
         sites: &mut Vec<Site<'s>>,
     ) {
         let resolved = self.resolve(schema);
         // The enumeration stands beside a reference, if there is one.
-        sites.push(Site { pointer: pointer.clone(), schema: resolved });
+        sites.push(Site { pointer: pointer.to_owned(), schema: resolved });
         let Some(value) = value else { return };
         match value {
             Value::Object(fields) => {
@@ -65,7 +65,7 @@ impl Schemas {
                     self.visit(
                         fields.get(name),
                         schema,
-                        format!("{pointer}/{}", escape(name)),
+                        &format!("{pointer}/{}", escape(name)),
                         sites,
                     );
                 }
@@ -74,7 +74,7 @@ impl Schemas {
                         self.visit(
                             Some(value),
                             schema,
-                            format!("{pointer}/{}", escape(name)),
+                            &format!("{pointer}/{}", escape(name)),
                             sites,
                         );
                     }
@@ -82,7 +82,12 @@ impl Schemas {
             }
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    self.visit(Some(item), &resolved["items"], format!("{pointer}/{index}"), sites);
+                    self.visit(
+                        Some(item),
+                        &resolved["items"],
+                        &format!("{pointer}/{index}"),
+                        sites,
+                    );
                 }
             }
             _ => {}

@@ -42,7 +42,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             stateful_set_update(new, old, errors);
         }
         "ControllerRevision" => {
-            revision(new, errors);
+            errors.non_negative(&Path::new("revision"), int(new, "revision"));
             errors.immutable(&Path::new("data"), new.get("data"), old.get("data"));
         }
         _ => {}

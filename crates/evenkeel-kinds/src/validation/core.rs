@@ -665,8 +665,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
 fn namespace_finalizers(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let path = path.field("finalizers");
-    for (index, name) in list(new, "spec.finalizers").iter().filter_map(Value::as_str).enumerate() {
-        let path = path.index(index);
+    for name in list(new, "spec.finalizers").iter().filter_map(Value::as_str) {
         errors.invalid_all(&path, name, &names::qualified_name(name));
         super::finalizer(name, &path, errors);
     }

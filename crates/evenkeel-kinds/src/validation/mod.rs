@@ -11,6 +11,7 @@ mod certificates;
 mod coordination;
 mod core;
 mod discovery;
+mod event;
 mod flowcontrol;
 mod job_policies;
 mod networking;
@@ -38,6 +39,8 @@ use serde_json::Value;
 pub struct ValidationTarget<'a> {
     /// API group, empty for core.
     pub group: &'a str,
+    /// API group of the request: of an Event, `events.k8s.io` or core.
+    pub request_group: &'a str,
     /// Kind, such as `Pod`.
     pub kind: &'a str,
     /// Sub-resource of the request; empty for the object itself.
@@ -86,6 +89,9 @@ pub fn create(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors)
 }
 
 fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors) {
+    if (target.group, target.kind) == ("", "Event") {
+        return event::create(target.request_group, object, errors);
+    }
     let create: fn(&str, &Value, &mut Errors) = match target.group {
         "" => core::create,
         "apiregistration.k8s.io" => apiregistration::create,
@@ -112,6 +118,7 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
     let kind = target.kind;
     finalizers(target, new, errors);
     match (target.group, target.subresource) {
+        ("", _) if kind == "Event" => event::update(target.request_group, new, old, errors),
         ("", _) => core::update(target, new, old, errors),
         ("apps", _) | ("batch", "status") => apps::update(target, new, old, errors),
         ("batch", _) => batch::update(kind, new, old, errors),

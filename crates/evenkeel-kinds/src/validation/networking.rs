@@ -146,9 +146,8 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
                 );
             }
         }
-        if let Some(backend) = at(entry, "backend") {
-            ingress_backend(backend, &path.field("backend"), errors);
-        }
+        let backend = at(entry, "backend").unwrap_or(&Value::Null);
+        ingress_backend(backend, &path.field("backend"), errors);
     }
 }
 
@@ -158,7 +157,7 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
         (Some(_), Some(_)) => {
             errors.invalid(path, "", "cannot set both resource and service backends");
         }
-        (None, None) => errors.required(path, "resource or service backend is required"),
+        (None, None) => errors.invalid(path, "", "resource or service backend is required"),
         (None, Some(resource)) => {
             let path = path.field("resource");
             for field in ["kind", "name"] {
@@ -168,6 +167,7 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         (Some(service), None) => {
+            let backend_path = path;
             let path = path.field("service");
             errors.required_valid(
                 &path.field("name"),
@@ -178,9 +178,9 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
             let (name, number) =
                 (text(service, "port.name"), int(service, "port.number").unwrap_or_default());
             match (name.is_empty(), number == 0) {
-                (true, true) => errors.required(&path, "port name or number is required"),
+                (true, true) => errors.required(backend_path, "port name or number is required"),
                 (false, false) => {
-                    errors.invalid(&path, "", "cannot set both port name & port number");
+                    errors.invalid(backend_path, "", "cannot set both port name & port number");
                 }
                 (false, true) => {
                     errors.invalid_all(&port_path.field("name"), name, &names::port_name(name));

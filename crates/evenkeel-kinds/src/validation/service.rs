@@ -63,43 +63,31 @@ pub(super) fn non_special_ip(ip: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
-    match kind {
-        "LoadBalancer" => {
-            let servicecidr = path.field("loadBalancerSourceRanges");
-            for (index, range) in
-                list(spec, "loadBalancerSourceRanges").iter().filter_map(Value::as_str).enumerate()
-            {
-                errors.invalid_all(&servicecidr.index(index), range, &names::cidr(range.trim()));
+    // Upstream's path has this field's Go name.
+    let ranges_path = path.field("LoadBalancerSourceRanges");
+    let ranges = list(spec, "loadBalancerSourceRanges");
+    if !ranges.is_empty() && kind != "LoadBalancer" {
+        errors.forbidden(&ranges_path, "may only be used when `type` is 'LoadBalancer'");
+    }
+    for (index, range) in ranges.iter().filter_map(Value::as_str).enumerate() {
+        let range = range.trim();
+        errors.invalid_all(&ranges_path.index(index), range, &names::cidr(range));
+    }
+    if kind == "ExternalName" {
+        if !list(spec, "clusterIPs").is_empty() {
+            let detail = "may not be set for ExternalName services";
+            errors.forbidden(&path.field("clusterIPs"), detail);
+        }
+        match text(spec, "externalName") {
+            "" => errors.required(&path.field("externalName"), ""),
+            name => {
+                let bare = name.strip_suffix('.').unwrap_or(name);
+                let path = path.field("externalName");
+                errors.invalid_all(&path, name, &names::dns_subdomain(bare));
             }
         }
-        "ExternalName" => {
-            if !list(spec, "clusterIPs").is_empty() {
-                errors.forbidden(
-                    &path.field("clusterIPs"),
-                    "may not be set for ExternalName services",
-                );
-            }
-            match text(spec, "externalName") {
-                "" => errors.required(&path.field("externalName"), ""),
-                name => {
-                    let bare = name.strip_suffix('.').unwrap_or(name);
-                    errors.invalid_all(
-                        &path.field("externalName"),
-                        name,
-                        &names::dns_subdomain(bare),
-                    );
-                }
-            }
-        }
-        _ => {}
     }
     if kind != "LoadBalancer" {
-        if !list(spec, "loadBalancerSourceRanges").is_empty() {
-            errors.forbidden(
-                &path.field("loadBalancerSourceRanges"),
-                "may only be used when `type` is 'LoadBalancer'",
-            );
-        }
         for field in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
             if at(spec, field).is_some() {
                 errors.forbidden(

@@ -109,11 +109,20 @@ fn good_objects_are_taken_and_may_be_written_again() {
         object["metadata"] = json!({"name": "x", "namespace": "n", "uid": "u"});
         defaults::apply(group, version, kind, &mut object);
         let mut errors = Errors::default();
-        create(ValidationTarget { group, kind, subresource: "" }, &object, &mut errors);
+        create(
+            ValidationTarget { group, request_group: group, kind, subresource: "" },
+            &object,
+            &mut errors,
+        );
         assert!(errors.is_empty(), "{group} {kind}: {:?}", errors.into_vec());
         for subresource in ["", "status"] {
             let mut errors = Errors::default();
-            update(ValidationTarget { group, kind, subresource }, &object, &object, &mut errors);
+            update(
+                ValidationTarget { group, request_group: group, kind, subresource },
+                &object,
+                &object,
+                &mut errors,
+            );
             assert!(errors.is_empty(), "{group} {kind} {subresource}: {:?}", errors.into_vec());
         }
     }
@@ -123,7 +132,11 @@ fn good_objects_are_taken_and_may_be_written_again() {
 fn each_bad_field_is_named() {
     let check = |kind: &str, object: Value, fields: &[&str]| {
         let mut errors = Errors::default();
-        create(ValidationTarget { group: "", kind, subresource: "" }, &object, &mut errors);
+        create(
+            ValidationTarget { group: "", request_group: "", kind, subresource: "" },
+            &object,
+            &mut errors,
+        );
         let found: Vec<String> = errors.into_vec().into_iter().map(|error| error.field).collect();
         assert_eq!(found, fields);
     };
@@ -163,7 +176,12 @@ fn volumes_of_a_members_claims_are_its_templates_and_what_was_taken_once_may_be_
         defaults::apply("apps", "v1", "StatefulSet", &mut set);
         set
     };
-    let target = || ValidationTarget { group: "apps", kind: "StatefulSet", subresource: "" };
+    let target = || ValidationTarget {
+        group: "apps",
+        request_group: "apps",
+        kind: "StatefulSet",
+        subresource: "",
+    };
     let fields = |errors: Errors| -> Vec<String> {
         errors.into_vec().into_iter().map(|error| error.field).collect()
     };

@@ -1,0 +1,172 @@
+//! Validation of Events, in their core version. Those with `eventTime` are of the new kind; those that are written through
+//! `events.k8s.io` obey stricter rules.
+
+use super::names;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{at, int, is_empty, text};
+use serde_json::Value;
+
+const MAX_REPORTING_INSTANCE: usize = 128;
+const MAX_ACTION: usize = 128;
+const MAX_REASON: usize = 128;
+const MAX_NOTE: usize = 1024;
+
+/// Upstream: `ValidateEventCreate`.
+pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
+    any_version(request_group, event, errors);
+    if request_group.is_empty() {
+        return;
+    }
+    series(event, errors);
+    if is_empty(event, "eventTime") {
+        errors.required(&Path::new("eventTime"), "");
+    }
+    let type_ = text(event, "type");
+    if !["Normal", "Warning"].contains(&type_) {
+        errors.invalid(&Path::new("type"), "", &format!("has invalid value: {type_}"));
+    }
+    for field in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+        let is_set = match field {
+            "count" => int(event, field).unwrap_or_default() != 0,
+            "source" => {
+                ["source.component", "source.host"].iter().any(|f| !text(event, f).is_empty())
+            }
+            _ => !text(event, field).is_empty(),
+        };
+        if is_set {
+            errors.invalid(&Path::new(field), "", "needs to be unset");
+        }
+    }
+}
+
+/// Upstream: `ValidateEventUpdate`.
+pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    any_version(request_group, new, errors);
+    if request_group.is_empty() {
+        return;
+    }
+    if at(new, "series") != at(old, "series") {
+        series(new, errors);
+    }
+    let fields = [
+        ("involvedObject", "involvedObject"),
+        ("reason", "reason"),
+        ("message", "message"),
+        ("source", "source"),
+        ("firstTimestamp", "firstTimestamp"),
+        ("lastTimestamp", "lastTimestamp"),
+        ("count", "count"),
+        ("type", "type"),
+        ("eventTime", "eventTime"),
+        ("action", "action"),
+        ("related", "related"),
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+    ];
+    for (field, name) in fields {
+        errors.immutable(&Path::new(name), at(new, field), at(old, field));
+    }
+}
+
+/// Upstream: `validateV1EventSeries`.
+fn series(event: &Value, errors: &mut Errors) {
+    if at(event, "series").is_none() {
+        return;
+    }
+    if int(event, "series.count").unwrap_or_default() < 2 {
+        errors.invalid(&Path::new("series.count"), "", "should be at least 2");
+    }
+    if is_empty(event, "series.lastObservedTime") {
+        errors.required(&Path::new("series.lastObservedTime"), "");
+    }
+}
+
+/// Upstream: `legacyValidateEvent`.
+fn any_version(request_group: &str, event: &Value, errors: &mut Errors) {
+    let namespace = text(event, "metadata.namespace");
+    let involved = text(event, "involvedObject.namespace");
+    let mut mismatch = || {
+        let path = Path::new("involvedObject");
+        errors.invalid(&path.field("namespace"), involved, "does not match event.namespace");
+    };
+    if is_empty(event, "eventTime") {
+        let matches = match involved {
+            "" => ["", "default"].contains(&namespace),
+            _ => namespace == involved,
+        };
+        if !matches {
+            mismatch();
+        }
+        return;
+    }
+    if involved.is_empty() && !["default", "kube-system"].contains(&namespace) {
+        mismatch();
+    }
+    let name = if request_group.is_empty() { "reportingComponent" } else { "reportingController" };
+    let (path, controller) = (Path::new(name), text(event, "reportingComponent"));
+    if controller.is_empty() {
+        errors.required(&path, "");
+    }
+    errors.invalid_all(&path, controller, &names::qualified_name(controller));
+    for (field, most) in [
+        ("reportingInstance", MAX_REPORTING_INSTANCE),
+        ("action", MAX_ACTION),
+        ("reason", MAX_REASON),
+        ("message", MAX_NOTE),
+    ] {
+        let (path, value) = (Path::new(field), text(event, field));
+        if value.is_empty() && field != "message" {
+            errors.required(&path, "");
+        }
+        if value.len() > most {
+            errors.invalid(&path, "", &format!("can have at most {most} characters"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn events_of_the_new_group_obey_stricter_rules() {
+        let event = json!({"metadata": {"namespace": "a"}, "involvedObject": {"namespace": "a"},
+            "eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "a/b", "reportingInstance": "i",
+            "action": "a", "reason": "r", "type": "Normal"});
+        let wrong = |group: &str, event: &Value| -> Vec<String> {
+            let mut errors = Errors::default();
+            create(group, event, &mut errors);
+            errors.into_vec().into_iter().map(|error| error.field).collect()
+        };
+        let group = "events.k8s.io";
+        assert!(wrong(group, &event).is_empty());
+        for (field, value, strict, core) in [
+            ("type", json!("A"), "type", ""),
+            ("count", json!(1), "count", ""),
+            ("series", json!({"count": 2}), "series.lastObservedTime", ""),
+            ("reason", json!(""), "reason", "reason"),
+            ("reportingComponent", json!("-"), "reportingController", "reportingComponent"),
+            (
+                "involvedObject",
+                json!({"namespace": ""}),
+                "involvedObject.namespace",
+                "involvedObject.namespace",
+            ),
+        ] {
+            let mut event = event.clone();
+            event[field] = value;
+            assert_eq!(wrong(group, &event), [strict]);
+            assert_eq!(wrong("", &event).join(","), core);
+        }
+        let mut changed = event.clone();
+        changed["reason"] = json!("s");
+        for (group, fields) in [("", ""), (group, "reason")] {
+            let mut errors = Errors::default();
+            update(group, &changed, &event, &mut errors);
+            let found: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            assert_eq!(found.join(","), fields);
+        }
+    }
+}
