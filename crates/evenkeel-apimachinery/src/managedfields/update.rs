@@ -116,8 +116,11 @@ pub(super) fn remove_from_other_managers(
 fn version_exists(schema: &Schema, api_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let same = group == schema.group() && version == schema.version();
-    same || (group == schema.group()
-        && (schema.is_custom() || Schema::builtin(group, version, schema.kind()).is_some()))
+    // The only kind of two groups.
+    let is_event = schema.kind() == "Event" && ["", "events.k8s.io"].contains(&group);
+    same || is_event
+        || (group == schema.group()
+            && (schema.is_custom() || Schema::builtin(group, version, schema.kind()).is_some()))
 }
 
 /// Limits the number of updaters: the oldest ones of each version are merged into one.

@@ -158,6 +158,13 @@ fn elements(path: &[&str]) -> Vec<String> {
     path.iter().map(|name| format!("f:{name}")).collect()
 }
 
+/// Gives an object the form of storage: empty lists and maps are null, unless they are omitted.
+pub fn null_empty(schema: Option<&Schema>, object: &mut Value) {
+    if let Some(schema) = schema.filter(|schema| !schema.is_custom()) {
+        typed::null_empty(object, schema.type_ref());
+    }
+}
+
 /// Updates `managedFields` of `new` after a create or an update. `old` is the stored object, `None` on create.
 ///
 /// The object then has the form of storage: empty lists and maps are null, unless they are omitted. When only
@@ -170,9 +177,7 @@ pub fn update_managed_fields(
 ) {
     let Some(schema) = schema else { return };
     managedfields::update_managed_fields(schema, old, new, &writer.write());
-    if !schema.is_custom() {
-        typed::null_empty(new, schema.type_ref());
-    }
+    null_empty(Some(schema), new);
     if let Some(old) = old {
         managedfields::keep_timestamps(old, new);
     }

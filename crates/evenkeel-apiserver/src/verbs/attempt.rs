@@ -126,6 +126,27 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// Updates the managed fields of `new`, which replaces `old` (nothing: is created); both are in the stored version. Fields
+    /// are those of the request's version.
+    ///
+    /// Upstream: `structuredMergeManager.Update`
+    pub(super) fn update_managed_fields(&self, old: Option<&Value>, new: &mut Value) {
+        let (writer, schema) = (self.writer(), self.schema());
+        if !self.request.resource().converts() {
+            return patch::update_managed_fields(schema.as_ref(), old, new, &writer);
+        }
+        let converted = |object: &Value| {
+            let mut object = object.clone();
+            self.convert_out(&mut object);
+            object
+        };
+        let (old, mut sent) = (old.map(converted), converted(new));
+        let own = self.request.resource().schema(&self.request.kind());
+        patch::update_managed_fields(own.as_ref(), old.as_ref(), &mut sent, &writer);
+        meta::keep(new, &sent, "managedFields");
+        patch::null_empty(schema.as_ref(), new);
+    }
+
     /// Gives an object that is answered and never stored its managers.
     pub(super) fn track_new(&self, object: &mut Value) {
         let schema = self.request.resource().schema(&self.request.kind());

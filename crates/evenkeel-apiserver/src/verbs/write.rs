@@ -12,7 +12,6 @@ use crate::auth::Attributes;
 use crate::auth::permit;
 use crate::resource::key;
 use crate::store::Entry;
-use evenkeel_apimachinery::patch::{self};
 use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
@@ -70,7 +69,7 @@ impl Write<'_> {
             schema::reset_field(self.schema().as_ref(), &mut object, "status");
         }
         if how != Creates::Apply {
-            patch::update_managed_fields(self.schema().as_ref(), None, &mut object, &self.writer());
+            self.update_managed_fields(None, &mut object);
         }
         let metadata = meta::metadata(&mut object);
         metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
@@ -160,12 +159,7 @@ impl Write<'_> {
         noderestriction::admit(&cx, Operation::Update, &new, old)?;
         self.reset_fields(&mut new, old);
         if !tracked {
-            patch::update_managed_fields(
-                self.schema().as_ref(),
-                Some(old),
-                &mut new,
-                &self.writer(),
-            );
+            self.update_managed_fields(Some(old), &mut new);
         }
         stages::run(
             self,
