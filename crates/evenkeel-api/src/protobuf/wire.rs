@@ -29,7 +29,7 @@ pub fn bytes(out: &mut Vec<u8>, field: u32, contents: &[u8]) {
     out.extend_from_slice(contents);
 }
 
-/// How many bytes [`bytes`] writes for contents of that length.
+/// How many bytes [`bytes`](fn@bytes) writes for contents of that length.
 pub fn size_of_bytes(field: u32, length: usize) -> usize {
     size_of_varint(u64::from(field) << 3) + size_of_varint(length as u64) + length
 }

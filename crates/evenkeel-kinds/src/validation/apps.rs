@@ -59,25 +59,32 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
         "DaemonSet" => ("daemonset", kind),
         _ => ("deployment", "ReplicaSet"),
     };
-    match at(new, "spec.selector") {
-        None => errors.required(&path.field("selector"), ""),
+    let (selector, selector_path) = (at(new, "spec.selector"), path.field("selector"));
+    let mut of_selector = Errors::default();
+    match selector {
+        None if kind == "DaemonSet" => {}
+        None => errors.required(&selector_path, ""),
         Some(selector) => {
-            labels::selector(selector, &path.field("selector"), errors);
+            labels::selector(selector, &selector_path, errors);
+            labels::selector(selector, &selector_path, &mut of_selector);
             if is_empty(selector, "matchLabels") && is_empty(selector, "matchExpressions") {
-                let words = format!("empty selector is invalid for {selecting}");
-                errors.invalid(&path.field("selector"), selector.clone(), &words);
+                let detail = format!("empty selector is invalid for {selecting}");
+                errors.invalid(&selector_path, selector.clone(), &detail);
             }
         }
     }
     let labels = object(new, "spec.template.metadata.labels");
     let template_path = path.field("template");
-    let selector = at(new, "spec.selector");
-    if selector.is_some_and(|selector| !value::is_blank(selector))
-        && !labels::selects(selector, labels)
-    {
-        let labels = labels.cloned().map_or_else(|| json!({}), Value::Object);
-        let words = "`selector` does not match template `labels`";
-        errors.invalid(&template_path.field("metadata").field("labels"), labels, words);
+    // Without a selector no labels match; one that is not valid cannot be evaluated, and an empty one is an error of its own.
+    let is_valid = of_selector.is_empty();
+    let is_empty_selector = selector.is_some_and(value::is_blank);
+    if !is_valid && kind != "DaemonSet" {
+        let selector = selector.cloned().unwrap_or_default();
+        errors.invalid(&selector_path, selector, "invalid label selector");
+    } else if is_valid && !is_empty_selector && !labels::selects(selector, labels) {
+        let labels = labels.cloned().map_or(Value::Null, Value::Object);
+        let detail = "`selector` does not match template `labels`";
+        errors.invalid(&template_path.field("metadata").field("labels"), labels, detail);
     }
     if let Some(template) = at(new, "spec.template") {
         if strict && kind == "StatefulSet" {

@@ -1,6 +1,8 @@
 //! Validation of the core group.
 
 use super::{ValidationTarget, affinity, labels, names, pod, pod_update, quantity, service};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{at, flag, int, is_empty, list, object, text};
@@ -42,6 +44,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             "Pod" => pod_update::update(target, new, old, errors),
             "Service" => service::load_balancer(new, errors),
             "Node" => node_resources(new, errors),
+            "Namespace" => namespace_status(new, errors),
             "ReplicationController" => {
                 let path = Path::new("status");
                 for field in [
@@ -116,6 +119,12 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
             &template_path.field("spec").field("restartPolicy"),
             policy,
             &["Always"],
+        );
+    }
+    if at(template, "spec.activeDeadlineSeconds").is_some() {
+        errors.forbidden(
+            &template_path.field("spec").field("activeDeadlineSeconds"),
+            "activeDeadlineSeconds in ReplicationController is not Supported",
         );
     }
 }
@@ -196,7 +205,25 @@ fn secret(new: &Value, errors: &mut Errors) {
     for key in required {
         if !has(key) {
             errors.required(&path.key(key), "");
+        } else if key.starts_with(".docker") {
+            let data = object(new, "data").and_then(|data| data.get(*key));
+            let value = data.and_then(Value::as_str).unwrap_or_default();
+            docker_config(value, &path.key(key), errors);
         }
+    }
+}
+
+/// Validates that Base64 holds a JSON object. The value is not shown.
+fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
+    let bytes = STANDARD.decode(value).unwrap_or_default();
+    let parsed = serde_json::from_slice::<Option<serde_json::Map<String, Value>>>(&bytes);
+    if parsed.is_err() {
+        let detail = if bytes.is_empty() {
+            "unexpected end of JSON input"
+        } else {
+            "the value is no JSON object"
+        };
+        errors.invalid(path, "<secret contents redacted>", detail);
     }
 }
 
@@ -639,6 +666,16 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                 let addresses = addresses.index(index);
                 let path = addresses.field("ip");
                 errors.invalid_all(&path, ip, &names::ip(ip));
+                for (field, form) in [
+                    ("hostname", names::dns_label as fn(&str) -> Vec<String>),
+                    ("nodeName", names::dns_subdomain),
+                ] {
+                    let value = at(address, field).and_then(Value::as_str);
+                    let is_checked = |value: &&str| field == "nodeName" || !value.is_empty();
+                    if let Some(value) = value.filter(is_checked) {
+                        errors.invalid_all(&addresses.field(field), value, &form(value));
+                    }
+                }
                 super::service::non_special_ip(ip, &path, errors);
             }
         }
@@ -659,6 +696,19 @@ fn endpoints(new: &Value, errors: &mut Errors) {
             );
             errors.one_of(&path.field("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
         }
+    }
+}
+
+/// Upstream: `ValidateNamespaceStatusUpdate`.
+fn namespace_status(new: &Value, errors: &mut Errors) {
+    let (phase, when) = match at(new, "metadata.deletionTimestamp") {
+        None => ("Active", "empty"),
+        Some(_) => ("Terminating", "not empty"),
+    };
+    let given = text(new, "status.phase");
+    if given != phase {
+        let detail = format!("may only be '{phase}' if `deletionTimestamp` is {when}");
+        errors.invalid(&Path::new("status").field("Phase"), given, &detail);
     }
 }
 

@@ -159,12 +159,7 @@ fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         (None, None) => errors.invalid(path, "", "resource or service backend is required"),
         (None, Some(resource)) => {
-            let path = path.field("resource");
-            for field in ["kind", "name"] {
-                if text(resource, field).is_empty() {
-                    errors.required(&path.field(field), "");
-                }
-            }
+            typed_reference(resource, &path.field("resource"), errors);
         }
         (Some(service), None) => {
             let backend_path = path;
@@ -215,22 +210,35 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
     }
     let Some(parameters) = at(new, "spec.parameters") else { return };
     let path = path.field("parameters");
-    for field in ["kind", "name"] {
-        if text(parameters, field).is_empty() {
-            errors.required(&path.field(field), "");
+    typed_reference(parameters, &path, errors);
+    let namespace = at(parameters, "namespace").and_then(Value::as_str);
+    let namespace_path = path.field("namespace");
+    match (at(parameters, "scope").and_then(Value::as_str), namespace) {
+        (None, _) => errors.required(&path.field("scope"), ""),
+        (Some("Namespace"), None) => {
+            errors.required(&namespace_path, "`parameters.scope` is set to 'Namespace'");
+        }
+        (Some("Namespace"), Some(name)) => {
+            errors.invalid_all(&namespace_path, name, &names::dns_label(name));
+        }
+        (Some("Cluster"), Some(_)) => {
+            errors.forbidden(&namespace_path, "`parameters.scope` is set to 'Cluster'");
+        }
+        (Some("Cluster"), None) => {}
+        (Some(other), _) => {
+            errors.not_supported(&path.field("scope"), other, &["Cluster", "Namespace"]);
         }
     }
-    let namespace = text(parameters, "namespace");
-    match text(parameters, "scope") {
-        "Namespace" if namespace.is_empty() => {
-            errors.required(&path.field("namespace"), "`parameters.scope` is set to 'Namespace'");
-        }
-        "Cluster" if !namespace.is_empty() => {
-            errors.forbidden(&path.field("namespace"), "`parameters.scope` is set to 'Cluster'");
-        }
-        "Namespace" | "Cluster" => {}
-        "" => errors.required(&path.field("scope"), ""),
-        other => errors.not_supported(&path.field("scope"), other, &["Cluster", "Namespace"]),
+}
+
+/// Upstream: `validateIngressTypedLocalObjectReference`.
+fn typed_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(group) = at(reference, "apiGroup").and_then(Value::as_str) {
+        errors.invalid_all(&path.field("apiGroup"), group, &names::dns_subdomain(group));
+    }
+    for field in ["kind", "name"] {
+        let value = text(reference, field);
+        errors.required_valid(&path.field(field), value, names::path_segment);
     }
 }
 
