@@ -86,8 +86,14 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         _ if cx.has_status => reset_field(new, old, "status"),
         _ => {}
     }
-    if (strategy.group, strategy.kind) == ("", "ServiceAccount") {
-        clean_secret_references(new);
+    match (strategy.group, strategy.kind) {
+        ("", "ServiceAccount") => clean_secret_references(new),
+        // It has no generation at first.
+        ("storage.k8s.io", "CSIDriver") if at(new, "spec") != at(old, "spec") => {
+            let generation = value::int(old, "metadata.generation").unwrap_or_default();
+            set(new, "metadata.generation", generation + 1);
+        }
+        _ => {}
     }
     if strategy.group == "rbac.authorization.k8s.io" {
         null_empty_rules(new);

@@ -24,6 +24,9 @@ const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
+/// Recommends `serviceAccountTokenInSecrets` to a CSIDriver that asks for tokens.
+const TOKENS_IN_SECRETS: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+
 /// Returns the warning of a deprecated built-in kind, which every request for it gets.
 ///
 /// Upstream: `APILifecycleDeprecated`.
@@ -51,6 +54,14 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         ("batch", "Job") => template(object, "spec.template", old, &mut warnings),
         ("batch", "CronJob") => {
             template(object, "spec.jobTemplate.spec.template", old, &mut warnings);
+        }
+        ("storage.k8s.io", "CSIDriver") => {
+            let requests = |driver: &Value| list(driver, "spec.tokenRequests").to_vec();
+            let has_new = !requests(object).is_empty()
+                && old.is_none_or(|old| requests(old) != requests(object));
+            if has_new && at(object, "spec.serviceAccountTokenInSecrets").is_none() {
+                warnings.push(TOKENS_IN_SECRETS.to_owned());
+            }
         }
         ("", "Service") => {
             if !list(object, "spec.externalIPs").is_empty() {

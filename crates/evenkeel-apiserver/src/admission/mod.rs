@@ -65,6 +65,10 @@ pub(crate) fn admit(
             add_finalizer(object, "kubernetes.io/pv-protection");
             Ok(())
         }
+        ("storage.k8s.io", "VolumeAttributesClass", "") if old.is_none() => {
+            add_finalizer(object, "kubernetes.io/vac-protection");
+            Ok(())
+        }
         ("networking.k8s.io", "Ingress", "") if old.is_none() => {
             default_ingress_class(cx, object);
             Ok(())

@@ -78,7 +78,10 @@ impl Strategy for BuiltIn {
     }
 
     fn generation_changes(&self, new: &Value, old: &Value) -> bool {
-        self.kind_strategy.has_generation && evenkeel_apimachinery::reset::spec_differs(new, old)
+        // Upstream gives a PriorityClass its first generation and never another.
+        self.kind_strategy.has_generation
+            && self.kind_strategy.kind != "PriorityClass"
+            && evenkeel_apimachinery::reset::spec_differs(new, old)
     }
 
     fn has_generation(&self, _has_status: bool) -> bool {
