@@ -123,10 +123,12 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
         ("apps", _) | ("batch", "status") => apps::update(target, new, old, errors),
         ("batch", _) => batch::update(kind, new, old, errors),
         ("certificates.k8s.io", _) => certificates::update(target, new, old, errors),
+        ("flowcontrol.apiserver.k8s.io", "status") => flowcontrol::update_status(new, errors),
         ("networking.k8s.io", "status") => networking::update_status(kind, new, errors),
         ("policy", "status") => policy::update_status(kind, new, errors),
         (_, "status") => {}
         ("discovery.k8s.io", _) => discovery::update(kind, new, old, errors),
+        ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::update(kind, new, old, errors),
         ("networking.k8s.io", _) => networking::update(kind, new, old, errors),
         ("node.k8s.io", _) => node::update(kind, new, old, errors),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, new, old, errors),
