@@ -2,6 +2,7 @@
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/apis`, in the folder of each group.
 
+mod admissionregistration;
 mod affinity;
 mod apiregistration;
 mod apps;
@@ -94,6 +95,7 @@ fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors
     }
     let create: fn(&str, &Value, &mut Errors) = match target.group {
         "" => core::create,
+        "admissionregistration.k8s.io" => admissionregistration::create,
         "apiregistration.k8s.io" => apiregistration::create,
         "apps" => apps::create,
         "batch" => batch::create,
@@ -123,10 +125,16 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
         ("apps", _) | ("batch", "status") => apps::update(target, new, old, errors),
         ("batch", _) => batch::update(kind, new, old, errors),
         ("certificates.k8s.io", _) => certificates::update(target, new, old, errors),
+        ("admissionregistration.k8s.io", "status") => {
+            admissionregistration::update_status(kind, new, errors);
+        }
         ("flowcontrol.apiserver.k8s.io", "status") => flowcontrol::update_status(new, errors),
         ("networking.k8s.io", "status") => networking::update_status(kind, new, errors),
         ("policy", "status") => policy::update_status(kind, new, errors),
         (_, "status") => {}
+        ("admissionregistration.k8s.io", _) => {
+            admissionregistration::update(kind, new, old, errors);
+        }
         ("discovery.k8s.io", _) => discovery::update(kind, new, old, errors),
         ("flowcontrol.apiserver.k8s.io", _) => flowcontrol::update(kind, new, old, errors),
         ("networking.k8s.io", _) => networking::update(kind, new, old, errors),

@@ -1,0 +1,250 @@
+//! Validation of admission policies.
+
+use super::{
+    FAILURE_POLICIES, REINVOCATION_POLICIES, at, changed, dns_1035_label, dns_subdomain, list,
+    match_conditions, match_resources, mutating_operations, names, optional, text,
+};
+use evenkeel_apimachinery::validation::{Errors, Path};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const MAX_AUDIT_ANNOTATIONS: usize = 20;
+/// In bytes.
+const MAX_VALUE_EXPRESSION: usize = 5 * 1024;
+const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
+const CEL_RESERVED: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+/// Upstream: `validateValidatingAdmissionPolicySpec`.
+pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let spec = new.get("spec").unwrap_or(&Value::Null);
+    common(new, old, false, errors);
+    let (validations, annotations) = (list(spec, "validations"), list(spec, "auditAnnotations"));
+    if validations.is_empty() && annotations.is_empty() {
+        for field in ["validations", "auditAnnotations"] {
+            let detail = "validations or auditAnnotations must contain at least one item";
+            errors.required(&path.field(field), detail);
+        }
+        return;
+    }
+    let all = path.field("validations");
+    for (index, validation) in validations.iter().enumerate() {
+        self::validation(validation, &all.index(index), errors);
+    }
+    let all = path.field("auditAnnotations");
+    if annotations.len() > MAX_AUDIT_ANNOTATIONS && !errors.is_full() {
+        let detail = format!("must not have more than {MAX_AUDIT_ANNOTATIONS} auditAnnotations");
+        errors.invalid(&all, annotations.to_vec(), &detail);
+    }
+    let mut keys = BTreeSet::new();
+    for (index, annotation) in annotations.iter().enumerate() {
+        let path = all.index(index);
+        audit_annotation(text(new, "metadata.name"), annotation, &path, errors);
+        let key = text(annotation, "key");
+        if !keys.insert(key) {
+            errors.duplicate(&path.field("key"), key);
+        }
+    }
+}
+
+/// Upstream: `validateMutatingAdmissionPolicySpec`.
+pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let spec = new.get("spec").unwrap_or(&Value::Null);
+    common(new, old, true, errors);
+    let mutations = list(spec, "mutations");
+    let all = path.field("mutations");
+    if mutations.is_empty() {
+        errors.required(&all, "mutations must contain at least one item");
+    }
+    for (index, mutation) in mutations.iter().enumerate() {
+        self::mutation(mutation, &all.index(index), errors);
+    }
+    match text(spec, "reinvocationPolicy") {
+        "" => errors.required(&path.field("reinvocationPolicy"), ""),
+        policy => {
+            errors.one_of(&path.field("reinvocationPolicy"), policy, &REINVOCATION_POLICIES);
+        }
+    }
+}
+
+/// Validates what both kinds of policies have, up to their variables.
+fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) {
+    let path = Path::new("spec");
+    let spec = new.get("spec").unwrap_or(&Value::Null);
+    match at(spec, "failurePolicy") {
+        None => errors.required(&path.field("failurePolicy"), ""),
+        Some(_) => optional(spec, "failurePolicy", &FAILURE_POLICIES, &path, errors),
+    }
+    if let Some(kind) = at(spec, "paramKind") {
+        param_kind(kind, &path.field("paramKind"), errors);
+    }
+    let constraints = path.field("matchConstraints");
+    match at(spec, "matchConstraints") {
+        None => errors.required(&constraints, ""),
+        Some(resources) => {
+            match_resources(resources, &constraints, errors);
+            let rules = constraints.field("resourceRules");
+            if list(resources, "resourceRules").is_empty() {
+                errors.required(&rules, "");
+            }
+            if mutates {
+                mutating_operations(resources, &rules.field("operations"), errors);
+            }
+        }
+    }
+    if changed(new, old, "spec.paramKind") || changed(new, old, "spec.matchConditions") {
+        let place = path.field("matchConditions");
+        match_conditions(list(spec, "matchConditions"), &place, errors);
+    }
+    let all = path.field("variables");
+    for (index, variable) in list(spec, "variables").iter().enumerate() {
+        self::variable(variable, &all.index(index), errors);
+    }
+}
+
+/// Upstream: `validateParamKind`.
+fn param_kind(param: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let place = path.field("apiVersion");
+    let api_version = text(param, "apiVersion");
+    let (group, version) = match api_version.matches('/').count() {
+        0 => ("", api_version),
+        _ => api_version.split_once('/').unwrap_or_default(),
+    };
+    if api_version.is_empty() {
+        errors.required(&place, "");
+    } else if version.contains('/') {
+        let detail = format!("unexpected GroupVersion string: {api_version}");
+        errors.invalid(&place, api_version, &detail);
+    } else {
+        let messages = dns_subdomain(group);
+        if !group.is_empty() && !messages.is_empty() {
+            errors.invalid(&place, group, &messages.join(","));
+        }
+        let messages = dns_1035_label(version);
+        if version.is_empty() {
+            errors.invalid(&place, api_version, "version must be specified");
+        } else if !messages.is_empty() {
+            errors.invalid(&place, version, &messages.join(","));
+        }
+    }
+    let kind = text(param, "kind");
+    let messages = dns_1035_label(&kind.to_lowercase());
+    if kind.is_empty() {
+        errors.required(&path.field("kind"), "");
+    } else if !messages.is_empty() {
+        let detail =
+            format!("may have mixed case, but should otherwise match: {}", messages.join(","));
+        errors.invalid(&path.field("kind"), kind, &detail);
+    }
+}
+
+/// Upstream: `validateVariable`.
+fn variable(variable: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let name = text(variable, "name");
+    if name.trim().is_empty() {
+        errors.required(&path.field("name"), "name is not specified");
+    } else if !is_cel_identifier(name) {
+        errors.invalid(&path.field("name"), name, "must be a valid CEL identifier");
+    }
+    if text(variable, "expression").trim().is_empty() {
+        errors.required(&path.field("expression"), "expression is not specified");
+    }
+}
+
+/// Upstream: `isCELIdentifier`.
+fn is_cel_identifier(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !CEL_RESERVED.contains(&name)
+}
+
+/// Upstream: `validateValidation`.
+fn validation(validation: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if text(validation, "expression").trim().is_empty() {
+        errors.required(&path.field("expression"), "expression is not specified");
+    }
+    let blank = |field: &str| {
+        let value = text(validation, field);
+        !value.is_empty() && value.trim().is_empty()
+    };
+    let value = |field: &str| text(validation, field);
+    if blank("messageExpression") {
+        let place = path.field("messageExpression");
+        errors.invalid(&place, value("messageExpression"), "must be non-empty if specified");
+    }
+    if blank("message") {
+        errors.invalid(&path.field("message"), value("message"), "must be non-empty if specified");
+    } else if value("message").trim().contains(['\n', '\r']) {
+        errors.invalid(&path.field("message"), value("message"), "must not contain line breaks");
+    }
+    optional(validation, "reason", &REASONS, path, errors);
+}
+
+/// Upstream: `validateAuditAnnotation`.
+fn audit_annotation(policy: &str, annotation: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let key = text(annotation, "key");
+    if policy.is_empty() {
+        errors.invalid(&path.field("key"), key, "requires metadata.name be non-empty");
+    } else {
+        let name = format!("{policy}/{key}");
+        errors.invalid_all(&path.field("key"), &name, &names::qualified_name(&name));
+    }
+    let place = path.field("valueExpression");
+    match text(annotation, "valueExpression").trim().len() {
+        0 => errors.required(&place, "valueExpression is not specified"),
+        1..=MAX_VALUE_EXPRESSION => {}
+        _ => {
+            let detail = format!("must not exceed {MAX_VALUE_EXPRESSION} bytes in length");
+            errors.required(&place, &detail);
+        }
+    }
+}
+
+/// Upstream: `validateMutation`.
+fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let kind = text(mutation, "patchType");
+    let (wanted, other) = match kind {
+        "" => return errors.required(&path.field("patchType"), ""),
+        "JSONPatch" => ("jsonPatch", "applyConfiguration"),
+        "ApplyConfiguration" => ("applyConfiguration", "jsonPatch"),
+        _ => {
+            let supported = ["ApplyConfiguration", "JSONPatch"];
+            return errors.not_supported(&path.field("patchType"), kind, &supported);
+        }
+    };
+    let place = path.field(wanted);
+    match at(mutation, wanted) {
+        None => errors.required(&place, &format!("must be specified when patchType is {kind}")),
+        Some(patch) if text(patch, "expression").trim().is_empty() => {
+            errors.required(&place.field("expression"), "");
+        }
+        Some(_) => {}
+    }
+    if at(mutation, other).is_some() {
+        let detail = format!("must not be specified when patchType is {kind}");
+        errors.invalid(&path.field(other), format!("{{{other}}}"), &detail);
+    }
+}
