@@ -11,16 +11,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::api::Api;
 use crate::bootstrap;
 use crate::flow;
 use crate::loopback;
+use crate::resource::ResourceType;
 use crate::store::{Encoded, Expect, Transaction, WriteError};
 use crate::verbs::delete;
 use crate::verbs::delete_options::DeleteOptions;
+use evenkeel_apimachinery::decode::FieldValidation;
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
@@ -100,9 +102,8 @@ async fn sync(api: &Arc<Api>) {
     let now = seconds(api.clock.now());
     let levels = loopback::all(api, GROUP, LEVELS, "");
     for schema in loopback::all(api, GROUP, SCHEMAS, "") {
-        let Some(wanted) = flow::dangling(&schema, &levels, &now) else { continue };
-        let writer = (CONFIG_CONSUMER, "status");
-        if let Err(error) = write(api, SCHEMAS, &schema, wanted, writer).await {
+        let Some(condition) = flow::dangling(&schema, &levels, &now) else { continue };
+        if let Err(error) = apply_condition(api, &schema, &condition).await {
             let name = text(&schema, "metadata.name");
             tracing::error!(name, %error, "failed to set a status.condition for FlowSchema");
         }
@@ -135,7 +136,7 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
                 }
                 Some(object) => {
                     if let Some(revised) = revise(object, wanted) {
-                        write(api, resource, object, revised, (CONFIG_PRODUCER, "")).await?;
+                        write(api, resource, object, revised).await?;
                     }
                 }
             }
@@ -196,24 +197,61 @@ fn annotation(object: &Value) -> Option<bool> {
     }
 }
 
-/// Writes a changed object, unless someone else did meanwhile: the change of theirs is looked at in turn.
+/// Applies a condition to the status of a FlowSchema.
+///
+/// Upstream: `syncOne`
+async fn apply_condition(
+    api: &Arc<Api>,
+    schema: &Value,
+    condition: &Value,
+) -> Result<(), StatusError> {
+    let Some(row) = api.table.get(GROUP, SCHEMAS) else { return Ok(()) };
+    let body = json!({
+        "apiVersion": GROUP, "kind": row.gvk.kind, "metadata": {"name": schema["metadata"]["name"]},
+        "status": {"conditions": [condition]},
+    });
+    let writer = Writer { manager: CONFIG_CONSUMER, subresource: "status", now: api.clock.now() };
+    let (kinds, validation) = (row.schema(&row.gvk), FieldValidation::Ignore);
+    let body = body.to_string();
+    let applied = patch::apply(
+        &row.gvk,
+        kinds.as_ref(),
+        Some(schema),
+        body.as_bytes(),
+        &writer,
+        true,
+        validation,
+    )?;
+    put(api, &row, schema, &applied.object).await
+}
+
+/// Writes a changed object.
 async fn write(
     api: &Arc<Api>,
     resource: &str,
     old: &Value,
     mut new: Value,
-    (manager, subresource): (&'static str, &'static str),
 ) -> Result<(), StatusError> {
     let Some(row) = api.table.get(GROUP, resource) else { return Ok(()) };
+    let writer = Writer { manager: CONFIG_PRODUCER, subresource: "", now: api.clock.now() };
+    patch::update_managed_fields(row.schema(&row.gvk).as_ref(), Some(old), &mut new, &writer);
+    put(api, &row, old, &new).await
+}
+
+/// Stores a changed object, unless someone else changed it meanwhile: their change is synced in turn.
+async fn put(
+    api: &Arc<Api>,
+    row: &ResourceType,
+    old: &Value,
+    new: &Value,
+) -> Result<(), StatusError> {
     let name = text(old, "metadata.name");
     let Some(entry) = api.store.get(&row.resource_prefix, name) else { return Ok(()) };
     if entry.revision.to_string() != text(old, "metadata.resourceVersion") {
         return Ok(());
     }
-    let writer = Writer { manager, subresource, now: api.clock.now() };
-    patch::update_managed_fields(row.schema(&row.gvk).as_ref(), Some(old), &mut new, &writer);
-    let selection = crate::selector::selection_attributes(&row, &new);
-    let encoded = Encoded::new(&new, selection);
+    let selection = crate::selector::selection_attributes(row, new);
+    let encoded = Encoded::new(new, selection);
     match api.store.put(&row.resource_prefix, name, Expect::At(entry.revision), encoded).await {
         Ok(_) | Err(WriteError::Mismatch { .. }) => Ok(()),
         Err(error) => Err(error.into()),
