@@ -121,7 +121,7 @@ fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
 /// The strategy of a kind's `/status` path. They differ in the metadata that a status update may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusStrategy {
-    /// A custom resource: only the status changes.
+    /// A custom resource, or a kind of flow control: only the status changes.
     Custom,
     /// A built-in kind: metadata may change too.
     BuiltIn,
@@ -139,6 +139,7 @@ impl StatusStrategy {
         match (strategy.group, strategy.kind) {
             ("", "Node") => Self::Node,
             ("apps", "Deployment") => Self::Deployment,
+            ("flowcontrol.apiserver.k8s.io", _) => Self::Custom,
             (group, kind) if status_update_resets_metadata(group, kind) => Self::BuiltInStatusOnly,
             _ => Self::BuiltIn,
         }
@@ -150,7 +151,7 @@ impl StatusStrategy {
 ///
 /// | kind | what the client may change | when the body has no `status` |
 /// |---|---|---|
-/// | custom resource | `status` | the status is removed |
+/// | custom resource, flow control | `status` | the status is removed |
 /// | built-in kind | `status`, `metadata` | the status is removed, metadata keeps its stored value |
 /// | built-in kind in [`status_update_resets_metadata`] | `status` | the status is removed |
 /// | Deployment | `status`, `metadata` but labels | as other built-in kinds |
