@@ -1,14 +1,20 @@
 //! Whether the expressions of policies and of webhooks' conditions can be asked at all.
 
+mod types;
+
 use serde_json::Value;
 
 use crate::admission::attributes::GROUP;
 use crate::resource::ResourceType;
+use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apimachinery::status::FieldError;
-use evenkeel_apimachinery::value::{list, text};
+use evenkeel_apimachinery::value::{at, list, text};
 use evenkeel_cel::Program;
-use evenkeel_cel::check::Type;
-use evenkeel_cel::check::{Known, check};
+use evenkeel_cel::check::{Known, Type, check};
+use types::{Variables, namespace, request};
+
+/// Match conditions of a webhook or of a policy.
+const MAX_MATCH_CONDITIONS: usize = 64;
 
 /// What is wrong with the expressions of an object that is a policy or names webhooks.
 pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldError> {
@@ -17,11 +23,13 @@ pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldE
         return errors;
     }
     match resource.plural() {
-        "validatingadmissionpolicies" | "mutatingadmissionpolicies" => policy(object, &mut errors),
+        "validatingadmissionpolicies" => policy(object, false, &mut errors),
+        "mutatingadmissionpolicies" => policy(object, true, &mut errors),
         "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" => {
+            let environment = Environment { params: false, authorizer: true, variables: None };
             for (i, webhook) in list(object, "webhooks").iter().enumerate() {
                 let place = format!("webhooks[{i}].matchConditions");
-                all(webhook, "matchConditions", &place, true, false, &mut errors);
+                match_conditions(webhook, &environment, &place, &mut errors);
             }
         }
         _ => {}
@@ -29,91 +37,172 @@ pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldE
     errors
 }
 
-fn policy(object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = &object["spec"];
-    all(spec, "matchConditions", "spec.matchConditions", true, false, errors);
-    all(spec, "variables", "spec.variables", false, true, errors);
-    all(spec, "validations", "spec.validations", true, true, errors);
-    for (i, mutation) in list(spec, "mutations").iter().enumerate() {
-        for form in ["jsonPatch", "applyConfiguration"] {
-            let Some(made) = mutation.get(form) else { continue };
-            let place = format!("spec.mutations[{i}].{form}");
-            one(made, &place, false, true, errors);
-        }
-    }
-}
-
-/// All expressions of a list.
-fn all(
+/// Upstream: `validateMatchConditions`
+fn match_conditions(
     of: &Value,
-    name: &str,
+    environment: &Environment<'_>,
     place: &str,
-    wants_bool: bool,
-    variables: bool,
     errors: &mut Vec<FieldError>,
 ) {
-    for (i, item) in list(of, name).iter().enumerate() {
-        one(item, &format!("{place}[{i}]"), wants_bool, variables, errors);
+    let conditions = list(of, "matchConditions");
+    if conditions.len() > MAX_MATCH_CONDITIONS {
+        let (found, most) = (conditions.len() as u64, MAX_MATCH_CONDITIONS as u64);
+        errors.push(FieldError::too_many(place, found, most));
+    }
+    for (i, condition) in conditions.iter().enumerate() {
+        let expression = text(condition, "expression").trim();
+        let place = format!("{place}[{i}].expression");
+        environment.expression(expression, expression, Wanted::Bool, &place, errors);
     }
 }
 
-fn one(item: &Value, place: &str, wants_bool: bool, variables: bool, errors: &mut Vec<FieldError>) {
-    let expression = text(item, "expression");
-    if expression.is_empty() {
+fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let params = at(spec, "paramKind").is_some();
+    let plain = Environment { params, authorizer: true, variables: None };
+    match_conditions(spec, &plain, "spec.matchConditions", errors);
+    let mut variables = Variables::default();
+    for (i, variable) in list(spec, "variables").iter().enumerate() {
+        let known = variables.schema();
+        let environment = Environment { variables: Some(&known), ..plain };
+        let expression = text(variable, "expression");
+        let place = format!("spec.variables[{i}].expression");
+        if expression.trim().is_empty() {
+            continue;
+        }
+        // One that does not compile may be used, so that its error is the only one.
+        let found = environment.expression(expression, expression, Wanted::Any, &place, errors);
+        let schema = types::schema_of(&found.unwrap_or(Type::Dyn));
+        variables.declare(text(variable, "name"), schema);
+    }
+    let known = (mutates || !list(spec, "variables").is_empty()).then(|| variables.schema());
+    let environment = Environment { variables: known.as_ref(), ..plain };
+    if mutates {
+        mutations(spec, &environment, errors);
         return;
     }
-    let anything = || Known::of(Type::Dyn);
-    let names = ["object", "oldObject", "request", "namespaceObject", "params", "authorizer"];
-    let mut known: Vec<(&str, Known<'_>)> = names.into_iter().map(|n| (n, anything())).collect();
-    if variables {
-        known.push(("variables", anything()));
+    let messages = Environment { authorizer: false, ..environment };
+    for (i, validation) in list(spec, "validations").iter().enumerate() {
+        for (field, wanted, environment) in [
+            ("expression", Wanted::Bool, &environment),
+            ("messageExpression", Wanted::Text, &messages),
+        ] {
+            let expression = text(validation, field);
+            let place = format!("spec.validations[{i}].{field}");
+            environment.expression(expression, expression, wanted, &place, errors);
+        }
     }
-    let field = format!("{place}.expression");
-    let program = match Program::parse(expression) {
-        Ok(program) => program,
-        Err(error) => {
-            errors.push(FieldError::invalid(field, expression, error));
-            return;
+    for (i, annotation) in list(spec, "auditAnnotations").iter().enumerate() {
+        let expression = text(annotation, "valueExpression");
+        let place = format!("spec.auditAnnotations[{i}].valueExpression");
+        let wanted = Wanted::TextOrNull;
+        environment.expression(expression.trim(), expression, wanted, &place, errors);
+    }
+}
+
+fn mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<FieldError>) {
+    for (i, mutation) in list(spec, "mutations").iter().enumerate() {
+        for form in ["jsonPatch", "applyConfiguration"] {
+            let Some(patch) = at(mutation, form) else { continue };
+            let expression = text(patch, "expression").trim();
+            let place = format!("spec.mutations[{i}].{form}.expression");
+            environment.expression(expression, expression, Wanted::Any, &place, errors);
         }
-    };
-    match check(&program, known) {
-        Err(error) => errors.push(FieldError::invalid(field, expression, error)),
-        Ok(found) if wants_bool && !matches!(found.known.kind, Type::Bool | Type::Dyn) => {
-            let why = "must evaluate to bool";
-            errors.push(FieldError::invalid(field, expression, why));
+    }
+}
+
+/// The types that an expression may have.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Any,
+    Bool,
+    Text,
+    TextOrNull,
+}
+
+impl Wanted {
+    /// Why an expression of some type is refused. `dyn` is allowed where the type could only be narrower in cel-go.
+    fn refuses(self, found: &Type<'_>, expression: &str) -> Option<String> {
+        let (allowed, words) = match self {
+            Self::Any => return None,
+            Self::Bool => (matches!(found, Type::Bool), "bool"),
+            Self::Text => (matches!(found, Type::Str), "string"),
+            Self::TextOrNull => {
+                (matches!(found, Type::Str | Type::Null), "one of [string null_type]")
+            }
+        };
+        let is_certain = !matches!(found, Type::Dyn) || is_path_of_dyn(expression);
+        (!allowed && is_certain)
+            .then(|| format!("must evaluate to {words} but got {}", types::name(found)))
+    }
+}
+
+/// Whether an expression only reads a field of a value of any type.
+fn is_path_of_dyn(expression: &str) -> bool {
+    let mut parts = expression.trim().split('.');
+    let root = parts.next().unwrap_or_default();
+    ["object", "oldObject", "params"].contains(&root)
+        && parts.all(|part| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        })
+}
+
+/// The variables that an expression may use beside those of every request.
+#[derive(Clone, Copy)]
+struct Environment<'a> {
+    params: bool,
+    authorizer: bool,
+    /// Schema of `variables`.
+    variables: Option<&'a Structural>,
+}
+
+impl Environment<'_> {
+    /// Compiles an expression unless it is blank, and returns its type. An error shows `value`.
+    ///
+    /// Upstream: `CompileCELExpression`
+    fn expression(
+        &self,
+        expression: &str,
+        value: &str,
+        wanted: Wanted,
+        field: &str,
+        errors: &mut Vec<FieldError>,
+    ) -> Option<Type<'static>> {
+        if expression.trim().is_empty() {
+            return None;
         }
-        Ok(_) => {}
+        let found = Program::parse(expression).and_then(|program| {
+            let found = check(&program, self.known())?;
+            match wanted.refuses(&found.known.kind, expression) {
+                Some(why) => Err(why),
+                None => Ok(types::owned(&found.known.kind)),
+            }
+        });
+        found.map_err(|why| errors.push(FieldError::invalid(field, value, why))).ok()
+    }
+
+    fn known(&self) -> Vec<(&str, Known<'_>)> {
+        let anything = || Known::of(Type::Dyn);
+        let typed = |schema| Known::schema(schema, false).unwrap_or_else(anything);
+        let mut known = vec![
+            ("object", anything()),
+            ("oldObject", anything()),
+            ("request", typed(request())),
+            ("namespaceObject", typed(namespace())),
+        ];
+        if self.params {
+            known.push(("params", anything()));
+        }
+        if self.authorizer {
+            known.push(("authorizer", anything()));
+        }
+        if let Some(variables) = self.variables {
+            known.push(("variables", typed(variables)));
+        }
+        known
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::resource::Table;
-
-    #[test]
-    fn bad_expressions_are_found() {
-        let table = Table::builtin();
-        let wrong = |plural: &str, object: &Value| -> Vec<String> {
-            let row = table.get("admissionregistration.k8s.io/v1", plural).expect("it is there");
-            expressions(&row, object).into_iter().map(|e| e.field).collect()
-        };
-        let policy = json!({"spec": {"matchConditions": [{"name": "a", "expression": "object.x == 1"}, {"name": "b", "expression": "'a'"}],
-            "variables": [{"name": "v", "expression": "object.y.z"}], "validations": [{"expression": "variables.v > 1 &&"}, {"expression": "nope"}]}});
-        assert_eq!(
-            wrong("validatingadmissionpolicies", &policy),
-            [
-                "spec.matchConditions[1].expression",
-                "spec.validations[0].expression",
-                "spec.validations[1].expression"
-            ]
-        );
-        let hooks = json!({"webhooks": [{"matchConditions": [{"name": "a", "expression": "request.operation == 'CREATE'"}, {"name": "b", "expression": "..."}]}]});
-        assert_eq!(
-            wrong("mutatingwebhookconfigurations", &hooks),
-            ["webhooks[0].matchConditions[1].expression"]
-        );
-    }
-}
+mod tests;

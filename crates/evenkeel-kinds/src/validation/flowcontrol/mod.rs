@@ -224,13 +224,11 @@ fn queuing_configuration(queuing: &Value, path: &Path<'_>, errors: &mut Errors) 
 /// Upstream: `ValidateIfMandatoryPriorityLevelConfigurationObject`.
 fn mandatory_priority_level(new: &Value, errors: &mut Errors) {
     match text(new, "metadata.name") {
-        "exempt" => {
-            if text(new, "spec.type") != "Exempt" || at(new, "spec.limited").is_some() {
-                let detail =
-                    "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value";
-                let spec = new.get("spec").cloned().unwrap_or_default();
-                errors.invalid(&Path::new("spec"), spec, detail);
-            }
+        "exempt" if text(new, "spec.type") != "Exempt" || at(new, "spec.limited").is_some() => {
+            let detail =
+                "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value";
+            let spec = new.get("spec").cloned().unwrap_or_default();
+            errors.invalid(&Path::new("spec"), spec, detail);
         }
         "catch-all" => {
             let fixed = json!({"type": "Limited", "limited": {
