@@ -96,7 +96,7 @@ async fn limit_ann(admin: &Client, queue: bool) -> [String; 2] {
     let (code, level) =
         admin.ask("POST", &format!("{FLOWCONTROL}/prioritylevelconfigurations"), level).await;
     assert_eq!(code, StatusCode::CREATED, "{level}");
-    let schema = json!({"metadata": {"name": "ann"}, "spec": {"matchingPrecedence": 1, "priorityLevelConfiguration": {"name": "narrow"},
+    let schema = json!({"metadata": {"name": "ann"}, "spec": {"matchingPrecedence": 2, "priorityLevelConfiguration": {"name": "narrow"},
         "distinguisherMethod": {"type": "ByUser"}, "rules": [{
         "subjects": [{"kind": "User", "user": {"name": "ann"}}],
         "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]}]}]}});

@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 const VALIDATION_ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const NOT_FOUND_ACTIONS: [&str; 2] = ["Deny", "Allow"];
 
+/// Validates the binding of a ValidatingAdmissionPolicy; name and actions are required unless they were missing before.
+///
 /// Upstream: `validateValidatingAdmissionPolicyBindingSpec`, `Validate_ValidatingAdmissionPolicyBindingSpec`.
 pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -26,6 +28,8 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
     }
 }
 
+/// Validates the binding of a MutatingAdmissionPolicy.
+///
 /// Upstream: `validateMutatingAdmissionPolicyBindingSpec`.
 pub(super) fn mutating(new: &Value, errors: &mut Errors) {
     if text(new, "spec.policyName").is_empty() {

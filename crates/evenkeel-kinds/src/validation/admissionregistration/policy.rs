@@ -36,6 +36,8 @@ const CEL_RESERVED: [&str; 21] = [
     "while",
 ];
 
+/// Validates a ValidatingAdmissionPolicy, except its expressions.
+///
 /// Upstream: `validateValidatingAdmissionPolicySpec`.
 pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -69,6 +71,8 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
     }
 }
 
+/// Validates a MutatingAdmissionPolicy, except its expressions.
+///
 /// Upstream: `validateMutatingAdmissionPolicySpec`.
 pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");

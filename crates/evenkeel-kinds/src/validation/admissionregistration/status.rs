@@ -11,6 +11,8 @@ const MAX_REASON: usize = 1024;
 /// In bytes.
 const MAX_MESSAGE: usize = 32 * 1024;
 
+/// Validates type checking warnings and conditions.
+///
 /// Upstream: `validateValidatingAdmissionPolicyStatus`.
 pub(super) fn validating_admission_policy(new: &Value, errors: &mut Errors) {
     let all = Path::new("status.typeChecking.expressionWarnings");

@@ -9,6 +9,8 @@ use serde_json::Value;
 const VERBS: [&str; 9] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
+/// Validates one rule of a FlowSchema: its subjects and the requests that it matches.
+///
 /// Upstream: `ValidateFlowSchemaPolicyRulesWithSubjects`.
 pub(super) fn policy_rules_with_subjects(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     let subjects = list(rule, "subjects");
