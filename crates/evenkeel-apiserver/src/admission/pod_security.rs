@@ -2,7 +2,7 @@
 
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{at, flag, int, list, object, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 use serde_json::Value;
 
 /// The standards.
@@ -29,7 +29,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
     if found.is_empty() {
         return Ok(());
     }
-    let why = format!("violates PodSecurity \"{}:{version}\": {}", level.name(), told(&found));
+    let why = format!("violates PodSecurity \"{}:{version}\": {}", level.name(), message(&found));
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
 
@@ -47,7 +47,7 @@ pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
     if found.is_empty() {
         return Vec::new();
     }
-    vec![format!("would violate PodSecurity \"{}:{version}\": {}", level.name(), told(&found))]
+    vec![format!("would violate PodSecurity \"{}:{version}\": {}", level.name(), message(&found))]
 }
 
 fn pod_of<'a>(cx: &Context<'_>, object: &'a Value) -> Option<(&'a Value, &'a Value)> {
@@ -123,7 +123,8 @@ fn annotations_differ(new: &Value, old: &Value) -> bool {
     profiles(new) != profiles(old)
 }
 
-fn told(found: &[Finding]) -> String {
+/// Returns the text of the findings, as in the error and the warning.
+fn message(found: &[Finding]) -> String {
     let all: Vec<String> = found
         .iter()
         .map(
@@ -156,7 +157,7 @@ fn check(level: Level, metadata: &Value, spec: &Value) -> Vec<Finding> {
             &mut found,
             "allowPrivilegeEscalation != false",
             "set securityContext.allowPrivilegeEscalation=false",
-            |c| at(c, "securityContext.allowPrivilegeEscalation") != Some(&Value::Bool(false)),
+            |c| get(c, "securityContext.allowPrivilegeEscalation") != Some(&Value::Bool(false)),
         );
     }
     apparmor(metadata, spec, &mut found);
@@ -343,7 +344,7 @@ fn host(spec: &Value, found: &mut Vec<Finding>) {
 }
 
 fn proc_mount(spec: &Value, found: &mut Vec<Finding>) {
-    if flag(spec, "hostUsers") || at(spec, "hostUsers").is_none() {
+    if flag(spec, "hostUsers") || get(spec, "hostUsers").is_none() {
         each_not(spec, found, "procMount", "set securityContext.procMount to \"Unmasked\"", |c| {
             !matches!(text(c, "securityContext.procMount"), "" | "Default")
         });
@@ -389,8 +390,8 @@ fn volumes(spec: &Value, found: &mut Vec<Finding>) {
 }
 
 fn non_root(spec: &Value, found: &mut Vec<Finding>, windows: bool) {
-    let pod = at(spec, "securityContext.runAsNonRoot").and_then(Value::as_bool);
-    let own = |c: &Value| at(c, "securityContext.runAsNonRoot").and_then(Value::as_bool);
+    let pod = get(spec, "securityContext.runAsNonRoot").and_then(Value::as_bool);
+    let own = |c: &Value| get(c, "securityContext.runAsNonRoot").and_then(Value::as_bool);
     let explicit: Vec<&Value> = containers(spec).filter(|c| own(c) == Some(false)).collect();
     let implicit: Vec<&Value> =
         containers(spec).filter(|c| own(c).is_none() && pod.is_none()).collect();
@@ -546,7 +547,7 @@ mod tests {
     #[test]
     fn words_are_upstreams() {
         let spec = json!({"containers": [{"name": "c"}, {"name": "d"}], "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": true}});
-        let words = told(&check(Level::Restricted, &Value::Null, &spec));
+        let words = message(&check(Level::Restricted, &Value::Null, &spec));
         let want = "allowPrivilegeEscalation != false (containers \"c\", \"d\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (containers \"c\", \"d\" must set securityContext.capabilities.drop=[\"ALL\"])";
         assert_eq!(words, want);
     }

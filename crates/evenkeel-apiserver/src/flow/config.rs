@@ -145,7 +145,7 @@ fn schemas(objects: &[Value], digest: &mut Digest) {
         if !levels.iter().any(|one| &*one.name == level) {
             continue;
         }
-        let rules = at(object, "spec.rules").filter(|rules| !rules.is_null());
+        let rules = get(object, "spec.rules").filter(|rules| !rules.is_null());
         let rules = match rules.cloned().map(serde_json::from_value) {
             None => Vec::new(),
             Some(Ok(rules)) => rules,

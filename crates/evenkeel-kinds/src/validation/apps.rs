@@ -2,7 +2,7 @@
 
 use super::{ValidationTarget, core, labels, pod};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{self, at, int, is_empty, list, object, text};
+use evenkeel_apimachinery::value::{self, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -28,8 +28,8 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             let path = Path::new("spec");
             errors.immutable(
                 &path.field("selector"),
-                at(new, "spec.selector"),
-                at(old, "spec.selector"),
+                get(new, "spec.selector"),
+                get(old, "spec.selector"),
             );
         }
         "StatefulSet" => {
@@ -86,7 +86,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
         let detail = "`selector` does not match template `labels`";
         errors.invalid(&template_path.field("metadata").field("labels"), labels, detail);
     }
-    if let Some(template) = at(new, "spec.template") {
+    if let Some(template) = get(new, "spec.template") {
         if strict && kind == "StatefulSet" {
             pod::template(&member_template(new, template), &template_path, errors);
         } else if strict {
@@ -97,7 +97,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
             let path = template_path.field("spec");
             errors.not_supported(&path.field("restartPolicy"), policy, &["Always"]);
         }
-        if at(template, "spec.activeDeadlineSeconds").is_some() {
+        if get(template, "spec.activeDeadlineSeconds").is_some() {
             let path = template_path.field("spec");
             errors.forbidden(
                 &path.field("activeDeadlineSeconds"),
@@ -184,7 +184,7 @@ fn at_most_100_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Erro
 /// Upstream: `ValidateDeploymentSpec`.
 fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("strategy");
-    let rolling = at(new, "spec.strategy.rollingUpdate");
+    let rolling = get(new, "spec.strategy.rollingUpdate");
     match text(new, "spec.strategy.type") {
         "Recreate" => {
             if rolling.is_some() {
@@ -198,7 +198,7 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.required(&path, "this should be defaulted and never be nil");
                 return;
             };
-            let (unavailable, surge) = (at(rolling, "maxUnavailable"), at(rolling, "maxSurge"));
+            let (unavailable, surge) = (get(rolling, "maxUnavailable"), get(rolling, "maxSurge"));
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             count_or_percent(surge, &path.field("maxSurge"), errors);
             if is_zero(unavailable) && is_zero(surge) {
@@ -233,8 +233,8 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         "OnDelete" => {}
         "RollingUpdate" => {
             let path = path.field("rollingUpdate");
-            let unavailable = at(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
-            let surge = at(new, "spec.updateStrategy.rollingUpdate.maxSurge");
+            let unavailable = get(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
+            let surge = get(new, "spec.updateStrategy.rollingUpdate.maxSurge");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             count_or_percent(surge, &path.field("maxSurge"), errors);
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
@@ -273,7 +273,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     let strategy = path.field("updateStrategy");
-    let rolling = at(new, "spec.updateStrategy.rollingUpdate");
+    let rolling = get(new, "spec.updateStrategy.rollingUpdate");
     match text(new, "spec.updateStrategy.type") {
         "" => errors.required(&strategy, ""),
         "OnDelete" => {
@@ -292,7 +292,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
                 &path.field("partition"),
                 int(new, "spec.updateStrategy.rollingUpdate.partition"),
             );
-            let unavailable = at(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
+            let unavailable = get(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             if unavailable.is_some() && is_zero(unavailable) {
                 let words = "cannot be 0";
@@ -323,19 +323,19 @@ fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     for field in ["serviceName", "podManagementPolicy", "selector"] {
         let at_field = format!("spec.{field}");
-        errors.immutable(&path.field(field), at(new, &at_field), at(old, &at_field));
+        errors.immutable(&path.field(field), get(new, &at_field), get(old, &at_field));
     }
     errors.immutable(
         &path.field("volumeClaimTemplates"),
-        at(new, "spec.volumeClaimTemplates"),
-        at(old, "spec.volumeClaimTemplates"),
+        get(new, "spec.volumeClaimTemplates"),
+        get(old, "spec.volumeClaimTemplates"),
     );
 }
 
 /// Upstream: `validateControllerRevision`.
 fn revision(new: &Value, errors: &mut Errors) {
     errors.non_negative(&Path::new("revision"), int(new, "revision"));
-    if at(new, "data").is_none() {
+    if get(new, "data").is_none() {
         errors.required(&Path::new("data"), "data is mandatory");
     }
 }
@@ -386,7 +386,7 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             && int(old, collisions)
                 .is_some_and(|before| int(new, collisions).is_none_or(|after| after < before))
         {
-            let value = at(new, collisions).cloned().unwrap_or_default();
+            let value = get(new, collisions).cloned().unwrap_or_default();
             errors.invalid(&path.field("collisionCount"), value, "cannot be decremented");
         }
     }

@@ -152,7 +152,7 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
 /// Upstream: `ValidateImmutableField`.
 fn immutable(fields: &[&str], new: &Value, old: &Value, errors: &mut Errors) {
     for field in fields {
-        errors.immutable(&Path::new(field), at(new, field), at(old, field));
+        errors.immutable(&Path::new(field), get(new, field), get(old, field));
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `minReplicas`, `maxReplicas` | `course`, `limits::limit` |
+//! | `minReplicas`, `maxReplicas` | `course`, `normalize::normalize_desired_replicas` |
 //! | `metrics`, `type`: `Resource`, `ContainerResource`, `Pods`, `Object`, `External` | `metric::propose`, read by `readings::read` |
 //! | several metrics: the highest; some that cannot be had | `weigh` |
 //! | `target.averageUtilization` | `replicas::by_utilization` |
@@ -16,8 +16,8 @@
 //! | `behavior.scaleUp.tolerance`, `behavior.scaleDown.tolerance`, `--horizontal-pod-autoscaler-tolerance` | `tolerances`, `replicas::is_within` |
 //! | `stabilizationWindowSeconds` | `stabilization::stabilize_recommendation_with_behaviors` |
 //! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `stabilization::stabilize_recommendation` |
-//! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `limits::most`, `limits::least`, `stabilization::replicas_at_period_start` |
-//! | the default behavior | `limits::limit_without_behavior` |
+//! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `normalize::scale_up_limit`, `normalize::scale_down_limit`, `stabilization::replicas_at_period_start` |
+//! | the default behavior | `normalize::convert_desired_replicas_with_rules` |
 //! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-kinds/src/defaults/objects.rs` |
 //! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
 //! | conditions `AbleToScale`, `ScalingActive`, `ScalingLimited` | `decide`, `weigh`, `normalize`, `conclude` |
@@ -25,8 +25,8 @@
 
 use super::{
     Options,
-    limits::{self, Bounds},
     metric::{Proposal, Refusal},
+    normalize::{self, Bounds},
     replicas::Tolerances,
     stabilization::StabilizationHistory,
     status::{ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED, StatusBuilder},
@@ -192,7 +192,7 @@ fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -
             }
             Err(refusal) => {
                 statuses.push(MetricStatus::default());
-                builder.warn(refusal.reason, refusal.told.clone());
+                builder.warn(refusal.reason, refusal.message.clone());
                 refusals.push(refusal);
             }
         }
@@ -208,7 +208,7 @@ fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -
     if let Some(first) = refusals.first()
         && (refusals.len() >= count || most.0 < observed.scale.replicas)
     {
-        let message = format!("the HPA was unable to compute the replica count: {}", first.told);
+        let message = format!("the HPA was unable to compute the replica count: {}", first.message);
         builder.set(SCALING_ACTIVE, false, first.reason, &message);
         return Weighed { replicas: None, statuses, error };
     }
@@ -293,7 +293,7 @@ fn normalize(
         behavior: observed.behavior(),
         window: options.downscale_stabilization,
     };
-    let limited = limits::limit(proposed, &bounds, history, now);
+    let limited = normalize::normalize_desired_replicas(proposed, &bounds, history, now);
     builder.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
     builder.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
     let mut desired = limited.replicas;
@@ -328,8 +328,8 @@ pub(super) fn conclude(
         None if decision.failed => before,
         None => current,
         Some(Err(error)) => {
-            let told = format!("New size: {desired}; reason: {why}; error: {error}");
-            builder.warn("FailedRescale", told);
+            let message = format!("New size: {desired}; reason: {why}; error: {error}");
+            builder.warn("FailedRescale", message);
             let message =
                 format!("the HPA controller was unable to update the target scale: {error}");
             builder.set(ABLE_TO_SCALE, false, "FailedUpdateScale", &message);
