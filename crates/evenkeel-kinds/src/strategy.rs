@@ -89,7 +89,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
     match (strategy.group, strategy.kind) {
         ("", "ServiceAccount") => clean_secret_references(new),
         // It has no generation at first.
-        ("storage.k8s.io", "CSIDriver") if at(new, "spec") != at(old, "spec") => {
+        ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();
             set(new, "metadata.generation", generation + 1);
         }
@@ -101,7 +101,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
     if (strategy.group, strategy.kind) == ("apps", "DaemonSet") {
         let before = generation_annotation(old);
         let changed =
-            cx.subresource.is_empty() && at(new, "spec.template") != at(old, "spec.template");
+            cx.subresource.is_empty() && get(new, "spec.template") != get(old, "spec.template");
         set_template_generation(new, if changed { before + 1 } else { before });
     }
 }
@@ -224,7 +224,7 @@ fn set_template_generation(object: &mut Value, generation: i64) {
 /// Upstream: `cleanSecretReferences`.
 fn clean_secret_references(account: &mut Value) {
     value::each(account, "secrets.*", &mut |secret| {
-        let name = at(secret, "name").cloned();
+        let name = get(secret, "name").cloned();
         *secret = json!({});
         if let Some(name) = name {
             set(secret, "name", name);

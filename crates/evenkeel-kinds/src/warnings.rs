@@ -59,7 +59,7 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
             let requests = |driver: &Value| list(driver, "spec.tokenRequests").to_vec();
             let has_new = !requests(object).is_empty()
                 && old.is_none_or(|old| requests(old) != requests(object));
-            if has_new && at(object, "spec.serviceAccountTokenInSecrets").is_none() {
+            if has_new && get(object, "spec.serviceAccountTokenInSecrets").is_none() {
                 warnings.push(TOKENS_IN_SECRETS.to_owned());
             }
         }

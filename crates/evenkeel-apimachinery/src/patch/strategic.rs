@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::ordering::{self, MergeKey, Positions};
+use super::ordering::{self, ElementIdentity, Positions};
 use crate::go_text::go;
 use crate::schema::node::{PatchRule, Shape, TypeRef};
 

@@ -8,7 +8,7 @@
 //! | `distinguisherMethod`: ByUser, ByNamespace | `Distinguisher` |
 //! | `limited`: shares, lending, borrowing, queues, handSize, queueLengthLimit; `exempt` | `level` |
 
-use evenkeel_apimachinery::value::{at, int, list, text};
+use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::{Value, json};
 
 use super::allocation::Shares;

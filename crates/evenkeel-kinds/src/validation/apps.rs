@@ -59,7 +59,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
         "DaemonSet" => ("daemonset", kind),
         _ => ("deployment", "ReplicaSet"),
     };
-    let (selector, selector_path) = (at(new, "spec.selector"), path.field("selector"));
+    let (selector, selector_path) = (get(new, "spec.selector"), path.field("selector"));
     let mut of_selector = Errors::default();
     match selector {
         None if kind == "DaemonSet" => {}

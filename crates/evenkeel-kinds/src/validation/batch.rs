@@ -3,7 +3,7 @@
 use super::job_policies::{pod_failure_policy, success_policy};
 use super::{labels, names, pod};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{self, at, int, list, object, text};
+use evenkeel_apimachinery::value::{self, get, int, list, object, text};
 use serde_json::{Value, json};
 
 /// Upper bound of `parallelism` and of `maxFailedIndexes` of an Indexed Job: status holds their indexes as text.
@@ -36,7 +36,7 @@ pub(crate) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
 fn job(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = new.get("spec") else { return };
-    if at(spec, "selector").is_some() {
+    if get(spec, "selector").is_some() {
         generated_selector(new, errors);
     }
     job_spec(spec, &path, errors);
@@ -49,7 +49,7 @@ fn job(new: &Value, errors: &mut Errors) {
 /// Upstream: `ValidateJobSpec`.
 fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut of_selector = Errors::default();
-    match at(spec, "selector") {
+    match get(spec, "selector") {
         None => errors.required(&path.field("selector"), ""),
         Some(selector) => {
             labels::selector(selector, &path.field("selector"), errors);
@@ -58,8 +58,8 @@ fn selector(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     // No pod is selected without a selector; one that is not valid is not evaluated.
     let template_labels = object(spec, "template.metadata.labels");
-    if of_selector.is_empty() && !labels::selects(at(spec, "selector"), template_labels) {
-        let labels = at(spec, "template.metadata.labels").cloned().unwrap_or_default();
+    if of_selector.is_empty() && !labels::selects(get(spec, "selector"), template_labels) {
+        let labels = get(spec, "template.metadata.labels").cloned().unwrap_or_default();
         let template = path.field("template");
         let detail = "`selector` does not match template `labels`";
         errors.invalid(&template.field("metadata").field("labels"), labels, detail);
@@ -111,8 +111,8 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
         }
     }
     let generated = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
-    if at(new, "spec.selector").is_some_and(|selector| *selector != generated) {
-        let selector = at(new, "spec.selector").cloned().unwrap_or_default();
+    if get(new, "spec.selector").is_some_and(|selector| *selector != generated) {
+        let selector = get(new, "spec.selector").cloned().unwrap_or_default();
         errors.invalid(&Path::new("spec.selector"), selector, "`selector` not auto-generated");
     }
 }
@@ -130,17 +130,17 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     ] {
         errors.non_negative(&path.field(field), int(spec, field));
     }
-    if at(spec, "maxFailedIndexes").is_some() && at(spec, "backoffLimitPerIndex").is_none() {
+    if get(spec, "maxFailedIndexes").is_some() && get(spec, "backoffLimitPerIndex").is_none() {
         errors.required(&path.field("backoffLimitPerIndex"), "when maxFailedIndexes is specified");
     }
-    if let Some(manager) = at(spec, "managedBy").and_then(Value::as_str) {
+    if let Some(manager) = get(spec, "managedBy").and_then(Value::as_str) {
         managed_by(manager, &path.field("managedBy"), errors);
     }
     completion_mode(spec, path, errors);
-    if let Some(policy) = at(spec, "podFailurePolicy") {
+    if let Some(policy) = get(spec, "podFailurePolicy") {
         pod_failure_policy(spec, policy, &path.field("podFailurePolicy"), errors);
     }
-    if let Some(policy) = at(spec, "successPolicy") {
+    if let Some(policy) = get(spec, "successPolicy") {
         let path = path.field("successPolicy");
         if text(spec, "completionMode") == "Indexed" {
             let completions = int(spec, "completions").unwrap_or_default();
@@ -149,9 +149,9 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path, policy.clone(), "requires indexed completion mode");
         }
     }
-    if let Some(policy) = at(spec, "podReplacementPolicy").and_then(Value::as_str) {
+    if let Some(policy) = get(spec, "podReplacementPolicy").and_then(Value::as_str) {
         let path = path.field("podReplacementPolicy");
-        let supported: &[&str] = match at(spec, "podFailurePolicy") {
+        let supported: &[&str] = match get(spec, "podFailurePolicy") {
             Some(_) => &["Failed"],
             None => &["Failed", "TerminatingOrFailed"],
         };
@@ -160,7 +160,7 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     let template_path = path.field("template");
-    let template = at(spec, "template").cloned().unwrap_or_else(|| json!({}));
+    let template = get(spec, "template").cloned().unwrap_or_else(|| json!({}));
     pod::template(&template, &template_path, errors);
     let restart_path = template_path.field("spec");
     let restart_path = restart_path.field("restartPolicy");
@@ -169,7 +169,7 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.required(&restart_path, "valid values: \"OnFailure\", \"Never\"");
         }
         "Never" => {}
-        "OnFailure" if at(spec, "podFailurePolicy").is_none() => {}
+        "OnFailure" if get(spec, "podFailurePolicy").is_none() => {}
         "OnFailure" => {
             let detail = "only \"Never\" is supported when podFailurePolicy is specified";
             errors.invalid(&restart_path, "OnFailure", detail);
@@ -200,7 +200,7 @@ fn completion_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mode = text(spec, "completionMode");
     let count = |field: &str| int(spec, field);
     if mode != "Indexed" {
-        if at(spec, "completionMode").is_some() && mode != "NonIndexed" {
+        if get(spec, "completionMode").is_some() && mode != "NonIndexed" {
             let supported = ["NonIndexed", "Indexed"];
             errors.not_supported(&path.field("completionMode"), mode, &supported);
             return;
@@ -255,7 +255,7 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     selector(after, &path, errors);
     let completions = path.field("completions");
     if text(after, "completionMode") != "Indexed" {
-        errors.immutable(&completions, at(after, "completions"), at(before, "completions"));
+        errors.immutable(&completions, get(after, "completions"), get(before, "completions"));
     } else if let Some(count) = int(after, "completions")
         && int(before, "completions") != Some(count)
         && int(after, "parallelism") != Some(count)
@@ -271,11 +271,11 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         "managedBy",
         "successPolicy",
     ] {
-        errors.immutable(&path.field(field), at(after, field), at(before, field));
+        errors.immutable(&path.field(field), get(after, field), get(before, field));
     }
-    let never_started = value::flag(before, "suspend") && at(old, "status.startTime").is_none();
-    let mut allowed = at(after, "template").cloned().unwrap_or_default();
-    let old_template = at(before, "template").cloned().unwrap_or_default();
+    let never_started = value::flag(before, "suspend") && get(old, "status.startTime").is_none();
+    let mut allowed = get(after, "template").cloned().unwrap_or_default();
+    let old_template = get(before, "template").cloned().unwrap_or_default();
     if never_started {
         for field in [
             "metadata.annotations",
@@ -299,7 +299,7 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     if allowed != old_template {
-        let template = at(after, "template").cloned().unwrap_or_default();
+        let template = get(after, "template").cloned().unwrap_or_default();
         errors.invalid(&path.field("template"), template, "field is immutable");
     }
 }
@@ -322,7 +322,7 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
             }
         }
     }
-    if let Some(zone) = at(spec, "timeZone").and_then(Value::as_str) {
+    if let Some(zone) = get(spec, "timeZone").and_then(Value::as_str) {
         if zone.is_empty() {
             errors.invalid(
                 &path.field("timeZone"),
@@ -354,9 +354,9 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     let template = path.field("jobTemplate");
     let job_path = template.field("spec");
-    if let Some(job) = at(spec, "jobTemplate.spec") {
-        if at(job, "selector").is_some() {
-            let selector = at(job, "selector").cloned().unwrap_or_default();
+    if let Some(job) = get(spec, "jobTemplate.spec") {
+        if get(job, "selector").is_some() {
+            let selector = get(job, "selector").cloned().unwrap_or_default();
             errors.invalid(
                 &job_path.field("selector"),
                 selector,

@@ -121,7 +121,7 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
             &["Always"],
         );
     }
-    if at(template, "spec.activeDeadlineSeconds").is_some() {
+    if get(template, "spec.activeDeadlineSeconds").is_some() {
         errors.forbidden(
             &template_path.field("spec").field("activeDeadlineSeconds"),
             "activeDeadlineSeconds in ReplicationController is not Supported",
@@ -674,7 +674,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                     ("hostname", names::dns_label as fn(&str) -> Vec<String>),
                     ("nodeName", names::dns_subdomain),
                 ] {
-                    let value = at(address, field).and_then(Value::as_str);
+                    let value = get(address, field).and_then(Value::as_str);
                     let is_checked = |value: &&str| field == "nodeName" || !value.is_empty();
                     if let Some(value) = value.filter(is_checked) {
                         errors.invalid_all(&addresses.field(field), value, &form(value));
@@ -705,7 +705,7 @@ fn endpoints(new: &Value, errors: &mut Errors) {
 
 /// Upstream: `ValidateNamespaceStatusUpdate`.
 fn namespace_status(new: &Value, errors: &mut Errors) {
-    let (phase, when) = match at(new, "metadata.deletionTimestamp") {
+    let (phase, when) = match get(new, "metadata.deletionTimestamp") {
         None => ("Active", "empty"),
         Some(_) => ("Terminating", "not empty"),
     };

@@ -3,7 +3,7 @@
 
 use super::names;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, is_empty, text};
+use evenkeel_apimachinery::value::{get, int, is_empty, text};
 use serde_json::Value;
 
 const MAX_REPORTING_INSTANCE: usize = 128;
@@ -45,7 +45,7 @@ pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut
     if request_group.is_empty() {
         return;
     }
-    if at(new, "series") != at(old, "series") {
+    if get(new, "series") != get(old, "series") {
         series(new, errors);
     }
     let fields = [
@@ -64,13 +64,13 @@ pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut
         ("reportingInstance", "reportingInstance"),
     ];
     for (field, name) in fields {
-        errors.immutable(&Path::new(name), at(new, field), at(old, field));
+        errors.immutable(&Path::new(name), get(new, field), get(old, field));
     }
 }
 
 /// Upstream: `validateV1EventSeries`.
 fn series(event: &Value, errors: &mut Errors) {
-    if at(event, "series").is_none() {
+    if get(event, "series").is_none() {
         return;
     }
     if int(event, "series.count").unwrap_or_default() < 2 {

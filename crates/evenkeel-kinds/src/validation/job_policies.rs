@@ -2,7 +2,7 @@
 
 use super::names;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, text};
+use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ pub(super) fn pod_failure_policy(
         let path = path.index(index);
         let action = text(rule, "action");
         if action == "FailIndex" {
-            if at(spec, "backoffLimitPerIndex").is_none() {
+            if get(spec, "backoffLimitPerIndex").is_none() {
                 let detail = "requires the backoffLimitPerIndex to be set";
                 errors.invalid(&path.field("action"), action, detail);
             }
@@ -53,12 +53,12 @@ pub(super) fn pod_failure_policy(
             let supported = ["Count", "FailIndex", "FailJob", "Ignore"];
             required_one_of(action, &supported, &path.field("action"), errors);
         }
-        if let Some(codes) = at(rule, "onExitCodes") {
+        if let Some(codes) = get(rule, "onExitCodes") {
             on_exit_codes(codes, &containers, &path.field("onExitCodes"), errors);
         }
         let conditions = list(rule, "onPodConditions");
         on_pod_conditions(conditions, &path.field("onPodConditions"), errors);
-        let detail = match (at(rule, "onExitCodes").is_some(), !conditions.is_empty()) {
+        let detail = match (get(rule, "onExitCodes").is_some(), !conditions.is_empty()) {
             (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
             (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
             _ => continue,
@@ -71,7 +71,7 @@ pub(super) fn pod_failure_policy(
 fn on_exit_codes(codes: &Value, containers: &BTreeSet<&str>, path: &Path<'_>, errors: &mut Errors) {
     let operator = text(codes, "operator");
     required_one_of(operator, &["In", "NotIn"], &path.field("operator"), errors);
-    if let Some(name) = at(codes, "containerName").and_then(Value::as_str)
+    if let Some(name) = get(codes, "containerName").and_then(Value::as_str)
         && !containers.contains(name)
     {
         let detail = "must be one of the container or initContainer names in the pod template";
@@ -80,7 +80,7 @@ fn on_exit_codes(codes: &Value, containers: &BTreeSet<&str>, path: &Path<'_>, er
     let values = list(codes, "values");
     let path = path.field("values");
     if values.is_empty() {
-        let shown = at(codes, "values").cloned().unwrap_or_default();
+        let shown = get(codes, "values").cloned().unwrap_or_default();
         errors.invalid(&path, shown, "at least one value is required");
     }
     too_many(values, MAX_EXIT_CODES, &path, errors);
@@ -133,7 +133,7 @@ pub(super) fn success_policy(
 
 /// Upstream: `validateSuccessPolicyRule`.
 fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: &mut Errors) {
-    let indexes = at(rule, "succeededIndexes").and_then(Value::as_str);
+    let indexes = get(rule, "succeededIndexes").and_then(Value::as_str);
     let count = int(rule, "succeededCount");
     if indexes.is_none() && count.is_none() {
         let detail = "at least one of succeededCount or succeededIndexes must be specified";

@@ -32,7 +32,7 @@ mod volume;
 use evenkeel_api::forms as names;
 pub use evenkeel_api::forms::{dns_1035_label, dns_label, dns_subdomain, path_segment};
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
-use evenkeel_apimachinery::value::{at, list};
+use evenkeel_apimachinery::value::{get, list};
 use serde_json::Value;
 
 /// The kind and the path of a validated object.

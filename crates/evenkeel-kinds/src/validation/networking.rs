@@ -146,7 +146,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
                 );
             }
         }
-        let backend = at(entry, "backend").unwrap_or(&Value::Null);
+        let backend = get(entry, "backend").unwrap_or(&Value::Null);
         ingress_backend(backend, &path.field("backend"), errors);
     }
 }
@@ -211,9 +211,9 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
     let Some(parameters) = get(new, "spec.parameters") else { return };
     let path = path.field("parameters");
     typed_reference(parameters, &path, errors);
-    let namespace = at(parameters, "namespace").and_then(Value::as_str);
+    let namespace = get(parameters, "namespace").and_then(Value::as_str);
     let namespace_path = path.field("namespace");
-    match (at(parameters, "scope").and_then(Value::as_str), namespace) {
+    match (get(parameters, "scope").and_then(Value::as_str), namespace) {
         (None, _) => errors.required(&path.field("scope"), ""),
         (Some("Namespace"), None) => {
             errors.required(&namespace_path, "`parameters.scope` is set to 'Namespace'");
@@ -233,7 +233,7 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
 
 /// Upstream: `validateIngressTypedLocalObjectReference`.
 fn typed_reference(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(group) = at(reference, "apiGroup").and_then(Value::as_str) {
+    if let Some(group) = get(reference, "apiGroup").and_then(Value::as_str) {
         errors.invalid_all(&path.field("apiGroup"), group, &names::dns_subdomain(group));
     }
     for field in ["kind", "name"] {

@@ -98,10 +98,10 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid_all(&path.field(field), value, &form(value));
         }
     }
-    if at(spec, "runtimeClassName").and_then(Value::as_str) == Some("") {
+    if get(spec, "runtimeClassName").and_then(Value::as_str) == Some("") {
         errors.invalid_all(&path.field("runtimeClassName"), "", &names::dns_subdomain(""));
     }
-    if let Some(policy) = at(spec, "preemptionPolicy").and_then(Value::as_str) {
+    if let Some(policy) = get(spec, "preemptionPolicy").and_then(Value::as_str) {
         let path = path.field("preemptionPolicy");
         match policy {
             "" => errors.required(&path, ""),

@@ -2,7 +2,7 @@
 
 use super::{labels, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, object, same, text};
+use evenkeel_apimachinery::value::{get, int, list, object, same, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -43,14 +43,14 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
             csi_driver(new, errors);
             let path = Path::new("spec");
             // The path has upstream's name for this field.
-            let attach = [new, old].map(|driver| at(driver, "spec.attachRequired"));
+            let attach = [new, old].map(|driver| get(driver, "spec.attachRequired"));
             errors.immutable(&path.field("attachedRequired"), attach[0], attach[1]);
-            let modes = [new, old].map(|driver| at(driver, "spec.volumeLifecycleModes"));
+            let modes = [new, old].map(|driver| get(driver, "spec.volumeLifecycleModes"));
             errors.immutable(&path.field("volumeLifecycleModes"), modes[0], modes[1]);
         }
         "CSIStorageCapacity" => {
             for field in ["nodeTopology", "storageClassName"] {
-                errors.immutable(&Path::new(field), at(new, field), at(old, field));
+                errors.immutable(&Path::new(field), get(new, field), get(old, field));
             }
         }
         "VolumeAttachment" => {
@@ -59,7 +59,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
         }
         "VolumeAttributesClass" => {
             for field in ["driverName", "parameters"] {
-                if !same(at(new, field), at(old, field)) {
+                if !same(get(new, field), get(old, field)) {
                     let detail = format!("updates to {field} are forbidden.");
                     errors.forbidden(&Path::new(field), &detail);
                 }
@@ -72,7 +72,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
 
 /// Rejects the change of a field by an error that shows no value: upstream declares these rules beside the type.
 fn immutable_hidden(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    if !same(at(new, field), at(old, field)) {
+    if !same(get(new, field), get(old, field)) {
         errors.invalid(&Path::new(field), Value::Null, "field is immutable");
     }
 }
@@ -86,7 +86,7 @@ fn storage_class(new: &Value, errors: &mut Errors) {
         errors.one_of(&Path::new("reclaimPolicy"), policy, &["Delete", "Retain"]);
     }
     let path = Path::new("volumeBindingMode");
-    match at(new, "volumeBindingMode").and_then(Value::as_str) {
+    match get(new, "volumeBindingMode").and_then(Value::as_str) {
         None => errors.required(&path, ""),
         Some(mode) if ["Immediate", "WaitForFirstConsumer"].contains(&mode) => {}
         Some(mode) => errors.not_supported(&path, mode, &["Immediate", "WaitForFirstConsumer"]),
@@ -176,9 +176,9 @@ fn volume_attachment(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     driver_name(text(new, "spec.attacher"), &path.field("attacher"), errors);
     let source = path.field("source");
-    let volume = at(new, "spec.source.persistentVolumeName").and_then(Value::as_str);
+    let volume = get(new, "spec.source.persistentVolumeName").and_then(Value::as_str);
     let detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
-    match (at(new, "spec.source.inlineVolumeSpec"), volume) {
+    match (get(new, "spec.source.inlineVolumeSpec"), volume) {
         (None, None) => errors.required(&source, detail),
         (Some(_), Some(_)) => errors.forbidden(&source, detail),
         (None, Some("")) => {
@@ -268,11 +268,11 @@ fn csi_driver(new: &Value, errors: &mut Errors) {
         ("spec.podInfoOnMount", "podInfoOnMount"),
         ("spec.storageCapacity", "storageCapacity"),
     ] {
-        if at(new, field).is_none() {
+        if get(new, field).is_none() {
             errors.required(&path.field(name), "");
         }
     }
-    if let Some(policy) = at(new, "spec.fsGroupPolicy").and_then(Value::as_str) {
+    if let Some(policy) = get(new, "spec.fsGroupPolicy").and_then(Value::as_str) {
         let supported = ["File", "None", "ReadWriteOnceWithFSType"];
         if !supported.contains(&policy) {
             errors.not_supported(&path.field("fsGroupPolicy"), policy, &supported);
@@ -285,7 +285,7 @@ fn csi_driver(new: &Value, errors: &mut Errors) {
             errors.not_supported(&modes, mode, &["Persistent", "Ephemeral"]);
         }
     }
-    if at(new, "spec.seLinuxMount").is_none() {
+    if get(new, "spec.seLinuxMount").is_none() {
         errors.required(&path.field("seLinuxMount"), "");
     }
     let period = int(new, "spec.nodeAllocatableUpdatePeriodSeconds");
@@ -293,7 +293,7 @@ fn csi_driver(new: &Value, errors: &mut Errors) {
         let path = path.field("nodeAllocatableUpdatePeriodSeconds");
         errors.invalid(&path, period, "must be greater than or equal to 10 seconds");
     }
-    let in_secrets = at(new, "spec.serviceAccountTokenInSecrets");
+    let in_secrets = get(new, "spec.serviceAccountTokenInSecrets");
     if let Some(in_secrets) = in_secrets.filter(|_| list(new, "spec.tokenRequests").is_empty()) {
         let detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
         errors.invalid(&path.field("serviceAccountTokenInSecrets"), in_secrets.clone(), detail);
@@ -323,7 +323,7 @@ fn token_requests(requests: &[Value], path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `ValidateCSIStorageCapacity`.
 fn storage_capacity(new: &Value, errors: &mut Errors) {
-    if let Some(selector) = at(new, "nodeTopology") {
+    if let Some(selector) = get(new, "nodeTopology") {
         labels::selector(selector, &Path::new("nodeTopology"), errors);
     }
     let class = text(new, "storageClassName");

@@ -8,7 +8,7 @@ use crate::admission::attributes::GROUP;
 use crate::resource::ResourceType;
 use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apimachinery::status::FieldError;
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use evenkeel_cel::Program;
 use evenkeel_cel::check::{Known, Type, check};
 use types::{Variables, namespace, request};
@@ -58,7 +58,7 @@ fn match_conditions(
 
 fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
-    let params = at(spec, "paramKind").is_some();
+    let params = get(spec, "paramKind").is_some();
     let plain = Environment { params, authorizer: true, variables: None };
     match_conditions(spec, &plain, "spec.matchConditions", errors);
     let mut variables = Variables::default();
@@ -103,7 +103,7 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
 fn mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<FieldError>) {
     for (i, mutation) in list(spec, "mutations").iter().enumerate() {
         for form in ["jsonPatch", "applyConfiguration"] {
-            let Some(patch) = at(mutation, form) else { continue };
+            let Some(patch) = get(mutation, form) else { continue };
             let expression = text(patch, "expression").trim();
             let place = format!("spec.mutations[{i}].{form}.expression");
             environment.expression(expression, expression, Wanted::Any, &place, errors);

@@ -1,7 +1,7 @@
 //! Validation of the bindings of admission policies.
 
 use super::{
-    at, dns_subdomain, items, labels, match_resources, mutating_operations, path_segment, same,
+    dns_subdomain, get, items, labels, match_resources, mutating_operations, path_segment, same,
     text,
 };
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -22,7 +22,7 @@ pub(super) fn validating(new: &Value, old: Option<&Value>, errors: &mut Errors) 
     for field in ["policyName", "validationActions"] {
         let place = format!("spec.{field}");
         let is_missing = evenkeel_apimachinery::value::is_empty(new, &place);
-        if is_missing && !old.is_some_and(|old| same(at(new, &place), at(old, &place))) {
+        if is_missing && !old.is_some_and(|old| same(get(new, &place), get(old, &place))) {
             errors.required(&path.field(field), "");
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn mutating(new: &Value, errors: &mut Errors) {
     }
     policy_name(new, errors);
     references(new, errors);
-    if let Some(resources) = at(new, "spec.matchResources") {
+    if let Some(resources) = get(new, "spec.matchResources") {
         let path = Path::new("spec.matchResources.resourceRules.operations");
         mutating_operations(resources, &path, errors);
     }
@@ -51,10 +51,10 @@ fn policy_name(new: &Value, errors: &mut Errors) {
 }
 
 fn references(new: &Value, errors: &mut Errors) {
-    if let Some(reference) = at(new, "spec.paramRef") {
+    if let Some(reference) = get(new, "spec.paramRef") {
         param_ref(reference, &Path::new("spec.paramRef"), errors);
     }
-    if let Some(resources) = at(new, "spec.matchResources") {
+    if let Some(resources) = get(new, "spec.matchResources") {
         match_resources(resources, &Path::new("spec.matchResources"), errors);
     }
 }
@@ -62,7 +62,7 @@ fn references(new: &Value, errors: &mut Errors) {
 /// Upstream: `validateParamRef`.
 fn param_ref(reference: &Value, path: &Path<'_>, errors: &mut Errors) {
     let name = text(reference, "name");
-    let selector = at(reference, "selector");
+    let selector = get(reference, "selector");
     let exclusive = "name and selector are mutually exclusive";
     errors.invalid_all(&path.field("name"), name, &path_segment(name));
     if !name.is_empty() && selector.is_some() {

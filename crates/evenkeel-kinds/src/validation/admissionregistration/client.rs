@@ -2,7 +2,7 @@
 //!
 //! Upstream: `k8s.io/apiserver/pkg/util/webhook/validation.go`.
 
-use super::{at, dns_subdomain, int, text};
+use super::{dns_subdomain, get, int, text};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ const FORM: &str = "; desired format: https://host[/path]";
 /// Validates `clientConfig`. `path` is that of the webhook.
 pub(super) fn config(config: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("clientConfig");
-    match (at(config, "url"), at(config, "service")) {
+    match (get(config, "url"), get(config, "service")) {
         (Some(url), None) => {
             self::url(url.as_str().unwrap_or_default(), &path.field("url"), errors);
         }

@@ -9,7 +9,7 @@ mod webhook;
 
 use super::{dns_1035_label, dns_subdomain, labels, names, path_segment};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, same, text};
+use evenkeel_apimachinery::value::{get, int, list, same, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ fn items(value: &Value, field: &str) -> Vec<String> {
 
 /// Validates an enumeration behind a pointer: absent is valid, empty is not.
 fn optional(value: &Value, field: &str, supported: &[&str], path: &Path<'_>, errors: &mut Errors) {
-    if at(value, field).is_some() {
+    if get(value, field).is_some() {
         errors.one_of(&path.field(field), text(value, field), supported);
     }
 }
@@ -175,12 +175,12 @@ fn match_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors) 
 
 /// Upstream: `validateMatchResources`.
 fn match_resources(resources: &Value, path: &Path<'_>, errors: &mut Errors) {
-    match at(resources, "matchPolicy") {
+    match get(resources, "matchPolicy") {
         None => errors.required(&path.field("matchPolicy"), ""),
         Some(_) => optional(resources, "matchPolicy", &MATCH_POLICIES, path, errors),
     }
     for name in ["namespaceSelector", "objectSelector"] {
-        match at(resources, name) {
+        match get(resources, name) {
             None => errors.required(&path.field(name), ""),
             Some(selector) => labels::selector(selector, &path.field(name), errors),
         }
@@ -218,7 +218,7 @@ fn mutating_operations(resources: &Value, path: &Path<'_>, errors: &mut Errors) 
 
 /// Whether the expressions of match conditions, or what they may refer to, differ from those of the old object.
 fn changed(new: &Value, old: Option<&Value>, field: &str) -> bool {
-    old.is_none_or(|old| !same(at(new, field), at(old, field)))
+    old.is_none_or(|old| !same(get(new, field), get(old, field)))
 }
 
 #[cfg(test)]

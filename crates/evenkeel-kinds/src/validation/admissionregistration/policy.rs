@@ -1,7 +1,7 @@
 //! Validation of admission policies.
 
 use super::{
-    FAILURE_POLICIES, REINVOCATION_POLICIES, at, changed, dns_1035_label, dns_subdomain, list,
+    FAILURE_POLICIES, REINVOCATION_POLICIES, changed, dns_1035_label, dns_subdomain, get, list,
     match_conditions, match_resources, mutating_operations, names, optional, text,
 };
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -98,15 +98,15 @@ pub(super) fn mutating(new: &Value, old: Option<&Value>, errors: &mut Errors) {
 fn common(new: &Value, old: Option<&Value>, mutates: bool, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = new.get("spec").unwrap_or(&Value::Null);
-    match at(spec, "failurePolicy") {
+    match get(spec, "failurePolicy") {
         None => errors.required(&path.field("failurePolicy"), ""),
         Some(_) => optional(spec, "failurePolicy", &FAILURE_POLICIES, &path, errors),
     }
-    if let Some(kind) = at(spec, "paramKind") {
+    if let Some(kind) = get(spec, "paramKind") {
         param_kind(kind, &path.field("paramKind"), errors);
     }
     let constraints = path.field("matchConstraints");
-    match at(spec, "matchConstraints") {
+    match get(spec, "matchConstraints") {
         None => errors.required(&constraints, ""),
         Some(resources) => {
             match_resources(resources, &constraints, errors);
@@ -240,14 +240,14 @@ fn mutation(mutation: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     };
     let place = path.field(wanted);
-    match at(mutation, wanted) {
+    match get(mutation, wanted) {
         None => errors.required(&place, &format!("must be specified when patchType is {kind}")),
         Some(patch) if text(patch, "expression").trim().is_empty() => {
             errors.required(&place.field("expression"), "");
         }
         Some(_) => {}
     }
-    if at(mutation, other).is_some() {
+    if get(mutation, other).is_some() {
         let detail = format!("must not be specified when patchType is {kind}");
         errors.invalid(&path.field(other), format!("{{{other}}}"), &detail);
     }

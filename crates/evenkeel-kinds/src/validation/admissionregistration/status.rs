@@ -2,7 +2,7 @@
 
 use super::{int, list, names, text};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::at;
+use evenkeel_apimachinery::value::get;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ fn condition(condition: &Value, path: &Path<'_>, errors: &mut Errors) {
         let detail = "must be greater than or equal to zero";
         errors.invalid(&path.field("observedGeneration"), generation, detail);
     }
-    if at(condition, "lastTransitionTime").is_none() {
+    if get(condition, "lastTransitionTime").is_none() {
         errors.required(&path.field("lastTransitionTime"), "");
     }
     let reason = text(condition, "reason");

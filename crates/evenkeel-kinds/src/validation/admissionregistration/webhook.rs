@@ -1,8 +1,8 @@
 //! Validation of webhook configurations.
 
 use super::{
-    FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, at, changed, client, dns_1035_label,
-    dns_subdomain, int, items, labels, list, match_conditions, optional, rule_with_operations,
+    FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES, changed, client, dns_1035_label,
+    dns_subdomain, get, int, items, labels, list, match_conditions, optional, rule_with_operations,
     text,
 };
 use evenkeel_apimachinery::validation::{Errors, Path};
@@ -78,7 +78,7 @@ fn webhook(hook: &Value, options: &Options, path: &Path<'_>, errors: &mut Errors
     optional(hook, "failurePolicy", &FAILURE_POLICIES, path, errors);
     optional(hook, "matchPolicy", &MATCH_POLICIES, path, errors);
     let effects: &[&str] = if options.no_side_effects { &NO_SIDE_EFFECTS } else { &SIDE_EFFECTS };
-    if at(hook, "sideEffects").is_none() {
+    if get(hook, "sideEffects").is_none() {
         let detail = format!("must specify one of {}", effects.join(", "));
         errors.required(&path.field("sideEffects"), &detail);
     }
@@ -90,7 +90,7 @@ fn webhook(hook: &Value, options: &Options, path: &Path<'_>, errors: &mut Errors
         errors.invalid(&path.field("timeoutSeconds"), seconds, detail);
     }
     for name in ["namespaceSelector", "objectSelector"] {
-        if let Some(selector) = at(hook, name) {
+        if let Some(selector) = get(hook, name) {
             labels::selector(selector, &path.field(name), errors);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::dns_subdomain;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, flag, int, list, same, same_meaning, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, same, same_meaning, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ fn flow_schema(new: &Value, errors: &mut Errors) {
         let detail = "only the schema named 'exempt' may have matchingPrecedence 1";
         errors.invalid(&precedence_path, precedence, detail);
     }
-    if let Some(method) = at(new, "spec.distinguisherMethod") {
+    if let Some(method) = get(new, "spec.distinguisherMethod") {
         let methods = ["ByNamespace", "ByUser"];
         if !methods.contains(&text(method, "type")) {
             let path = path.field("distinguisherMethod");
@@ -125,7 +125,7 @@ fn mandatory_flow_schema(name: &str) -> Option<Value> {
 
 /// Upstream: `ValidatePriorityLevelConfiguration`.
 fn priority_level_configuration(new: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let annotations = at(new, "metadata.annotations");
+    let annotations = get(new, "metadata.annotations");
     if annotations.is_some_and(|all| all.get(PRESERVE_ZERO_SHARES).is_some()) {
         let detail = format!("annotation '{PRESERVE_ZERO_SHARES}' is forbidden");
         errors.forbidden(&Path::new("metadata.annotations"), &detail);
@@ -146,13 +146,13 @@ fn priority_level_spec(new: &Value, errors: &mut Errors) {
     }
     match kind {
         "Exempt" => {
-            if let Some(exempt) = at(new, "spec.exempt") {
+            if let Some(exempt) = get(new, "spec.exempt") {
                 shares(exempt, &path.field("exempt"), errors);
                 lendable_percent(exempt, &path.field("exempt"), errors);
             }
         }
         "Limited" => {
-            if let Some(limited) = at(new, "spec.limited") {
+            if let Some(limited) = get(new, "spec.limited") {
                 limited_priority_level(limited, &path.field("limited"), errors);
             }
         }
@@ -178,7 +178,7 @@ fn limited_priority_level(limited: &Value, path: &Path<'_>, errors: &mut Errors)
     let response = path.field("limitResponse");
     match text(limited, "limitResponse.type") {
         "Queue" => {
-            if let Some(queuing) = at(limited, "limitResponse.queuing") {
+            if let Some(queuing) = get(limited, "limitResponse.queuing") {
                 queuing_configuration(queuing, &response.field("queuing"), errors);
             }
         }
@@ -224,7 +224,7 @@ fn queuing_configuration(queuing: &Value, path: &Path<'_>, errors: &mut Errors) 
 /// Upstream: `ValidateIfMandatoryPriorityLevelConfigurationObject`.
 fn mandatory_priority_level(new: &Value, errors: &mut Errors) {
     match text(new, "metadata.name") {
-        "exempt" if text(new, "spec.type") != "Exempt" || at(new, "spec.limited").is_some() => {
+        "exempt" if text(new, "spec.type") != "Exempt" || get(new, "spec.limited").is_some() => {
             let detail =
                 "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value";
             let spec = new.get("spec").cloned().unwrap_or_default();
@@ -249,12 +249,12 @@ fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let same_type = unchanged("spec.type");
     if !(same_type && unchanged("spec.exempt"))
         && kind != "Exempt"
-        && at(new, "spec.exempt").is_some()
+        && get(new, "spec.exempt").is_some()
     {
         errors.forbidden(&path.field("exempt"), "");
     }
     if !(same_type && unchanged("spec.limited")) {
-        match (kind, at(new, "spec.limited")) {
+        match (kind, get(new, "spec.limited")) {
             ("Limited", None) => errors.required(&path.field("limited"), ""),
             ("Limited", Some(_)) | (_, None) => {}
             (_, Some(_)) => errors.forbidden(&path.field("limited"), ""),
@@ -263,14 +263,14 @@ fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     if kind.is_empty() && !same_type {
         errors.required(&path.field("type"), "");
     }
-    if at(new, "spec.limited").is_none() {
+    if get(new, "spec.limited").is_none() {
         return;
     }
     let response = Path::new("spec.limited.limitResponse");
     let kind = text(new, "spec.limited.limitResponse.type");
     let same_type = unchanged("spec.limited.limitResponse.type");
     if !(same_type && unchanged("spec.limited.limitResponse.queuing")) {
-        match (kind, at(new, "spec.limited.limitResponse.queuing")) {
+        match (kind, get(new, "spec.limited.limitResponse.queuing")) {
             ("Queue", None) => errors.required(&response.field("queuing"), ""),
             ("Queue", Some(_)) | (_, None) => {}
             (_, Some(_)) => errors.forbidden(&response.field("queuing"), ""),
@@ -283,7 +283,7 @@ fn declared(new: &Value, old: Option<&Value>, errors: &mut Errors) {
 
 fn same_place(new: &Value, old: &Value, field: &str) -> bool {
     // An empty object is not an absent one.
-    at(new, field).is_some() == at(old, field).is_some() && same(at(new, field), at(old, field))
+    get(new, field).is_some() == get(old, field).is_some() && same(get(new, field), get(old, field))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{flag, list, text};
 use crate::validation::{dns_label, dns_subdomain};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::at;
+use evenkeel_apimachinery::value::get;
 use serde_json::Value;
 
 const VERBS: [&str; 9] =
@@ -45,7 +45,7 @@ fn subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
         return;
     };
     let field_path = path.field(field);
-    match at(subject, field) {
+    match get(subject, field) {
         None => {
             let detail = format!("{field} is required when subject kind is '{wanted}'");
             errors.required(&field_path, &detail);
@@ -59,7 +59,7 @@ fn subject(subject: &Value, path: &Path<'_>, errors: &mut Errors) {
         Some(_) => {}
     }
     for (kind, field) in kinds.iter().filter(|(kind, _)| *kind != wanted) {
-        if at(subject, field).is_some() {
+        if get(subject, field).is_some() {
             let detail = format!("{field} is forbidden when subject kind is not '{kind}'");
             errors.forbidden(&path.field(field), &detail);
         }
