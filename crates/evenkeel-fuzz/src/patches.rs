@@ -10,7 +10,7 @@ use crate::input::{self, Kind};
 /// The most that `copy` operations of a JSON patch add, and the limit of a body.
 const BODY: usize = 3 * 1024 * 1024;
 
-/// JSON patches.
+/// The body of a JSON patch, applied to an object and compared with another implementation.
 pub(crate) fn json_patch(data: &[u8]) {
     let Some((kind, current, body)) = read(data) else { return };
     let patched = apply(kind, PatchType::Json, &current, body);

@@ -54,7 +54,7 @@ pub fn start(options: &LoggingOptions) -> Log {
 }
 
 impl Log {
-    /// Verbosity (`-v`).
+    /// Verbosity of the whole process (`-v`).
     pub fn verbosity(&self) -> u32 {
         self.levels.verbosity()
     }

@@ -75,7 +75,8 @@ struct Run {
     folder: FaultyFolder,
     store: Store,
     model: Model,
-    /// Refused writes of which a crash may leave some: none, or one batch's first ones, in whole transactions.
+    /// Batches that were refused since the last commit. A crash may leave one of them whole, or none: which of them were tried,
+    /// and not only refused, is not known here.
     doubtful: Vec<Vec<PlannedOp>>,
     next_mark: u64,
     trace: Vec<String>,
@@ -193,7 +194,7 @@ impl Run {
             self.trace.push(format!("{planned:?}: {committed}"));
             if !committed {
                 self.count("refused");
-                refused.push(planned);
+                refused.extend(planned);
                 continue;
             }
             self.count("committed");
@@ -212,9 +213,7 @@ impl Run {
         }
         if !refused.is_empty() {
             assert_eq!(objects_of(&self.store), before, "memory has what was committed");
-            if self.doubtful.is_empty() {
-                self.doubtful = refused;
-            }
+            self.doubtful.push(refused);
         }
     }
 
@@ -306,13 +305,17 @@ impl Run {
             writes.extend(events.expect("the newest history is kept"));
         }
         writes.sort_by_key(|(revision, _)| *revision);
-        let planned: Vec<_> = self.doubtful.iter().flatten().collect();
-        assert_eq!(writes.len(), planned.len(), "{writes:?} of {planned:?}, up to {found}");
-        for ((_, write), (prefix, key, mark)) in writes.iter().zip(planned) {
-            assert_eq!((write.prefix, write.key), (*prefix, *key));
-            assert_eq!(write.change == Change::Deleted, mark.is_none());
-            assert!(mark.is_none_or(|mark| mark == write.mark));
-        }
+        let is_left = |planned: &Vec<PlannedOp>| {
+            let is_written =
+                |((_, write), (prefix, key, mark)): (&(u64, Committed), &PlannedOp)| {
+                    (write.prefix, write.key) == (*prefix, *key)
+                        && (write.change == Change::Deleted) == mark.is_none()
+                        && mark.is_none_or(|mark| mark == write.mark)
+                };
+            writes.len() == planned.len() && writes.iter().zip(planned).all(is_written)
+        };
+        let is_known = self.doubtful.iter().any(is_left);
+        assert!(is_known, "{writes:?} is none of {:?}, up to {found}", self.doubtful);
         self.model.add(&writes);
         assert_eq!(self.model.revision, found);
     }
