@@ -11,6 +11,8 @@ const MAX_ACTION: usize = 128;
 const MAX_REASON: usize = 128;
 const MAX_NOTE: usize = 1024;
 
+/// Validates a new Event that was sent to this API group.
+///
 /// Upstream: `ValidateEventCreate`.
 pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
     any_version(request_group, event, errors);
@@ -39,6 +41,8 @@ pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the update of an Event through this API group.
+///
 /// Upstream: `ValidateEventUpdate`.
 pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut Errors) {
     any_version(request_group, new, errors);

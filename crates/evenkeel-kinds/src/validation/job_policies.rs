@@ -27,6 +27,8 @@ fn required_one_of(value: &str, supported: &[&str], path: &Path<'_>, errors: &mu
     }
 }
 
+/// Validates the pod failure policy of a Job's spec.
+///
 /// Upstream: `validatePodFailurePolicy`.
 pub(super) fn pod_failure_policy(
     spec: &Value,
@@ -112,6 +114,8 @@ fn on_pod_conditions(conditions: &[Value], path: &Path<'_>, errors: &mut Errors)
     }
 }
 
+/// Validates the success policy of a Job with so many completions.
+///
 /// Upstream: `validateSuccessPolicy`.
 pub(super) fn success_policy(
     policy: &Value,
