@@ -64,11 +64,6 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         has_status
     }
 
-    /// Whether a new object keeps the `status` that it comes with.
-    fn creates_with_status(&self) -> bool {
-        false
-    }
-
     /// Whether PUT to a name that is not there makes it.
     fn allow_create_on_update(&self) -> bool {
         false
