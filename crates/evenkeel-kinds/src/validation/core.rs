@@ -1,6 +1,9 @@
 //! Validation of the core group.
 
-use super::{ValidationTarget, affinity, labels, names, pod, pod_update, quantity, service};
+use super::{
+    ValidationTarget, affinity, labels, limitrange, names, pod, pod_update, quantity,
+    resourcequota, service,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::amount::Amount;
@@ -30,8 +33,8 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "Node" => node(new, errors),
         "PersistentVolume" => persistent_volume(new, errors),
         "PersistentVolumeClaim" => claim(new, &Path::new("spec"), errors),
-        "ResourceQuota" => quota(new, errors),
-        "LimitRange" => limit_range(new, errors),
+        "ResourceQuota" => resourcequota::quota(new, errors),
+        "LimitRange" => limitrange::limit_range(new, errors),
         "Endpoints" => endpoints(new, errors),
         "Namespace" => namespace_finalizers(new, errors),
         _ => {}
@@ -45,6 +48,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             "Service" => service::load_balancer(new, errors),
             "Node" => node_resources(new, errors),
             "Namespace" => namespace_status(new, errors),
+            "ResourceQuota" => resourcequota::status(new, errors),
             "ReplicationController" => {
                 let path = Path::new("status");
                 for field in [
@@ -76,14 +80,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
         "Node" => node_update(new, old, errors),
         "PersistentVolume" => persistent_volume_update(new, old, errors),
         "PersistentVolumeClaim" => claim_update(new, old, errors),
-        "ResourceQuota" => {
-            quota(new, errors);
-            errors.immutable(
-                &Path::new("spec.scopes"),
-                get(new, "spec.scopes"),
-                get(old, "spec.scopes"),
-            );
-        }
+        "ResourceQuota" => resourcequota::update(new, old, errors),
         kind => create(kind, new, errors),
     }
 }
@@ -473,186 +470,6 @@ fn persistent_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
         get(after, "volumeMode"),
         get(before, "volumeMode"),
     );
-}
-
-/// Upstream: `ValidateResourceQuotaSpec`.
-fn quota(new: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    let hard = path.field("hard");
-    for (name, amount) in object(new, "spec.hard").into_iter().flatten() {
-        let path = hard.key(name);
-        errors.invalid_all(&path, name, &names::qualified_name(name));
-        if !name.contains('/') && !is_quota_resource(name) {
-            errors.invalid(
-                &path,
-                name.as_str(),
-                "must be a standard resource type or fully qualified",
-            );
-            errors.invalid(&path, name.as_str(), "must be a standard resource for quota");
-        }
-        quantity::validate_quantity(name, amount, &path, errors);
-    }
-    let scopes = path.field("scopes");
-    quota_scopes(new, &scopes, errors);
-    let expressions = path.field("scopeSelector");
-    let expressions = expressions.field("matchExpressions");
-    for expression in list(new, "spec.scopeSelector.matchExpressions") {
-        let n_values = list(expression, "values").len();
-        match text(expression, "operator") {
-            "In" | "NotIn" => {
-                if n_values == 0 {
-                    let words = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
-                    errors.required(&expressions.field("values"), words);
-                }
-            }
-            "Exists" | "DoesNotExist" => {
-                if n_values > 0 {
-                    let words = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
-                    errors.invalid(
-                        &expressions.field("values"),
-                        get(expression, "values").cloned().unwrap_or_default(),
-                        words,
-                    );
-                }
-            }
-            other => errors.invalid(
-                &expressions.field("operator"),
-                other,
-                "not a valid selector operator",
-            ),
-        }
-    }
-}
-
-/// Upstream: `ValidateResourceQuotaResourceName`.
-fn is_quota_resource(name: &str) -> bool {
-    let bare =
-        name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
-    matches!(bare, "cpu" | "memory" | "ephemeral-storage" | "storage")
-        || bare.starts_with("hugepages-")
-        || quantity::is_object_count(name)
-        || name.starts_with("count/")
-}
-
-/// Upstream: `validateResourceQuotaScopes`.
-fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let scopes: Vec<&str> = list(new, "spec.scopes").iter().filter_map(Value::as_str).collect();
-    let value = || json!(scopes);
-    let pods_only = |name: &str| {
-        let bare =
-            name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
-        matches!(bare, "cpu" | "memory" | "ephemeral-storage" | "pods")
-            || bare.starts_with("hugepages-")
-    };
-    for scope in &scopes {
-        if ![
-            "Terminating",
-            "NotTerminating",
-            "BestEffort",
-            "NotBestEffort",
-            "PriorityClass",
-            "CrossNamespacePodAffinity",
-            "VolumeAttributesClass",
-        ]
-        .contains(scope)
-        {
-            errors.invalid(path, value(), "unsupported scope");
-        }
-        for name in object(new, "spec.hard").into_iter().flatten().map(|(name, _)| name) {
-            let fits = match *scope {
-                "BestEffort" => name == "pods",
-                _ => pods_only(name),
-            };
-            if !fits {
-                errors.invalid(path, value(), "unsupported scope applied to resource");
-            }
-        }
-    }
-    for pair in [["Terminating", "NotTerminating"], ["BestEffort", "NotBestEffort"]] {
-        if pair.iter().all(|scope| scopes.contains(scope)) {
-            errors.invalid(path, value(), "conflicting scopes");
-        }
-    }
-}
-
-/// Upstream: `ValidateLimitRange`.
-fn limit_range(new: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    let all = path.field("limits");
-    let mut seen = BTreeSet::new();
-    for (index, item) in list(new, "spec.limits").iter().enumerate() {
-        let path = all.index(index);
-        let kind = text(item, "type");
-        if !seen.insert(kind) {
-            errors.duplicate(&path.field("type"), kind);
-        }
-        if kind == "Pod" {
-            for field in ["default", "defaultRequest"] {
-                if !is_empty(item, field) {
-                    errors
-                        .forbidden(&path.field(field), "may not be specified when `type` is 'Pod'");
-                }
-            }
-        }
-        if kind == "PersistentVolumeClaim"
-            && get(item, "min.storage").is_none()
-            && get(item, "max.storage").is_none()
-        {
-            errors.required(
-                &path.field("limits"),
-                "either minimum or maximum storage value is required, but neither was provided",
-            );
-        }
-        limits_in_order(item, &path, errors);
-    }
-}
-
-fn limits_in_order(item: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let amount = |field: &str, name: &str| {
-        object(item, field).and_then(|map| map.get(name)).and_then(Amount::of)
-    };
-    let names: BTreeSet<&String> =
-        ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"]
-            .iter()
-            .filter_map(|field| object(item, field))
-            .flat_map(|map| map.keys())
-            .collect();
-    for name in names {
-        for (low, high, words) in [
-            ("min", "max", "min value {} is greater than max value {}"),
-            ("min", "defaultRequest", "min value {} is greater than default request value {}"),
-            ("defaultRequest", "max", "default request value {} is greater than max value {}"),
-            (
-                "defaultRequest",
-                "default",
-                "default request value {} is greater than default limit value {}",
-            ),
-            ("min", "default", "min value {} is greater than default value {}"),
-            ("default", "max", "default value {} is greater than max value {}"),
-        ] {
-            let (Some(first), Some(second)) = (amount(low, name), amount(high, name)) else {
-                continue;
-            };
-            if first > second {
-                let detail = words.replacen("{}", &first.to_string(), 1).replacen(
-                    "{}",
-                    &second.to_string(),
-                    1,
-                );
-                // Upstream names the lower bound, except where the default limit exceeds the maximum.
-                let field = path.field(low);
-                errors.invalid(&field.key(name), first.to_string(), &detail);
-            }
-        }
-        if amount("maxLimitRequestRatio", name).is_some_and(|ratio| ratio < Amount::whole(1)) {
-            let ratio = amount("maxLimitRequestRatio", name).unwrap_or_default().to_string();
-            errors.invalid(
-                &path.field("maxLimitRequestRatio").key(name),
-                ratio.as_str(),
-                &format!("ratio {ratio} is less than 1"),
-            );
-        }
-    }
 }
 
 /// Upstream: `ValidateEndpoints`.

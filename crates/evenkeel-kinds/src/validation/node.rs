@@ -1,9 +1,10 @@
 //! Validation of node.k8s.io.
 
-use super::{immutable, names};
+use super::{immutable, labels, names, pod, quantity};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::text;
-use serde_json::Value;
+use evenkeel_apimachinery::value::{get, list, object, text};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     if kind == "RuntimeClass" {
@@ -20,6 +21,75 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
 
 /// Upstream: `ValidateRuntimeClass`.
 fn runtime_class(new: &Value, errors: &mut Errors) {
-    let handler = text(new, "handler");
-    errors.invalid_all(&Path::new("handler"), handler, &names::dns_label(handler));
+    errors.required_valid(&Path::new("handler"), text(new, "handler"), names::dns_label);
+    if let Some(overhead) = get(new, "overhead.podFixed") {
+        let limits = json!({"limits": overhead});
+        quantity::requirements(&limits, &Path::new("overhead"), errors);
+    }
+    if let Some(scheduling) = new.get("scheduling") {
+        let path = Path::new("scheduling");
+        labels::labels(object(scheduling, "nodeSelector"), &path.field("nodeSelector"), errors);
+        tolerations(scheduling, &path.field("tolerations"), errors);
+    }
+}
+
+/// Upstream: `validateTolerations`.
+fn tolerations(scheduling: &Value, path: &Path<'_>, errors: &mut Errors) {
+    pod::tolerations(scheduling, path, errors);
+    let mut seen = BTreeSet::new();
+    for (index, toleration) in list(scheduling, "tolerations").iter().enumerate() {
+        let key = ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
+        if !seen.insert(key) {
+            errors.duplicate(&path.index(index), internal_toleration(toleration));
+        }
+    }
+}
+
+/// Returns a toleration with the names of upstream's internal version, which its error shows.
+fn internal_toleration(toleration: &Value) -> Value {
+    json!({"Key": text(toleration, "key"), "Operator": text(toleration, "operator"),
+        "Value": text(toleration, "value"), "Effect": text(toleration, "effect"),
+        "TolerationSeconds": get(toleration, "tolerationSeconds")})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_class_has_a_handler_overhead_and_scheduling() {
+        let exists = json!({"operator": "Exists"});
+        let table: [(Value, &[&str]); 8] = [
+            (json!({"handler": "runc"}), &[]),
+            (json!({}), &["handler"]),
+            (json!({"handler": "A"}), &["handler"]),
+            (
+                json!({"handler": "a", "overhead": {"podFixed": {"cpu": "-1"}}}),
+                &["overhead.limits[cpu]"],
+            ),
+            (
+                json!({"handler": "a", "overhead": {"podFixed": {"a": "1"}}}),
+                &["overhead.limits[a]"; 2],
+            ),
+            (
+                json!({"handler": "a", "scheduling": {"nodeSelector": {"a": "-"}}}),
+                &["scheduling.nodeSelector"],
+            ),
+            (
+                json!({"handler": "a", "scheduling": {"tolerations": [{"key": "a", "operator": "b"}]}}),
+                &["scheduling.tolerations[0].operator"],
+            ),
+            (
+                json!({"handler": "a", "scheduling": {"tolerations": [exists, exists]}}),
+                &["scheduling.tolerations[1]"],
+            ),
+        ];
+        for (class, expected) in table {
+            let mut errors = Errors::default();
+            create("RuntimeClass", &class, &mut errors);
+            let found: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            assert_eq!(found, expected, "{class}");
+        }
+    }
 }

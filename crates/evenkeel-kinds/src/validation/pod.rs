@@ -699,7 +699,7 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Upstream: `ValidateTolerations`.
-fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, toleration) in list(spec, "tolerations").iter().enumerate() {
         let path = path.index(index);
         let (key, operator, effect) =

@@ -3,17 +3,13 @@
 use super::names;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{list, object, text};
+use evenkeel_apimachinery::value::{Object, list, object, text};
 use serde_json::Value;
 
-const STANDARD: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "storage"];
+const CONTAINER_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// Validates the quantities of a map such as `status.capacity`: not negative, and integers for integer resources.
-pub(super) fn validate_quantities(
-    map: Option<&evenkeel_apimachinery::value::Object>,
-    path: &Path<'_>,
-    errors: &mut Errors,
-) {
+pub(super) fn validate_quantities(map: Option<&Object>, path: &Path<'_>, errors: &mut Errors) {
     for (name, quantity) in map.into_iter().flatten() {
         validate_quantity(name, quantity, &path.field(name), errors);
     }
@@ -41,14 +37,52 @@ pub(super) fn validate_quantity(
 ///
 /// Upstream: `IsIntegerResourceName`.
 pub(super) fn is_integer_resource(name: &str) -> bool {
-    name.starts_with("hugepages-")
-        || (name.contains('/') && !name.starts_with("requests.") && !name.starts_with("limits."))
-        || is_object_count(name)
+    is_extended(name) || is_object_count(name)
+}
+
+/// Whether a resource belongs to Kubernetes, by its name.
+///
+/// Upstream: `IsNativeResource`.
+pub(super) fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Upstream: `IsExtendedResourceName`.
+fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with("requests.")
+        && names::qualified_name(&format!("requests.{name}")).is_empty()
+}
+
+/// Returns an amount as a whole number, rounded away from zero.
+///
+/// Upstream: `Quantity.Value`.
+pub(super) fn whole_value(amount: Amount) -> i128 {
+    rounded(amount, 1_000_000_000)
+}
+
+/// Returns an amount in thousandths, rounded away from zero.
+///
+/// Upstream: `Quantity.MilliValue`.
+pub(super) fn milli_value(amount: Amount) -> i128 {
+    rounded(amount, 1_000_000)
+}
+
+/// Returns an amount in units of as many billionths, rounded away from zero.
+fn rounded(amount: Amount, unit: i128) -> i128 {
+    let text = amount.to_string();
+    let (number, billionths) = match (text.strip_suffix('m'), text.strip_suffix('n')) {
+        (Some(number), _) => (number, 1_000_000),
+        (_, Some(number)) => (number, 1),
+        (None, None) => (text.as_str(), 1_000_000_000),
+    };
+    let value = number.parse::<i128>().unwrap_or_default().saturating_mul(billionths);
+    value / unit + (value % unit).signum()
 }
 
 /// Whether a quota resource counts objects of a built-in kind.
 ///
-/// Upstream: `IsStandardQuotaResourceName`.
+/// Upstream: `integerResources`.
 pub(super) fn is_object_count(name: &str) -> bool {
     matches!(
         name,
@@ -64,23 +98,72 @@ pub(super) fn is_object_count(name: &str) -> bool {
     )
 }
 
+/// Whether a quota limits a resource that is not qualified.
+///
+/// Upstream: `IsStandardQuotaResourceName`.
+pub(super) fn is_standard_quota_resource(name: &str) -> bool {
+    let bare = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits."));
+    matches!(bare.unwrap_or(name), "cpu" | "memory" | "ephemeral-storage")
+        || name == "requests.storage"
+        || name.starts_with("hugepages-")
+        || name.starts_with("requests.hugepages-")
+        || is_object_count(name)
+}
+
+/// Validates the name of a resource, and returns whether it is valid.
+///
+/// Upstream: `validateResourceName`.
+pub(super) fn resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
+    let messages = names::qualified_name(name);
+    errors.invalid_all(path, name, &messages);
+    let is_known = name.contains('/') || name == "storage" || is_standard_quota_resource(name);
+    if messages.is_empty() && !is_known {
+        errors.invalid(path, name, "must be a standard resource type or fully qualified");
+    }
+    messages.is_empty() && is_known
+}
+
 /// Validates the resource name of a container's request or limit.
 ///
 /// Upstream: `ValidateContainerResourceName`.
-fn container_resource(name: &str, path: &Path<'_>, errors: &mut Errors) {
-    let messages = names::qualified_name(name);
-    errors.invalid_all(path, name, &messages);
-    if !messages.is_empty() {
-        return;
-    }
-    if !name.contains('/') && !STANDARD.contains(&name) && !name.starts_with("hugepages-") {
-        errors.invalid(path, name, "must be a standard resource type or fully qualified");
-        errors.invalid(path, name, "must be a standard resource for containers");
+pub(super) fn container_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    resource_name(name, path, errors);
+    if !name.contains('/') {
+        if !CONTAINER_RESOURCES.contains(&name) && !name.starts_with("hugepages-") {
+            errors.invalid(path, name, "must be a standard resource for containers");
+        }
+    } else if !is_native(name) && !is_extended(name) {
+        errors.invalid(path, name, "doesn't follow extended resource name standard");
     }
 }
 
-fn can_overcommit(name: &str) -> bool {
-    !name.contains('/') && !name.starts_with("hugepages-")
+/// Validates the name of a resource that a quota limits.
+///
+/// Upstream: `ValidateResourceQuotaResourceName`.
+pub(super) fn quota_resource_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    resource_name(name, path, errors);
+    if !name.contains('/') && !is_standard_quota_resource(name) {
+        errors.invalid(path, name, "must be a standard resource for quota");
+    }
+}
+
+/// Upstream: `IsOvercommitAllowed`.
+pub(super) fn can_overcommit(name: &str) -> bool {
+    is_native(name) && !name.starts_with("hugepages-")
+}
+
+/// Validates that huge pages are whole pages.
+///
+/// Upstream: `validateResourceQuantityHugePageValue`.
+fn huge_pages(name: &str, quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(size) = name.strip_prefix("hugepages-") else { return };
+    let size = Amount::of(&Value::from(size)).filter(|size| size.is_whole()).map(whole_value);
+    let amount = Amount::of(quantity).map(whole_value).unwrap_or_default();
+    if size.is_none_or(|size| size <= 0 || amount % size != 0) {
+        let text = quantity.as_str().unwrap_or_default();
+        let detail = format!("{text} is not positive integer multiple of {name}");
+        errors.invalid(path, quantity.clone(), &detail);
+    }
 }
 
 /// Validates `resources` of a container.
@@ -92,10 +175,12 @@ pub(super) fn requirements(resources: &Value, path: &Path<'_>, errors: &mut Erro
         let path = path.field(field);
         for (name, quantity) in map.into_iter().flatten() {
             let path = path.key(name);
-            container_resource(name, &path, errors);
+            container_resource_name(name, &path, errors);
             validate_quantity(name, quantity, &path, errors);
+            huge_pages(name, quantity, &path, errors);
         }
     }
+    let (resources_path, limits_path) = (path, path.field("limits"));
     let path = path.field("requests");
     for (name, request) in requests.into_iter().flatten() {
         let limit = limits.and_then(|limits| limits.get(name));
@@ -113,19 +198,64 @@ pub(super) fn requirements(resources: &Value, path: &Path<'_>, errors: &mut Erro
                 );
             }
             None if limit.is_none() && !can_overcommit(name) => {
-                errors.invalid(
-                    &path,
-                    request.clone(),
-                    "Limit must be set for non overcommitable resources",
-                );
+                let detail = "Limit must be set for non overcommitable resources";
+                errors.required(&limits_path, detail);
             }
             _ => {}
         }
     }
-    let claims = path.field("claims");
+    let has = |map: Option<&Object>, is_wanted: fn(&str) -> bool| {
+        map.is_some_and(|map| map.keys().any(|name| is_wanted(name)))
+    };
+    let any = |is_wanted: fn(&str) -> bool| has(limits, is_wanted) || has(requests, is_wanted);
+    if any(|name| name.starts_with("hugepages-")) && !any(|name| matches!(name, "cpu" | "memory")) {
+        errors.forbidden(resources_path, "HugePages require cpu or memory");
+    }
+    let claims = resources_path.field("claims");
     for (index, claim) in list(resources, "claims").iter().enumerate() {
         if text(claim, "name").is_empty() {
             errors.required(&claims.index(index).field("name"), "");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn resources_of_a_container_are_known_and_huge_pages_whole() {
+        let table: [(Value, &[&str]); 9] = [
+            (json!({"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}}), &[]),
+            (json!({"limits": {"hugepages-2Mi": "4Mi"}}), &["resources"]),
+            (
+                json!({"limits": {"cpu": "1", "hugepages-2Mi": "3Mi"}}),
+                &["resources.limits[hugepages-2Mi]"],
+            ),
+            (json!({"limits": {"storage": "1"}}), &["resources.limits[storage]"]),
+            (json!({"limits": {"pods": "1"}}), &["resources.limits[pods]"]),
+            (json!({"limits": {"requests.a/b": "1"}}), &["resources.limits[requests.a/b]"]),
+            (json!({"limits": {"a/b": "500m"}}), &["resources.limits[a/b]"]),
+            (json!({"requests": {"a/b": "1"}}), &["resources.limits"]),
+            (json!({"requests": {"a": "1"}}), &["resources.requests[a]"; 2]),
+        ];
+        for (resources, expected) in table {
+            let mut errors = Errors::default();
+            requirements(&resources, &Path::new("resources"), &mut errors);
+            let found: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            assert_eq!(found, expected, "{resources}");
+        }
+    }
+
+    #[test]
+    fn values_are_rounded_away_from_zero() {
+        for (quantity, whole, milli) in
+            [("1", 1, 1000), ("-500m", -1, -500), ("1500u", 1, 2), ("1Ki", 1024, 1_024_000)]
+        {
+            let amount = Amount::of(&json!(quantity)).expect("a quantity");
+            assert_eq!((whole_value(amount), milli_value(amount)), (whole, milli), "{quantity}");
         }
     }
 }

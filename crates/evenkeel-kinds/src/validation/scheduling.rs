@@ -2,7 +2,7 @@
 
 use super::immutable;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{int, text};
+use evenkeel_apimachinery::value::{flag, get, int, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -11,10 +11,10 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Upstream: `ValidatePriorityClassUpdate`.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    create(kind, new, errors);
     if kind != "PriorityClass" {
-        return;
+        return create(kind, new, errors);
     }
     if new.get("value") != old.get("value") {
         errors.forbidden(&Path::new("value"), "may not be changed in an update.");
@@ -27,13 +27,9 @@ fn priority_class(new: &Value, errors: &mut Errors) {
     let name = text(new, "metadata.name");
     let value = int(new, "value").unwrap_or_default();
     if name.starts_with("system-") {
-        let known = matches!(
-            (name, value),
-            ("system-cluster-critical", 2_000_000_000) | ("system-node-critical", 2_000_001_000)
-        );
-        if !known {
+        if let Some(error) = unknown_system_class(name, value, flag(new, "globalDefault")) {
             let words = format!(
-                "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+                "priority class names with 'system-' prefix are reserved for system use only. error: {error}"
             );
             errors.forbidden(&Path::new("metadata").field("name"), &words);
         }
@@ -43,8 +39,59 @@ fn priority_class(new: &Value, errors: &mut Errors) {
             "maximum allowed value of a user defined priority is 1000000000",
         );
     }
-    let policy = text(new, "preemptionPolicy");
-    if !policy.is_empty() {
-        errors.one_of(&Path::new("preemptionPolicy"), policy, &["Never", "PreemptLowerPriority"]);
+    let path = Path::new("preemptionPolicy");
+    match get(new, "preemptionPolicy").and_then(Value::as_str) {
+        None => {}
+        Some("") => errors.required(&path, ""),
+        Some(policy) => errors.one_of(&path, policy, &["Never", "PreemptLowerPriority"]),
+    }
+}
+
+/// Returns why a class is not one of the two that Kubernetes has itself.
+///
+/// Upstream: `IsKnownSystemPriorityClass`.
+fn unknown_system_class(name: &str, value: i64, is_global_default: bool) -> Option<String> {
+    let known = match name {
+        "system-cluster-critical" => 2_000_000_000,
+        "system-node-critical" => 2_000_001_000,
+        _ => return Some(format!("{name} is not a known system priority class")),
+    };
+    if value != known {
+        Some(format!("value of {name} PriorityClass must be {known}"))
+    } else {
+        is_global_default.then(|| format!("globalDefault of {name} PriorityClass must be false"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn fields(errors: Errors) -> Vec<String> {
+        errors.into_vec().into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn a_class_is_validated_once() {
+        for (name, class, expected) in [
+            ("a", json!({"value": 1_000_000_000}), &[][..]),
+            ("a", json!({"value": 1_000_000_001}), &["value"]),
+            ("a", json!({"value": 1, "preemptionPolicy": "a"}), &["preemptionPolicy"]),
+            ("system-node-critical", json!({"value": 2_000_001_000}), &[]),
+            ("system-node-critical", json!({"value": 1}), &["metadata.name"]),
+            ("system-a", json!({"value": 1}), &["metadata.name"]),
+        ] {
+            let mut class = class;
+            class["metadata"] = json!({"name": name});
+            let mut errors = Errors::default();
+            create("PriorityClass", &class, &mut errors);
+            assert_eq!(fields(errors), expected, "{class}");
+        }
+        let old = json!({"value": 1, "preemptionPolicy": "Never"});
+        let mut errors = Errors::default();
+        let new = json!({"value": 2, "preemptionPolicy": "a"});
+        update("PriorityClass", &new, &old, &mut errors);
+        assert_eq!(fields(errors), ["value", "preemptionPolicy"]);
     }
 }
