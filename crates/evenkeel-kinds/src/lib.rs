@@ -7,6 +7,7 @@ pub mod autoscaling;
 mod certificatesigningrequest;
 pub mod defaults;
 mod job;
+mod persistentvolumeclaim;
 pub mod pod;
 pub mod printers;
 pub mod registry;

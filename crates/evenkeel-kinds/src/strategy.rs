@@ -6,7 +6,7 @@
 //! Upstream: `PrepareForCreate` and `PrepareForUpdate` of the strategies in `pkg/registry`.
 
 use crate::registry::KindStrategy;
-use crate::{certificatesigningrequest, job, pod};
+use crate::{certificatesigningrequest, job, persistentvolumeclaim, pod};
 use evenkeel_apimachinery::reset::{
     reset_all_but_metadata_and_status, reset_all_but_status_and_managed_fields, reset_field,
     reset_metadata_fields, reset_metadata_for_status, status_update_resets_metadata,
@@ -39,6 +39,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
         ("", "PersistentVolume") => {
             set(object, "status.lastPhaseTransitionTime", &*cx.now);
         }
+        ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare(object, None),
         ("apps", "DaemonSet") => set_template_generation(object, 1),
         ("", "ServiceAccount") => clean_secret_references(object),
         ("batch", "Job") => job::generate_selector(object),
@@ -88,6 +89,10 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
     }
     match (strategy.group, strategy.kind) {
         ("", "ServiceAccount") => clean_secret_references(new),
+        ("", "PersistentVolumeClaim") if cx.subresource.is_empty() => {
+            persistentvolumeclaim::prepare(new, Some(old));
+        }
+        ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
         // It has no generation at first.
         ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();

@@ -69,27 +69,48 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
         let path = preferred.index(index);
         weight(weighted, &path, errors);
         if let Some(term) = get(weighted, "preference") {
-            node_term(term, &path.field("preference"), errors);
+            node_term(term, true, &path.field("preference"), errors);
         }
     }
 }
 
-/// Validates a node selector, in a required node affinity or a persistent volume.
+/// Validates a node selector of a pod.
+fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
+    validate_node_selector(selector, true, path, errors);
+}
+
+/// Validates a node selector, in a required node affinity or a persistent volume. `allows_values` takes values that no
+/// label can have.
 ///
 /// Upstream: `ValidateNodeSelector`.
-pub(super) fn node_selector(selector: &Value, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_node_selector(
+    selector: &Value,
+    allows_values: bool,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     let path = path.field("nodeSelectorTerms");
     let terms = list(selector, "nodeSelectorTerms");
     if terms.is_empty() {
         errors.required(&path, "must have at least one node selector term");
     }
     for (index, term) in terms.iter().enumerate() {
-        node_term(term, &path.index(index), errors);
+        node_term(term, allows_values, &path.index(index), errors);
     }
 }
 
+/// Whether a node selector has a value that no label can have.
+///
+/// Upstream: `HasInvalidLabelValueInNodeSelectorTerms`.
+pub(super) fn has_invalid_value(selector: &Value) -> bool {
+    let expressions =
+        list(selector, "nodeSelectorTerms").iter().flat_map(|term| list(term, "matchExpressions"));
+    let mut values = expressions.flat_map(|expression| list(expression, "values"));
+    values.any(|value| value.as_str().is_some_and(|value| !names::label_value(value).is_empty()))
+}
+
 /// Upstream: `ValidateNodeSelectorTerm`.
-fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("matchExpressions");
     for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
         let path = all.index(index);
@@ -124,6 +145,11 @@ fn node_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         let key = text(expression, "key");
         errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
+        let path = path.field("values");
+        let values = list(expression, "values").iter().filter_map(Value::as_str);
+        for (index, value) in values.enumerate().filter(|_| !allows_values) {
+            errors.invalid_all(&path.index(index), value, &names::label_value(value));
+        }
     }
     let all = path.field("matchFields");
     for (index, expression) in list(term, "matchFields").iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Validation of the group apps.
 
-use super::{ValidationTarget, core, labels, pod};
+use super::{ValidationTarget, labels, persistentvolumeclaim, pod};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
@@ -314,7 +314,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     errors.non_negative(&path.field("ordinals").field("start"), int(new, "spec.ordinals.start"));
     let claims = path.field("volumeClaimTemplates");
     for (index, claim) in list(new, "spec.volumeClaimTemplates").iter().enumerate() {
-        core::claim(claim, &claims.index(index).field("spec"), errors);
+        persistentvolumeclaim::create(claim, &claims.index(index).field("spec"), errors);
     }
 }
 

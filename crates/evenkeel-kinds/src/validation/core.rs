@@ -1,21 +1,17 @@
 //! Validation of the core group.
 
 use super::{
-    ValidationTarget, affinity, labels, limitrange, names, pod, pod_update, quantity,
-    resourcequota, service,
+    ValidationTarget, limitrange, names, persistentvolume, persistentvolumeclaim, pod, pod_update,
+    quantity, resourcequota, service,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const DATA_LIMIT: usize = 1024 * 1024;
-const ACCESS_MODES: &[&str] =
-    &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const TAINT_EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -31,8 +27,10 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "ConfigMap" => config_map(new, errors),
         "Secret" => secret(new, errors),
         "Node" => node(new, errors),
-        "PersistentVolume" => persistent_volume(new, errors),
-        "PersistentVolumeClaim" => claim(new, &Path::new("spec"), errors),
+        "PersistentVolume" => persistentvolume::create(new, errors),
+        "PersistentVolumeClaim" => {
+            persistentvolumeclaim::create(new, &Path::new("spec"), errors);
+        }
         "ResourceQuota" => resourcequota::quota(new, errors),
         "LimitRange" => limitrange::limit_range(new, errors),
         "Endpoints" => endpoints(new, errors),
@@ -49,6 +47,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             "Node" => node_resources(new, errors),
             "Namespace" => namespace_status(new, errors),
             "ResourceQuota" => resourcequota::status(new, errors),
+            "PersistentVolumeClaim" => persistentvolumeclaim::status(new, errors),
             "ReplicationController" => {
                 let path = Path::new("status");
                 for field in [
@@ -78,8 +77,8 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             immutable_data(new, old, &["data"], errors);
         }
         "Node" => node_update(new, old, errors),
-        "PersistentVolume" => persistent_volume_update(new, old, errors),
-        "PersistentVolumeClaim" => claim_update(new, old, errors),
+        "PersistentVolume" => persistentvolume::update(new, old, errors),
+        "PersistentVolumeClaim" => persistentvolumeclaim::update(new, old, errors),
         "ResourceQuota" => resourcequota::update(new, old, errors),
         kind => create(kind, new, errors),
     }
@@ -292,184 +291,6 @@ fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
     if !before.is_empty() && before != after {
         errors.invalid(&path.field("providerID"), Value::Null, "field cannot be modified once set");
     }
-}
-
-fn access_modes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let path = path.field("accessModes");
-    let modes = list(spec, "accessModes");
-    if modes.is_empty() {
-        errors.required(&path, "at least 1 access mode is required");
-    }
-    for mode in modes.iter().filter_map(Value::as_str) {
-        if !ACCESS_MODES.contains(&mode) {
-            errors.not_supported(&path, mode, ACCESS_MODES);
-        }
-    }
-    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
-        errors.forbidden(&path, "may not use ReadWriteOncePod with other access modes");
-    }
-}
-
-fn volume_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let mode = text(spec, "volumeMode");
-    if !mode.is_empty() {
-        errors.one_of(&path.field("volumeMode"), mode, VOLUME_MODES);
-    }
-}
-
-/// Validates the spec of a claim, in a claim or in a claim template.
-///
-/// Upstream: `ValidatePersistentVolumeClaimSpec`.
-pub(super) fn claim(new: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(spec) = new.get("spec") else { return };
-    access_modes(spec, path, errors);
-    if let Some(selector) = get(spec, "selector") {
-        labels::selector(selector, &path.field("selector"), errors);
-    }
-    let resources = path.field("resources");
-    let requests = resources.field("requests");
-    match get(spec, "resources.requests.storage") {
-        None => errors.required(&requests.key("storage"), ""),
-        Some(storage) => match Amount::of(storage) {
-            Some(amount) if amount.is_negative() || amount.is_zero() => {
-                errors.invalid(
-                    &requests.key("storage"),
-                    storage.clone(),
-                    "must be greater than zero",
-                );
-            }
-            _ => {}
-        },
-    }
-    let class = text(spec, "storageClassName");
-    if !class.is_empty() {
-        errors.invalid_all(&path.field("storageClassName"), class, &names::dns_subdomain(class));
-    }
-    volume_mode(spec, path, errors);
-    data_sources(spec, path, errors);
-}
-
-/// Upstream: `validateDataSource`.
-fn data_sources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    for field in ["dataSource", "dataSourceRef"] {
-        let Some(source) = get(spec, field) else { continue };
-        let path = path.field(field);
-        for required in ["name", "kind"] {
-            if text(source, required).is_empty() {
-                errors.required(&path.field(required), "");
-            }
-        }
-        if text(source, "apiGroup").is_empty() && text(source, "kind") != "PersistentVolumeClaim" {
-            errors.invalid(
-                &path,
-                text(source, "kind"),
-                "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
-            );
-        }
-    }
-}
-
-/// Upstream: `ValidatePersistentVolumeClaimUpdate`.
-fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    claim(new, &path, errors);
-    let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
-    let mut allowed = after.clone();
-    let bound = !text(before, "volumeName").is_empty();
-    if !bound {
-        evenkeel_apimachinery::value::copy(&mut allowed, before, "volumeName");
-        if get(before, "storageClassName").is_none() {
-            evenkeel_apimachinery::value::copy(&mut allowed, before, "storageClassName");
-        }
-    }
-    let size = |spec: &Value| get(spec, "resources.requests.storage").and_then(Amount::of);
-    let (old_size, new_size) = (size(before), size(after));
-    if text(old, "status.phase") == "Bound" {
-        evenkeel_apimachinery::value::copy(&mut allowed, before, "resources.requests");
-        if new_size < old_size {
-            let resources = path.field("resources");
-            let requests = resources.field("requests");
-            errors.forbidden(
-                &requests.field("storage"),
-                "field can not be less than status.capacity",
-            );
-        }
-    }
-    evenkeel_apimachinery::value::copy(&mut allowed, before, "volumeAttributesClassName");
-    if allowed != *before {
-        let words = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.forbidden(&path, words);
-    }
-}
-
-/// Upstream: `ValidatePersistentVolumeSpec`.
-fn persistent_volume(new: &Value, errors: &mut Errors) {
-    let path = Path::new("spec");
-    let Some(spec) = new.get("spec") else { return };
-    access_modes(spec, &path, errors);
-    let capacity = path.field("capacity");
-    match object(spec, "capacity") {
-        Some(amounts) if amounts.contains_key("storage") && amounts.len() == 1 => {}
-        Some(amounts) if !amounts.is_empty() => {
-            errors.not_supported(&capacity, Value::Object(amounts.clone()), &["storage"]);
-        }
-        _ => errors.required(&capacity, ""),
-    }
-    if let Some(amount) = get(spec, "capacity.storage")
-        && Amount::of(amount).is_some_and(|amount| amount.is_zero() || amount.is_negative())
-    {
-        errors.invalid(&capacity.key("storage"), amount.clone(), "must be greater than zero");
-    }
-    let policy = text(spec, "persistentVolumeReclaimPolicy");
-    if !policy.is_empty() {
-        errors.one_of(
-            &path.field("persistentVolumeReclaimPolicy"),
-            policy,
-            &["Delete", "Recycle", "Retain"],
-        );
-    }
-    let sources = spec.as_object().into_iter().flatten().filter(|(name, value)| {
-        value.is_object() && !matches!(name.as_str(), "capacity" | "claimRef" | "nodeAffinity")
-    });
-    match sources.count() {
-        0 => errors.required(&path, "must specify a volume type"),
-        1 => {}
-        _ => errors.forbidden(&path, "may not specify more than 1 volume type"),
-    }
-    if let Some(required) = get(spec, "nodeAffinity.required") {
-        let path = path.field("nodeAffinity");
-        affinity::node_selector(required, &path.field("required"), errors);
-    }
-    let class = text(spec, "storageClassName");
-    if !class.is_empty() {
-        errors.invalid_all(&path.field("storageClassName"), class, &names::dns_subdomain(class));
-    }
-    volume_mode(spec, &path, errors);
-}
-
-/// Upstream: `ValidatePersistentVolumeUpdate`.
-fn persistent_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
-    persistent_volume(new, errors);
-    let path = Path::new("spec");
-    let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
-    let source = |spec: &Value| {
-        let mut spec = spec.as_object().cloned().unwrap_or_default();
-        spec.retain(|name, value| {
-            value.is_object() && !matches!(name.as_str(), "capacity" | "claimRef" | "nodeAffinity")
-        });
-        spec
-    };
-    if source(after) != source(before) {
-        errors.forbidden(
-            &path.field("persistentvolumesource"),
-            "spec.persistentvolumesource is immutable after creation",
-        );
-    }
-    errors.immutable(
-        &path.field("volumeMode"),
-        get(after, "volumeMode"),
-        get(before, "volumeMode"),
-    );
 }
 
 /// Upstream: `ValidateEndpoints`.

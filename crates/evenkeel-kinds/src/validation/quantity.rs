@@ -24,13 +24,29 @@ pub(super) fn validate_quantity(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let Some(parsed) = Amount::of(quantity) else { return };
-    if parsed.is_negative() {
-        errors.invalid(path, quantity.clone(), "must be greater than or equal to 0");
-    }
-    if is_integer_resource(name) && !parsed.is_whole() {
+    non_negative(quantity, path, errors);
+    if is_integer_resource(name) && Amount::of(quantity).is_some_and(|amount| !amount.is_whole()) {
         errors.invalid(path, quantity.clone(), "must be an integer");
     }
+}
+
+/// Upstream: `ValidateNonnegativeQuantity`.
+pub(super) fn non_negative(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if Amount::of(quantity).is_some_and(Amount::is_negative) {
+        errors.invalid(path, quantity.clone(), "must be greater than or equal to 0");
+    }
+}
+
+/// Validates that a quantity is not negative, and returns whether it is not.
+///
+/// Upstream: `validateBasicResource`.
+pub(super) fn basic_resource(quantity: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
+    let value = Amount::of(quantity).map(whole_value).unwrap_or_default();
+    if value < 0 {
+        let value = i64::try_from(value).unwrap_or(i64::MIN);
+        errors.invalid(path, value, "must be a valid resource quantity");
+    }
+    value >= 0
 }
 
 /// Whether quantities of a resource are integers.

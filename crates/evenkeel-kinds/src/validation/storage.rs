@@ -1,15 +1,16 @@
 //! Validation of storage.k8s.io.
 
-use super::{labels, names};
+use super::{labels, names, persistentvolume, quantity};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, int, list, object, same, text};
+use evenkeel_apimachinery::value::{Object, get, int, list, object, same, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const MAX_PARAMETERS: usize = 512;
 const MAX_PARAMETERS_SIZE: usize = 256 * 1024;
 const MAX_DRIVER_NAME: usize = 63;
-const MAX_NODE_ID: usize = 192;
+const MAX_METADATA_SIZE: usize = 256 * 1024;
+const MAX_NODE_ID: usize = 256;
 const MAX_VOLUME_ERROR: usize = 1024;
 /// Lifetime of a token, in seconds.
 const MIN_TOKEN_LIFETIME: i64 = 600;
@@ -49,6 +50,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
             errors.immutable(&path.field("volumeLifecycleModes"), modes[0], modes[1]);
         }
         "CSIStorageCapacity" => {
+            storage_capacity(new, errors);
             for field in ["nodeTopology", "storageClassName"] {
                 errors.immutable(&Path::new(field), get(new, field), get(old, field));
             }
@@ -115,10 +117,14 @@ fn parameters(new: &Value, errors: &mut Errors) {
     if parameters.contains_key("") {
         errors.invalid(&path, "", "field can not be empty.");
     }
-    let size = |(key, value): (&String, &Value)| key.len() + value.as_str().map_or(0, str::len);
-    if parameters.iter().map(size).sum::<usize>() > MAX_PARAMETERS_SIZE {
+    if text_size(parameters) > MAX_PARAMETERS_SIZE {
         errors.too_long(&path, MAX_PARAMETERS_SIZE);
     }
+}
+
+/// Returns the bytes of all keys and values.
+fn text_size(texts: &Object) -> usize {
+    texts.iter().map(|(key, value)| key.len() + value.as_str().map_or(0, str::len)).sum()
 }
 
 /// Upstream: `validateAllowedTopologies`.
@@ -158,17 +164,15 @@ fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
 }
 
 /// Upstream: `ValidateCSIDriverName`.
-fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         errors.required(path, "");
+        return;
     }
     if name.len() > MAX_DRIVER_NAME {
         errors.too_long(path, MAX_DRIVER_NAME);
     }
-    if !name.is_empty() {
-        let name = name.to_lowercase();
-        errors.invalid_all(path, &name, &names::dns_subdomain(&name));
-    }
+    errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
 }
 
 /// Upstream: `ValidateVolumeAttachment`.
@@ -185,11 +189,18 @@ fn volume_attachment(new: &Value, errors: &mut Errors) {
             let path = source.field("persistentVolumeName");
             errors.required(&path, "must specify non empty persistentVolumeName");
         }
+        (Some(spec), None) => {
+            persistentvolume::inline_spec(spec, &source.field("inlineVolumeSpec"), errors);
+        }
         _ => {}
     }
     let node = text(new, "spec.nodeName");
     errors.invalid_all(&path.field("nodeName"), node, &names::dns_subdomain(node));
     let status = Path::new("status");
+    let metadata = object(new, "status.attachmentMetadata");
+    if metadata.is_some_and(|metadata| text_size(metadata) > MAX_METADATA_SIZE) {
+        errors.too_long(&status.field("attachmentMetadata"), MAX_METADATA_SIZE);
+    }
     for field in ["attachError", "detachError"] {
         let path = status.field(field);
         let error = |name: &str| format!("status.{field}.{name}");
@@ -328,10 +339,8 @@ fn storage_capacity(new: &Value, errors: &mut Errors) {
     }
     let class = text(new, "storageClassName");
     errors.invalid_all(&Path::new("storageClassName"), class, &names::dns_subdomain(class));
-    let capacity = text(new, "capacity");
-    if capacity.starts_with('-') {
-        let detail = "must be greater than or equal to 0";
-        errors.invalid(&Path::new("capacity"), capacity, detail);
+    if let Some(capacity) = get(new, "capacity") {
+        quantity::non_negative(capacity, &Path::new("capacity"), errors);
     }
 }
 
@@ -363,6 +372,8 @@ mod tests {
         let class = json!({"provisioner": "a/b", "volumeBindingMode": "Immediate",
             "allowedTopologies": [term, term, {}]});
         let attachment = json!({"spec": {"attacher": "a", "nodeName": "n", "source": {}}});
+        let inline = json!({"spec": {"attacher": "", "nodeName": "n", "source": {"inlineVolumeSpec": {
+            "accessModes": ["ReadWriteOnce"], "csi": {"driver": "d", "volumeHandle": ""}}}}});
         let node = json!({"spec": {"drivers": [{"name": "a", "nodeID": "n", "topologyKeys": ["k", "k"]}]}});
         for (kind, object, expected) in [
             (
@@ -379,6 +390,11 @@ mod tests {
                 ],
             ),
             ("VolumeAttachment", attachment, &["spec.source"]),
+            (
+                "VolumeAttachment",
+                inline,
+                &["spec.attacher", "spec.source.inlineVolumeSpec.csi.volumeHandle"],
+            ),
             ("CSINode", node, &["spec.drivers[0]"]),
             ("VolumeAttributesClass", json!({"driverName": "a"}), &["parameters"]),
             (
@@ -394,6 +410,11 @@ mod tests {
     #[test]
     fn what_a_driver_is_told_of_a_node_stays() {
         let node = |id: &str, count: i64| json!({"spec": {"drivers": [{"name": "a", "nodeID": id, "allocatable": {"count": count}}]}});
+        for (size, n_errors) in [(MAX_NODE_ID, 0), (MAX_NODE_ID + 1, 1)] {
+            let mut errors = Errors::default();
+            create("CSINode", &node(&"n".repeat(size), 1), &mut errors);
+            assert_eq!(errors.into_vec().len(), n_errors, "{size}");
+        }
         for (id, count, n_errors) in [("n", 1, 0), ("n", 2, 0), ("m", 1, 1)] {
             let mut errors = Errors::default();
             update("CSINode", &node(id, count), &node("n", 1), &mut errors);

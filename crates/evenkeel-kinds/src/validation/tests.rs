@@ -187,7 +187,7 @@ fn volumes_of_a_members_claims_are_its_templates_and_what_was_taken_once_may_be_
     };
     let (lost, sized) = (
         "spec.template.spec.containers[0].volumeMounts[0].name",
-        "spec.volumeClaimTemplates[0].spec.resources.requests[storage]",
+        "spec.volumeClaimTemplates[0].spec.resources[storage]",
     );
     let table: [(Value, &str, &[&str]); 3] = [
         (json!([claim("1Gi")]), "v", &[]),

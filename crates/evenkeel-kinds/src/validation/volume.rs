@@ -38,7 +38,7 @@ const SOURCES: &[&str] = &[
     "ephemeral",
     "image",
 ];
-const HOST_PATH_TYPES: &[&str] = &[
+pub(super) const HOST_PATH_TYPES: &[&str] = &[
     "",
     "BlockDevice",
     "CharDevice",
@@ -279,7 +279,7 @@ fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
 }
 
 /// Upstream: `ValidatePathNoBacksteps`.
-fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
+pub(super) fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
     if target.split('/').any(|part| part == "..") {
         errors.invalid(path, target, "must not contain '..'");
     }

@@ -1,0 +1,438 @@
+//! Validation of PersistentVolumes, and of those that a VolumeAttachment holds inline.
+
+use super::{affinity, names, persistentvolumesource, quantity};
+use evenkeel_apimachinery::amount::Amount;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{get, list, object, remove, same_meaning, text};
+use serde_json::{Value, json};
+
+const ACCESS_MODES: &[&str] =
+    &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
+const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+
+/// Sources whose volumes may have mount options in an annotation.
+const MOUNTABLE: [&str; 13] = [
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "iscsi",
+    "cinder",
+    "cephfs",
+    "azureFile",
+    "vsphereVolume",
+    "azureDisk",
+    "photonPersistentDisk",
+];
+
+/// Labels that may be replaced in a node affinity, and by which.
+///
+/// Upstream: `betaToGALabel`.
+const BETA_LABELS: [(&str, &str); 5] = [
+    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("beta.kubernetes.io/os", "kubernetes.io/os"),
+    ("beta.kubernetes.io/arch", "kubernetes.io/arch"),
+    ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
+];
+
+/// Upstream: `ValidatePersistentVolume`, `checkMountOption`.
+pub(super) fn create(new: &Value, errors: &mut Errors) {
+    volume(new, None, errors);
+}
+
+fn volume(new: &Value, old: Option<&Value>, errors: &mut Errors) {
+    let spec = new.get("spec").unwrap_or(&Value::Null);
+    let before = old.and_then(|old| get(old, "spec.nodeAffinity.required"));
+    let allows_values = before.is_some_and(affinity::has_invalid_value);
+    let context = Context { name: text(new, "metadata.name"), is_inline: false, allows_values };
+    validate_spec(spec, context, &Path::new("spec"), errors);
+    let annotations = object(new, "metadata.annotations");
+    let has_options = annotations.is_some_and(|all| all.contains_key(MOUNT_OPTIONS));
+    if has_options && MOUNTABLE.iter().all(|source| get(spec, source).is_none()) {
+        let path = Path::new("metadata");
+        let path = path.field("annotations");
+        let detail = "may not specify mount options for this volume type";
+        errors.forbidden(&path.field(MOUNT_OPTIONS), detail);
+    }
+}
+
+/// Upstream: `ValidatePersistentVolumeUpdate`.
+pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+    volume(new, Some(old), errors);
+    let (after, before) = (&new["spec"], &old["spec"]);
+    let path = Path::new("spec");
+    let (mut source, stored) = (sources_of(after), sources_of(before));
+    // A secret for expansion may be added.
+    let secret = "csi.controllerExpandSecretRef";
+    if get(&stored, "csi").is_some() && get(&stored, secret).is_none() {
+        remove(&mut source, secret);
+    }
+    if !same_meaning(&source, &stored) {
+        errors.forbidden(
+            &path.field("persistentvolumesource"),
+            "spec.persistentvolumesource is immutable after creation",
+        );
+    }
+    let (mode, stored) = (get(after, "volumeMode"), get(before, "volumeMode"));
+    errors.immutable(&Path::new("volumeMode"), mode, stored);
+    if let Some(stored) = get(before, "nodeAffinity") {
+        let affinity = get(after, "nodeAffinity").unwrap_or(&Value::Null);
+        if !same_affinity(affinity, stored) {
+            let detail = "field is immutable, except for updating from beta label to GA";
+            errors.invalid(&Path::new("nodeAffinity"), internal_affinity(affinity), detail);
+        }
+    }
+    let class = "volumeAttributesClassName";
+    if get(before, class).is_some() && get(after, class).is_none() {
+        errors.forbidden(&path.field(class), "update from non-nil value to nil is forbidden");
+    }
+}
+
+/// Returns the sources alone, of which there is one.
+fn sources_of(spec: &Value) -> Value {
+    let mut sources = json!({});
+    for source in persistentvolumesource::NAMES {
+        if let Some(value) = get(spec, source) {
+            sources[source] = value.clone();
+        }
+    }
+    sources
+}
+
+/// Whether a node affinity is that of before, but for labels that replace those of a beta.
+///
+/// Upstream: `validatePvNodeAffinity`.
+fn same_affinity(new: &Value, old: &Value) -> bool {
+    let terms = "required.nodeSelectorTerms";
+    let (after, before) = (list(new, terms), list(old, terms));
+    let same_fields = |field: &str, (a, b): (&Value, &Value), same: fn(&Value, &Value) -> bool| {
+        let (a, b) = (list(a, field), list(b, field));
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+    };
+    !new.is_null()
+        && get(new, "required").is_some() == get(old, "required").is_some()
+        && after.len() == before.len()
+        && after.iter().zip(before).all(|pair| {
+            same_fields("matchExpressions", pair, same_requirement)
+                && same_fields("matchFields", pair, same_requirement)
+        })
+}
+
+fn same_requirement(new: &Value, old: &Value) -> bool {
+    let (key, before) = (text(new, "key"), text(old, "key"));
+    (key == before || BETA_LABELS.contains(&(before, key)))
+        && text(new, "operator") == text(old, "operator")
+        && list(new, "values") == list(old, "values")
+}
+
+/// Returns a node affinity with the names of upstream's internal version, which its error shows.
+fn internal_affinity(affinity: &Value) -> Value {
+    let requirements = |term: &Value, field: &str| -> Value {
+        let Some(all) = get(term, field).and_then(Value::as_array) else { return Value::Null };
+        let all = all.iter().map(|requirement| {
+            json!({"Key": text(requirement, "key"), "Operator": text(requirement, "operator"),
+                "Values": get(requirement, "values")})
+        });
+        all.collect()
+    };
+    let Some(required) = get(affinity, "required") else {
+        return if affinity.is_null() { Value::Null } else { json!({"Required": null}) };
+    };
+    let terms: Vec<Value> = list(required, "nodeSelectorTerms")
+        .iter()
+        .map(|term| {
+            json!({"MatchExpressions": requirements(term, "matchExpressions"),
+                "MatchFields": requirements(term, "matchFields")})
+        })
+        .collect();
+    json!({"Required": {"NodeSelectorTerms": terms}})
+}
+
+/// What the rules of a volume's spec depend on.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    /// Name of the volume; empty for an inline one.
+    name: &'a str,
+    /// Whether the spec is that of a VolumeAttachment.
+    is_inline: bool,
+    /// Whether values of the node affinity may be invalid, as they are in the stored object.
+    allows_values: bool,
+}
+
+/// Validates a volume in the source of a VolumeAttachment.
+pub(super) fn inline_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let context = Context { name: "", is_inline: true, allows_values: false };
+    validate_spec(spec, context, path, errors);
+}
+
+/// Upstream: `ValidatePersistentVolumeSpec`.
+fn validate_spec(spec: &Value, context: Context<'_>, path: &Path<'_>, errors: &mut Errors) {
+    let is_inline = context.is_inline;
+    if is_inline {
+        let detail = "may not be specified in the context of inline volumes";
+        if get(spec, "claimRef").is_some() {
+            errors.forbidden(&path.field("claimRef"), detail);
+        }
+        if object(spec, "capacity").is_some_and(|capacity| !capacity.is_empty()) {
+            errors.forbidden(&path.field("capacity"), detail);
+        }
+        if get(spec, "csi").is_none() {
+            let detail = "has to be specified in the context of inline volumes";
+            errors.required(&path.field("csi"), detail);
+        }
+    }
+    if list(spec, "accessModes").is_empty() {
+        errors.required(&path.field("accessModes"), "");
+    }
+    access_modes(spec, path, errors);
+    if !is_inline {
+        capacity(spec, &path.field("capacity"), errors);
+    }
+    reclaim_policy(spec, is_inline, path, errors);
+    if let Some(affinity) = get(spec, "nodeAffinity") {
+        let path = path.field("nodeAffinity");
+        match get(affinity, "required") {
+            _ if is_inline => {
+                let detail = "may not be specified in the context of inline volumes";
+                errors.forbidden(&path, detail);
+            }
+            None => {
+                errors.required(&path.field("required"), "must specify required node constraints");
+            }
+            Some(required) => {
+                let path = path.field("required");
+                affinity::validate_node_selector(required, context.allows_values, &path, errors);
+            }
+        }
+    }
+    persistentvolumesource::source(spec, context.name, is_inline, path, errors);
+    if is_root(text(spec, "hostPath.path"))
+        && text(spec, "persistentVolumeReclaimPolicy") == "Recycle"
+    {
+        let detail = "may not be 'recycle' for a hostPath mount of '/'";
+        errors.forbidden(&path.field("persistentVolumeReclaimPolicy"), detail);
+    }
+    class_and_mode(spec, is_inline, path, errors);
+    attributes_class(spec, path, errors);
+}
+
+/// Validates the access modes, of which there may be none.
+pub(super) fn access_modes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("accessModes");
+    let modes = || list(spec, "accessModes").iter().filter_map(Value::as_str);
+    for mode in modes() {
+        errors.one_of(&path, mode, ACCESS_MODES);
+    }
+    let (mut alone, mut others) = (false, false);
+    for mode in modes().filter(|mode| ACCESS_MODES.contains(mode)) {
+        alone |= mode == "ReadWriteOncePod";
+        others |= mode != "ReadWriteOncePod";
+    }
+    if alone && others {
+        errors.forbidden(&path, "may not use ReadWriteOncePod with other access modes");
+    }
+}
+
+fn capacity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let amounts = object(spec, "capacity").filter(|amounts| !amounts.is_empty());
+    if amounts.is_none() {
+        errors.required(path, "");
+    }
+    if amounts.is_none_or(|amounts| amounts.len() > 1 || !amounts.contains_key("storage")) {
+        let value = get(spec, "capacity").cloned().unwrap_or_default();
+        errors.not_supported(path, value, &["storage"]);
+    }
+    for (name, amount) in amounts.into_iter().flatten() {
+        let path = path.key(name);
+        quantity::basic_resource(amount, &path, errors);
+        positive(amount, &path, errors);
+    }
+}
+
+/// Upstream: `ValidatePositiveQuantityValue`.
+pub(super) fn positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
+    let is_positive =
+        Amount::of(quantity).is_none_or(|amount| !amount.is_zero() && !amount.is_negative());
+    if !is_positive {
+        errors.invalid(path, quantity.clone(), "must be greater than zero");
+    }
+    is_positive
+}
+
+fn reclaim_policy(spec: &Value, is_inline: bool, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("persistentVolumeReclaimPolicy");
+    match text(spec, "persistentVolumeReclaimPolicy") {
+        "" => {}
+        "Retain" if is_inline => {}
+        _ if is_inline => {
+            errors.forbidden(&path, "may only be Retain in the context of inline volumes");
+        }
+        policy => errors.one_of(&path, policy, &["Delete", "Recycle", "Retain"]),
+    }
+}
+
+/// Whether a path is that of the root, such as `/./`.
+fn is_root(path: &str) -> bool {
+    let mut depth = 0_usize;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth = depth.saturating_sub(1),
+            _ => depth += 1,
+        }
+    }
+    path.starts_with('/') && depth == 0
+}
+
+fn class_and_mode(spec: &Value, is_inline: bool, path: &Path<'_>, errors: &mut Errors) {
+    let class_path = path.field("storageClassName");
+    match text(spec, "storageClassName") {
+        "" => {}
+        _ if is_inline => {
+            let detail = "may not be specified in the context of inline volumes";
+            errors.forbidden(&class_path, detail);
+        }
+        class => errors.invalid_all(&class_path, class, &names::dns_subdomain(class)),
+    }
+    let mode = get(spec, "volumeMode").and_then(Value::as_str);
+    if is_inline && mode.is_some_and(|mode| mode != "Filesystem") {
+        let detail =
+            "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        errors.forbidden(&path.field("volumeMode"), detail);
+    } else if !is_inline {
+        volume_mode(spec, path, errors);
+    }
+}
+
+pub(super) fn volume_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if let Some(mode) = get(spec, "volumeMode").and_then(Value::as_str) {
+        errors.one_of(&path.field("volumeMode"), mode, VOLUME_MODES);
+    }
+}
+
+fn attributes_class(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(class) = get(spec, "volumeAttributesClassName").and_then(Value::as_str) else {
+        return;
+    };
+    let class_path = path.field("volumeAttributesClassName");
+    if class.is_empty() {
+        errors.required(&class_path, "an empty string is disallowed");
+    } else {
+        errors.invalid_all(&class_path, class, &names::dns_subdomain(class));
+    }
+    if get(spec, "csi").is_none() {
+        let detail = "has to be specified when using volumeAttributesClassName";
+        errors.required(&path.field("csi"), detail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field of the spec and its value.
+    type Change = (&'static str, Value);
+
+    fn volume_with(changes: &[Change]) -> Value {
+        let mut volume = json!({"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem",
+            "csi": {"driver": "d", "volumeHandle": "h"}}});
+        for (field, value) in changes {
+            volume["spec"][field] = value.clone();
+        }
+        volume
+    }
+
+    fn fields(errors: Errors) -> Vec<String> {
+        errors.into_vec().into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn each_field_has_its_rules() {
+        let none = Value::Null;
+        let table: [(Vec<Change>, &[&str]); 14] = [
+            (vec![], &[]),
+            (vec![("accessModes", json!([]))], &["spec.accessModes"]),
+            (vec![("accessModes", json!(["a", "ReadWriteOncePod"]))], &["spec.accessModes"]),
+            (
+                vec![("accessModes", json!(["ReadWriteOnce", "ReadWriteOncePod"]))],
+                &["spec.accessModes"],
+            ),
+            (vec![("capacity", none.clone())], &["spec.capacity"; 2]),
+            (vec![("capacity", json!({"storage": "0"}))], &["spec.capacity[storage]"]),
+            (vec![("capacity", json!({"storage": "-1"}))], &["spec.capacity[storage]"; 2]),
+            (vec![("nodeAffinity", json!({}))], &["spec.nodeAffinity.required"]),
+            (vec![("csi", none.clone())], &["spec"]),
+            (vec![("volumeMode", json!("a"))], &["spec.volumeMode"]),
+            (vec![("storageClassName", json!("A"))], &["spec.storageClassName"]),
+            (vec![("volumeAttributesClassName", json!(""))], &["spec.volumeAttributesClassName"]),
+            (
+                vec![
+                    ("csi", none.clone()),
+                    ("volumeAttributesClassName", json!("a")),
+                    ("nfs", json!({"server": "s", "path": "/"})),
+                ],
+                &["spec.csi"],
+            ),
+            (
+                vec![
+                    ("csi", none),
+                    ("hostPath", json!({"path": "/./"})),
+                    ("persistentVolumeReclaimPolicy", json!("Recycle")),
+                ],
+                &["spec.persistentVolumeReclaimPolicy"],
+            ),
+        ];
+        for (changes, expected) in table {
+            let mut errors = Errors::default();
+            create(&volume_with(&changes), &mut errors);
+            assert_eq!(fields(errors), expected, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn an_inline_volume_has_a_csi_source_alone() {
+        let mut errors = Errors::default();
+        let mut spec = volume_with(&[("claimRef", json!({})), ("storageClassName", json!("a"))]);
+        spec["spec"]["volumeMode"] = json!("Block");
+        inline_spec(&spec["spec"], &Path::new("s"), &mut errors);
+        let expected = ["s.claimRef", "s.capacity", "s.storageClassName", "s.volumeMode"];
+        assert_eq!(fields(errors), expected);
+    }
+
+    #[test]
+    fn an_update_keeps_the_source_and_the_affinity() {
+        let affinity = |key: &str| {
+            json!({"required": {"nodeSelectorTerms": [{"matchExpressions": [
+                {"key": key, "operator": "In", "values": ["a"]}]}]}})
+        };
+        let old = volume_with(&[("nodeAffinity", affinity("beta.kubernetes.io/os"))]);
+        let csi = |field: &str, value: Value| {
+            let mut csi = json!({"driver": "d", "volumeHandle": "h"});
+            csi[field] = value;
+            csi
+        };
+        let secret = json!({"name": "a", "namespace": "a"});
+        let os = ("nodeAffinity", affinity("kubernetes.io/os"));
+        let table: [(Vec<Change>, &[&str]); 6] = [
+            (vec![os.clone()], &[]),
+            (vec![("nodeAffinity", affinity("kubernetes.io/arch"))], &["nodeAffinity"]),
+            (vec![], &["nodeAffinity"]),
+            (vec![os.clone(), ("csi", csi("controllerExpandSecretRef", secret.clone()))], &[]),
+            (
+                vec![os.clone(), ("csi", csi("nodePublishSecretRef", secret))],
+                &["spec.persistentvolumesource"],
+            ),
+            (vec![os, ("volumeMode", json!("Block"))], &["volumeMode"]),
+        ];
+        for (changes, expected) in table {
+            let mut errors = Errors::default();
+            update(&volume_with(&changes), &old, &mut errors);
+            assert_eq!(fields(errors), expected, "{changes:?}");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! Validation of PersistentVolumeClaims, and of the claim templates of StatefulSets.
+
+use super::persistentvolume::{access_modes, positive, volume_mode};
+use super::{labels, names, quantity};
+use crate::persistentvolumeclaim::normalize_data_sources;
+use evenkeel_apimachinery::amount::Amount;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{copy, get, list, object, same, same_meaning, set, text};
+use serde_json::{Value, json};
+
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+const STORAGE: &str = "resources.requests.storage";
+
+const RESIZE_STATUSES: &[&str] = &[
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+];
+
+/// Validates a new claim, or a claim template.
+pub(super) fn create(claim: &Value, path: &Path<'_>, errors: &mut Errors) {
+    validate_spec(claim, None, path, errors);
+}
+
+/// Upstream: `ValidatePersistentVolumeClaimSpec`, `ValidationOptionsForPersistentVolumeClaim`.
+fn validate_spec(claim: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    let spec = claim.get("spec").unwrap_or(&Value::Null);
+    if list(spec, "accessModes").is_empty() {
+        errors.required(&path.field("accessModes"), "at least 1 access mode is required");
+    }
+    if let Some(selector) = get(spec, "selector") {
+        labels::selector(selector, &path.field("selector"), errors);
+    }
+    access_modes(spec, path, errors);
+    let resources = path.field("resources");
+    let storage = resources.key("storage");
+    match get(spec, STORAGE) {
+        None => errors.required(&storage, ""),
+        Some(amount) => {
+            positive(amount, &storage, errors);
+        }
+    }
+    let class_name = |field: &str, errors: &mut Errors| {
+        let class = text(spec, field);
+        if !class.is_empty() {
+            errors.invalid_all(&path.field(field), class, &names::dns_subdomain(class));
+        }
+    };
+    class_name("storageClassName", errors);
+    volume_mode(spec, path, errors);
+    let allows_group = old.is_some_and(|old| {
+        ["spec.dataSource.apiGroup", "spec.dataSourceRef.apiGroup"]
+            .iter()
+            .any(|field| get(old, field).is_some())
+    });
+    data_sources(spec, allows_group, path, errors);
+    class_name("volumeAttributesClassName", errors);
+}
+
+/// Validates the two fields that name a claim's data source.
+///
+/// Upstream: `validateDataSource`, `validateDataSourceRef`.
+fn data_sources(spec: &Value, allows_group: bool, path: &Path<'_>, errors: &mut Errors) {
+    for field in ["dataSource", "dataSourceRef"] {
+        let Some(source) = get(spec, field) else { continue };
+        let path = path.field(field);
+        for required in ["name", "kind"] {
+            if text(source, required).is_empty() {
+                errors.required(&path.field(required), "");
+            }
+        }
+        let (kind, group) = (text(source, "kind"), text(source, "apiGroup"));
+        if group.is_empty() && kind != "PersistentVolumeClaim" {
+            let detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+            errors.invalid(&path, kind, detail);
+        }
+        if !group.is_empty() && !allows_group {
+            errors.invalid_all(&path.field("apiGroup"), group, &names::dns_subdomain(group));
+        }
+        let namespace = text(source, "namespace");
+        if !namespace.is_empty() {
+            errors.invalid_all(&path.field("namespace"), namespace, &names::dns_label(namespace));
+        }
+    }
+    let (Some(source), Some(reference)) = (get(spec, "dataSource"), get(spec, "dataSourceRef"))
+    else {
+        return;
+    };
+    // The value that upstream shows is a path without public fields.
+    if !text(reference, "namespace").is_empty() {
+        let detail = "may not be specified when dataSourceRef.namespace is specified";
+        errors.invalid(path, json!({}), detail);
+    } else if ["apiGroup", "kind", "name"]
+        .iter()
+        .any(|field| get(source, field) != get(reference, field))
+    {
+        errors.invalid(path, json!({}), "must match dataSourceRef");
+    }
+}
+
+/// Upstream: `ValidatePersistentVolumeClaimUpdate`.
+pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
+    validate_spec(new, Some(old), &path, errors);
+    let mut stored = old.clone();
+    normalize_data_sources(&mut stored);
+    let (after, before) = (&new["spec"], &mut stored["spec"]);
+    let mut allowed = after.clone();
+    if text(before, "volumeName").is_empty() {
+        copy(before, after, "volumeName");
+    }
+    storage_class(new, old, &mut allowed, errors);
+    if text(old, "status.phase") == "Bound" {
+        if get(&allowed, "resources.requests").is_some() {
+            let size = get(before, STORAGE).cloned().unwrap_or_else(|| json!("0"));
+            set(&mut allowed, STORAGE, size);
+        }
+        copy(&mut allowed, before, "volumeAttributesClassName");
+    }
+    if !same_meaning(&allowed, before) {
+        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.forbidden(&path, detail);
+    }
+    let size =
+        |claim: &Value, field: &str| get(claim, field).and_then(Amount::of).unwrap_or_default();
+    let wanted = size(after, STORAGE);
+    if wanted < size(before, STORAGE) && wanted <= size(old, "status.capacity.storage") {
+        let resources = path.field("resources");
+        let requests = resources.field("requests");
+        let detail = "field can not be less than status.capacity";
+        errors.forbidden(&requests.field("storage"), detail);
+    }
+    let mode = (get(after, "volumeMode"), get(before, "volumeMode"));
+    errors.immutable(&Path::new("volumeMode"), mode.0, mode.1);
+    attributes_class(after, old, &path, errors);
+}
+
+/// Validates that the storage class stays. One may be set, that of the annotation if there is one.
+///
+/// Upstream: `validateStorageClassUpgradeFromAnnotation`, `validateStorageClassUpgradeFromNil`.
+fn storage_class(new: &Value, old: &Value, allowed: &mut Value, errors: &mut Errors) {
+    let annotation =
+        |claim| object(claim, "metadata.annotations").and_then(|all| all.get(CLASS_ANNOTATION));
+    let (annotated, stored) = (annotation(new), annotation(old));
+    let class = get(new, "spec.storageClassName");
+    let was_absent = get(old, "spec.storageClassName").is_none();
+    let is_that_of_annotation =
+        stored.is_some() && class == stored && (annotated.is_none() || annotated == stored);
+    let is_moved = was_absent && is_that_of_annotation;
+    if !is_moved && !same(annotated, stored) {
+        let path = Path::new("metadata");
+        let path = path.field("annotations");
+        let value = annotated.cloned().unwrap_or_else(|| json!(""));
+        errors.invalid(&path.field(CLASS_ANNOTATION), value, "field is immutable");
+    }
+    if was_absent && class.is_some() && (stored.is_none() || class == stored) {
+        evenkeel_apimachinery::value::remove(allowed, "storageClassName");
+    }
+}
+
+fn attributes_class(after: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let field = "volumeAttributesClassName";
+    let class = get(after, field);
+    if class == get(old, "spec.volumeAttributesClassName")
+        || get(old, "status.currentVolumeAttributesClassName").is_none()
+    {
+        return;
+    }
+    let to = match class.and_then(Value::as_str) {
+        None => "nil",
+        Some("") => "empty string",
+        Some(_) => return,
+    };
+    let detail = format!(
+        "update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
+    );
+    errors.forbidden(&path.field(field), &detail);
+}
+
+/// Upstream: `ValidatePersistentVolumeClaimStatusUpdate`.
+pub(super) fn status(new: &Value, errors: &mut Errors) {
+    if list(new, "spec.accessModes").is_empty() {
+        // The path has upstream's case.
+        errors.required(&Path::new("Spec").field("accessModes"), "");
+    }
+    let path = Path::new("status");
+    let capacity = path.field("capacity");
+    for (name, amount) in object(new, "status.capacity").into_iter().flatten() {
+        quantity::basic_resource(amount, &capacity.key(name), errors);
+    }
+    let statuses = path.field("allocatedResourceStatuses");
+    for (name, status) in object(new, "status.allocatedResourceStatuses").into_iter().flatten() {
+        resource_key(name, &statuses, errors);
+        if !status.as_str().is_some_and(|status| RESIZE_STATUSES.contains(&status)) {
+            errors.not_supported(&statuses, name.as_str(), RESIZE_STATUSES);
+        }
+    }
+    let allocated = path.field("allocatedResources");
+    for (name, amount) in object(new, "status.allocatedResources").into_iter().flatten() {
+        if !resource_key(name, &allocated, errors) {
+            continue;
+        }
+        let path = allocated.key(name);
+        if quantity::basic_resource(amount, &path, errors) {
+            quantity::validate_quantity("storage", amount, &path, errors);
+        }
+    }
+}
+
+/// Upstream: `validatePersistentVolumeClaimResourceKey`.
+fn resource_key(name: &str, path: &Path<'_>, errors: &mut Errors) -> bool {
+    let messages = names::qualified_name(name);
+    errors.invalid_all(path, name, &messages);
+    let is_known = name == "storage" || !quantity::is_native(name);
+    if messages.is_empty() && !is_known {
+        errors.not_supported(path, name, &["storage"]);
+    }
+    messages.is_empty() && is_known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STORAGE_FIELD: &str = "spec.resources.requests.storage";
+
+    /// A field and its value; null removes it.
+    type Change = (&'static str, Value);
+    type Changes<'a> = &'a [Change];
+
+    fn claim_with(changes: Changes<'_>) -> Value {
+        let mut claim = json!({"spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Filesystem",
+            "resources": {"requests": {"storage": "2Gi"}}}, "status": {"phase": "Pending"}});
+        for (field, value) in changes {
+            match value {
+                Value::Null => {
+                    evenkeel_apimachinery::value::remove(&mut claim, field);
+                }
+                value => set(&mut claim, field, value.clone()),
+            }
+        }
+        claim
+    }
+
+    fn fields(errors: Errors) -> Vec<String> {
+        errors.into_vec().into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn each_field_has_its_rules() {
+        let volume = json!({"kind": "PersistentVolumeClaim", "name": "a"});
+        let foreign = json!({"kind": "PersistentVolumeClaim", "name": "a", "namespace": "A"});
+        let other = json!({"kind": "A", "name": "a", "apiGroup": "A"});
+        let table: [(Changes<'_>, &[&str]); 11] = [
+            (&[], &[]),
+            (&[("spec", Value::Null)], &["spec.accessModes", "spec.resources[storage]"]),
+            (&[("spec.accessModes", json!(["a"]))], &["spec.accessModes"]),
+            (&[(STORAGE_FIELD, json!("0"))], &["spec.resources[storage]"]),
+            (&[("spec.storageClassName", json!("A"))], &["spec.storageClassName"]),
+            (&[("spec.volumeMode", json!("A"))], &["spec.volumeMode"]),
+            (
+                &[("spec.volumeAttributesClassName", json!("A"))],
+                &["spec.volumeAttributesClassName"],
+            ),
+            (
+                &[("spec.dataSourceRef", json!({"kind": "A"}))],
+                &["spec.dataSourceRef.name", "spec.dataSourceRef"],
+            ),
+            (&[("spec.dataSourceRef", other.clone())], &["spec.dataSourceRef.apiGroup"]),
+            (
+                &[("spec.dataSource", volume.clone()), ("spec.dataSourceRef", foreign)],
+                &["spec.dataSourceRef.namespace", "spec"],
+            ),
+            (
+                &[("spec.dataSource", volume), ("spec.dataSourceRef", other)],
+                &["spec.dataSourceRef.apiGroup", "spec"],
+            ),
+        ];
+        for (changes, expected) in table {
+            let mut errors = Errors::default();
+            create(&claim_with(changes), &Path::new("spec"), &mut errors);
+            assert_eq!(fields(errors), expected, "{changes:?}");
+        }
+    }
+
+    #[test]
+    fn an_update_sets_what_was_absent_and_resizes_bound_claims() {
+        let bound = ("status.phase", json!("Bound"));
+        let size = |size: &str| (STORAGE_FIELD, json!(size));
+        let class = |class: &str| ("spec.storageClassName", json!(class));
+        let attributes = |class: &str| ("spec.volumeAttributesClassName", json!(class));
+        let current = ("status.currentVolumeAttributesClassName", json!("a"));
+        let annotated = ("metadata", json!({"annotations": {CLASS_ANNOTATION: "a"}}));
+        let capacity = ("status.capacity", json!({"storage": "1Gi"}));
+        let source = json!({"kind": "PersistentVolumeClaim", "name": "a"});
+        let table: [(Vec<Change>, Vec<Change>, &[&str]); 17] = [
+            (vec![], vec![], &[]),
+            (vec![], vec![("spec.volumeName", json!("a"))], &[]),
+            (
+                vec![("spec.volumeName", json!("a"))],
+                vec![("spec.volumeName", json!("b"))],
+                &["spec"],
+            ),
+            (vec![], vec![class("a")], &[]),
+            (vec![class("a")], vec![class("b")], &["spec"]),
+            (vec![annotated.clone()], vec![annotated.clone(), class("a")], &[]),
+            (vec![annotated.clone()], vec![annotated.clone(), class("b")], &["spec"]),
+            (
+                vec![annotated],
+                vec![],
+                &["metadata.annotations.volume.beta.kubernetes.io/storage-class"],
+            ),
+            (vec![], vec![size("3Gi")], &["spec"]),
+            (vec![bound.clone()], vec![bound.clone(), size("3Gi")], &[]),
+            (vec![bound.clone()], vec![bound.clone(), size("1Gi")], &[]),
+            (
+                vec![bound.clone(), capacity.clone()],
+                vec![bound.clone(), capacity, size("1Gi")],
+                &[STORAGE_FIELD],
+            ),
+            (vec![], vec![attributes("a")], &["spec"]),
+            (vec![bound.clone()], vec![bound.clone(), attributes("a")], &[]),
+            (
+                vec![bound.clone(), current.clone(), attributes("a")],
+                vec![bound, current],
+                &["spec.volumeAttributesClassName"],
+            ),
+            (vec![], vec![("spec.volumeMode", json!("Block"))], &["spec", "volumeMode"]),
+            (
+                vec![("spec.dataSource", source.clone())],
+                vec![("spec.dataSource", source.clone()), ("spec.dataSourceRef", source)],
+                &[],
+            ),
+        ];
+        for (before, after, expected) in table {
+            let mut errors = Errors::default();
+            update(&claim_with(&after), &claim_with(&before), &mut errors);
+            assert_eq!(fields(errors), expected, "{before:?} {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_status_has_quantities_and_known_resources() {
+        let none: &[&str] = &[];
+        for (field, value, expected) in [
+            ("status.capacity", json!({"storage": "1"}), none),
+            ("status.capacity", json!({"storage": "-1"}), &["status.capacity[storage]"]),
+            ("status.allocatedResources", json!({"cpu": "1"}), &["status.allocatedResources"]),
+            (
+                "status.allocatedResources",
+                json!({"storage": "-1"}),
+                &["status.allocatedResources[storage]"],
+            ),
+            (
+                "status.allocatedResourceStatuses",
+                json!({"storage": "a"}),
+                &["status.allocatedResourceStatuses"],
+            ),
+            ("status.allocatedResourceStatuses", json!({"storage": "NodeResizePending"}), none),
+            ("spec.accessModes", json!([]), &["Spec.accessModes"]),
+        ] {
+            let mut errors = Errors::default();
+            status(&claim_with(&[(field, value.clone())]), &mut errors);
+            assert_eq!(fields(errors), expected, "{field} {value}");
+        }
+    }
+}
