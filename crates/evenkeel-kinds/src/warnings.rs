@@ -1,6 +1,7 @@
 //! `Warning` headers for valid writes that do not do what the client may expect.
 
 pub use crate::validation::dns_label;
+use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,6 +24,10 @@ const DEPRECATED_VOLUMES: &[(&str, &str)] = &[
     ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
+
+const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+const CLASS_ANNOTATION_DEPRECATED: &str =
+    "deprecated since v1.8; use \"storageClassName\" attribute instead";
 
 /// Recommends `serviceAccountTokenInSecrets` to a CSIDriver that asks for tokens.
 const TOKENS_IN_SECRETS: &str = "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
@@ -63,6 +68,8 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
                 warnings.push(TOKENS_IN_SECRETS.to_owned());
             }
         }
+        ("", "PersistentVolume") => persistent_volume(object, &mut warnings),
+        ("", "PersistentVolumeClaim") => persistent_volume_claim(object, &mut warnings),
         ("", "Service") => {
             if !list(object, "spec.externalIPs").is_empty() {
                 warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
@@ -85,6 +92,69 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         _ => {}
     }
     warnings
+}
+
+/// Upstream: `GetWarningsForPersistentVolume`.
+fn persistent_volume(volume: &Value, warnings: &mut Vec<String>) {
+    for (key, message) in [
+        (CLASS_ANNOTATION, CLASS_ANNOTATION_DEPRECATED),
+        (
+            "volume.beta.kubernetes.io/mount-options",
+            "deprecated since v1.31; use \"mountOptions\" attribute instead",
+        ),
+    ] {
+        if annotation(volume, key).is_some() {
+            warnings.push(format!("metadata.annotations[{key}]: {message}"));
+        }
+    }
+    if text(volume, "spec.persistentVolumeReclaimPolicy") == "Recycle" {
+        warnings.push("spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.".to_owned());
+    }
+    let terms = "spec.nodeAffinity.required.nodeSelectorTerms";
+    for (term_index, term) in list(volume, terms).iter().enumerate() {
+        for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
+            let key = text(expression, "key");
+            for (_, since, new) in DEPRECATED_LABELS.iter().filter(|(old, ..)| *old == key) {
+                warnings.push(format!(
+                    "{terms}[{term_index}].matchExpressions[{index}].key: {key} is deprecated since {since}; use \"{new}\" instead"
+                ));
+            }
+        }
+    }
+    for (source, path) in [
+        ("cephfs", "cephfs"),
+        ("photonPersistentDisk", "photonPersistentDisk"),
+        ("scaleIO", "scaleIO"),
+        // The path has upstream's case.
+        ("storageos", "storageOS"),
+        ("glusterfs", "glusterfs"),
+        ("rbd", "rbd"),
+    ] {
+        if get(volume, &format!("spec.{source}")).is_none() {
+            continue;
+        }
+        for (_, words) in DEPRECATED_VOLUMES.iter().filter(|(kind, _)| *kind == source) {
+            warnings.push(format!("spec.{path}: {words}"));
+        }
+    }
+}
+
+/// Upstream: `GetWarningsForPersistentVolumeClaim`.
+fn persistent_volume_claim(claim: &Value, warnings: &mut Vec<String>) {
+    if annotation(claim, CLASS_ANNOTATION).is_some() {
+        warnings.push(format!(
+            "metadata.annotations[{CLASS_ANNOTATION}]: {CLASS_ANNOTATION_DEPRECATED}"
+        ));
+    }
+    for field in ["requests", "limits"] {
+        let Some(amount) = get(claim, &format!("spec.resources.{field}.storage")) else { continue };
+        if Amount::of(amount).is_some_and(|amount| !amount.is_whole()) {
+            let text = amount.as_str().unwrap_or_default();
+            warnings.push(format!(
+                "spec.resources.{field}[storage]: fractional byte value {text:?} is invalid, must be an integer"
+            ));
+        }
+    }
 }
 
 fn annotation<'a>(target: &'a Value, key: &str) -> Option<&'a Value> {
@@ -167,6 +237,51 @@ fn container(container: &Value, path: &str, warnings: &mut Vec<String>) {
             None => {
                 ports.insert(key, index);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn volumes_and_claims_warn_of_what_is_deprecated_or_fractional() {
+        let annotated = json!({"annotations": {CLASS_ANNOTATION: "a"}});
+        let term = json!({"matchExpressions": [{"key": "beta.kubernetes.io/os"}]});
+        let table: [(&str, Value, &[&str]); 5] = [
+            ("PersistentVolume", json!({"spec": {"nfs": {}}}), &[]),
+            (
+                "PersistentVolume",
+                json!({"metadata": annotated, "spec": {"storageos": {}, "persistentVolumeReclaimPolicy": "Recycle"}}),
+                &[
+                    "metadata.annotations[volume.beta.kubernetes.io/storage-class]",
+                    "spec.persistentVolumeReclaimPolicy",
+                    "spec.storageOS",
+                ],
+            ),
+            (
+                "PersistentVolume",
+                json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}}),
+                &["spec.nodeAffinity.required.nodeSelectorTerms[0].matchExpressions[0].key"],
+            ),
+            (
+                "PersistentVolumeClaim",
+                json!({"metadata": annotated, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}),
+                &["metadata.annotations[volume.beta.kubernetes.io/storage-class]"],
+            ),
+            (
+                "PersistentVolumeClaim",
+                json!({"spec": {"resources": {"requests": {"storage": "1500m"}, "limits": {"storage": "1500m"}}}}),
+                &["spec.resources.requests[storage]", "spec.resources.limits[storage]"],
+            ),
+        ];
+        for (kind, object, expected) in table {
+            let found = warnings("", kind, &object, None);
+            let paths: Vec<&str> =
+                found.iter().filter_map(|text| Some(text.split_once(": ")?.0)).collect();
+            assert_eq!(paths, expected, "{object}");
         }
     }
 }

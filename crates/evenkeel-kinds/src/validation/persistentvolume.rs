@@ -3,13 +3,16 @@
 use super::{affinity, names, persistentvolumesource, quantity};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, list, object, remove, same_meaning, text};
+use evenkeel_apimachinery::value::{Object, get, is_blank, list, object, remove, same, text};
 use serde_json::{Value, json};
 
 const ACCESS_MODES: &[&str] =
     &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+
+/// Fields of sources that are maps of texts.
+const MAPS: [&str; 2] = ["options", "volumeAttributes"];
 
 /// Sources whose volumes may have mount options in an annotation.
 const MOUNTABLE: [&str; 13] = [
@@ -71,7 +74,7 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     if get(&stored, "csi").is_some() && get(&stored, secret).is_none() {
         remove(&mut source, secret);
     }
-    if !same_meaning(&source, &stored) {
+    if !same_source(&source, &stored) {
         errors.forbidden(
             &path.field("persistentvolumesource"),
             "spec.persistentvolumesource is immutable after creation",
@@ -103,6 +106,21 @@ fn sources_of(spec: &Value) -> Value {
     sources
 }
 
+/// Whether two sources are equal. Absent and empty are equal, but an empty object is not an absent one unless the field
+/// is a map.
+fn same_source(a: &Value, b: &Value) -> bool {
+    let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return same(Some(a), Some(b)) };
+    let within = |a: &Object, b: &Object| {
+        a.iter().filter(|(_, value)| !value.is_null()).all(|(name, a)| match b.get(name) {
+            None | Some(Value::Null) if MAPS.contains(&name.as_str()) => is_blank(a),
+            None | Some(Value::Null) => !a.is_object() && is_blank(a),
+            Some(b) if MAPS.contains(&name.as_str()) => a == b,
+            Some(b) => same_source(a, b),
+        })
+    };
+    within(a, b) && within(b, a)
+}
+
 /// Whether a node affinity is that of before, but for labels that replace those of a beta.
 ///
 /// Upstream: `validatePvNodeAffinity`.
@@ -124,7 +142,9 @@ fn same_affinity(new: &Value, old: &Value) -> bool {
 
 fn same_requirement(new: &Value, old: &Value) -> bool {
     let (key, before) = (text(new, "key"), text(old, "key"));
-    (key == before || BETA_LABELS.contains(&(before, key)))
+    // As upstream, an empty key replaces any label that is not one of a beta.
+    let stable = BETA_LABELS.iter().find(|(beta, _)| *beta == before).map_or("", |(_, key)| *key);
+    (key == before || key == stable)
         && text(new, "operator") == text(old, "operator")
         && list(new, "values") == list(old, "values")
 }
@@ -418,8 +438,17 @@ mod tests {
         };
         let secret = json!({"name": "a", "namespace": "a"});
         let os = ("nodeAffinity", affinity("kubernetes.io/os"));
-        let table: [(Vec<Change>, &[&str]); 6] = [
+        let table: [(Vec<Change>, &[&str]); 8] = [
             (vec![os.clone()], &[]),
+            (vec![os.clone(), ("csi", csi("volumeAttributes", json!({})))], &[]),
+            (
+                vec![os.clone(), ("csi", csi("nodePublishSecretRef", json!({})))],
+                &[
+                    "spec.csi.nodePublishSecretRef.name",
+                    "spec.csi.nodePublishSecretRef.namespace",
+                    "spec.persistentvolumesource",
+                ],
+            ),
             (vec![("nodeAffinity", affinity("kubernetes.io/arch"))], &["nodeAffinity"]),
             (vec![], &["nodeAffinity"]),
             (vec![os.clone(), ("csi", csi("controllerExpandSecretRef", secret.clone()))], &[]),

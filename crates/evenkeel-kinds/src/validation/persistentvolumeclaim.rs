@@ -119,7 +119,9 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
         }
         copy(&mut allowed, before, "volumeAttributesClassName");
     }
-    if !same_meaning(&allowed, before) {
+    // An empty value of a label is not an absent one.
+    let labels = "selector.matchLabels";
+    if !same_meaning(&allowed, before) || !same(get(&allowed, labels), get(before, labels)) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.forbidden(&path, detail);
     }
@@ -295,7 +297,7 @@ mod tests {
         let annotated = ("metadata", json!({"annotations": {CLASS_ANNOTATION: "a"}}));
         let capacity = ("status.capacity", json!({"storage": "1Gi"}));
         let source = json!({"kind": "PersistentVolumeClaim", "name": "a"});
-        let table: [(Vec<Change>, Vec<Change>, &[&str]); 17] = [
+        let table: [(Vec<Change>, Vec<Change>, &[&str]); 18] = [
             (vec![], vec![], &[]),
             (vec![], vec![("spec.volumeName", json!("a"))], &[]),
             (
@@ -312,6 +314,7 @@ mod tests {
                 vec![],
                 &["metadata.annotations.volume.beta.kubernetes.io/storage-class"],
             ),
+            (vec![], vec![("spec.selector", json!({"matchLabels": {"a": ""}}))], &["spec"]),
             (vec![], vec![size("3Gi")], &["spec"]),
             (vec![bound.clone()], vec![bound.clone(), size("3Gi")], &[]),
             (vec![bound.clone()], vec![bound.clone(), size("1Gi")], &[]),
