@@ -73,7 +73,11 @@ impl Strategy for BuiltIn {
         errors.into_vec()
     }
 
-    fn warnings(&self, _cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        // A status update does not warn of what it cannot change.
+        if cx.subresource == "status" {
+            return Vec::new();
+        }
         warnings::warnings(self.kind_strategy.group, self.kind_strategy.kind, object, old)
     }
 
