@@ -12,6 +12,8 @@ use std::collections::BTreeSet;
 /// Upstream: `MaxMilliValue`.
 const MAX_MILLI_VALUE: i128 = (i64::MAX / 1000) as i128;
 
+/// Validates each item of a LimitRange: its type, the names of its resources, and the order of its limits.
+///
 /// Upstream: `ValidateLimitRange`.
 pub(super) fn limit_range(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");

@@ -42,6 +42,8 @@ const BETA_LABELS: [(&str, &str); 5] = [
     ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
 ];
 
+/// Validates a new volume: its spec, and that mount options fit its source.
+///
 /// Upstream: `ValidatePersistentVolume`, `checkMountOption`.
 pub(super) fn create(new: &Value, errors: &mut Errors) {
     volume(new, None, errors);
@@ -63,6 +65,8 @@ fn volume(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
+/// Validates an update: the source stays, and so does a node affinity that is set.
+///
 /// Upstream: `ValidatePersistentVolumeUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     volume(new, Some(old), errors);
@@ -273,6 +277,8 @@ fn capacity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Rejects a quantity that is zero or less, and returns whether it is valid.
+///
 /// Upstream: `ValidatePositiveQuantityValue`.
 pub(super) fn positive(quantity: &Value, path: &Path<'_>, errors: &mut Errors) -> bool {
     let is_positive =

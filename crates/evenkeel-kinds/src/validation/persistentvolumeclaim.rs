@@ -100,6 +100,8 @@ fn data_sources(spec: &Value, allows_group: bool, path: &Path<'_>, errors: &mut 
     }
 }
 
+/// Validates an update: the spec stays, but for what may be set once, and the size and class of bound claims.
+///
 /// Upstream: `ValidatePersistentVolumeClaimUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -181,6 +183,8 @@ fn attributes_class(after: &Value, old: &Value, path: &Path<'_>, errors: &mut Er
     errors.forbidden(&path.field(field), &detail);
 }
 
+/// Validates the quantities of a status, and the names of the resources that are resized.
+///
 /// Upstream: `ValidatePersistentVolumeClaimStatusUpdate`.
 pub(super) fn status(new: &Value, errors: &mut Errors) {
     if list(new, "spec.accessModes").is_empty() {

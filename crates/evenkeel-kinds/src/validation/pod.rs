@@ -698,6 +698,8 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Validates the list `tolerations` of a pod spec or of the scheduling of a RuntimeClass.
+///
 /// Upstream: `ValidateTolerations`.
 pub(super) fn tolerations(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, toleration) in list(spec, "tolerations").iter().enumerate() {

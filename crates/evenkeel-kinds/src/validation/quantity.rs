@@ -30,6 +30,8 @@ pub(super) fn validate_quantity(
     }
 }
 
+/// Rejects a quantity below zero.
+///
 /// Upstream: `ValidateNonnegativeQuantity`.
 pub(super) fn non_negative(quantity: &Value, path: &Path<'_>, errors: &mut Errors) {
     if Amount::of(quantity).is_some_and(Amount::is_negative) {
@@ -163,6 +165,8 @@ pub(super) fn quota_resource_name(name: &str, path: &Path<'_>, errors: &mut Erro
     }
 }
 
+/// Whether requests of a resource may differ from its limit.
+///
 /// Upstream: `IsOvercommitAllowed`.
 pub(super) fn can_overcommit(name: &str) -> bool {
     is_native(name) && !name.starts_with("hugepages-")

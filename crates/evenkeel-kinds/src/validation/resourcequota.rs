@@ -20,6 +20,8 @@ const SCOPES: [&str; 7] = [
 const CONFLICTS: [[&str; 2]; 2] =
     [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
+/// Validates what a quota limits, and the scopes that it applies to.
+///
 /// Upstream: `ValidateResourceQuotaSpec`.
 pub(super) fn quota(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
@@ -30,6 +32,8 @@ pub(super) fn quota(new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates an update: scopes stay, in any order.
+///
 /// Upstream: `ValidateResourceQuotaUpdate`.
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     quota(new, errors);
@@ -39,6 +43,8 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates the names and quantities of a status.
+///
 /// Upstream: `ValidateResourceQuotaStatusUpdate`.
 pub(super) fn status(new: &Value, errors: &mut Errors) {
     let path = Path::new("status");

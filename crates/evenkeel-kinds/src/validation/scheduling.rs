@@ -11,6 +11,8 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Validates an update: the value and the preemption policy of a class stay, and nothing else is validated.
+///
 /// Upstream: `ValidatePriorityClassUpdate`.
 pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     if kind != "PriorityClass" {

@@ -163,6 +163,8 @@ fn allowed_topologies(topologies: &[Value], errors: &mut Errors) {
     }
 }
 
+/// Validates the name of a CSI driver, in any case.
+///
 /// Upstream: `ValidateCSIDriverName`.
 pub(super) fn driver_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
     if name.is_empty() {

@@ -278,6 +278,8 @@ fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// Rejects a path with an element `..`.
+///
 /// Upstream: `ValidatePathNoBacksteps`.
 pub(super) fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
     if target.split('/').any(|part| part == "..") {
