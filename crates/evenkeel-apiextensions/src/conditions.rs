@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use evenkeel_apimachinery::value::{at, list, set, text};
+use evenkeel_apimachinery::value::{get, list, set, text};
 
 /// Keeps a definition that is being deleted until its custom resources are gone.
 ///
@@ -147,7 +147,7 @@ fn names_in_use(crd: &Value, others: &[&Value]) -> (BTreeSet<String>, BTreeSet<S
     let (mut resources, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     let group = text(crd, "spec.group");
     for other in others.iter().filter(|other| text(other, "spec.group") == group) {
-        let Some(names) = at(other, "status.acceptedNames") else { continue };
+        let Some(names) = get(other, "status.acceptedNames") else { continue };
         resources.insert(text(names, "plural").to_owned());
         resources.insert(text(names, "singular").to_owned());
         let short = list(names, "shortNames").iter().filter_map(Value::as_str);
@@ -182,7 +182,7 @@ pub fn is_protected_community_group(group: &str) -> bool {
 ///
 /// Upstream: `GetAPIApprovalState`.
 pub fn approval_state(crd: &Value) -> [String; 3] {
-    let annotations = at(crd, "metadata.annotations");
+    let annotations = get(crd, "metadata.annotations");
     let approved = annotations.and_then(|a| a.get(APPROVAL_ANNOTATION)).and_then(Value::as_str);
     let [status, reason, message] = match approved {
         None | Some("") => [

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use evenkeel_apimachinery::status::quote;
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 
 const GROUP: &str = "apiextensions.k8s.io";
 
@@ -19,14 +19,14 @@ pub struct ConversionWebhook {
 impl ConversionWebhook {
     /// The webhook of a definition that has one.
     pub fn of(crd: &Value) -> Option<Self> {
-        let conversion = at(crd, "spec.conversion")?;
+        let conversion = get(crd, "spec.conversion")?;
         if text(conversion, "strategy") != "Webhook" {
             return None;
         }
         let versions = list(conversion, "webhook.conversionReviewVersions");
         let mut versions = versions.iter().filter_map(Value::as_str);
         Some(Self {
-            client_config: at(conversion, "webhook.clientConfig")?.clone(),
+            client_config: get(conversion, "webhook.clientConfig")?.clone(),
             review_version: versions.find(|version| matches!(*version, "v1" | "v1beta1"))?.into(),
         })
     }

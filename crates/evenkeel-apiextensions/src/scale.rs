@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use evenkeel_apimachinery::group_version::GroupKind;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
-use evenkeel_apimachinery::value::{at, set, text};
+use evenkeel_apimachinery::value::{get, set, text};
 
 /// Paths of `subresources.scale`, each with its leading dot.
 #[derive(Debug, Clone)]
@@ -39,13 +39,13 @@ impl ScalePaths {
                 metadata.insert(field.to_owned(), value.clone());
             }
         }
-        let Some(replicas) = at(object, without_dot(&self.spec)).and_then(Value::as_i64) else {
+        let Some(replicas) = get(object, without_dot(&self.spec)).and_then(Value::as_i64) else {
             return Err(StatusError::internal(format!(
                 "the spec replicas field \"{}\" does not exist",
                 self.spec
             )));
         };
-        let mut status = json!({"replicas": at(object, without_dot(&self.status)).and_then(Value::as_i64).unwrap_or(0)});
+        let mut status = json!({"replicas": get(object, without_dot(&self.status)).and_then(Value::as_i64).unwrap_or(0)});
         let selector =
             if self.selector.is_empty() { "" } else { text(object, without_dot(&self.selector)) };
         if !selector.is_empty() {
@@ -60,7 +60,7 @@ impl ScalePaths {
     /// Returns the Scale of an object, with 0 replicas where the object has none yet: a patch starts from it.
     pub fn scale_or_zero(&self, object: &Value) -> Value {
         let mut with_replicas = object.clone();
-        if at(object, without_dot(&self.spec)).is_none() {
+        if get(object, without_dot(&self.spec)).is_none() {
             set(&mut with_replicas, without_dot(&self.spec), 0);
         }
         self.scale_of(&with_replicas).unwrap_or_default()
@@ -75,7 +75,7 @@ impl ScalePaths {
         object: &mut Value,
         scale: &Value,
     ) -> Result<(), StatusError> {
-        let replicas = at(scale, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
+        let replicas = get(scale, "spec.replicas").and_then(Value::as_i64).unwrap_or(0);
         if replicas < 0 {
             let error =
                 FieldError::invalid(&*self.spec, replicas, "should be a non-negative integer");

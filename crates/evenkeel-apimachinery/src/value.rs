@@ -23,7 +23,7 @@ pub(crate) fn go_type(value: &Value) -> Option<&'static str> {
 }
 
 /// Returns the value at `path`. A null counts as absent.
-pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+pub fn get<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     let mut value = value;
     for name in path.split('.') {
         value = value.get(name)?;
@@ -32,7 +32,7 @@ pub fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
 }
 
 /// Returns the value at `path` for mutation.
-pub fn at_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+pub fn get_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let mut value = value;
     for name in path.split('.') {
         value = value.get_mut(name)?;
@@ -42,32 +42,32 @@ pub fn at_mut<'a>(value: &'a mut Value, path: &str) -> Option<&'a mut Value> {
 
 /// Returns the string at `path`; empty when absent, as in a Go struct.
 pub fn text<'a>(value: &'a Value, path: &str) -> &'a str {
-    at(value, path).and_then(Value::as_str).unwrap_or_default()
+    get(value, path).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Returns the integer at `path`.
 pub fn int(value: &Value, path: &str) -> Option<i64> {
-    at(value, path).and_then(Value::as_i64)
+    get(value, path).and_then(Value::as_i64)
 }
 
 /// Whether the boolean at `path` is set and true.
 pub fn flag(value: &Value, path: &str) -> bool {
-    at(value, path).and_then(Value::as_bool).unwrap_or_default()
+    get(value, path).and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// Returns the list at `path`; empty when absent.
 pub fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
-    at(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    get(value, path).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Returns the map at `path`.
 pub fn object<'a>(value: &'a Value, path: &str) -> Option<&'a Object> {
-    at(value, path).and_then(Value::as_object)
+    get(value, path).and_then(Value::as_object)
 }
 
 /// Whether the value at `path` is absent, null, or an empty string, list or map.
 pub fn is_empty(value: &Value, path: &str) -> bool {
-    at(value, path).is_none_or(is_blank)
+    get(value, path).is_none_or(is_blank)
 }
 
 /// Whether a value is null or an empty string, list or map.
@@ -134,14 +134,14 @@ pub fn set(value: &mut Value, path: &str, to: impl Into<Value>) {
 /// Removes the field at `path` and returns it.
 pub fn remove(value: &mut Value, path: &str) -> Option<Value> {
     match path.rsplit_once('.') {
-        Some((parent, name)) => at_mut(value, parent)?.as_object_mut()?.remove(name),
+        Some((parent, name)) => get_mut(value, parent)?.as_object_mut()?.remove(name),
         None => value.as_object_mut()?.remove(path),
     }
 }
 
 /// Copies the field at `path` from another object; removes it where that object lacks it.
 pub fn copy(value: &mut Value, from: &Value, path: &str) {
-    match at(from, path) {
+    match get(from, path) {
         Some(kept) => set(value, path, kept.clone()),
         None => {
             remove(value, path);

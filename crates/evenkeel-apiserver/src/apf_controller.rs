@@ -25,7 +25,7 @@ use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
-use evenkeel_apimachinery::value::{at, int, same_meaning, set, text};
+use evenkeel_apimachinery::value::{get, int, same_meaning, set, text};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io/v1";
 const SCHEMAS: &str = "flowschemas";
@@ -163,8 +163,8 @@ fn revise(object: &Value, wanted: &Value) -> Option<Value> {
     let untouched = int(object, "metadata.generation") == Some(1);
     let update = MANDATORY.contains(&text(object, "metadata.name"))
         || annotation(object).unwrap_or(untouched);
-    let spec = at(wanted, "spec").unwrap_or(&Value::Null);
-    let differs = update && !same_meaning(at(object, "spec").unwrap_or(&Value::Null), spec);
+    let spec = get(wanted, "spec").unwrap_or(&Value::Null);
+    let differs = update && !same_meaning(get(object, "spec").unwrap_or(&Value::Null), spec);
     if !differs && annotation(object) == Some(update) {
         return None;
     }

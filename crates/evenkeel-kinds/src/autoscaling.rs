@@ -3,7 +3,7 @@
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/apis/autoscaling/v1/conversion.go`.
 
-use evenkeel_apimachinery::value::{self, at, int, list, object_mut, remove, set, text};
+use evenkeel_apimachinery::value::{self, get, int, list, object_mut, remove, set, text};
 use serde_json::{Value, json};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
@@ -21,7 +21,8 @@ fn is_cpu_utilization(metric: &Value) -> bool {
 pub fn to_v1(hpa: &mut Value) {
     let mut other_metrics = Vec::new();
     for metric in list(hpa, "spec.metrics").to_vec() {
-        if is_cpu_utilization(&metric) && at(hpa, "spec.targetCPUUtilizationPercentage").is_none() {
+        if is_cpu_utilization(&metric) && get(hpa, "spec.targetCPUUtilizationPercentage").is_none()
+        {
             let utilization = int(&metric, "resource.target.averageUtilization");
             set(hpa, "spec.targetCPUUtilizationPercentage", utilization);
         } else {
@@ -50,7 +51,7 @@ pub fn to_v1(hpa: &mut Value) {
     for field in ["spec.metrics", "status.currentMetrics", "status.conditions"] {
         remove(hpa, field);
     }
-    if at(hpa, "status.currentReplicas").is_none() && hpa.get("status").is_some() {
+    if get(hpa, "status.currentReplicas").is_none() && hpa.get("status").is_some() {
         set(hpa, "status.currentReplicas", 0);
     }
 }
@@ -67,7 +68,7 @@ fn set_annotation(hpa: &mut Value, key: &str, annotated: &Value) {
 /// Converts an autoscaling/v1 object to autoscaling/v2.
 pub fn to_v2(hpa: &mut Value) {
     let mut annotated = |key: &str| -> Option<Value> {
-        let annotations = value::at_mut(hpa, "metadata.annotations")?.as_object_mut()?;
+        let annotations = value::get_mut(hpa, "metadata.annotations")?.as_object_mut()?;
         let text = annotations.remove(key)?;
         serde_json::from_str(text.as_str()?).ok()
     };
@@ -130,7 +131,7 @@ mod tests {
         let mut hpa = v2.clone();
         to_v1(&mut hpa);
         assert_eq!(int(&hpa, "spec.targetCPUUtilizationPercentage"), Some(50));
-        assert!(at(&hpa, "spec.metrics").is_none());
+        assert!(get(&hpa, "spec.metrics").is_none());
         to_v2(&mut hpa);
         assert_eq!(hpa, v2);
     }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::reset::{reset_all_but_metadata_and_status, reset_field};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, list, set, text};
+use evenkeel_apimachinery::value::{get, list, set, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509CertificationRequest};
@@ -53,7 +53,7 @@ pub(super) fn prepare_status_update(new: &mut Value, old: &Value, now: &str) {
 fn populate_condition_timestamps(conditions: &mut [Value], old: &Value, now: &str) {
     for condition in conditions {
         let absent =
-            |condition: &Value, field: &str| at(condition, field).is_none_or(Value::is_null);
+            |condition: &Value, field: &str| get(condition, field).is_none_or(Value::is_null);
         if absent(condition, "lastUpdateTime") {
             set(condition, "lastUpdateTime", now);
         }

@@ -1,6 +1,6 @@
 //! Generation of a Job's selector and of the labels that it selects.
 
-use evenkeel_apimachinery::value::{at, flag, object_mut, set, text};
+use evenkeel_apimachinery::value::{flag, get, object_mut, set, text};
 use serde_json::{Value, json};
 
 /// Generates the selector of a Job without one of its own; the Job's uid is set already.
@@ -23,7 +23,7 @@ pub(crate) fn generate_selector(job: &mut Value) {
     if let Some(labels) = object_mut(job, "spec.selector.matchLabels") {
         labels.entry("batch.kubernetes.io/controller-uid").or_insert_with(|| json!(uid));
     }
-    let labels = at(job, "spec.template.metadata.labels").cloned();
+    let labels = get(job, "spec.template.metadata.labels").cloned();
     if let Some(labels) =
         labels.filter(|_| evenkeel_apimachinery::value::is_empty(job, "metadata.labels"))
     {

@@ -35,7 +35,7 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             preserve_status_fields(new, old);
         }
         "ephemeralcontainers" => {
-            let containers = value::at(new, "spec.ephemeralContainers").cloned();
+            let containers = value::get(new, "spec.ephemeralContainers").cloned();
             let metadata = new.get("metadata").cloned();
             *new = old.clone();
             if let Some(metadata) = metadata {

@@ -3,7 +3,7 @@
 use crate::registry::KindStrategy;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{self, at, int, list, object, set, text};
+use evenkeel_apimachinery::value::{self, get, int, list, object, set, text};
 use serde_json::{Value, json};
 
 /// Returns the Scale of a workload.
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
     let mut metadata = value::Object::new();
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
-        if let Some(value) = at(object, &format!("metadata.{field}")) {
+        if let Some(value) = get(object, &format!("metadata.{field}")) {
             metadata.insert(field.to_owned(), value.clone());
         }
     }
@@ -24,7 +24,7 @@ pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
     let selector = if strategy.kind == "ReplicationController" {
         format_pairs(object, "spec.selector")
     } else {
-        format_selector(at(object, "spec.selector"))
+        format_selector(get(object, "spec.selector"))
     };
     if !selector.is_empty() {
         set(&mut status, "selector", selector);

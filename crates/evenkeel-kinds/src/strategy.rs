@@ -12,7 +12,7 @@ use evenkeel_apimachinery::reset::{
     reset_metadata_fields, reset_metadata_for_status, status_update_resets_metadata,
 };
 use evenkeel_apimachinery::user::User;
-use evenkeel_apimachinery::value::{self, at, list, object_mut, set, text};
+use evenkeel_apimachinery::value::{self, get, list, object_mut, set, text};
 use serde_json::{Value, json};
 
 /// What a strategy reads of the request.
@@ -52,7 +52,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
     match (strategy.group, strategy.kind, cx.subresource) {
         ("", "Pod", subresource) => pod::prepare_update(subresource, new, old),
         ("", "Namespace", "finalize") => {
-            let finalizers = at(new, "spec.finalizers").cloned();
+            let finalizers = get(new, "spec.finalizers").cloned();
             reset_all_but_metadata_and_status(new, old);
             match finalizers.filter(|finalizers| !value::is_blank(finalizers)) {
                 Some(finalizers) => set(new, "spec.finalizers", finalizers),
@@ -88,7 +88,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
     }
     if (strategy.group, strategy.kind, cx.subresource) == ("apps", "DaemonSet", "") {
         let before = generation_annotation(old);
-        let changed = at(new, "spec.template") != at(old, "spec.template");
+        let changed = get(new, "spec.template") != get(old, "spec.template");
         set_template_generation(new, if changed { before + 1 } else { before });
     }
 }
@@ -96,7 +96,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
 /// Sets the time of a volume's phase transition, unless the client does.
 fn set_phase_transition_time(new: &mut Value, old: &Value, now: &str) {
     let time = "status.lastPhaseTransitionTime";
-    let (was, is) = (at(old, time).cloned(), at(new, time).cloned());
+    let (was, is) = (get(old, time).cloned(), get(new, time).cloned());
     let moved = text(new, "status.phase") != text(old, "status.phase");
     match (moved, was) {
         (true, was) if is.is_none() || is == was => set(new, time, now),
@@ -272,14 +272,14 @@ pub fn event_to_core(object: &mut Value) {
         set(object, "reportingInstance", "");
     }
     for field in ["firstTimestamp", "lastTimestamp"] {
-        if at(object, field).is_none() {
+        if get(object, field).is_none() {
             set(object, field, Value::Null);
         }
     }
-    if at(object, "source").is_none() {
+    if get(object, "source").is_none() {
         set(object, "source", json!({}));
     }
-    if at(object, "involvedObject").is_none() {
+    if get(object, "involvedObject").is_none() {
         set(object, "involvedObject", json!({}));
     }
 }

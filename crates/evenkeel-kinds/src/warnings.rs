@@ -1,7 +1,7 @@
 //! `Warning` headers for valid writes that do not do what the client may expect.
 
 pub use crate::validation::dns_label;
-use evenkeel_apimachinery::value::{at, int, list, object, text};
+use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -99,11 +99,11 @@ fn pod(pod: &Value, warnings: &mut Vec<String>) {
 ///
 /// Upstream: `GetWarningsForPodTemplate`.
 fn template(object: &Value, path: &str, old: Option<&Value>, warnings: &mut Vec<String>) {
-    let Some(template) = at(object, path) else { return };
-    if old.is_some_and(|old| at(old, path) == Some(template)) {
+    let Some(template) = get(object, path) else { return };
+    if old.is_some_and(|old| get(old, path) == Some(template)) {
         return;
     }
-    if let Some(spec) = at(template, "spec") {
+    if let Some(spec) = get(template, "spec") {
         pod_spec(spec, &format!("{path}.spec"), warnings);
     }
 }
@@ -119,7 +119,7 @@ fn pod_spec(spec: &Value, path: &str, warnings: &mut Vec<String>) {
     }
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         for (kind, words) in DEPRECATED_VOLUMES {
-            if at(volume, kind).is_some() {
+            if get(volume, kind).is_some() {
                 warnings.push(format!("{path}.volumes[{index}].{kind}: {words}"));
             }
         }

@@ -54,12 +54,12 @@ fn definitions() -> Vec<&'static Facts> {
 
 fn agrees(shape: &Shape, label: Label, kind: Kind) -> bool {
     match (shape, label) {
-        (Shape::Repeated(item), Label::List) | (Shape::Map(item), Label::Map) => {
-            agrees(item, Label::One, kind)
+        (Shape::Repeated(item), Label::Repeated) | (Shape::Map(item), Label::Map) => {
+            agrees(item, Label::Singular, kind)
         }
-        (_, Label::List | Label::Map) => false,
-        (Shape::Named("any"), Label::One) => true,
-        (Shape::Named(name), Label::One) => match kind {
+        (_, Label::Repeated | Label::Map) => false,
+        (Shape::Named("any"), Label::Singular) => true,
+        (Shape::Named(name), Label::Singular) => match kind {
             Kind::String => *name == "string",
             Kind::Bool => *name == "bool",
             Kind::Int32 => *name == "int32",
@@ -75,10 +75,10 @@ fn agrees(shape: &Shape, label: Label, kind: Kind) -> bool {
                 }
             }
         },
-        (Shape::Message(facts), Label::One) => {
+        (Shape::Message(facts), Label::Singular) => {
             matches!(kind, Kind::Message(index) if *Schema::get().message(index).name == *facts.name)
         }
-        (Shape::Repeated(_) | Shape::Map(_), Label::One) => false,
+        (Shape::Repeated(_) | Shape::Map(_), Label::Singular) => false,
     }
 }
 

@@ -72,8 +72,8 @@ impl Random {
     fn field(&mut self, field: &'static FieldDescriptor, depth: u32) -> Value {
         let n = 1 + self.below(2);
         match field.label {
-            Label::One => self.value(field.kind, depth),
-            Label::List => (0..n).map(|_| self.value(field.kind, depth)).collect(),
+            Label::Singular => self.value(field.kind, depth),
+            Label::Repeated => (0..n).map(|_| self.value(field.kind, depth)).collect(),
             Label::Map => (0..n)
                 .map(|_| (self.word(), self.value(field.kind, depth)))
                 .collect::<Map<_, _>>()

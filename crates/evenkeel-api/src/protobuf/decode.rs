@@ -8,8 +8,8 @@ use crate::decode::{Reader, Wire, WireError};
 use crate::json;
 use crate::time::{self, Timestamp};
 
-/// The JSON of a message that stands within `depth` arrays and objects of JSON. An envelope in a message goes on with the
-/// depth of that message, so that the bound of [`json::MAX_DEPTH`] is one for all of them.
+/// Decodes a message into JSON that is nested in `depth` arrays and objects. A message in an envelope continues with the
+/// depth of the outer message, so that [`json::MAX_DEPTH`] bounds all levels together.
 pub(super) fn decode(
     descriptor: &'static Descriptor,
     bytes: &[u8],
@@ -19,13 +19,13 @@ pub(super) fn decode(
 }
 
 struct Decoder {
-    /// Arrays and objects of JSON around what is read.
+    /// Number of JSON arrays and objects around the current value.
     depth: usize,
 }
 
 impl Decoder {
-    /// Reads one level deeper. What recurses is cut into small functions: in debug builds each level takes the stack of all
-    /// variables of the functions that it passes through.
+    /// Runs `read` one level deeper. Recursive functions are small: in debug builds, each level uses stack for all variables
+    /// of the functions on its path.
     fn nested<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,
@@ -39,7 +39,7 @@ impl Decoder {
         read
     }
 
-    /// A message; an earlier piece of it, if any, is gone on with.
+    /// Decodes a message. Fields are merged into `earlier`, the value of a previous occurrence of the field, if any.
     fn message(
         &mut self,
         descriptor: &'static Descriptor,
@@ -56,24 +56,25 @@ impl Decoder {
                 Ok(Value::Object(object))
             }
             Form::List | Form::SchemaOrArray | Form::SchemaOrBool | Form::SchemaOrStrings => {
-                self.variant(descriptor, bytes)
+                self.decode_union(descriptor, bytes)
             }
-            Form::Raw => read_raw(Reader::new(bytes), self.depth),
-            _ => scalar(descriptor.form, Reader::new(bytes)),
+            Form::Raw => decode_raw(Reader::new(bytes), self.depth),
+            _ => decode_special_type(descriptor.form, Reader::new(bytes)),
         }
     }
 
-    /// A message of which JSON shows one of its fields.
-    fn variant(
+    /// Decodes a message that JSON represents by one of its fields.
+    fn decode_union(
         &mut self,
         descriptor: &'static Descriptor,
         bytes: &[u8],
     ) -> Result<Value, WireError> {
         let mut object = Map::new();
         self.fields(descriptor, &mut object, bytes)?;
-        Ok(shown(descriptor, object))
+        Ok(union_value(descriptor, object))
     }
 
+    /// Decodes all fields of a message into `object` and adds zero values for absent ones.
     fn fields(
         &mut self,
         descriptor: &'static Descriptor,
@@ -82,19 +83,20 @@ impl Decoder {
     ) -> Result<(), WireError> {
         let mut reader = Reader::new(bytes);
         while let Some((number, wire)) = reader.tag()? {
-            let Ok(at) = descriptor.fields.binary_search_by_key(&number, |field| field.number)
+            let Ok(index) = descriptor.fields.binary_search_by_key(&number, |field| field.number)
             else {
                 reader.skip(number, wire)?;
                 continue;
             };
-            let field = &descriptor.fields[at];
+            let field = &descriptor.fields[index];
             self.field(field, object, wire, &mut reader)
                 .map_err(|error| error.field(&field.json))?;
         }
-        complete(descriptor, object);
+        add_zero_values(descriptor, object);
         Ok(())
     }
 
+    /// Decodes one occurrence of a field and adds it to `object`.
     fn field(
         &mut self,
         field: &'static FieldDescriptor,
@@ -107,14 +109,14 @@ impl Decoder {
             return self.fields(Schema::get().message(index), object, reader.expect_bytes(wire)?);
         }
         match field.label {
-            Label::One => self.one(field, object, wire, reader),
-            Label::List => {
+            Label::Singular => self.singular_field(field, object, wire, reader),
+            Label::Repeated => {
                 let list = object.entry(&*field.json).or_insert_with(|| Value::Array(Vec::new()));
                 if list.is_null() {
                     *list = Value::Array(Vec::new());
                 }
                 let Value::Array(items) = list else { return reader.skip(field.number, wire) };
-                self.nested(|decoder| decoder.items(field, items, wire, reader))
+                self.nested(|decoder| decoder.repeated_items(field, items, wire, reader))
             }
             Label::Map => {
                 let map = object.entry(&*field.json).or_insert_with(|| Value::Object(Map::new()));
@@ -123,12 +125,13 @@ impl Decoder {
                 }
                 let Value::Object(entries) = map else { return reader.skip(field.number, wire) };
                 let bytes = reader.expect_bytes(wire)?;
-                self.nested(|decoder| decoder.entry(field, entries, bytes))
+                self.nested(|decoder| decoder.map_entry(field, entries, bytes))
             }
         }
     }
 
-    fn one(
+    /// Decodes a field that is neither repeated nor a map.
+    fn singular_field(
         &mut self,
         field: &'static FieldDescriptor,
         object: &mut Map<String, Value>,
@@ -137,14 +140,14 @@ impl Decoder {
     ) -> Result<(), WireError> {
         let earlier = object.remove(&*field.json);
         let value = self.value(field.kind, earlier, wire, reader)?;
-        if field.pointer || !omitted(field, &value) {
+        if field.pointer || !is_omitted(field, &value) {
             object.insert(field.json.to_string(), value);
         }
         Ok(())
     }
 
-    /// An item of a list, or several numbers of one.
-    fn items(
+    /// Decodes an item of a repeated field, or a packed run of its scalars.
+    fn repeated_items(
         &mut self,
         field: &'static FieldDescriptor,
         items: &mut Vec<Value>,
@@ -156,14 +159,15 @@ impl Decoder {
             items.push(item.map_err(|error| error.index(items.len()))?);
             return Ok(());
         }
-        let mut numbers = Reader::new(reader.bytes()?);
-        while !numbers.rest().is_empty() {
-            items.push(number(field.kind, Wire::Varint, &mut numbers)?);
+        let mut packed = Reader::new(reader.bytes()?);
+        while !packed.rest().is_empty() {
+            items.push(decode_scalar(field.kind, Wire::Varint, &mut packed)?);
         }
         Ok(())
     }
 
-    fn entry(
+    /// Decodes an entry of a map field: key 1, value 2.
+    fn map_entry(
         &mut self,
         field: &'static FieldDescriptor,
         entries: &mut Map<String, Value>,
@@ -178,7 +182,7 @@ impl Decoder {
                 _ => reader.skip(number, wire)?,
             }
         }
-        entries.insert(key, value.unwrap_or_else(|| zero(field.kind)));
+        entries.insert(key, value.unwrap_or_else(|| zero_value(field.kind)));
         Ok(())
     }
 
@@ -189,13 +193,13 @@ impl Decoder {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<Value, WireError> {
-        let Kind::Message(index) = kind else { return number(kind, wire, reader) };
+        let Kind::Message(index) = kind else { return decode_scalar(kind, wire, reader) };
         self.message(Schema::get().message(index), earlier, reader.expect_bytes(wire)?)
     }
 }
 
-/// A value that is no message.
-fn number(kind: Kind, wire: Wire, reader: &mut Reader<'_>) -> Result<Value, WireError> {
+/// Decodes a value that is not a message.
+fn decode_scalar(kind: Kind, wire: Wire, reader: &mut Reader<'_>) -> Result<Value, WireError> {
     Ok(match kind {
         Kind::String => string(reader.expect_bytes(wire)?).into(),
         Kind::Bytes => {
@@ -209,34 +213,36 @@ fn number(kind: Kind, wire: Wire, reader: &mut Reader<'_>) -> Result<Value, Wire
     })
 }
 
-/// The one field that JSON shows of a message with several.
-fn shown(descriptor: &Descriptor, mut object: Map<String, Value>) -> Value {
-    let mut take = |at: usize| {
+/// Returns the field that represents the message in JSON.
+fn union_value(descriptor: &Descriptor, mut object: Map<String, Value>) -> Value {
+    let mut remove_field = |index: usize| {
         descriptor
             .fields
-            .get(at)
+            .get(index)
             .and_then(|field| object.remove(&*field.json))
             .filter(|value| !value.is_null())
     };
     match descriptor.form {
-        Form::List => take(0).unwrap_or_else(|| Value::Array(Vec::new())),
-        Form::SchemaOrBool => take(1).or_else(|| take(0)).unwrap_or(Value::Bool(false)),
-        _ => take(1).or_else(|| take(0)).unwrap_or(Value::Null),
+        Form::List => remove_field(0).unwrap_or_else(|| Value::Array(Vec::new())),
+        Form::SchemaOrBool => {
+            remove_field(1).or_else(|| remove_field(0)).unwrap_or(Value::Bool(false))
+        }
+        _ => remove_field(1).or_else(|| remove_field(0)).unwrap_or(Value::Null),
     }
 }
 
-/// A message that JSON shows as a single value.
-fn scalar(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
+/// Decodes a message with its own JSON encoder in Go: a time, a quantity, or an int-or-string.
+fn decode_special_type(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
     match form {
-        Form::Time | Form::MicroTime => read_time(form, reader),
-        Form::Quantity => read_quantity(reader),
-        _ => read_int_or_string(reader),
+        Form::Time | Form::MicroTime => decode_time(form, reader),
+        Form::Quantity => decode_quantity(reader),
+        _ => decode_int_or_string(reader),
     }
 }
 
-fn read_int_or_string(reader: Reader<'_>) -> Result<Value, WireError> {
+fn decode_int_or_string(reader: Reader<'_>) -> Result<Value, WireError> {
     let (mut type_, mut int, mut text) = (0, 0, String::new());
-    each(reader, |number, wire, reader| {
+    for_each_field(reader, |number, wire, reader| {
         match number {
             1 => type_ = reader.expect_varint(wire)?,
             2 => int = reader.expect_varint(wire)? as i32,
@@ -248,39 +254,39 @@ fn read_int_or_string(reader: Reader<'_>) -> Result<Value, WireError> {
     Ok(if type_ == 1 { text.into() } else { int.into() })
 }
 
-/// Adds what Go's structs hold by value and its encoder does not leave out.
-fn complete(descriptor: &'static Descriptor, object: &mut Map<String, Value>) {
+/// Adds the absent fields that Go's JSON encoder does not omit: zero values, and null for pointers, lists and maps.
+fn add_zero_values(descriptor: &'static Descriptor, object: &mut Map<String, Value>) {
     for field in &descriptor.fields {
         if field.json.is_empty() {
             if let (Kind::Message(index), false) = (field.kind, field.pointer) {
-                complete(Schema::get().message(index), object);
+                add_zero_values(Schema::get().message(index), object);
             }
             continue;
         }
         if object.contains_key(&*field.json) {
             continue;
         }
-        let absent = match field.label {
-            Label::One if !field.pointer => zero(field.kind),
-            Label::One | Label::List | Label::Map => Value::Null,
+        let value = match field.label {
+            Label::Singular if !field.pointer => zero_value(field.kind),
+            Label::Singular | Label::Repeated | Label::Map => Value::Null,
         };
-        let left_out = match field.label {
-            Label::One if field.pointer => field.omit_empty || field.omit_zero,
-            Label::One => omitted(field, &absent),
-            Label::List | Label::Map => field.omit_empty,
+        let omitted = match field.label {
+            Label::Singular if field.pointer => field.omit_empty || field.omit_zero,
+            Label::Singular => is_omitted(field, &value),
+            Label::Repeated | Label::Map => field.omit_empty,
         };
-        if !left_out {
-            object.insert(field.json.to_string(), absent);
+        if !omitted {
+            object.insert(field.json.to_string(), value);
         }
     }
 }
 
-/// Whether Go's encoder leaves out a value that is not a pointer.
-fn omitted(field: &FieldDescriptor, value: &Value) -> bool {
+/// Whether Go's JSON encoder omits a value that is not a pointer.
+fn is_omitted(field: &FieldDescriptor, value: &Value) -> bool {
     let is_struct = matches!(field.kind, Kind::Message(index) if Schema::get().message(index).form != Form::List);
     if is_struct {
-        // To omitempty no struct is empty.
-        return field.omit_zero && *value == zero(field.kind);
+        // `omitempty` never applies to a struct.
+        return field.omit_zero && *value == zero_value(field.kind);
     }
     let empty = match value {
         Value::Null => true,
@@ -293,8 +299,8 @@ fn omitted(field: &FieldDescriptor, value: &Value) -> bool {
     empty && (field.omit_empty || field.omit_zero)
 }
 
-/// The JSON of Go's zero value.
-fn zero(kind: Kind) -> Value {
+/// Returns the JSON of Go's zero value.
+fn zero_value(kind: Kind) -> Value {
     match kind {
         Kind::String => "".into(),
         Kind::Bytes => Value::Null,
@@ -305,7 +311,7 @@ fn zero(kind: Kind) -> Value {
             match descriptor.form {
                 Form::Object => {
                     let mut object = Map::new();
-                    complete(descriptor, &mut object);
+                    add_zero_values(descriptor, &mut object);
                     Value::Object(object)
                 }
                 Form::Time
@@ -322,7 +328,8 @@ fn zero(kind: Kind) -> Value {
     }
 }
 
-fn each(
+/// Calls `field` with the number and wire type of each field of a message.
+fn for_each_field(
     mut reader: Reader<'_>,
     mut field: impl FnMut(u32, Wire, &mut Reader<'_>) -> Result<(), WireError>,
 ) -> Result<(), WireError> {
@@ -332,11 +339,12 @@ fn each(
     Ok(())
 }
 
+/// Returns the text, with invalid UTF-8 replaced.
 fn string(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Go writes whole floating-point numbers without a fraction.
+/// Returns the number as Go's JSON encoder writes it: whole numbers without a fraction.
 fn double(bits: u64) -> Value {
     let double = f64::from_bits(bits);
     if double.fract() == 0.0 && double.abs() < 9e15 {
@@ -346,9 +354,9 @@ fn double(bits: u64) -> Value {
     }
 }
 
-fn read_time(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
+fn decode_time(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
     let (mut seconds, mut nanos, mut set) = (0i64, 0i32, false);
-    each(reader, |number, wire, reader| {
+    for_each_field(reader, |number, wire, reader| {
         set = true;
         match number {
             1 => seconds = reader.expect_varint(wire)? as i64,
@@ -369,9 +377,9 @@ fn read_time(form: Form, reader: Reader<'_>) -> Result<Value, WireError> {
     })
 }
 
-fn read_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
+fn decode_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     let mut text = String::new();
-    each(reader, |number, wire, reader| {
+    for_each_field(reader, |number, wire, reader| {
         match number {
             1 => text = string(reader.expect_bytes(wire)?),
             _ => reader.skip(number, wire)?,
@@ -386,8 +394,8 @@ fn read_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     Ok(quantity.to_string().into())
 }
 
-/// The text of any JSON, or an object that is encoded within, inside of `depth` arrays and objects.
-fn read_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> {
+/// Decodes a `RawExtension` nested in `depth` arrays and objects: JSON text, or an object in a protobuf envelope.
+fn decode_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> {
     let mut raw: &[u8] = &[];
     while let Some((number, wire)) = reader.tag()? {
         match number {

@@ -1,8 +1,8 @@
 //! JSON to protobuf.
 //!
-//! Go's encoder writes fields by number; whatever its struct holds by value is written even when it is zero, pointers
-//! only when they are set, lists and maps only their items. Lengths precede contents, so the message is built from its
-//! end: bytes are pushed in reverse, and turned round at last.
+//! Go's encoder writes fields by number: values even when they are zero, pointers only when they are set, and the items of
+//! lists and maps. Lengths precede contents, so a message is built from its end: bytes are pushed in reverse order, and the
+//! buffer is reversed once at the end.
 
 use base64::Engine;
 use serde_json::Value;
@@ -12,24 +12,24 @@ use crate::decode::WireError;
 use crate::json;
 use crate::time;
 
-/// Messages within messages that are written. A level of JSON is at most two of them: a schema's variant, and the schema.
+/// Maximum nesting of messages. A level of JSON is at most two of them: a schema's union, and the schema.
 const MAX_DEPTH: usize = 2 * json::MAX_DEPTH + 16;
 
-/// The bytes of a message.
+/// Encodes a message.
 pub(super) fn encode(descriptor: &'static Descriptor, value: &Value) -> Result<Vec<u8>, WireError> {
-    let mut out = Backward { bytes: Vec::with_capacity(1024), depth: 0 };
+    let mut out = ReverseEncoder { bytes: Vec::with_capacity(1024), depth: 0 };
     out.message(descriptor, value)?;
     out.bytes.reverse();
     Ok(out.bytes)
 }
 
-/// Bytes, last first.
-struct Backward {
+/// Encoder whose bytes are in reverse order.
+struct ReverseEncoder {
     bytes: Vec<u8>,
     depth: usize,
 }
 
-impl Backward {
+impl ReverseEncoder {
     fn varint(&mut self, mut number: u64) {
         let mut buffer = [0u8; 10];
         let mut length = 0;
@@ -52,7 +52,7 @@ impl Backward {
         self.varint(u64::from(number) << 3 | wire);
     }
 
-    /// Length and tag of what was written since `start`.
+    /// Writes the length of the bytes since `start`, and the tag of their field.
     fn close(&mut self, start: usize, number: u32) {
         self.varint((self.bytes.len() - start) as u64);
         self.tag(number, 2);
@@ -69,7 +69,7 @@ impl Backward {
         self.tag(number, 0);
     }
 
-    /// The contents of a message; null is its zero value.
+    /// Writes the contents of a message; null is its zero value.
     fn message(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {
         if self.depth == MAX_DEPTH {
             return Err(WireError::new(json::TOO_DEEP));
@@ -93,11 +93,11 @@ impl Backward {
                 Ok(())
             }
             Form::List => match descriptor.fields.first() {
-                Some(field) => self.items(field, value),
+                Some(field) => self.repeated_field(field, value),
                 None => Ok(()),
             },
             Form::SchemaOrArray | Form::SchemaOrBool | Form::SchemaOrStrings => {
-                self.schema(descriptor, value)
+                self.union(descriptor, value)
             }
         }
     }
@@ -128,20 +128,21 @@ impl Backward {
         Ok(())
     }
 
-    fn schema(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {
+    /// Encodes a schema, or the boolean or list that can stand in its place.
+    fn union(&mut self, descriptor: &'static Descriptor, value: &Value) -> Result<(), WireError> {
         let [first, second] = &*descriptor.fields else {
             return Err(WireError::new("the recorded message has changed"));
         };
         match (descriptor.form, value) {
             (_, Value::Null) if descriptor.form != Form::SchemaOrBool => Ok(()),
-            (Form::SchemaOrBool, Value::Null) => self.one(first, &Value::Bool(false)),
-            (Form::SchemaOrBool, Value::Bool(_)) => self.one(first, value),
+            (Form::SchemaOrBool, Value::Null) => self.singular_field(first, &Value::Bool(false)),
+            (Form::SchemaOrBool, Value::Bool(_)) => self.singular_field(first, value),
             (Form::SchemaOrBool, _) => {
-                self.one(second, value)?;
-                self.one(first, &Value::Bool(true))
+                self.singular_field(second, value)?;
+                self.singular_field(first, &Value::Bool(true))
             }
-            (_, Value::Array(_)) => self.items(second, value),
-            _ => self.one(first, value),
+            (_, Value::Array(_)) => self.repeated_field(second, value),
+            _ => self.singular_field(first, value),
         }
     }
 
@@ -173,16 +174,16 @@ impl Backward {
             return Err(expected("an object", value));
         }
         for field in descriptor.fields.iter().rev() {
-            // An inlined message finds its fields in the same object.
+            // The fields of an inlined message are in the same object.
             let inlined = field.json.is_empty();
             let value =
                 if inlined { value } else { value.get(&*field.json).unwrap_or(&Value::Null) };
             let written = match field.label {
-                Label::List => self.items(field, value),
-                Label::Map => self.entries(field, value),
-                Label::One if field.pointer && inlined => self.inlined_pointer(field, value),
-                Label::One if value.is_null() && field.pointer => Ok(()),
-                Label::One => self.one(field, value),
+                Label::Repeated => self.repeated_field(field, value),
+                Label::Map => self.map_field(field, value),
+                Label::Singular if field.pointer && inlined => self.inlined_pointer(field, value),
+                Label::Singular if value.is_null() && field.pointer => Ok(()),
+                Label::Singular => self.singular_field(field, value),
             };
             written.map_err(|error| error.field(&field.json))?;
         }
@@ -195,16 +196,20 @@ impl Backward {
         field: &'static FieldDescriptor,
         value: &Value,
     ) -> Result<(), WireError> {
-        let Kind::Message(index) = field.kind else { return self.one(field, value) };
+        let Kind::Message(index) = field.kind else { return self.singular_field(field, value) };
         let fields = &Schema::get().message(index).fields;
         if fields.iter().any(|field| value.get(&*field.json).is_some_and(|value| !value.is_null()))
         {
-            return self.one(field, value);
+            return self.singular_field(field, value);
         }
         Ok(())
     }
 
-    fn one(&mut self, field: &'static FieldDescriptor, value: &Value) -> Result<(), WireError> {
+    fn singular_field(
+        &mut self,
+        field: &'static FieldDescriptor,
+        value: &Value,
+    ) -> Result<(), WireError> {
         self.value(field.number, field.kind, value)
     }
 
@@ -250,19 +255,27 @@ impl Backward {
         Ok(())
     }
 
-    fn items(&mut self, field: &'static FieldDescriptor, value: &Value) -> Result<(), WireError> {
+    fn repeated_field(
+        &mut self,
+        field: &'static FieldDescriptor,
+        value: &Value,
+    ) -> Result<(), WireError> {
         let items = match value {
             Value::Null => return Ok(()),
             Value::Array(items) => items,
             other => return Err(expected("a list", other)),
         };
-        for (at, item) in items.iter().enumerate().rev() {
-            self.one(field, item).map_err(|error| error.index(at))?;
+        for (index, item) in items.iter().enumerate().rev() {
+            self.singular_field(field, item).map_err(|error| error.index(index))?;
         }
         Ok(())
     }
 
-    fn entries(&mut self, field: &'static FieldDescriptor, value: &Value) -> Result<(), WireError> {
+    fn map_field(
+        &mut self,
+        field: &'static FieldDescriptor,
+        value: &Value,
+    ) -> Result<(), WireError> {
         let entries = match value {
             Value::Null => return Ok(()),
             Value::Object(entries) => entries,
@@ -280,7 +293,7 @@ impl Backward {
     }
 }
 
-fn integer(value: &Value, least: i64, most: i64) -> Result<i64, WireError> {
+fn integer(value: &Value, min: i64, max: i64) -> Result<i64, WireError> {
     let number = match value {
         Value::Null => Some(0),
         Value::Number(number) => number.as_i64().or_else(|| {
@@ -292,7 +305,7 @@ fn integer(value: &Value, least: i64, most: i64) -> Result<i64, WireError> {
         other => return Err(expected("a number", other)),
     };
     number
-        .filter(|number| (least..=most).contains(number))
+        .filter(|number| (min..=max).contains(number))
         .ok_or_else(|| WireError::new(format!("{value} is no whole number in range")))
 }
 

@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// How upstream's `.proto` files define messages; also which fields JSON inlines or calls otherwise.
+/// Messages of upstream's `.proto` files, and the fields that JSON inlines or renames.
 const PROTO: &str = include_str!("../../data/protobuf.json");
-/// What the Go structs add: `*` a pointer, `o` omitempty, `z` omitzero; and which messages are lists in JSON.
+/// Flags of Go struct fields: `*` pointer, `o` omitempty, `z` omitzero; and the messages that are lists in JSON.
 const GO: &str = include_str!("../../data/go-fields.json");
 
 /// Messages of all built-in kinds.
@@ -21,7 +21,7 @@ pub(crate) struct Descriptor {
     /// Package and name.
     #[cfg_attr(not(test), expect(dead_code, reason = "named by tests"))]
     pub(crate) name: Box<str>,
-    /// How it looks in JSON.
+    /// Its JSON representation.
     pub(crate) form: Form,
     /// Fields by number.
     pub(crate) fields: Box<[FieldDescriptor]>,
@@ -31,24 +31,25 @@ pub(crate) struct Descriptor {
 pub(crate) struct FieldDescriptor {
     /// Number in protobuf.
     pub(crate) number: u32,
-    /// Name in JSON; empty where its own fields stand in its place.
+    /// Name in JSON; empty when its fields are inlined.
     pub(crate) json: Box<str>,
     /// Type of one value.
     pub(crate) kind: Kind,
-    /// How many values.
+    /// Singular, repeated or map.
     pub(crate) label: Label,
-    /// Whether Go tells absent from zero.
+    /// Whether the Go field is a pointer, so that absent and zero differ.
     pub(crate) pointer: bool,
-    /// Whether JSON leaves out what is zero or has no items.
+    /// `omitempty`: JSON omits a zero value or a list without items.
     pub(crate) omit_empty: bool,
-    /// Whether JSON leaves out a struct that is zero.
+    /// `omitzero`: JSON omits a zero struct.
     pub(crate) omit_zero: bool,
 }
 
+/// Cardinality of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
-    One,
-    List,
+    Singular,
+    Repeated,
     Map,
 }
 
@@ -64,7 +65,7 @@ pub(crate) enum Kind {
     Message(usize),
 }
 
-/// How a message looks in JSON.
+/// JSON representation of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// An object of its fields.
@@ -73,19 +74,19 @@ pub(crate) enum Form {
     Time,
     /// RFC 3339 in microseconds.
     MicroTime,
-    /// A text; the message's only field.
+    /// A string; the message's only field.
     Quantity,
-    /// A number or a text.
+    /// A number or a string.
     IntOrString,
-    /// Any JSON at all; the message's only field is its text.
+    /// Any JSON; the message's only field holds its text.
     Raw,
     /// The list that is the message's only field.
     List,
     /// A schema, or a list of them.
     SchemaOrArray,
-    /// A schema, or a truth value.
+    /// A schema, or a boolean.
     SchemaOrBool,
-    /// A schema, or a list of texts.
+    /// A schema, or a list of strings.
     SchemaOrStrings,
 }
 
@@ -194,7 +195,7 @@ impl Schema {
     }
 }
 
-/// A field whose type is unknown is none; a test sees to it that there are none such.
+/// Returns the label and type of a field, or none for an unknown type. A test checks that every recorded type is known.
 fn resolve(
     by_name: &HashMap<Box<str>, usize>,
     package: &str,
@@ -203,8 +204,8 @@ fn resolve(
 ) -> Option<(Label, Kind)> {
     let (label, type_) = match type_.strip_prefix("map<string, ") {
         Some(value) => (Label::Map, value.strip_suffix('>')?),
-        None if label == "repeated" => (Label::List, type_),
-        None => (Label::One, type_),
+        None if label == "repeated" => (Label::Repeated, type_),
+        None => (Label::Singular, type_),
     };
     let kind = match type_ {
         "string" => Kind::String,
@@ -265,6 +266,6 @@ pub(crate) fn message_of(api_version: &str, kind: &str) -> Option<&'static Descr
             schema.named(&format!("k8s.io.api.{group}.{version}.{kind}"))
         }
     };
-    // Statuses, options and partial metadata are of every group.
+    // Statuses, options and partial metadata exist in every group.
     named.or_else(|| schema.named(&format!("k8s.io.apimachinery.pkg.apis.meta.v1.{kind}")))
 }

@@ -19,7 +19,7 @@ fn the_facts_hold_together() {
             n_fields += descriptor.fields.len();
             for field in &descriptor.fields {
                 assert!(
-                    !(field.pointer && field.label != Label::One),
+                    !(field.pointer && field.label != Label::Singular),
                     "{package}.{message} {}",
                     field.json
                 );

@@ -56,7 +56,7 @@ fn push_object(text: &mut String, descriptor: Option<&'static Descriptor>, objec
 /// The zeros that Go's encoder writes.
 fn add_required(descriptor: &'static Descriptor, fields: &mut Vec<(&str, Cow<'_, Value>)>) {
     for field in &descriptor.fields {
-        if field.label != Label::One || field.pointer || field.omit_empty {
+        if field.label != Label::Singular || field.pointer || field.omit_empty {
             continue;
         }
         let zero = match field.kind {
@@ -86,10 +86,10 @@ fn find(descriptor: &'static Descriptor, name: &str) -> Option<&'static FieldDes
 /// Whether a field's text says no more than its absence.
 fn says_nothing(field: &FieldDescriptor, text: &str) -> bool {
     match field.label {
-        Label::List => text == "[]",
+        Label::Repeated => text == "[]",
         Label::Map => text == "{}",
-        Label::One if field.pointer => false,
-        Label::One => match field.kind {
+        Label::Singular if field.pointer => false,
+        Label::Singular => match field.kind {
             Kind::Message(index) => {
                 let descriptor = Schema::get().message(index);
                 match descriptor.form {
@@ -110,7 +110,7 @@ fn says_nothing(field: &FieldDescriptor, text: &str) -> bool {
 
 fn push_field(text: &mut String, field: &'static FieldDescriptor, value: &Value) {
     match (field.label, value) {
-        (Label::List, Value::Array(items)) => {
+        (Label::Repeated, Value::Array(items)) => {
             text.push('[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
@@ -134,9 +134,9 @@ fn push_field(text: &mut String, field: &'static FieldDescriptor, value: &Value)
             }
             text.push('}');
         }
-        (Label::One, value) => push_value(text, Some(field.kind), value),
+        (Label::Singular, value) => push_value(text, Some(field.kind), value),
         // Not of its type: the server will say so.
-        (Label::List | Label::Map, value) => push_value(text, None, value),
+        (Label::Repeated | Label::Map, value) => push_value(text, None, value),
     }
 }
 

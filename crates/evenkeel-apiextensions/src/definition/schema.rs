@@ -10,7 +10,7 @@ use super::{cel, structural};
 use crate::structural::Structural;
 use crate::{defaulting, pruning, validation};
 use evenkeel_apimachinery::status::FieldError;
-use evenkeel_apimachinery::value::{at, flag, list, text};
+use evenkeel_apimachinery::value::{flag, get, list, text};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -228,7 +228,7 @@ fn validate_keywords(
     let below = |name: &str| format!("{field_path}.{name}");
     let mut forbid =
         |name: &str, detail: &str| errors.push(FieldError::forbidden(below(name), detail));
-    if at(schema, "default").is_some()
+    if get(schema, "default").is_some()
         && let Some(reason) = &context.defaults_forbidden
     {
         forbid("default", &format!("must not be set {reason}"));
@@ -374,7 +374,7 @@ fn validate_map_list_keys(
             let detail = "must be a scalar type if parent array's x-kubernetes-list-type is map";
             errors.push(FieldError::invalid(format!("{own}.type"), text(property, "type"), detail));
         }
-        if !required.contains(key) && at(property, "default").is_none() {
+        if !required.contains(key) && get(property, "default").is_none() {
             let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property";
             errors.push(FieldError::required(format!("{own}.default"), detail));
         }

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use evenkeel_apimachinery::status::FieldError;
-use evenkeel_apimachinery::value::{at, flag, list, text};
+use evenkeel_apimachinery::value::{flag, get, list, text};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -138,14 +138,14 @@ fn validate_metadata_invariants(
         return;
     }
     for name in ["kind", "apiVersion"] {
-        if let Some(property) = at(schema, &format!("properties.{name}"))
+        if let Some(property) = get(schema, &format!("properties.{name}"))
             && text(property, "type") != "string"
         {
             let field = format!("{field_path}.properties[{name}].type");
             errors.push(FieldError::invalid(field, text(property, "type"), "must be string"));
         }
     }
-    let Some(metadata) = at(schema, "properties.metadata") else { return };
+    let Some(metadata) = get(schema, "properties.metadata") else { return };
     let field = format!("{field_path}.properties[metadata]");
     if text(metadata, "type") != "object" {
         let detail = "must be object";
@@ -199,7 +199,7 @@ fn validate_value_validation(
     for (i, one) in list(schema, "oneOf").iter().enumerate() {
         validate_nested(one, false, &format!("{field_path}.oneOf[{i}]"), errors);
     }
-    if let Some(not) = at(schema, "not") {
+    if let Some(not) = get(schema, "not") {
         validate_nested(not, false, &format!("{field_path}.not"), errors);
     }
     let pattern = text(schema, "pattern");
@@ -271,7 +271,7 @@ fn validate_completeness(
             );
         }
     }
-    if let Some(not) = at(values, "not") {
+    if let Some(not) = get(values, "not") {
         validate_nested_completeness(
             not,
             skeleton,
@@ -306,7 +306,7 @@ fn validate_nested_completeness(
 ) {
     for (name, property) in properties(values) {
         let own = format!("{schema_path}.properties[{name}]");
-        match at(skeleton, "properties").and_then(|p| p.get(name)) {
+        match get(skeleton, "properties").and_then(|p| p.get(name)) {
             Some(known) => {
                 validate_nested_completeness(
                     property,
@@ -349,7 +349,7 @@ fn validate_nested_completeness(
             );
         }
     }
-    if let Some(not) = at(values, "not") {
+    if let Some(not) = get(values, "not") {
         validate_nested_completeness(
             not,
             skeleton,

@@ -13,7 +13,7 @@ use super::schema;
 use crate::conditions;
 use evenkeel_api::forms::{dns_1035_label, dns_subdomain};
 use evenkeel_apimachinery::status::FieldError;
-use evenkeel_apimachinery::value::{at, flag, list, same, text};
+use evenkeel_apimachinery::value::{flag, get, list, same, text};
 
 /// Maximum number of selectable fields of a version.
 ///
@@ -181,7 +181,7 @@ fn validate_deprecation_warning(version: &Value, i: usize, errors: &mut Vec<Fiel
 
 /// Upstream: `ValidateCustomResourceDefinitionSubresources`.
 fn validate_subresources(version: &Value, field_path: &str, errors: &mut Vec<FieldError>) {
-    let Some(scale) = at(version, "subresources.scale") else { return };
+    let Some(scale) = get(version, "subresources.scale") else { return };
     for (name, roots, optional) in [
         ("specReplicasPath", &[".spec."][..], false),
         ("statusReplicasPath", &[".status."], false),
@@ -324,10 +324,10 @@ pub fn validate_names(names: &Value, field_path: &str, errors: &mut Vec<FieldErr
 
 /// Upstream: `validateCustomResourceConversion`.
 fn validate_conversion(crd: &Value, errors: &mut Vec<FieldError>) {
-    let Some(conversion) = at(crd, "spec.conversion") else { return };
+    let Some(conversion) = get(crd, "spec.conversion") else { return };
     let strategy = text(conversion, "strategy");
     validate_enum_string("spec.conversion.strategy", strategy, &["None", "Webhook"], errors);
-    let config = at(conversion, "webhook.clientConfig");
+    let config = get(conversion, "webhook.clientConfig");
     let reviews = list(conversion, "webhook.conversionReviewVersions");
     let field_path = "spec.conversion.webhookClientConfig";
     if strategy != "Webhook" {
@@ -396,7 +396,7 @@ fn validate_spec_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) 
         ("spec.group", true),
         ("spec.names.plural", true),
     ] {
-        if (always || established) && !same(at(new, field), at(old, field)) {
+        if (always || established) && !same(get(new, field), get(old, field)) {
             errors.push(FieldError::invalid(field, text(new, field), "field is immutable"));
         }
     }

@@ -10,12 +10,13 @@ use crate::value;
 
 /// What identifies elements of a list: the merge key, or their value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MergeKey<'a> {
+pub(super) struct ElementIdentity<'a> {
     pub key: Option<&'a str>,
 }
 
-impl MergeKey<'_> {
-    fn id<'v>(&self, element: &'v Value) -> Option<&'v Value> {
+impl ElementIdentity<'_> {
+    /// Returns the part of an element that identifies it.
+    fn of_element<'v>(&self, element: &'v Value) -> Option<&'v Value> {
         match self.key {
             Some(key) => element.get(key),
             None => Some(element),
@@ -25,13 +26,14 @@ impl MergeKey<'_> {
     /// Indexes the first position of each element, so that long lists are searched once.
     pub(super) fn positions(&self, list: &[Value]) -> Positions {
         let mut first = HashMap::with_capacity(list.len());
-        for (at, element) in list.iter().enumerate() {
-            first.entry(self.id(element).map(Value::to_string)).or_insert(at);
+        for (index, element) in list.iter().enumerate() {
+            first.entry(self.of_element(element).map(Value::to_string)).or_insert(index);
         }
         Positions(first)
     }
 
-    fn require(&self, list: &[Value]) -> Result<(), StrategicError> {
+    /// Checks that all elements have the merge key.
+    fn require_key(&self, list: &[Value]) -> Result<(), StrategicError> {
         let Some(key) = self.key else { return Ok(()) };
         match list.iter().find(|v| v.get(key).is_none()) {
             None => Ok(()),
@@ -55,13 +57,13 @@ pub(super) struct Positions(HashMap<Option<String>, usize>);
 
 impl Positions {
     /// Returns the first position of an element with the same identity.
-    pub(super) fn of(&self, of: MergeKey<'_>, element: &Value) -> Option<usize> {
-        self.0.get(&of.id(element).map(Value::to_string)).copied()
+    pub(super) fn position(&self, identity: ElementIdentity<'_>, element: &Value) -> Option<usize> {
+        self.0.get(&identity.of_element(element).map(Value::to_string)).copied()
     }
 
     /// Adds an element with a new identity.
-    pub(super) fn add(&mut self, of: MergeKey<'_>, element: &Value, at: usize) {
-        self.0.insert(of.id(element).map(Value::to_string), at);
+    pub(super) fn insert(&mut self, identity: ElementIdentity<'_>, element: &Value, index: usize) {
+        self.0.insert(identity.of_element(element).map(Value::to_string), index);
     }
 }
 
@@ -113,19 +115,19 @@ pub(super) fn normalize_element_order(
     merged: Vec<Value>,
     order: &[Value],
     server: &[Value],
-    of: MergeKey<'_>,
+    identity: ElementIdentity<'_>,
 ) -> Result<Vec<Value>, StrategicError> {
-    of.require(&merged)?;
-    of.require(order)?;
-    let (order, server) = (of.positions(order), of.positions(server));
+    identity.require_key(&merged)?;
+    identity.require_key(order)?;
+    let (order, server) = (identity.positions(order), identity.positions(server));
     let (mut named, mut others): (Vec<_>, Vec<_>) =
-        merged.into_iter().partition(|v| order.of(of, v).is_some());
-    named.sort_by_cached_key(|v| order.of(of, v));
-    others.sort_by_cached_key(|v| server.of(of, v));
+        merged.into_iter().partition(|v| order.position(identity, v).is_some());
+    named.sort_by_cached_key(|v| order.position(identity, v));
+    others.sort_by_cached_key(|v| server.position(identity, v));
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     let mut all = Vec::new();
     while let (Some(other), Some(name)) = (others.peek(), named.peek()) {
-        let before = match (server.of(of, other), server.of(of, name)) {
+        let before = match (server.position(identity, other), server.position(identity, name)) {
             (Some(o), Some(n)) => o < n,
             _ => false,
         };
@@ -142,14 +144,14 @@ pub(super) fn normalize_element_order(
 pub(super) fn validate_element_order(
     patch: &[Value],
     order: &[Value],
-    of: MergeKey<'_>,
+    identity: ElementIdentity<'_>,
 ) -> Result<(), StrategicError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
     let mut rest = order.iter();
     for element in patch.iter().filter(|v| v.get("$patch").is_none()) {
-        if !rest.any(|v| of.id(v) == of.id(element)) {
+        if !rest.any(|v| identity.of_element(v) == identity.of_element(element)) {
             let (patch, order) = (go(&patch.to_vec().into()), go(&order.to_vec().into()));
             let text = format!(
                 "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::go_text::go;
-use super::ordering::{self, MergeKey, Positions};
+use super::ordering::{self, ElementIdentity, Positions};
 use crate::schema::node::{PatchRule, Shape, TypeRef};
 
 const DIRECTIVE: &str = "$patch";
@@ -101,8 +101,8 @@ fn apply_element_orders(
         let before = original.get(key).cloned().map(list).transpose()?;
         let actual = patch.remove(key).map(list).transpose()?;
         let (rule, item) = patch_rule_of(type_ref, key)?;
-        let of = MergeKey { key: rule.key.as_deref() };
-        ordering::validate_element_order(actual.as_deref().unwrap_or_default(), &order, of)?;
+        let identity = ElementIdentity { key: rule.key.as_deref() };
+        ordering::validate_element_order(actual.as_deref().unwrap_or_default(), &order, identity)?;
         let merged = match (before.clone(), actual) {
             (None, None) => continue,
             (Some(before), None) => before,
@@ -113,7 +113,7 @@ fn apply_element_orders(
             merged,
             &order,
             before.as_deref().unwrap_or_default(),
-            of,
+            identity,
         )?;
         original.insert(key.to_owned(), Value::Array(ordered));
     }
@@ -160,8 +160,8 @@ fn merge_entry(
             Some(Value::Object(merged))
         }
         (Some(Value::Array(before)), Value::Array(patch)) if deletes => {
-            let doomed = ordering::json_texts(&patch);
-            let kept = before.into_iter().filter(|v| !doomed.contains(&v.to_string()));
+            let deleted_ids = ordering::json_texts(&patch);
+            let kept = before.into_iter().filter(|v| !deleted_ids.contains(&v.to_string()));
             Some(Value::Array(kept.collect()))
         }
         (Some(Value::Array(before)), Value::Array(patch)) => {
@@ -213,7 +213,7 @@ fn merge_lists(
     if before.is_empty() && patch.is_empty() {
         return Ok(before);
     }
-    let of = MergeKey { key: rule.key.as_deref() };
+    let identity = ElementIdentity { key: rule.key.as_deref() };
     if !ordering::are_objects(&before, &patch)? {
         let mut merged = before.clone();
         merged.extend(patch.iter().cloned());
@@ -221,19 +221,19 @@ fn merge_lists(
             ordering::deduplicate(merged),
             &patch,
             &before,
-            of,
+            identity,
         );
     }
-    let Some(key) = of.key else {
+    let Some(key) = identity.key else {
         return Err(StrategicError::Internal("cannot merge lists without merge key".to_owned()));
     };
     let (before, patch) = apply_element_directives(before, patch, key)?;
     let mut merged = before.clone();
-    let mut places = of.positions(&merged);
+    let mut positions = identity.positions(&merged);
     for element in &patch {
-        merge_element(&mut merged, &mut places, element, key, item)?;
+        merge_element(&mut merged, &mut positions, element, key, item)?;
     }
-    ordering::normalize_element_order(merged, &patch, &before, of)
+    ordering::normalize_element_order(merged, &patch, &before, identity)
 }
 
 /// Applies the `$patch` directives in elements of a list, and returns the elements without one.
@@ -245,7 +245,7 @@ fn apply_element_directives(
     key: &str,
 ) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
     let (mut before, mut rest, mut replace) = (before, Vec::with_capacity(patch.len()), false);
-    let mut doomed = HashSet::new();
+    let mut deleted_ids = HashSet::new();
     for element in patch {
         let Some(directive) = element.get(DIRECTIVE) else {
             rest.push(element);
@@ -255,7 +255,7 @@ fn apply_element_directives(
             Some("delete") => {
                 let id =
                     element.get(key).ok_or_else(|| ordering::missing_merge_key(&element, key))?;
-                doomed.insert(id.to_string());
+                deleted_ids.insert(id.to_string());
             }
             Some("replace") => replace = true,
             Some("merge") => {
@@ -271,23 +271,25 @@ fn apply_element_directives(
             }
         }
     }
-    if !doomed.is_empty() {
-        before.retain(|v| v.get(key).is_none_or(|id| !doomed.contains(&id.to_string())));
+    if !deleted_ids.is_empty() {
+        before.retain(|v| v.get(key).is_none_or(|id| !deleted_ids.contains(&id.to_string())));
     }
     Ok(if replace { (rest, Vec::new()) } else { (before, rest) })
 }
 
+/// Merges an element of the patch into the list, or appends it.
 fn merge_element(
     merged: &mut Vec<Value>,
-    places: &mut Positions,
+    positions: &mut Positions,
     element: &Value,
     key: &str,
     item: Option<TypeRef<'_>>,
 ) -> Result<(), StrategicError> {
     element.get(key).ok_or_else(|| ordering::missing_merge_key(element, key))?;
-    let of = MergeKey { key: Some(key) };
-    let Some(found) = places.of(of, element).and_then(|type_ref| merged.get_mut(type_ref)) else {
-        places.add(of, element, merged.len());
+    let identity = ElementIdentity { key: Some(key) };
+    let Some(found) = positions.position(identity, element).and_then(|index| merged.get_mut(index))
+    else {
+        positions.insert(identity, element, merged.len());
         merged.push(element.clone());
         return Ok(());
     };
@@ -311,7 +313,7 @@ fn discard_null_values(value: &mut Value) {
     }
 }
 
-/// Removes what carries a directive from new content.
+/// Removes elements with a directive from new content.
 ///
 /// Upstream: `removeDirectives`.
 fn remove_directives(value: Value) -> Option<Value> {

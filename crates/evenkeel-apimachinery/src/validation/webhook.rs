@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::names::{dns_label, dns_subdomain};
 use crate::status::FieldError;
-use crate::value::{at, int, text};
+use crate::value::{get, int, text};
 
 /// Validates `clientConfig`, which has either a `url` or a `service`.
 pub fn webhook_client(config: &Value, place: &str, errors: &mut Vec<FieldError>) {
     if config.get("url").is_some() {
         url(text(config, "url"), &format!("{place}.url"), errors);
     }
-    if let Some(service) = at(config, "service") {
+    if let Some(service) = get(config, "service") {
         self::service(service, &format!("{place}.service"), errors);
     }
 }

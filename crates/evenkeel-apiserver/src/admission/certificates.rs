@@ -8,7 +8,7 @@ use crate::registry::policybased::mutates_only_gc_fields;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{at, text};
+use evenkeel_apimachinery::value::{get, text};
 use serde_json::Value;
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME, Oid};
 use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
@@ -34,7 +34,7 @@ pub(super) fn admit(cx: &Context<'_>, request: &Value) -> Result<(), StatusError
 /// Refuses an approval, or a certificate, by who may not give it in the signer's name.
 pub(super) fn may_decide(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
     let verb = if cx.subresource == "approval" { "approve" } else { "sign" };
-    let same = |field: &str| at(new, field) == at(old, field);
+    let same = |field: &str| get(new, field) == get(old, field);
     if verb == "sign" && same("status.certificate") && same("status.conditions") {
         return Ok(());
     }
@@ -69,7 +69,7 @@ pub(super) fn may_attest(
 /// Refuses a pod's certificate by who may not sign in the signer's name.
 pub(super) fn may_issue(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(), StatusError> {
     let signer = text(old, "spec.signerName");
-    if at(new, "status") == at(old, "status") || may(cx, "sign", signer) {
+    if get(new, "status") == get(old, "status") || may(cx, "sign", signer) {
         return Ok(());
     }
     let why = format!("user not permitted to sign requests with signerName {signer:?}");

@@ -80,7 +80,7 @@ pub(super) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Resul
         ("Pod", "resize") | ("PersistentVolumeClaim", "") => true,
         _ => false,
     };
-    let going = old.is_some_and(|old| value::at(old, "metadata.deletionTimestamp").is_some());
+    let going = old.is_some_and(|old| value::get(old, "metadata.deletionTimestamp").is_some());
     if !looked_at || going {
         return Ok(());
     }

@@ -136,7 +136,7 @@ fn add_finalizer(object: &mut Value, finalizer: &str) {
 
 /// DefaultStorageClass: a claim that names no class gets the default one.
 fn default_storage_class(cx: &Context<'_>, claim: &mut Value) {
-    if value::at(claim, "spec.storageClassName").is_some() {
+    if value::get(claim, "spec.storageClassName").is_some() {
         return;
     }
     let classes = loopback::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
@@ -149,7 +149,7 @@ fn default_storage_class(cx: &Context<'_>, claim: &mut Value) {
 fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) {
     let annotated = value::object(ingress, "metadata.annotations")
         .is_some_and(|all| all.contains_key("kubernetes.io/ingress.class"));
-    if annotated || value::at(ingress, "spec.ingressClassName").is_some() {
+    if annotated || value::get(ingress, "spec.ingressClassName").is_some() {
         return;
     }
     let classes = loopback::all(cx.api, "networking.k8s.io/v1", "ingressclasses", "");

@@ -2,7 +2,7 @@
 
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{at, flag, int, list, object, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 use serde_json::Value;
 
 /// The standards.
@@ -156,7 +156,7 @@ fn check(level: Level, metadata: &Value, spec: &Value) -> Vec<Finding> {
             &mut found,
             "allowPrivilegeEscalation != false",
             "set securityContext.allowPrivilegeEscalation=false",
-            |c| at(c, "securityContext.allowPrivilegeEscalation") != Some(&Value::Bool(false)),
+            |c| get(c, "securityContext.allowPrivilegeEscalation") != Some(&Value::Bool(false)),
         );
     }
     apparmor(metadata, spec, &mut found);
@@ -343,7 +343,7 @@ fn host(spec: &Value, found: &mut Vec<Finding>) {
 }
 
 fn proc_mount(spec: &Value, found: &mut Vec<Finding>) {
-    if flag(spec, "hostUsers") || at(spec, "hostUsers").is_none() {
+    if flag(spec, "hostUsers") || get(spec, "hostUsers").is_none() {
         each_not(spec, found, "procMount", "set securityContext.procMount to \"Unmasked\"", |c| {
             !matches!(text(c, "securityContext.procMount"), "" | "Default")
         });
@@ -389,8 +389,8 @@ fn volumes(spec: &Value, found: &mut Vec<Finding>) {
 }
 
 fn non_root(spec: &Value, found: &mut Vec<Finding>, windows: bool) {
-    let pod = at(spec, "securityContext.runAsNonRoot").and_then(Value::as_bool);
-    let own = |c: &Value| at(c, "securityContext.runAsNonRoot").and_then(Value::as_bool);
+    let pod = get(spec, "securityContext.runAsNonRoot").and_then(Value::as_bool);
+    let own = |c: &Value| get(c, "securityContext.runAsNonRoot").and_then(Value::as_bool);
     let explicit: Vec<&Value> = containers(spec).filter(|c| own(c) == Some(false)).collect();
     let implicit: Vec<&Value> =
         containers(spec).filter(|c| own(c).is_none() && pod.is_none()).collect();

@@ -2,7 +2,7 @@
 
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{at, int, list, set, text};
+use evenkeel_apimachinery::value::{get, int, list, set, text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusEr
         set(pod, "spec.priorityClassName", text(class, "metadata.name"));
     }
     set(pod, "spec.priority", value);
-    if at(pod, "spec.preemptionPolicy").is_none() {
+    if get(pod, "spec.preemptionPolicy").is_none() {
         set(pod, "spec.preemptionPolicy", policy);
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::api::Context;
 use crate::loopback;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{at, text};
+use evenkeel_apimachinery::value::{get, text};
 use serde_json::Value;
 
 pub(super) fn check(
@@ -17,7 +17,7 @@ pub(super) fn check(
 ) -> Result<(), StatusError> {
     let is_claim = &*cx.resource.name.resource == "persistentvolumeclaims";
     let Some(old) = old.filter(|_| is_claim && cx.subresource.is_empty()) else { return Ok(()) };
-    let size = |claim: &Value| at(claim, "spec.resources.requests.storage").and_then(Amount::of);
+    let size = |claim: &Value| get(claim, "spec.resources.requests.storage").and_then(Amount::of);
     if size(claim) <= size(old) {
         return Ok(());
     }
@@ -31,7 +31,7 @@ pub(super) fn check(
         name => loopback::one(cx.api, "storage.k8s.io/v1", "storageclasses", "", name)?,
     };
     let allows_expansion = class.is_some_and(|class| {
-        at(&class, "allowVolumeExpansion").and_then(Value::as_bool).unwrap_or(false)
+        get(&class, "allowVolumeExpansion").and_then(Value::as_bool).unwrap_or(false)
     });
     if allows_expansion {
         return Ok(());

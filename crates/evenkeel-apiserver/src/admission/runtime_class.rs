@@ -4,13 +4,13 @@ use crate::api::Context;
 use crate::loopback;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{Object, at, int, list, object, set, text};
+use evenkeel_apimachinery::value::{Object, get, int, list, object, set, text};
 use serde_json::Value;
 
 /// Completes `pod`, or refuses it when its class is not there or says otherwise.
 pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
     let forbidden = |why: String| StatusError::forbidden(&cx.resource.name, cx.name, why);
-    let class = match at(pod, "spec.runtimeClassName").and_then(Value::as_str) {
+    let class = match get(pod, "spec.runtimeClassName").and_then(Value::as_str) {
         None => Value::Null,
         Some(name) => loopback::one(cx.api, "node.k8s.io/v1", "runtimeclasses", "", name)?
             .ok_or_else(|| forbidden(format!("pod rejected: RuntimeClass {name:?} not found")))?,
@@ -20,7 +20,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
 
 /// The pure part; `class` is null where the pod names none. Refusals are worded as upstream words them.
 fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
-    match (at(class, "overhead"), object(pod, "spec.overhead")) {
+    match (get(class, "overhead"), object(pod, "spec.overhead")) {
         (Some(overhead), given) => {
             let fixed = object(overhead, "podFixed").cloned().unwrap_or_default();
             if given.is_some_and(|given| !given.is_empty() && !same_amounts(given, &fixed)) {
@@ -38,7 +38,7 @@ fn complete(pod: &mut Value, class: &Value) -> Result<(), String> {
         }
         (None, None) => {}
     }
-    if at(class, "scheduling").is_some() {
+    if get(class, "scheduling").is_some() {
         let selector = merged_selector(pod, class)?;
         if !selector.is_empty() {
             set(pod, "spec.nodeSelector", selector);

@@ -3,7 +3,7 @@
 use crate::api::Context;
 use crate::auth::{MIRRORS, refers_to_any};
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{self, at, list, set, text};
+use evenkeel_apimachinery::value::{self, get, list, set, text};
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
     }
     if list(pod, "spec.imagePullSecrets").is_empty()
         && let Some(secrets) =
-            at(&account, "imagePullSecrets").filter(|secrets| !value::is_blank(secrets))
+            get(&account, "imagePullSecrets").filter(|secrets| !value::is_blank(secrets))
     {
         set(pod, "spec.imagePullSecrets", secrets.clone());
     }
@@ -88,7 +88,7 @@ fn is_mountable(account: &Value, secret: &str) -> bool {
 fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     let name = text(account, "metadata.name");
     for volume in list(pod, "spec.volumes") {
-        let Some(secret) = at(volume, "secret") else { continue };
+        let Some(secret) = get(volume, "secret") else { continue };
         let secret = text(secret, "secretName");
         if !is_mountable(account, secret) {
             return Err(format!(
@@ -125,7 +125,7 @@ fn limit_environment(
     };
     for container in list(pod, &format!("spec.{containers}")) {
         for variable in list(container, "env") {
-            let Some(key) = at(variable, "valueFrom.secretKeyRef") else { continue };
+            let Some(key) = get(variable, "valueFrom.secretKeyRef") else { continue };
             let secret = text(key, "name");
             if !is_mountable(account, secret) {
                 let from = format!("envVar {}", text(variable, "name"));
@@ -133,7 +133,7 @@ fn limit_environment(
             }
         }
         for source in list(container, "envFrom") {
-            let Some(secret) = at(source, "secretRef") else { continue };
+            let Some(secret) = get(source, "secretRef") else { continue };
             let secret = text(secret, "name");
             if !is_mountable(account, secret) {
                 return Err(refused(container, "envFrom", secret));
@@ -155,7 +155,7 @@ fn mirror(pod: &Value) -> Result<(), &'static str> {
     }
     let mut sources =
         list(pod, "spec.volumes").iter().flat_map(|volume| list(volume, "projected.sources"));
-    if sources.any(|source| at(source, "serviceAccountToken").is_some()) {
+    if sources.any(|source| get(source, "serviceAccountToken").is_some()) {
         return Err("a mirror pod may not use ServiceAccountToken volume projections");
     }
     Ok(())
@@ -163,8 +163,8 @@ fn mirror(pod: &Value) -> Result<(), &'static str> {
 
 fn mounts_token(account: &Value, pod: &Value) -> bool {
     let setting = |value: Option<&Value>| value.and_then(Value::as_bool);
-    setting(at(pod, "spec.automountServiceAccountToken"))
-        .or_else(|| setting(at(account, "automountServiceAccountToken")))
+    setting(get(pod, "spec.automountServiceAccountToken"))
+        .or_else(|| setting(get(account, "automountServiceAccountToken")))
         .unwrap_or(true)
 }
 

@@ -10,7 +10,7 @@ use crate::api::Context;
 use crate::webhook::post;
 use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{at, flag, int, list, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, text};
 
 const MUTATING: &str = "admissionregistration.k8s.io/mutatingwebhookconfigurations";
 const VALIDATING: &str = "admissionregistration.k8s.io/validatingwebhookconfigurations";
@@ -139,7 +139,7 @@ fn read(name: &str, uid: &str, review: &Value) -> Result<Answer, No> {
     if !flag(response, "allowed") {
         return Err(No::Denied(Box::new(denied(name, &response["status"]))));
     }
-    let patch = match at(response, "patch").and_then(Value::as_str) {
+    let patch = match get(response, "patch").and_then(Value::as_str) {
         None | Some("") => None,
         Some(encoded) => {
             let bytes = base64::prelude::BASE64_STANDARD.decode(encoded);

@@ -70,7 +70,7 @@ async fn convert(
     };
     let elsewhere = |object: &&mut Value| text(object, "apiVersion") != to;
     let mut moving: Vec<&mut Value> = objects.iter_mut().filter(elsewhere).collect();
-    if let Some(lost) = moving.iter().find(|o| !definition.knows(text(o, "apiVersion"))) {
+    if let Some(lost) = moving.iter().find(|o| !definition.has_version(text(o, "apiVersion"))) {
         let version = text(lost, "apiVersion");
         let why = format!("request to convert CR from an invalid group/version: {version}");
         return Err(StatusError::plain_internal(why));

@@ -26,7 +26,7 @@ use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::user::User;
-use evenkeel_apimachinery::value::{at, list, set, text};
+use evenkeel_apimachinery::value::{get, list, set, text};
 
 /// Where definitions are stored.
 pub(crate) const RESOURCE_PREFIX: &str = "apiextensions.k8s.io/customresourcedefinitions";
@@ -156,7 +156,7 @@ async fn finalize(
 
 /// Deletes every object of a definition; true when none is left.
 async fn delete_objects(api: &Arc<Api>, name: &str) -> Result<bool, StatusError> {
-    let Some(row) = api.served.row(name) else { return Ok(true) };
+    let Some(row) = api.served.resource_type_for_deletion(name) else { return Ok(true) };
     let user = User::authenticated("system:apiserver", ["system:masters"]);
     let options = DeleteOptions::default();
     for entry in api.store.all(&row.resource_prefix) {
@@ -181,7 +181,7 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     let resource_prefix = &resource.resource_prefix;
     let mut transaction = Transaction::default();
     transaction.put(resource_prefix, &entry.key, Expect::At(entry.revision), encoded);
-    let gone = at(&new, "metadata.deletionTimestamp").is_some()
+    let gone = get(&new, "metadata.deletionTimestamp").is_some()
         && list(&new, "metadata.finalizers").is_empty();
     if gone {
         transaction.delete(resource_prefix, &entry.key, Expect::Written);

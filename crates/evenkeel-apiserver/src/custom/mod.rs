@@ -7,6 +7,6 @@
 pub(crate) mod codec;
 pub(crate) mod conversion;
 pub(crate) mod crd_controller;
-mod rows;
+mod resource_types;
 pub(crate) mod served;
 mod strategy;

@@ -1,4 +1,4 @@
-//! The definitions that are served, and their rows in the resource table.
+//! The CustomResourceDefinitions that are served, and the resource types that they add to the table.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,80 +6,82 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::rows;
+use super::resource_types;
 use crate::resource::custom::Definition;
 use crate::resource::{ResourceType, Table};
 use evenkeel_apiextensions::conditions;
 use evenkeel_apimachinery::value::text;
 
-/// A definition that is served.
-struct Live {
-    /// What its rows depend on.
+/// An established definition.
+struct ServedDefinition {
+    /// The fields that its resource types are computed from.
     basis: Value,
-    rows: Vec<Arc<ResourceType>>,
-    over: watch::Sender<bool>,
+    resource_types: Vec<Arc<ResourceType>>,
+    replaced: watch::Sender<bool>,
 }
 
-/// The definitions that are served, by name.
+/// The established definitions, by name.
 #[derive(Default)]
-pub(crate) struct Served(Mutex<BTreeMap<String, Live>>);
+pub(crate) struct Served(Mutex<BTreeMap<String, ServedDefinition>>);
 
 impl Served {
-    /// Brings the table in line with the definitions. Watches of rows that go or change end.
+    /// Replaces the custom resource types of the table by those of `all` definitions. Watches of a definition that changed or
+    /// was removed end.
     pub(super) fn refresh(&self, table: &Table, all: &[&Value]) {
-        let mut live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut previous = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
-        let mut ended: Vec<watch::Sender<bool>> = Vec::new();
-        let mut now: BTreeMap<String, Live> = BTreeMap::new();
+        let mut replaced_definitions: Vec<watch::Sender<bool>> = Vec::new();
+        let mut current: BTreeMap<String, ServedDefinition> = BTreeMap::new();
         for crd in all.iter().filter(|crd| conditions::is_true(crd, "Established")) {
             let name = text(crd, "metadata.name").to_owned();
             let basis = basis(crd);
             let terminating = !text(crd, "metadata.deletionTimestamp").is_empty();
-            let kept = live.remove(&name);
-            let entry = match kept {
+            let entry = match previous.remove(&name) {
                 Some(kept) if kept.basis == basis => {
-                    if let Some(definition) = definition_of(&kept.rows) {
+                    if let Some(definition) = definition_of(&kept.resource_types) {
                         definition.set_terminating(terminating);
                     }
                     kept
                 }
                 other => {
                     changed = true;
-                    ended.extend(other.map(|old| old.over));
-                    let (over, told) = watch::channel(false);
-                    Live { basis, rows: rows::rows(crd, told), over }
+                    replaced_definitions.extend(other.map(|old| old.replaced));
+                    let (replaced, receiver) = watch::channel(false);
+                    let resource_types = resource_types::resource_types(crd, receiver);
+                    ServedDefinition { basis, resource_types, replaced }
                 }
             };
-            now.insert(name, entry);
+            current.insert(name, entry);
         }
-        changed |= !live.is_empty();
-        ended.extend(std::mem::take(&mut *live).into_values().map(|gone| gone.over));
-        *live = now;
+        changed |= !previous.is_empty();
+        let removed = std::mem::replace(&mut *previous, current);
+        replaced_definitions.extend(removed.into_values().map(|definition| definition.replaced));
         if changed {
-            table.set_custom(live.values().flat_map(|live| live.rows.iter().cloned()));
+            table.set_custom(previous.values().flat_map(|it| it.resource_types.iter().cloned()));
         }
-        for over in ended {
-            over.send_replace(true);
+        for replaced in replaced_definitions {
+            replaced.send_replace(true);
         }
     }
 
-    /// Returns the row of a definition through which its objects are deleted: in the version that objects are stored in, if
-    /// it is served, nobody is asked to convert them.
-    pub(super) fn row(&self, name: &str) -> Option<Arc<ResourceType>> {
-        let live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let rows = live.get(name).map_or(&[][..], |live| &live.rows[..]);
-        let is_stored = |row: &&Arc<ResourceType>| {
-            definition_of(rows).is_some_and(|definition| definition.stored_as == row.api_version)
+    /// Returns the resource type with which the objects of a definition are deleted: that of the storage version if it is
+    /// served, because it needs no conversion webhook.
+    pub(super) fn resource_type_for_deletion(&self, name: &str) -> Option<Arc<ResourceType>> {
+        let served = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let types = served.get(name).map_or(&[][..], |it| &it.resource_types[..]);
+        let is_stored = |resource: &&Arc<ResourceType>| {
+            definition_of(types)
+                .is_some_and(|definition| definition.stored_as == resource.api_version)
         };
-        rows.iter().find(is_stored).or(rows.first()).cloned()
+        types.iter().find(is_stored).or(types.first()).cloned()
     }
 }
 
-/// What the rows of a definition depend on.
+/// Returns the fields of a definition that its resource types are computed from.
 fn basis(crd: &Value) -> Value {
     serde_json::json!([crd["metadata"]["uid"], crd["spec"], crd["status"]["acceptedNames"]])
 }
 
-fn definition_of(rows: &[Arc<ResourceType>]) -> Option<&Arc<Definition>> {
-    rows.first()?.custom.as_ref().map(|custom| &custom.definition)
+fn definition_of(resource_types: &[Arc<ResourceType>]) -> Option<&Arc<Definition>> {
+    resource_types.first()?.custom.as_ref().map(|custom| &custom.definition)
 }

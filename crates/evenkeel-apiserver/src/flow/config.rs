@@ -8,7 +8,7 @@
 //! | `distinguisherMethod`: ByUser, ByNamespace | `Distinguisher` |
 //! | `limited`: shares, lending, borrowing, queues, handSize, queueLengthLimit; `exempt` | `level` |
 
-use evenkeel_apimachinery::value::{at, int, list, set, text};
+use evenkeel_apimachinery::value::{get, int, list, set, text};
 use serde_json::{Value, json};
 
 use super::allocation::Shares;
@@ -145,7 +145,7 @@ fn schemas(objects: &[Value], digest: &mut Digest) {
         if !levels.iter().any(|one| &*one.name == level) {
             continue;
         }
-        let rules = at(object, "spec.rules").filter(|rules| !rules.is_null());
+        let rules = get(object, "spec.rules").filter(|rules| !rules.is_null());
         let rules = match rules.cloned().map(serde_json::from_value) {
             None => Vec::new(),
             Some(Ok(rules)) => rules,

@@ -8,7 +8,7 @@ use crate::store::{Expect, Transaction};
 use evenkeel_api::cidr::{Cidr, from_number, number};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use rand::Rng as _;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -53,7 +53,7 @@ fn ranges(api: &Api) -> Vec<Range> {
         let refused = list(object, "status.conditions").iter().any(|condition| {
             text(condition, "type") == "Ready" && text(condition, "status") != "True"
         });
-        let ready = at(object, "metadata.deletionTimestamp").is_none() && !refused;
+        let ready = get(object, "metadata.deletionTimestamp").is_none() && !refused;
         let cidrs: Vec<Range> = list(object, "spec.cidrs")
             .iter()
             .filter_map(|cidr| Some(Range { cidr: Cidr::parse(cidr.as_str()?)?, ready }))

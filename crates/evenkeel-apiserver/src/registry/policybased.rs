@@ -15,7 +15,7 @@ use crate::auth::{Attributes, PolicyRule, Role, RoleRef, escalation};
 use crate::resource::GroupResource;
 use crate::resource::key;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{at, list, same_meaning, set};
+use evenkeel_apimachinery::value::{get, list, same_meaning, set};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const MASTERS: &str = "system:masters";
@@ -82,7 +82,7 @@ fn full_authority() -> [PolicyRule; 2] {
 
 /// Upstream: `clusterrolebinding/policybased.Storage`, `rolebinding/policybased.Storage`
 fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
-    let reference = at(object, "roleRef").cloned().unwrap_or_default();
+    let reference = get(object, "roleRef").cloned().unwrap_or_default();
     let reference: RoleRef = serde_json::from_value(reference).map_err(StatusError::internal)?;
     let (plural, namespace) = match &*reference.kind {
         "ClusterRole" => ("clusterroles", ""),

@@ -6,7 +6,7 @@ use crate::api::{Api, Context};
 use crate::resource::{GroupKind, ResourcePrefix};
 use crate::store::Transaction;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
-use evenkeel_apimachinery::value::{self, at, int, list, set, text};
+use evenkeel_apimachinery::value::{self, get, int, list, set, text};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ fn needs_node_ports(service: &Value) -> bool {
     match text(service, "spec.type") {
         "NodePort" => true,
         "LoadBalancer" => {
-            at(service, "spec.allocateLoadBalancerNodePorts") != Some(&Value::Bool(false))
+            get(service, "spec.allocateLoadBalancerNodePorts") != Some(&Value::Bool(false))
         }
         _ => false,
     }
@@ -151,7 +151,7 @@ fn normalize(service: &mut Value) {
     }
     let selectorless_headless =
         text(service, "spec.clusterIP") == "None" && value::is_empty(service, "spec.selector");
-    if at(service, "spec.ipFamilyPolicy").is_none() {
+    if get(service, "spec.ipFamilyPolicy").is_none() {
         let policy = if selectorless_headless { "RequireDualStack" } else { "SingleStack" };
         set(service, "spec.ipFamilyPolicy", policy);
     }
@@ -200,7 +200,7 @@ fn carry_over(new: &mut Value, old: &Value) {
     if new_type == "ExternalName" && old_type != "ExternalName" {
         for field in ["spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"]
         {
-            if at(new, field) == at(old, field) {
+            if get(new, field) == get(old, field) {
                 value::remove(new, field);
             }
         }
@@ -242,14 +242,14 @@ fn carry_over(new: &mut Value, old: &Value) {
     }
     if new_type == "ClusterIP" && matches!(old_type, "NodePort" | "LoadBalancer") {
         for field in ["spec.externalTrafficPolicy", "spec.allocateLoadBalancerNodePorts"] {
-            if at(new, field) == at(old, field) && list(new, "spec.externalIPs").is_empty() {
+            if get(new, field) == get(old, field) && list(new, "spec.externalIPs").is_empty() {
                 value::remove(new, field);
             }
         }
     }
     if new_type != "LoadBalancer" {
         for field in ["spec.allocateLoadBalancerNodePorts", "spec.loadBalancerClass"] {
-            if at(new, field) == at(old, field) {
+            if get(new, field) == get(old, field) {
                 value::remove(new, field);
             }
         }
@@ -265,7 +265,7 @@ fn needs_health_check(service: &Value) -> bool {
 
 fn addresses(api: &Api, service: &mut Value, had: &[IpAddr], errors: &mut Vec<FieldError>) {
     let refuse = |ip: &str, why: &str, service: &Value, errors: &mut Vec<FieldError>| {
-        let ips = at(service, "spec.clusterIPs").cloned().unwrap_or_default();
+        let ips = get(service, "spec.clusterIPs").cloned().unwrap_or_default();
         errors.push(FieldError::invalid(
             "spec.clusterIPs",
             ips,

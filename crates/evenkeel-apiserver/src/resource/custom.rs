@@ -1,4 +1,5 @@
-//! What a row of the resource table has beyond others when its resource is a custom one.
+//! The part of a [`ResourceType`](crate::resource::ResourceType) that comes from a CustomResourceDefinition: schemas, storage
+//! version, conversion, and the pruning and defaults of its objects ([`Definition::prune_and_default`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,25 +14,25 @@ use evenkeel_apimachinery::value::{flag, list, text};
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// What all versions of a definition share.
+/// The part of a CustomResourceDefinition that all its versions share.
 pub(crate) struct Definition {
     /// apiVersion of the stored form.
     pub(crate) stored_as: Box<str>,
     /// Version of the stored form.
     pub(crate) storage: Box<str>,
-    /// Who converts between versions, where they differ in more than their schemas.
+    /// Conversion webhook, for the strategy `Webhook`.
     pub(crate) webhook: Option<ConversionWebhook>,
     /// The schemas of all versions, served or not, by apiVersion.
     schemas: Vec<(Box<str>, Arc<Structural>)>,
-    /// Deletion was asked for: nothing new is made.
+    /// The definition has a deletion timestamp: creates are refused.
     terminating: AtomicBool,
-    /// Told when the rows are replaced: watches end then.
-    over: watch::Receiver<bool>,
+    /// Becomes true when the definition changes or is removed; watches of its objects end then.
+    replaced: watch::Receiver<bool>,
 }
 
 impl Definition {
-    /// Reads a definition. `over` becomes true when its rows are replaced.
-    pub(crate) fn new(crd: &Value, over: watch::Receiver<bool>) -> Self {
+    /// Reads a CustomResourceDefinition. `replaced` becomes true when it changes or is removed.
+    pub(crate) fn new(crd: &Value, replaced: watch::Receiver<bool>) -> Self {
         let group = text(crd, "spec.group");
         let versions = list(crd, "spec.versions");
         let storage = versions.iter().find(|v| flag(v, "storage")).map_or("", |v| text(v, "name"));
@@ -41,16 +42,16 @@ impl Definition {
             webhook: ConversionWebhook::of(crd),
             schemas: versions.iter().map(|version| schema_of(group, version)).collect(),
             terminating: AtomicBool::new(!text(crd, "metadata.deletionTimestamp").is_empty()),
-            over,
+            replaced,
         }
     }
 
-    /// Whether deletion was asked for.
+    /// Whether the definition has a deletion timestamp.
     pub(crate) fn is_terminating(&self) -> bool {
         self.terminating.load(Ordering::Relaxed)
     }
 
-    /// Deletion was asked for, or not.
+    /// Records whether the definition has a deletion timestamp.
     pub(crate) fn set_terminating(&self, terminating: bool) {
         self.terminating.store(terminating, Ordering::Relaxed);
     }
@@ -63,12 +64,14 @@ impl Definition {
             .map(|(_, structural)| structural)
     }
 
-    /// Whether there is such a version.
-    pub(crate) fn knows(&self, api_version: &str) -> bool {
+    /// Whether the definition has this version, served or not.
+    pub(crate) fn has_version(&self, api_version: &str) -> bool {
         self.structural(api_version).is_some()
     }
 
     /// Removes the fields that the schema of the object's own version does not specify, and nulls that it does not allow.
+    ///
+    /// Upstream: `schemaCoercingDecoder`, `structuralpruning.PruneWithOptions`, `PruneNonNullableNullsWithoutDefaults`.
     pub(crate) fn prune(&self, object: &mut Value) {
         if let Some(structural) = self.structural(text(object, "apiVersion")) {
             pruning::prune(object, structural, true);
@@ -76,10 +79,13 @@ impl Definition {
         }
     }
 
-    /// Prunes an object by the schema of its own version, then fills in that schema's defaults. The head of `defaulting` in
-    /// `evenkeel-apiextensions` lists when this is done.
+    /// Applies the defaults of a CustomResourceDefinition's schema: prunes the object by the schema of its own version, then
+    /// sets the `default` of each absent field. Callers: `conversion::read` (get, list, watch, the old object of an update),
+    /// `codec::decode_alone`, `CustomResourceStrategy::convert_out`, and `admission::mutated::settle`. A request body gets its
+    /// defaults in `CustomResourceStrategy::default`. The table in `evenkeel_apiextensions::defaulting` lists all cases.
     ///
-    /// Upstream: `structuraldefaulting.Default`.
+    /// Upstream: `unstructuredDefaulter.Default`, `structuraldefaulting.PruneNonNullableNullsWithoutDefaults`,
+    /// `structuraldefaulting.Default`.
     pub(crate) fn prune_and_default(&self, object: &mut Value) {
         self.prune(object);
         if let Some(structural) = self.structural(text(object, "apiVersion")) {
@@ -87,33 +93,33 @@ impl Definition {
         }
     }
 
-    /// Ready when these rows are served no more.
-    pub(crate) fn over(&self) -> watch::Receiver<bool> {
-        self.over.clone()
+    /// Returns a receiver that becomes true when the definition changes or is removed.
+    pub(crate) fn replaced(&self) -> watch::Receiver<bool> {
+        self.replaced.clone()
     }
 }
 
-/// What a row of a custom resource has beyond other rows.
+/// One version of a custom resource: what its [`ResourceType`](crate::resource::ResourceType) has beyond built-in ones.
 pub(crate) struct Version {
-    /// The definition that it is of.
+    /// The definition of this version.
     pub(crate) definition: Arc<Definition>,
     /// Group and version: `example.com/v1`.
     pub(crate) api_version: Box<str>,
-    /// The schema, as decoding and managers of fields need it.
+    /// The schema for decoding and managed fields.
     pub(crate) schema: Schema,
-    /// The schema, as validation needs it.
+    /// The structural schema for pruning, defaults and validation.
     pub(crate) structural: Arc<Structural>,
-    /// The schema as it was written.
+    /// `openAPIV3Schema` as the definition has it.
     pub(crate) document: Value,
     /// Whether `status` is a sub-resource.
     pub(crate) status: bool,
-    /// Where replicas are, when there is a `scale` sub-resource.
+    /// Paths of the `scale` sub-resource, if the version has one.
     pub(crate) scale: Option<ScalePaths>,
-    /// Paths of the columns after the name.
+    /// Paths of `additionalPrinterColumns`, after the name.
     pub(crate) columns: Vec<JsonPath>,
-    /// Fields for field selectors.
+    /// `selectableFields`: the name and path of each.
     pub(crate) selectable: Vec<(Box<str>, JsonPath)>,
-    /// What clients of a deprecated version are told.
+    /// Warning header for clients of a deprecated version.
     pub(crate) deprecation: Option<Box<str>>,
 }
 

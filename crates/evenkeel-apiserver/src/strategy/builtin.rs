@@ -129,7 +129,7 @@ impl Strategy for BuiltIn {
 
     fn field_values(&self, object: &Value, put: &mut dyn FnMut(&str)) {
         for (_, path, absent) in self.kind_strategy.selectable_fields {
-            match value::at(object, path) {
+            match value::get(object, path) {
                 None => put(absent),
                 Some(Value::String(text)) => put(text),
                 Some(other) => put(&other.to_string()),

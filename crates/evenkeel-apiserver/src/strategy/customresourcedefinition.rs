@@ -8,7 +8,7 @@ use evenkeel_apiextensions::definition::{validation, warnings};
 use super::rest::Strategy;
 use evenkeel_apimachinery::reset::{reset_field, spec_differs};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
-use evenkeel_apimachinery::value::{at, flag, is_empty, list, set, text};
+use evenkeel_apimachinery::value::{flag, get, is_empty, list, set, text};
 use evenkeel_kinds::strategy::Context;
 
 /// The strategy of CustomResourceDefinitions.
@@ -23,11 +23,11 @@ impl Strategy for DefinitionStrategy {
         if is_empty(crd, "spec.names.listKind") && !kind.is_empty() {
             set(crd, "spec.names.listKind", format!("{kind}List"));
         }
-        if at(crd, "spec.conversion").is_none() {
+        if get(crd, "spec.conversion").is_none() {
             set(crd, "spec.conversion", json!({"strategy": "None"}));
         }
         let service = "spec.conversion.webhook.clientConfig.service";
-        if at(crd, service).is_some_and(|service| service.get("port").is_none()) {
+        if get(crd, service).is_some_and(|service| service.get("port").is_none()) {
             set(crd, &format!("{service}.port"), 443);
         }
     }

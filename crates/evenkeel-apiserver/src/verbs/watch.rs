@@ -105,8 +105,8 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         next_bookmark: now
             + BOOKMARK_EVERY.mul_f64(request.api.random(|rng| rng.random_range(0.8..1.2))),
         deadline: now + Duration::from_secs(seconds),
-        served: resource.custom.as_ref().map(|custom| custom.definition.over()),
-        over: false,
+        served: resource.custom.as_ref().map(|custom| custom.definition.replaced()),
+        ended: false,
     };
     let stream = futures::stream::unfold(watcher, |mut watcher| async move {
         let frame = watcher.next().await?;
@@ -178,7 +178,7 @@ struct Watcher {
     deadline: Instant,
     /// Becomes true when the definition of the custom resource changes or is deleted.
     served: Option<tokio::sync::watch::Receiver<bool>>,
-    over: bool,
+    ended: bool,
 }
 
 impl Drop for Watcher {
@@ -190,7 +190,7 @@ impl Drop for Watcher {
 impl Watcher {
     /// Returns the next piece of the response; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
-        if self.over {
+        if self.ended {
             return None;
         }
         if let Some(piece) = self.initial_piece() {
@@ -204,7 +204,7 @@ impl Watcher {
                 Ok(Some(piece)) => return Some(piece),
                 Ok(None) => {}
                 Err(piece) => {
-                    self.over = true;
+                    self.ended = true;
                     return Some(piece);
                 }
             }
@@ -214,12 +214,12 @@ impl Watcher {
                 biased;
                 () = self.cursor.changed() => {}
                 () = gone(self.served.as_mut()) => {
-                    self.over = true;
+                    self.ended = true;
                     return self.changes().await.unwrap_or_else(Some);
                 }
                 () = tokio::time::sleep_until(soonest) => {
                     if self.api.clock.instant() >= self.deadline {
-                        self.over = true;
+                        self.ended = true;
                         return None;
                     }
                     self.next_bookmark = self.api.clock.instant() + BOOKMARK_EVERY;
@@ -228,7 +228,7 @@ impl Watcher {
                         Ok(None) => return Some(self.bookmark(self.cursor.at(), false)),
                         Ok(Some(piece)) => return Some(piece),
                         Err(piece) => {
-                            self.over = true;
+                            self.ended = true;
                             return Some(piece);
                         }
                     }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::api::Api;
 use crate::https::{self, Address};
 use evenkeel_apimachinery::status::quote;
-use evenkeel_apimachinery::value::{at, int, list, text};
+use evenkeel_apimachinery::value::{get, int, list, text};
 
 /// No answer is larger.
 const LIMIT: usize = 3 * 1024 * 1024;
@@ -108,7 +108,7 @@ fn roots(ca: &str) -> Result<CertPool, String> {
 }
 
 fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
-    if let Some(service) = at(config, "service") {
+    if let Some(service) = get(config, "service") {
         return of_service(api, service, seconds);
     }
     let url = text(config, "url");
@@ -151,7 +151,7 @@ fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Optio
         let Some(port) = port.and_then(|p| int(p, "port")) else { continue };
         let ready = list(&slice, "endpoints")
             .iter()
-            .find(|e| at(e, "conditions.ready") != Some(&Value::Bool(false)));
+            .find(|e| get(e, "conditions.ready") != Some(&Value::Bool(false)));
         let address = ready.and_then(|e| list(e, "addresses").first()).and_then(Value::as_str);
         if let Some(address) = address {
             return Some(format!("{address}:{port}"));

@@ -2,7 +2,7 @@
 
 use super::Fill::{Flag, Int, Object, Optional, Text};
 use super::{Table, fill, labels_from_template, pod_spec};
-use evenkeel_apimachinery::value::{self, at, each, text};
+use evenkeel_apimachinery::value::{self, each, get, text};
 use serde_json::{Value, json};
 
 const DEPLOYMENT: Table = &[
@@ -95,16 +95,16 @@ fn stateful_set(set: &mut Value) {
 fn job(job: &mut Value) {
     labels_from_template(job);
     each(job, "spec", &mut |spec| {
-        if at(spec, "completions").is_none() && at(spec, "parallelism").is_none() {
+        if get(spec, "completions").is_none() && get(spec, "parallelism").is_none() {
             value::set(spec, "completions", 1);
         }
         fill(spec, &[("parallelism", Int(1))]);
-        if at(spec, "backoffLimit").is_none() {
-            let unlimited = at(spec, "backoffLimitPerIndex").is_some();
+        if get(spec, "backoffLimit").is_none() {
+            let unlimited = get(spec, "backoffLimitPerIndex").is_some();
             value::set(spec, "backoffLimit", json!(if unlimited { i32::MAX } else { 6 }));
         }
-        if at(spec, "podReplacementPolicy").is_none() {
-            let failed = at(spec, "podFailurePolicy").is_some();
+        if get(spec, "podReplacementPolicy").is_none() {
+            let failed = get(spec, "podFailurePolicy").is_some();
             value::set(
                 spec,
                 "podReplacementPolicy",

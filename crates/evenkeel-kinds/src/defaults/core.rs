@@ -4,7 +4,7 @@ use super::Fill::{Int, Optional, Text};
 use super::pod::VOLUME_SOURCE;
 use super::{Table, fill, pod, service};
 use base64::Engine as _;
-use evenkeel_apimachinery::value::{self, at, each, is_empty, object, object_mut, text};
+use evenkeel_apimachinery::value::{self, each, get, is_empty, object, object_mut, text};
 use serde_json::Value;
 
 const PERSISTENT_VOLUME: Table = &[
@@ -39,7 +39,7 @@ pub(crate) fn apply(kind: &str, object: &mut Value) {
 /// Upstream: `SetDefaults_ReplicationController`.
 fn replication_controller(rc: &mut Value) {
     let labels =
-        at(rc, "spec.template.metadata.labels").filter(|labels| !value::is_blank(labels)).cloned();
+        get(rc, "spec.template.metadata.labels").filter(|labels| !value::is_blank(labels)).cloned();
     if let Some(labels) = labels {
         if is_empty(rc, "spec.selector") {
             value::set(rc, "spec.selector", labels.clone());
@@ -101,8 +101,8 @@ fn node(node: &mut Value) {
             serde_json::from_str::<Value>(INITIAL_NODE_STATUS).unwrap_or_default(),
         );
     }
-    if at(node, "status.allocatable").is_none()
-        && let Some(capacity) = at(node, "status.capacity").cloned()
+    if get(node, "status.allocatable").is_none()
+        && let Some(capacity) = get(node, "status.capacity").cloned()
     {
         value::set(node, "status.allocatable", capacity);
     }

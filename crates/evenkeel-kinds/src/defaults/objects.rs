@@ -2,7 +2,7 @@
 
 use super::Fill::{Flag, Int, Object, Optional, Positive, Text};
 use super::{Table, fill};
-use evenkeel_apimachinery::value::{self, at, each, int, is_empty, list, text};
+use evenkeel_apimachinery::value::{self, each, get, int, is_empty, list, text};
 use serde_json::{Value, json};
 
 const WEBHOOK: Table = &[
@@ -83,7 +83,7 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
 
 /// Copies the labels of the pod template to an object without labels.
 pub(crate) fn labels_from_template(object: &mut Value) {
-    let labels = at(object, "spec.template.metadata.labels")
+    let labels = get(object, "spec.template.metadata.labels")
         .filter(|labels| !value::is_blank(labels))
         .cloned();
     if let Some(labels) = labels.filter(|_| is_empty(object, "metadata.labels")) {

@@ -4,7 +4,7 @@
 
 use super::Fill::{Flag, Int, Object, Optional, Positive, Text};
 use super::{Table, fill};
-use evenkeel_apimachinery::value::{self, at, each, flag, object, object_mut, text};
+use evenkeel_apimachinery::value::{self, each, flag, get, object, object_mut, text};
 use serde_json::{Value, json};
 
 const SPEC: Table = &[
@@ -144,7 +144,7 @@ fn volume(volume: &mut Value) {
     }
     fill(volume, VOLUME);
     fill(volume, VOLUME_SOURCE);
-    if at(volume, "image").is_some() && text(volume, "image.pullPolicy").is_empty() {
+    if get(volume, "image").is_some() && text(volume, "image.pullPolicy").is_empty() {
         let policy = pull_policy(text(volume, "image.reference"));
         value::set(volume, "image.pullPolicy", policy);
     }

@@ -24,13 +24,13 @@ pub(crate) fn apply(service: &mut Value) {
     {
         value::set(service, "spec.externalTrafficPolicy", "Cluster");
     }
-    if kind != "ExternalName" && value::at(service, "spec.internalTrafficPolicy").is_none() {
+    if kind != "ExternalName" && value::get(service, "spec.internalTrafficPolicy").is_none() {
         value::set(service, "spec.internalTrafficPolicy", "Cluster");
     }
     if kind == "LoadBalancer" {
         super::fill(service, &[("spec.allocateLoadBalancerNodePorts", super::Fill::Flag(true))]);
         each(service, "status.loadBalancer.ingress.*", &mut |ingress| {
-            if !text(ingress, "ip").is_empty() && value::at(ingress, "ipMode").is_none() {
+            if !text(ingress, "ip").is_empty() && value::get(ingress, "ipMode").is_none() {
                 value::set(ingress, "ipMode", "VIP");
             }
         });

@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, UNSET, age, name, text_or};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -21,7 +21,7 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 /// Upstream: `printValidatingAdmissionPolicy`, `printMutatingAdmissionPolicy`.
 fn admission_policy(o: &PrintedObject<'_>) -> Cells {
     let rules = list(o, "spec.validations").len() + list(o, "spec.mutations").len();
-    let kind = at(o, "spec.paramKind").map_or_else(
+    let kind = get(o, "spec.paramKind").map_or_else(
         || UNSET.to_owned(),
         |kind| format!("{}/{}", text(kind, "apiVersion"), text(kind, "kind")),
     );
@@ -30,7 +30,7 @@ fn admission_policy(o: &PrintedObject<'_>) -> Cells {
 
 /// Upstream: `printValidatingAdmissionPolicyBinding`, `printMutatingAdmissionPolicyBinding`.
 fn admission_policy_binding(o: &PrintedObject<'_>) -> Cells {
-    let param = match at(o, "spec.paramRef") {
+    let param = match get(o, "spec.paramRef") {
         Some(param) if !text(param, "name").is_empty() => {
             format!("{}/{}", text_or(param, "namespace", "*"), text(param, "name"))
         }

@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, age, condition, name};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{at, text};
+use evenkeel_apimachinery::value::{get, text};
 use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -13,7 +13,7 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 }
 
 fn api_service(o: &PrintedObject<'_>) -> Cells {
-    let service = at(o, "spec.service").map_or_else(
+    let service = get(o, "spec.service").map_or_else(
         || "Local".to_owned(),
         |service| format!("{}/{}", text(service, "namespace"), text(service, "name")),
     );

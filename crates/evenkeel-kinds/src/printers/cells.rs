@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::duration::human;
 use crate::scale::format_selector;
-use evenkeel_apimachinery::value::{at, int, list, object, text};
+use evenkeel_apimachinery::value::{get, int, list, object, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ pub(super) fn containers(spec: Option<&Value>) -> [String; 2] {
 
 /// The label selector at `path` in its string form.
 pub(super) fn selector_text(target: &Value, path: &str) -> String {
-    match format_selector(at(target, path)) {
+    match format_selector(get(target, path)) {
         text if text.is_empty() => NONE.to_owned(),
         text => text,
     }

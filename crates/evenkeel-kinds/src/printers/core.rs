@@ -5,7 +5,7 @@ use super::cells::{
     scalar_text, since, text_or,
 };
 use super::{PrintedObject, Printer, pod};
-use evenkeel_apimachinery::value::{at, flag, int, list, object, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -70,14 +70,14 @@ pub(super) fn first_three(all: &[String]) -> String {
 
 /// Upstream: `printEvent`.
 fn event(o: &PrintedObject<'_>) -> Cells {
-    let first = if at(o, "firstTimestamp").is_some() {
+    let first = if get(o, "firstTimestamp").is_some() {
         since(o, "firstTimestamp")
     } else {
         since(o, "eventTime")
     };
-    let last = match at(o, "series") {
+    let last = match get(o, "series") {
         Some(_) => since(o, "series.lastObservedTime"),
-        None if at(o, "lastTimestamp").is_some() => since(o, "lastTimestamp"),
+        None if get(o, "lastTimestamp").is_some() => since(o, "lastTimestamp"),
         None => first.clone(),
     };
     let times = int(o, "series.count").or(int(o, "count")).filter(|times| *times != 0).unwrap_or(1);
@@ -172,7 +172,7 @@ fn access_modes(o: &Value, path: &str) -> String {
 }
 
 fn phase(o: &Value) -> &str {
-    if at(o, "metadata.deletionTimestamp").is_some() {
+    if get(o, "metadata.deletionTimestamp").is_some() {
         "Terminating"
     } else {
         text(o, "status.phase")
@@ -197,7 +197,7 @@ fn claim(o: &PrintedObject<'_>) -> Cells {
         json!(phase(o)),
         json!(text(o, "spec.volumeName")),
         json!(if bound {
-            scalar_text(at(o, "status.capacity.storage"), "0")
+            scalar_text(get(o, "status.capacity.storage"), "0")
         } else {
             String::new()
         }),
@@ -211,13 +211,13 @@ fn claim(o: &PrintedObject<'_>) -> Cells {
 
 /// Upstream: `printPersistentVolume`.
 fn volume(o: &PrintedObject<'_>) -> Cells {
-    let claim = match at(o, "spec.claimRef") {
+    let claim = match get(o, "spec.claimRef") {
         Some(claim) => format!("{}/{}", text(claim, "namespace"), text(claim, "name")),
         None => String::new(),
     };
     vec![
         json!(name(o)),
-        json!(scalar_text(at(o, "spec.capacity.storage"), "0")),
+        json!(scalar_text(get(o, "spec.capacity.storage"), "0")),
         json!(access_modes(o, "spec.accessModes")),
         json!(text(o, "spec.persistentVolumeReclaimPolicy")),
         json!(phase(o)),
@@ -232,7 +232,7 @@ fn volume(o: &PrintedObject<'_>) -> Cells {
 
 /// Upstream: `printPodTemplate`.
 fn pod_template(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(at(o, "template.spec"));
+    let [names, images] = containers(get(o, "template.spec"));
     vec![json!(name(o)), json!(names), json!(images), json!(labels(o, "template.metadata.labels"))]
 }
 

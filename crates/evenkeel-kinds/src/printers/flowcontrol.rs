@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, NONE, age, condition, count, name, text_or};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{at, text};
+use evenkeel_apimachinery::value::{get, text};
 use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -28,7 +28,7 @@ fn flow_schema(o: &PrintedObject<'_>) -> Cells {
 
 /// Upstream: `printPriorityLevelConfiguration`.
 fn priority_level_configuration(o: &PrintedObject<'_>) -> Cells {
-    let number = |path: &str| at(o, path).cloned().unwrap_or_else(|| json!(NONE));
+    let number = |path: &str| get(o, path).cloned().unwrap_or_else(|| json!(NONE));
     vec![
         json!(name(o)),
         json!(text(o, "spec.type")),

@@ -3,7 +3,7 @@
 use super::cells::{Cells, NONE, age, join, name, selector_text, text_or};
 use super::core::load_balancer;
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{at, list, object, text};
+use evenkeel_apimachinery::value::{get, list, object, text};
 use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -29,11 +29,11 @@ fn ingress_class(o: &PrintedObject<'_>) -> Cells {
     {
         shown.push_str(" (default)");
     }
-    let parameters = at(o, "spec.parameters").map_or_else(
+    let parameters = get(o, "spec.parameters").map_or_else(
         || NONE.to_owned(),
         |parameters| {
             let group = text(parameters, "apiGroup");
-            let dot = if at(parameters, "apiGroup").is_some() { "." } else { "" };
+            let dot = if get(parameters, "apiGroup").is_some() { "." } else { "" };
             format!("{}{dot}{group}/{}", text(parameters, "kind"), text(parameters, "name"))
         },
     );
@@ -62,7 +62,7 @@ fn ingress(o: &PrintedObject<'_>) -> Cells {
 
 /// Upstream: `printIPAddress`.
 fn ip_address(o: &PrintedObject<'_>) -> Cells {
-    let parent = at(o, "spec.parentRef").map_or_else(
+    let parent = get(o, "spec.parentRef").map_or_else(
         || NONE.to_owned(),
         |parent| {
             let group = text(parent, "group");

@@ -4,7 +4,7 @@
 
 use super::cells::{Cells, NONE, PrintedObject, age, name, seconds_since, text_or};
 use super::duration::human;
-use evenkeel_apimachinery::value::{at, flag, int, list, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, text};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ fn summary(pod: &Value) -> Summary {
         all.last_restart = sidecars.last_restart;
         main_containers(pod, &mut all);
     }
-    if at(pod, "metadata.deletionTimestamp").is_some() {
+    if get(pod, "metadata.deletionTimestamp").is_some() {
         if text(pod, "status.reason") == "NodeLost" {
             "Unknown".clone_into(&mut all.reason);
         } else if !matches!(text(pod, "status.phase"), "Failed" | "Succeeded") {
@@ -102,7 +102,7 @@ fn init_containers(pod: &Value, all: &mut Summary, sidecars: &mut Summary) -> bo
         if sidecar {
             sidecars.restarted(status);
         }
-        let terminated = at(status, "state.terminated");
+        let terminated = get(status, "state.terminated");
         if terminated.is_some_and(|terminated| int(terminated, "exitCode").unwrap_or_default() == 0)
         {
             continue;
@@ -132,12 +132,12 @@ fn main_containers(pod: &Value, all: &mut Summary) {
         let waiting = text(status, "state.waiting.reason");
         if !waiting.is_empty() {
             waiting.clone_into(&mut all.reason);
-        } else if let Some(terminated) = at(status, "state.terminated") {
+        } else if let Some(terminated) = get(status, "state.terminated") {
             all.reason = ended(terminated);
             if int(terminated, "exitCode").unwrap_or_default() != 0 {
                 failure.clone_from(&all.reason);
             }
-        } else if flag(status, "ready") && at(status, "state.running").is_some() {
+        } else if flag(status, "ready") && get(status, "state.running").is_some() {
             running = true;
             all.ready += 1;
         }

@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, age, count, name, scalar_text};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::at;
+use evenkeel_apimachinery::value::get;
 use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -16,8 +16,8 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 fn pod_disruption_budget(o: &PrintedObject<'_>) -> Cells {
     vec![
         json!(name(o)),
-        json!(scalar_text(at(o, "spec.minAvailable"), "N/A")),
-        json!(scalar_text(at(o, "spec.maxUnavailable"), "N/A")),
+        json!(scalar_text(get(o, "spec.minAvailable"), "N/A")),
+        json!(scalar_text(get(o, "spec.maxUnavailable"), "N/A")),
         json!(count(o, "status.disruptionsAllowed")),
         json!(age(o)),
     ]

@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, age, name, name_age, since};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::json;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -30,11 +30,11 @@ fn device_taint_rule(o: &PrintedObject<'_>) -> Cells {
 /// Upstream: `printResourceClaim`.
 fn resource_claim(o: &PrintedObject<'_>) -> Cells {
     let mut states = Vec::new();
-    let deleted = at(o, "metadata.deletionTimestamp").is_some();
+    let deleted = get(o, "metadata.deletionTimestamp").is_some();
     if deleted {
         states.push("deleted");
     }
-    if at(o, "status.allocation").is_some() {
+    if get(o, "status.allocation").is_some() {
         states.push("allocated");
         if !list(o, "status.reservedFor").is_empty() {
             states.push("reserved");

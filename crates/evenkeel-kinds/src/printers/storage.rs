@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, NONE, UNSET, age, created_at, join, name, text_or};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{at, flag, list, object, text};
+use evenkeel_apimachinery::value::{flag, get, list, object, text};
 use serde_json::{Value, json};
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -21,7 +21,7 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
 
 /// Upstream: `printCSIDriver`.
 fn csi_driver(o: &PrintedObject<'_>) -> Cells {
-    let tokens = at(o, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
+    let tokens = get(o, "spec.tokenRequests").and_then(Value::as_array).map_or_else(
         || UNSET.to_owned(),
         |requests| {
             requests.iter().map(|request| text(request, "audience")).collect::<Vec<_>>().join(",")
@@ -30,7 +30,7 @@ fn csi_driver(o: &PrintedObject<'_>) -> Cells {
     let modes = join(o, "spec.volumeLifecycleModes", ",");
     vec![
         json!(name(o)),
-        json!(at(o, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true)),
+        json!(get(o, "spec.attachRequired").and_then(Value::as_bool).unwrap_or(true)),
         json!(flag(o, "spec.podInfoOnMount")),
         json!(flag(o, "spec.storageCapacity")),
         json!(tokens),

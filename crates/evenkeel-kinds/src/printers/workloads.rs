@@ -6,7 +6,7 @@ use super::cells::{
 };
 use super::duration::human;
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{at, flag, int, list, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, text};
 use serde_json::{Value, json};
 
 pub(crate) fn printer(kind: &str) -> Option<Printer> {
@@ -25,7 +25,7 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
 
 /// Upstream: `printDeployment`.
 fn deployment(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(at(o, "spec.template.spec"));
+    let [names, images] = containers(get(o, "spec.template.spec"));
     vec![
         json!(name(o)),
         json!(format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"))),
@@ -34,7 +34,7 @@ fn deployment(o: &PrintedObject<'_>) -> Cells {
         json!(age(o)),
         json!(names),
         json!(images),
-        json!(crate::scale::format_selector(at(o, "spec.selector"))),
+        json!(crate::scale::format_selector(get(o, "spec.selector"))),
     ]
 }
 
@@ -47,7 +47,7 @@ fn replica_set(o: &PrintedObject<'_>) -> Cells {
 ///
 /// Upstream: `printReplicaSet`, `printReplicationController`.
 pub(super) fn replicas(o: &PrintedObject<'_>, selector: &str) -> Cells {
-    let [names, images] = containers(at(o, "spec.template.spec"));
+    let [names, images] = containers(get(o, "spec.template.spec"));
     vec![
         json!(name(o)),
         json!(count(o, "spec.replicas")),
@@ -62,14 +62,14 @@ pub(super) fn replicas(o: &PrintedObject<'_>, selector: &str) -> Cells {
 
 /// Upstream: `printStatefulSet`.
 fn stateful_set(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(at(o, "spec.template.spec"));
+    let [names, images] = containers(get(o, "spec.template.spec"));
     let ready = format!("{}/{}", count(o, "status.readyReplicas"), count(o, "spec.replicas"));
     vec![json!(name(o)), json!(ready), json!(age(o)), json!(names), json!(images)]
 }
 
 /// Upstream: `printDaemonSet`.
 fn daemon_set(o: &PrintedObject<'_>) -> Cells {
-    let [names, images] = containers(at(o, "spec.template.spec"));
+    let [names, images] = containers(get(o, "spec.template.spec"));
     vec![
         json!(name(o)),
         json!(count(o, "status.desiredNumberScheduled")),
@@ -111,7 +111,7 @@ fn job(o: &PrintedObject<'_>) -> Cells {
     };
     let done = text(o, "status.completionTime").parse().unwrap_or(o.now);
     let duration = seconds_since(text(o, "status.startTime"), done).map_or_else(String::new, human);
-    let [names, images] = containers(at(o, "spec.template.spec"));
+    let [names, images] = containers(get(o, "spec.template.spec"));
     vec![
         json!(name(o)),
         json!(job_status(o)),
@@ -133,7 +133,7 @@ fn job_status(o: &Value) -> &'static str {
     match () {
         () if has("Complete") => "Complete",
         () if has("Failed") => "Failed",
-        () if at(o, "metadata.deletionTimestamp").is_some() => "Terminating",
+        () if get(o, "metadata.deletionTimestamp").is_some() => "Terminating",
         () if has("Suspended") => "Suspended",
         () if has("FailureTarget") => "FailureTarget",
         () if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
@@ -143,17 +143,17 @@ fn job_status(o: &Value) -> &'static str {
 
 /// Upstream: `printCronJob`.
 fn cron_job(o: &PrintedObject<'_>) -> Cells {
-    let last = if at(o, "status.lastScheduleTime").is_some() {
+    let last = if get(o, "status.lastScheduleTime").is_some() {
         since(o, "status.lastScheduleTime")
     } else {
         NONE.to_owned()
     };
-    let suspend = match at(o, "spec.suspend").and_then(Value::as_bool) {
+    let suspend = match get(o, "spec.suspend").and_then(Value::as_bool) {
         Some(true) => "True",
         Some(false) => "False",
         None => "<unset>",
     };
-    let [names, images] = containers(at(o, "spec.jobTemplate.spec.template.spec"));
+    let [names, images] = containers(get(o, "spec.jobTemplate.spec.template.spec"));
     vec![
         json!(name(o)),
         json!(text(o, "spec.schedule")),
@@ -180,9 +180,9 @@ fn metric(spec: &Value, status: Option<&Value>) -> String {
         "ContainerResource" => ("containerResource", true),
         _ => return "<unknown type>".to_owned(),
     };
-    let target = |kind: &str| at(spec, &format!("{field}.target.{kind}"));
+    let target = |kind: &str| get(spec, &format!("{field}.target.{kind}"));
     let current =
-        |kind: &str| status.and_then(|status| at(status, &format!("{field}.current.{kind}")));
+        |kind: &str| status.and_then(|status| get(status, &format!("{field}.current.{kind}")));
     let average = target("averageValue");
     let pair = match (by_resource, average) {
         (true, None) => {
@@ -235,7 +235,7 @@ fn autoscaler(o: &PrintedObject<'_>) -> Cells {
             text(o, "spec.scaleTargetRef.name")
         )),
         json!(metrics),
-        json!(scalar_text(at(o, "spec.minReplicas"), "<unset>")),
+        json!(scalar_text(get(o, "spec.minReplicas"), "<unset>")),
         json!(count(o, "spec.maxReplicas")),
         json!(count(o, "status.currentReplicas")),
         json!(age(o)),

@@ -2,16 +2,16 @@
 
 use super::{labels, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, text};
+use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 
 /// Validates `spec.affinity` of a pod. Upstream: `validateAffinity`
 pub(super) fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(node) = at(affinity, "nodeAffinity") {
+    if let Some(node) = get(affinity, "nodeAffinity") {
         node_affinity(node, &path.field("nodeAffinity"), errors);
     }
     for field in ["podAffinity", "podAntiAffinity"] {
-        let Some(pods) = at(affinity, field) else { continue };
+        let Some(pods) = get(affinity, field) else { continue };
         let path = path.field(field);
         let required = path.field("requiredDuringSchedulingIgnoredDuringExecution");
         for (index, term) in
@@ -25,7 +25,7 @@ pub(super) fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Errors) {
         {
             let path = preferred.index(index);
             weight(weighted, &path, errors);
-            if let Some(term) = at(weighted, "podAffinityTerm") {
+            if let Some(term) = get(weighted, "podAffinityTerm") {
                 pod_term(term, &path.field("podAffinityTerm"), errors);
             }
         }
@@ -42,7 +42,7 @@ fn weight(weighted: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `validatePodAffinityTerm`.
 fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["labelSelector", "namespaceSelector"] {
-        if let Some(selector) = at(term, field) {
+        if let Some(selector) = get(term, field) {
             labels::selector(selector, &path.field(field), errors);
         }
     }
@@ -58,7 +58,7 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `validateNodeAffinity`.
 fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(required) = at(node, "requiredDuringSchedulingIgnoredDuringExecution") {
+    if let Some(required) = get(node, "requiredDuringSchedulingIgnoredDuringExecution") {
         let path = path.field("requiredDuringSchedulingIgnoredDuringExecution");
         node_selector(required, &path, errors);
     }
@@ -68,7 +68,7 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     {
         let path = preferred.index(index);
         weight(weighted, &path, errors);
-        if let Some(term) = at(weighted, "preference") {
+        if let Some(term) = get(weighted, "preference") {
             node_term(term, &path.field("preference"), errors);
         }
     }

@@ -1,7 +1,7 @@
 //! Validation of apiregistration.k8s.io.
 
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, flag, int, is_empty, text};
+use evenkeel_apimachinery::value::{flag, get, int, is_empty, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -54,7 +54,7 @@ fn api_service(new: &Value, errors: &mut Errors) {
             "may not be true if caBundle is present",
         );
     }
-    let Some(service) = at(new, "spec.service") else {
+    let Some(service) = get(new, "spec.service") else {
         if skips {
             let words = "may not be true for an apiservice without a service";
             errors.invalid(&path.field("insecureSkipTLSVerify"), true, words);

@@ -2,7 +2,7 @@
 
 use super::{ValidationTarget, core, labels, pod};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{self, at, int, is_empty, list, object, text};
+use evenkeel_apimachinery::value::{self, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             let path = Path::new("spec");
             errors.immutable(
                 &path.field("selector"),
-                at(new, "spec.selector"),
-                at(old, "spec.selector"),
+                get(new, "spec.selector"),
+                get(old, "spec.selector"),
             );
         }
         "StatefulSet" => {
@@ -63,7 +63,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
         "DaemonSet" => ("daemonset", kind),
         _ => ("deployment", "ReplicaSet"),
     };
-    match at(new, "spec.selector") {
+    match get(new, "spec.selector") {
         None => errors.required(&path.field("selector"), ""),
         Some(selector) => {
             labels::selector(selector, &path.field("selector"), errors);
@@ -75,7 +75,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
     }
     let labels = object(new, "spec.template.metadata.labels");
     let template_path = path.field("template");
-    let selector = at(new, "spec.selector");
+    let selector = get(new, "spec.selector");
     if selector.is_some_and(|selector| !value::is_blank(selector))
         && !labels::selects(selector, labels)
     {
@@ -83,7 +83,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
         let words = "`selector` does not match template `labels`";
         errors.invalid(&template_path.field("metadata").field("labels"), labels, words);
     }
-    if let Some(template) = at(new, "spec.template") {
+    if let Some(template) = get(new, "spec.template") {
         if strict && kind == "StatefulSet" {
             pod::template(&member_template(new, template), &template_path, errors);
         } else if strict {
@@ -94,7 +94,7 @@ fn selector_and_template(kind: &str, new: &Value, strict: bool, errors: &mut Err
             let path = template_path.field("spec");
             errors.not_supported(&path.field("restartPolicy"), policy, &["Always"]);
         }
-        if at(template, "spec.activeDeadlineSeconds").is_some() {
+        if get(template, "spec.activeDeadlineSeconds").is_some() {
             let path = template_path.field("spec");
             errors.forbidden(
                 &path.field("activeDeadlineSeconds"),
@@ -181,7 +181,7 @@ fn at_most_100_percent(value: Option<&Value>, path: &Path<'_>, errors: &mut Erro
 /// Upstream: `ValidateDeploymentSpec`.
 fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("strategy");
-    let rolling = at(new, "spec.strategy.rollingUpdate");
+    let rolling = get(new, "spec.strategy.rollingUpdate");
     match text(new, "spec.strategy.type") {
         "Recreate" => {
             if rolling.is_some() {
@@ -195,7 +195,7 @@ fn deployment(new: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.required(&path, "this should be defaulted and never be nil");
                 return;
             };
-            let (unavailable, surge) = (at(rolling, "maxUnavailable"), at(rolling, "maxSurge"));
+            let (unavailable, surge) = (get(rolling, "maxUnavailable"), get(rolling, "maxSurge"));
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             count_or_percent(surge, &path.field("maxSurge"), errors);
             if is_zero(unavailable) && is_zero(surge) {
@@ -230,8 +230,8 @@ fn daemon_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         "OnDelete" => {}
         "RollingUpdate" => {
             let path = path.field("rollingUpdate");
-            let unavailable = at(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
-            let surge = at(new, "spec.updateStrategy.rollingUpdate.maxSurge");
+            let unavailable = get(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
+            let surge = get(new, "spec.updateStrategy.rollingUpdate.maxSurge");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             count_or_percent(surge, &path.field("maxSurge"), errors);
             at_most_100_percent(unavailable, &path.field("maxUnavailable"), errors);
@@ -270,7 +270,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
     let strategy = path.field("updateStrategy");
-    let rolling = at(new, "spec.updateStrategy.rollingUpdate");
+    let rolling = get(new, "spec.updateStrategy.rollingUpdate");
     match text(new, "spec.updateStrategy.type") {
         "" => errors.required(&strategy, ""),
         "OnDelete" => {
@@ -289,7 +289,7 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
                 &path.field("partition"),
                 int(new, "spec.updateStrategy.rollingUpdate.partition"),
             );
-            let unavailable = at(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
+            let unavailable = get(new, "spec.updateStrategy.rollingUpdate.maxUnavailable");
             count_or_percent(unavailable, &path.field("maxUnavailable"), errors);
             if unavailable.is_some() && is_zero(unavailable) {
                 let words = "cannot be 0";
@@ -320,12 +320,12 @@ fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     for field in ["serviceName", "podManagementPolicy", "selector"] {
         let at_field = format!("spec.{field}");
-        errors.immutable(&path.field(field), at(new, &at_field), at(old, &at_field));
+        errors.immutable(&path.field(field), get(new, &at_field), get(old, &at_field));
     }
     errors.immutable(
         &path.field("volumeClaimTemplates"),
-        at(new, "spec.volumeClaimTemplates"),
-        at(old, "spec.volumeClaimTemplates"),
+        get(new, "spec.volumeClaimTemplates"),
+        get(old, "spec.volumeClaimTemplates"),
     );
 }
 
@@ -335,11 +335,11 @@ fn job(new: &Value, errors: &mut Errors) {
     let Some(spec) = new.get("spec") else { return };
     generated_selector(new, errors);
     job_spec(spec, &path, errors);
-    let selector = at(spec, "selector");
+    let selector = get(spec, "selector");
     if selector.is_some_and(|selector| {
         !labels::selects(Some(selector), object(spec, "template.metadata.labels"))
     }) {
-        let labels = at(spec, "template.metadata.labels").cloned().unwrap_or_default();
+        let labels = get(spec, "template.metadata.labels").cloned().unwrap_or_default();
         let template = path.field("template");
         let words = "`selector` does not match template `labels`";
         errors.invalid(&template.field("metadata").field("labels"), labels, words);
@@ -351,7 +351,7 @@ fn job(new: &Value, errors: &mut Errors) {
 /// Upstream: `validateGeneratedSelector`.
 fn generated_selector(new: &Value, errors: &mut Errors) {
     if value::flag(new, "spec.manualSelector") {
-        if at(new, "spec.selector").is_none() {
+        if get(new, "spec.selector").is_none() {
             errors.required(&Path::new("spec.selector"), "");
         }
         return;
@@ -378,8 +378,8 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
         }
     }
     let generated = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
-    if at(new, "spec.selector").is_some_and(|selector| *selector != generated) {
-        let selector = at(new, "spec.selector").cloned().unwrap_or_default();
+    if get(new, "spec.selector").is_some_and(|selector| *selector != generated) {
+        let selector = get(new, "spec.selector").cloned().unwrap_or_default();
         errors.invalid(&Path::new("spec.selector"), selector, "`selector` not auto-generated");
     }
 }
@@ -399,7 +399,7 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !mode.is_empty() {
         errors.one_of(&path.field("completionMode"), mode, &["NonIndexed", "Indexed"]);
     }
-    if mode == "Indexed" && at(spec, "completions").is_none() {
+    if mode == "Indexed" && get(spec, "completions").is_none() {
         errors.required(&path.field("completions"), "when completion mode is Indexed");
     }
     for field in ["backoffLimitPerIndex", "maxFailedIndexes"] {
@@ -430,7 +430,7 @@ fn job_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.invalid(&path.field("managedBy"), manager, words);
     }
     let template_path = path.field("template");
-    if let Some(template) = at(spec, "template") {
+    if let Some(template) = get(spec, "template") {
         pod::template(template, &template_path, errors);
         if !matches!(text(template, "spec.restartPolicy"), "OnFailure" | "Never") {
             let path = template_path.field("spec");
@@ -452,20 +452,20 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         "managedBy",
         "successPolicy",
     ] {
-        errors.immutable(&path.field(field), at(after, field), at(before, field));
+        errors.immutable(&path.field(field), get(after, field), get(before, field));
     }
     let resized = int(after, "completions") == int(after, "parallelism")
         && text(after, "completionMode") == "Indexed";
     if !resized {
         errors.immutable(
             &path.field("completions"),
-            at(after, "completions"),
-            at(before, "completions"),
+            get(after, "completions"),
+            get(before, "completions"),
         );
     }
-    let never_started = value::flag(before, "suspend") && at(old, "status.startTime").is_none();
-    let mut allowed = at(after, "template").cloned().unwrap_or_default();
-    let old_template = at(before, "template").cloned().unwrap_or_default();
+    let never_started = value::flag(before, "suspend") && get(old, "status.startTime").is_none();
+    let mut allowed = get(after, "template").cloned().unwrap_or_default();
+    let old_template = get(before, "template").cloned().unwrap_or_default();
     if never_started {
         for field in [
             "metadata.annotations",
@@ -489,7 +489,7 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
         }
     }
     if allowed != old_template {
-        let template = at(after, "template").cloned().unwrap_or_default();
+        let template = get(after, "template").cloned().unwrap_or_default();
         errors.invalid(&path.field("template"), template, "field is immutable");
     }
 }
@@ -512,7 +512,7 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
             }
         }
     }
-    if let Some(zone) = at(spec, "timeZone").and_then(Value::as_str) {
+    if let Some(zone) = get(spec, "timeZone").and_then(Value::as_str) {
         if zone.is_empty() {
             errors.invalid(
                 &path.field("timeZone"),
@@ -544,9 +544,9 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     let template = path.field("jobTemplate");
     let job_path = template.field("spec");
-    if let Some(job) = at(spec, "jobTemplate.spec") {
-        if at(job, "selector").is_some() {
-            let selector = at(job, "selector").cloned().unwrap_or_default();
+    if let Some(job) = get(spec, "jobTemplate.spec") {
+        if get(job, "selector").is_some() {
+            let selector = get(job, "selector").cloned().unwrap_or_default();
             errors.invalid(
                 &job_path.field("selector"),
                 selector,
@@ -571,7 +571,7 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
 /// Upstream: `validateControllerRevision`.
 fn revision(new: &Value, errors: &mut Errors) {
     errors.non_negative(&Path::new("revision"), int(new, "revision"));
-    if at(new, "data").is_none() {
+    if get(new, "data").is_none() {
         errors.required(&Path::new("data"), "data is mandatory");
     }
 }
@@ -622,7 +622,7 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             && int(old, collisions)
                 .is_some_and(|before| int(new, collisions).is_none_or(|after| after < before))
         {
-            let value = at(new, collisions).cloned().unwrap_or_default();
+            let value = get(new, collisions).cloned().unwrap_or_default();
             errors.invalid(&path.field("collisionCount"), value, "cannot be decremented");
         }
     }

@@ -3,7 +3,7 @@
 use super::names;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, text};
+use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 
 const METRICS: &[(&str, &str)] = &[
@@ -58,7 +58,7 @@ fn horizontal_pod_autoscaler(new: &Value, errors: &mut Errors) {
     }
     let behavior = path.field("behavior");
     for field in ["scaleUp", "scaleDown"] {
-        if let Some(rules) = at(spec, &format!("behavior.{field}")) {
+        if let Some(rules) = get(spec, &format!("behavior.{field}")) {
             scaling_rules(rules, &behavior.field(field), errors);
         }
     }
@@ -95,18 +95,18 @@ fn metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
     // Only the first source is validated, in this order.
     let first = ["object", "external", "pods", "resource", "containerResource"]
         .into_iter()
-        .find_map(|field| at(metric, field).map(|source| (field, source)));
+        .find_map(|field| get(metric, field).map(|source| (field, source)));
     if let Some((field, source)) = first {
         metric_source(field, source, &path.field(field), errors);
     }
-    if at(metric, expected).is_none() {
+    if get(metric, expected).is_none() {
         errors.required(
             &path.field(expected),
             "must populate information for the given metric source",
         );
     }
     for (_, field) in METRICS.iter().filter(|(_, field)| field != expected) {
-        if at(metric, field).is_some() {
+        if get(metric, field).is_some() {
             errors.forbidden(&path.field(field), "must populate the given metric source only");
         }
     }
@@ -115,8 +115,8 @@ fn metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn metric_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let target = path.field("target");
     let utilization = int(source, "target.averageUtilization");
-    let value = at(source, "target.value");
-    let average = at(source, "target.averageValue");
+    let value = get(source, "target.value");
+    let average = get(source, "target.averageValue");
     match kind {
         "resource" | "containerResource" => {
             if text(source, "name").is_empty() {

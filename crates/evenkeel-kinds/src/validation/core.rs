@@ -3,7 +3,7 @@
 use super::{ValidationTarget, affinity, labels, names, pod, pod_update, quantity, service};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, flag, int, is_empty, list, object, text};
+use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -77,8 +77,8 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             quota(new, errors);
             errors.immutable(
                 &Path::new("spec.scopes"),
-                at(new, "spec.scopes"),
-                at(old, "spec.scopes"),
+                get(new, "spec.scopes"),
+                get(old, "spec.scopes"),
             );
         }
         kind => create(kind, new, errors),
@@ -95,7 +95,7 @@ fn replication_controller(new: &Value, errors: &mut Errors) {
     }
     errors.non_negative(&path.field("replicas"), int(new, "spec.replicas"));
     let template_path = path.field("template");
-    let Some(template) = at(new, "spec.template") else {
+    let Some(template) = get(new, "spec.template") else {
         errors.required(&template_path, "");
         return;
     };
@@ -299,12 +299,12 @@ fn volume_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 pub(super) fn claim(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let Some(spec) = new.get("spec") else { return };
     access_modes(spec, path, errors);
-    if let Some(selector) = at(spec, "selector") {
+    if let Some(selector) = get(spec, "selector") {
         labels::selector(selector, &path.field("selector"), errors);
     }
     let resources = path.field("resources");
     let requests = resources.field("requests");
-    match at(spec, "resources.requests.storage") {
+    match get(spec, "resources.requests.storage") {
         None => errors.required(&requests.key("storage"), ""),
         Some(storage) => match Amount::of(storage) {
             Some(amount) if amount.is_negative() || amount.is_zero() => {
@@ -328,7 +328,7 @@ pub(super) fn claim(new: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `validateDataSource`.
 fn data_sources(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["dataSource", "dataSourceRef"] {
-        let Some(source) = at(spec, field) else { continue };
+        let Some(source) = get(spec, field) else { continue };
         let path = path.field(field);
         for required in ["name", "kind"] {
             if text(source, required).is_empty() {
@@ -354,11 +354,11 @@ fn claim_update(new: &Value, old: &Value, errors: &mut Errors) {
     let bound = !text(before, "volumeName").is_empty();
     if !bound {
         evenkeel_apimachinery::value::copy(&mut allowed, before, "volumeName");
-        if at(before, "storageClassName").is_none() {
+        if get(before, "storageClassName").is_none() {
             evenkeel_apimachinery::value::copy(&mut allowed, before, "storageClassName");
         }
     }
-    let size = |spec: &Value| at(spec, "resources.requests.storage").and_then(Amount::of);
+    let size = |spec: &Value| get(spec, "resources.requests.storage").and_then(Amount::of);
     let (old_size, new_size) = (size(before), size(after));
     if text(old, "status.phase") == "Bound" {
         evenkeel_apimachinery::value::copy(&mut allowed, before, "resources.requests");
@@ -391,7 +391,7 @@ fn persistent_volume(new: &Value, errors: &mut Errors) {
         }
         _ => errors.required(&capacity, ""),
     }
-    if let Some(amount) = at(spec, "capacity.storage")
+    if let Some(amount) = get(spec, "capacity.storage")
         && Amount::of(amount).is_some_and(|amount| amount.is_zero() || amount.is_negative())
     {
         errors.invalid(&capacity.key("storage"), amount.clone(), "must be greater than zero");
@@ -412,7 +412,7 @@ fn persistent_volume(new: &Value, errors: &mut Errors) {
         1 => {}
         _ => errors.forbidden(&path, "may not specify more than 1 volume type"),
     }
-    if let Some(required) = at(spec, "nodeAffinity.required") {
+    if let Some(required) = get(spec, "nodeAffinity.required") {
         let path = path.field("nodeAffinity");
         affinity::node_selector(required, &path.field("required"), errors);
     }
@@ -441,7 +441,11 @@ fn persistent_volume_update(new: &Value, old: &Value, errors: &mut Errors) {
             "spec.persistentvolumesource is immutable after creation",
         );
     }
-    errors.immutable(&path.field("volumeMode"), at(after, "volumeMode"), at(before, "volumeMode"));
+    errors.immutable(
+        &path.field("volumeMode"),
+        get(after, "volumeMode"),
+        get(before, "volumeMode"),
+    );
 }
 
 /// Upstream: `ValidateResourceQuotaSpec`.
@@ -479,7 +483,7 @@ fn quota(new: &Value, errors: &mut Errors) {
                     let words = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
                     errors.invalid(
                         &expressions.field("values"),
-                        at(expression, "values").cloned().unwrap_or_default(),
+                        get(expression, "values").cloned().unwrap_or_default(),
                         words,
                     );
                 }
@@ -564,8 +568,8 @@ fn limit_range(new: &Value, errors: &mut Errors) {
             }
         }
         if kind == "PersistentVolumeClaim"
-            && at(item, "min.storage").is_none()
-            && at(item, "max.storage").is_none()
+            && get(item, "min.storage").is_none()
+            && get(item, "max.storage").is_none()
         {
             errors.required(
                 &path.field("limits"),

@@ -2,7 +2,7 @@
 
 use super::{immutable, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -43,11 +43,11 @@ fn endpoint_slice(new: &Value, errors: &mut Errors) {
             endpoint_address(kind, address, &addresses, index, errors);
         }
         let node = text(endpoint, "nodeName");
-        if at(endpoint, "nodeName").is_some() {
+        if get(endpoint, "nodeName").is_some() {
             errors.invalid_all(&path.field("nodeName"), node, &names::dns_subdomain(node));
         }
         let hostname = text(endpoint, "hostname");
-        if at(endpoint, "hostname").is_some() {
+        if get(endpoint, "hostname").is_some() {
             errors.invalid_all(&path.field("hostname"), hostname, &names::dns_label(hostname));
         }
     }

@@ -1,7 +1,7 @@
 //! Validation of flowcontrol.apiserver.k8s.io.
 
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, text};
+use evenkeel_apimachinery::value::{get, int, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -32,12 +32,12 @@ fn priority_level_configuration(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     match text(new, "spec.type") {
         "Limited" => {
-            if at(new, "spec.limited").is_none() {
+            if get(new, "spec.limited").is_none() {
                 errors.required(&path.field("limited"), "");
             }
         }
         "Exempt" => {
-            if at(new, "spec.limited").is_some() {
+            if get(new, "spec.limited").is_some() {
                 errors.forbidden(&path.field("limited"), "must be nil if the type is not Limited");
             }
         }

@@ -28,7 +28,7 @@ mod volume;
 use evenkeel_api::forms as names;
 pub use evenkeel_api::forms::{dns_1035_label, dns_label, dns_subdomain, path_segment};
 use evenkeel_apimachinery::validation::{Errors, Path, labels};
-use evenkeel_apimachinery::value::at;
+use evenkeel_apimachinery::value::get;
 use serde_json::Value;
 
 /// The kind and the path of a validated object.
@@ -90,7 +90,7 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
 /// Upstream: `ValidateImmutableField`.
 fn immutable(fields: &[&str], new: &Value, old: &Value, errors: &mut Errors) {
     for field in fields {
-        errors.immutable(&Path::new(field), at(new, field), at(old, field));
+        errors.immutable(&Path::new(field), get(new, field), get(old, field));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{immutable, labels, names, service, servicecidr};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, object, text};
+use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -38,7 +38,7 @@ pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
 /// Upstream: `ValidateIngressSpec`.
 fn ingress(new: &Value, created: bool, errors: &mut Errors) {
     let path = Path::new("spec");
-    let class = at(new, "spec.ingressClassName").and_then(Value::as_str);
+    let class = get(new, "spec.ingressClassName").and_then(Value::as_str);
     let annotation = object(new, "metadata.annotations")
         .and_then(|annotations| annotations.get("kubernetes.io/ingress.class"))
         .and_then(Value::as_str);
@@ -51,14 +51,14 @@ fn ingress(new: &Value, created: bool, errors: &mut Errors) {
         errors.invalid(&path, annotation, "must match `ingressClassName` when both are specified");
     }
     let rules = list(new, "spec.rules");
-    if rules.is_empty() && at(new, "spec.defaultBackend").is_none() {
+    if rules.is_empty() && get(new, "spec.defaultBackend").is_none() {
         errors.invalid(
             &path,
             Value::Array(Vec::new()),
             "either `defaultBackend` or `rules` must be specified",
         );
     }
-    if let Some(backend) = at(new, "spec.defaultBackend") {
+    if let Some(backend) = get(new, "spec.defaultBackend") {
         ingress_backend(backend, &path.field("defaultBackend"), errors);
     }
     let all = path.field("rules");
@@ -99,7 +99,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         ingress_host(host, &path.field("host"), errors);
     }
-    let Some(http) = at(rule, "http") else { return };
+    let Some(http) = get(rule, "http") else { return };
     let http_path = path.field("http");
     let paths = http_path.field("paths");
     if list(http, "paths").is_empty() {
@@ -108,7 +108,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, entry) in list(http, "paths").iter().enumerate() {
         let path = paths.index(index);
         let target = text(entry, "path");
-        match at(entry, "pathType").and_then(Value::as_str) {
+        match get(entry, "pathType").and_then(Value::as_str) {
             None => errors.required(&path.field("pathType"), "pathType must be specified"),
             Some("Exact" | "Prefix") => {
                 if !target.starts_with('/') {
@@ -146,7 +146,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
                 );
             }
         }
-        if let Some(backend) = at(entry, "backend") {
+        if let Some(backend) = get(entry, "backend") {
             ingress_backend(backend, &path.field("backend"), errors);
         }
     }
@@ -154,7 +154,7 @@ fn ingress_rule(rule: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `validateIngressBackend`.
 fn ingress_backend(backend: &Value, path: &Path<'_>, errors: &mut Errors) {
-    match (at(backend, "service"), at(backend, "resource")) {
+    match (get(backend, "service"), get(backend, "resource")) {
         (Some(_), Some(_)) => {
             errors.invalid(path, "", "cannot set both resource and service backends");
         }
@@ -213,7 +213,7 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
     } else {
         errors.required(&path.field("controller"), "");
     }
-    let Some(parameters) = at(new, "spec.parameters") else { return };
+    let Some(parameters) = get(new, "spec.parameters") else { return };
     let path = path.field("parameters");
     for field in ["kind", "name"] {
         if text(parameters, field).is_empty() {
@@ -237,7 +237,7 @@ fn ingress_class(new: &Value, errors: &mut Errors) {
 /// Upstream: `ValidateNetworkPolicySpec`.
 fn network_policy(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    if let Some(selector) = at(new, "spec.podSelector") {
+    if let Some(selector) = get(new, "spec.podSelector") {
         labels::selector(selector, &path.field("podSelector"), errors);
     }
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -275,7 +275,7 @@ fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
     if !protocol.is_empty() {
         errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
     }
-    match at(port, "port") {
+    match get(port, "port") {
         Some(Value::Number(number)) => {
             errors.in_range(&path.field("port"), number.as_i64(), 1, 65535);
             if let Some(end) = int(port, "endPort") {
@@ -315,12 +315,12 @@ fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn network_policy_peer(peer: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut n_peers = 0;
     for field in ["podSelector", "namespaceSelector"] {
-        if let Some(selector) = at(peer, field) {
+        if let Some(selector) = get(peer, field) {
             n_peers += 1;
             labels::selector(selector, &path.field(field), errors);
         }
     }
-    if let Some(block) = at(peer, "ipBlock") {
+    if let Some(block) = get(peer, "ipBlock") {
         let block_path = path.field("ipBlock");
         let cidr = text(block, "cidr");
         if cidr.is_empty() {

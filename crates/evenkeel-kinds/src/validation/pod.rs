@@ -4,7 +4,7 @@
 
 use super::{labels, names, quantity, volume};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, flag, int, is_empty, list, object, text};
+use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -115,7 +115,7 @@ pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Validates `hostnameOverride`, which replaces the pod's host name but conflicts with host network and FQDN settings.
 fn hostname_override(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(name) = at(spec, "hostnameOverride").and_then(Value::as_str) else { return };
+    let Some(name) = get(spec, "hostnameOverride").and_then(Value::as_str) else { return };
     for field in ["setHostnameAsFQDN", "hostNetwork"] {
         if flag(spec, field) {
             errors.forbidden(path, &format!("may not be specified when {field} is true"));
@@ -159,7 +159,7 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
             continue;
         }
         for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
-            if at(container, field).is_some() {
+            if get(container, field).is_some() {
                 let words = "may not be set for init containers without restartPolicy=Always";
                 errors.forbidden(&path.field(field), words);
             }
@@ -249,14 +249,14 @@ fn container(
     volume::mounts(container, path, volumes, errors);
     let pulls = &["Always", "IfNotPresent", "Never"];
     errors.one_of(&path.field("imagePullPolicy"), text(container, "imagePullPolicy"), pulls);
-    if let Some(resources) = at(container, "resources") {
+    if let Some(resources) = get(container, "resources") {
         quantity::requirements(resources, &path.field("resources"), errors);
     }
-    if let Some(context) = at(container, "securityContext") {
+    if let Some(context) = get(container, "securityContext") {
         let path = path.field("securityContext");
         user_ids(context, &path, errors);
         if flag(context, "privileged")
-            && at(context, "allowPrivilegeEscalation") == Some(&Value::Bool(false))
+            && get(context, "allowPrivilegeEscalation") == Some(&Value::Bool(false))
         {
             errors.invalid(
                 &path,
@@ -265,7 +265,7 @@ fn container(
             );
         }
     }
-    if let Some(policy) = at(container, "restartPolicy").and_then(Value::as_str)
+    if let Some(policy) = get(container, "restartPolicy").and_then(Value::as_str)
         && !RESTART_POLICIES.contains(&policy)
     {
         errors.not_supported(&path.field("restartPolicy"), policy, RESTART_POLICIES);
@@ -337,7 +337,7 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, variable) in list(container, "env").iter().enumerate() {
         let path = all.index(index);
         errors.required_valid(&path.field("name"), text(variable, "name"), names::env_name);
-        if let Some(source) = at(variable, "valueFrom") {
+        if let Some(source) = get(variable, "valueFrom") {
             env_source(variable, source, &path.field("valueFrom"), errors);
         }
     }
@@ -350,7 +350,7 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         let mut n_sources = 0;
         for field in ["configMapRef", "secretRef"] {
-            let Some(reference) = at(source, field) else { continue };
+            let Some(reference) = get(source, field) else { continue };
             n_sources += 1;
             let path = path.field(field);
             errors.required_valid(
@@ -370,22 +370,22 @@ fn env(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `validateEnvVarValueFrom`.
 fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut n_sources = 0;
-    if let Some(reference) = at(source, "fieldRef") {
+    if let Some(reference) = get(source, "fieldRef") {
         n_sources += 1;
         field_ref(reference, ENV_FIELDS, &path.field("fieldRef"), errors);
     }
-    if let Some(reference) = at(source, "resourceFieldRef") {
+    if let Some(reference) = get(source, "resourceFieldRef") {
         n_sources += 1;
         resource_field_ref(reference, &path.field("resourceFieldRef"), errors);
     }
     for field in ["configMapKeyRef", "secretKeyRef"] {
-        let Some(reference) = at(source, field) else { continue };
+        let Some(reference) = get(source, field) else { continue };
         n_sources += 1;
         let path = path.field(field);
         errors.required_valid(&path.field("name"), text(reference, "name"), names::dns_subdomain);
         errors.required_valid(&path.field("key"), text(reference, "key"), names::config_key);
     }
-    n_sources += usize::from(at(source, "fileKeyRef").is_some());
+    n_sources += usize::from(get(source, "fileKeyRef").is_some());
     let words = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`";
     if n_sources == 0 {
         errors.invalid(path, "", words);
@@ -472,7 +472,7 @@ pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mu
 fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("lifecycle");
     for field in ["postStart", "preStop"] {
-        if let Some(handler) = at(container, &format!("lifecycle.{field}")) {
+        if let Some(handler) = get(container, &format!("lifecycle.{field}")) {
             self::handler(
                 handler,
                 &["exec", "httpGet", "tcpSocket", "sleep"],
@@ -486,7 +486,7 @@ fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `validateProbe`.
 fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        let Some(probe) = at(container, field) else { continue };
+        let Some(probe) = get(container, field) else { continue };
         let path = path.field(field);
         handler(probe, &["exec", "httpGet", "tcpSocket", "grpc"], &path, errors);
         for field in [
@@ -525,7 +525,7 @@ fn probes(container: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors) {
     let mut n_forms = 0;
     for form in forms {
-        let Some(action) = at(handler, form) else { continue };
+        let Some(action) = get(handler, form) else { continue };
         let path = path.field(form);
         n_forms += 1;
         if n_forms > 1 {
@@ -540,7 +540,7 @@ fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors
                 if text(action, "path").is_empty() {
                     errors.required(&path.field("path"), "");
                 }
-                port_number_or_name(at(action, "port"), &path.field("port"), errors);
+                port_number_or_name(get(action, "port"), &path.field("port"), errors);
                 errors.one_of(&path.field("scheme"), text(action, "scheme"), &["HTTP", "HTTPS"]);
                 let headers = path.field("httpHeaders");
                 for (index, header) in list(action, "httpHeaders").iter().enumerate() {
@@ -552,7 +552,7 @@ fn handler(handler: &Value, forms: &[&str], path: &Path<'_>, errors: &mut Errors
                     );
                 }
             }
-            "tcpSocket" => port_number_or_name(at(action, "port"), &path.field("port"), errors),
+            "tcpSocket" => port_number_or_name(get(action, "port"), &path.field("port"), errors),
             "grpc" => errors.in_range(
                 &path.field("port"),
                 Some(int(action, "port").unwrap_or_default()),
@@ -583,7 +583,7 @@ fn dns(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let policy = text(spec, "dnsPolicy");
     errors.one_of(&path.field("dnsPolicy"), policy, DNS_POLICIES);
     let path = path.field("dnsConfig");
-    let Some(config) = at(spec, "dnsConfig") else {
+    let Some(config) = get(spec, "dnsConfig") else {
         if policy == "None" {
             errors.required(&path, "must provide `dnsConfig` when `dnsPolicy` is None");
         }
@@ -651,11 +651,11 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                 errors.invalid(&path.field("minDomains"), minimum, words);
             }
         }
-        if let Some(selector) = at(constraint, "labelSelector") {
+        if let Some(selector) = get(constraint, "labelSelector") {
             labels::selector(selector, &path.field("labelSelector"), errors);
         }
     }
-    if let Some(affinity) = at(spec, "affinity") {
+    if let Some(affinity) = get(spec, "affinity") {
         super::affinity::affinity(affinity, &path.field("affinity"), errors);
     }
 }
@@ -743,11 +743,11 @@ fn scheduling_gates(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `validateOS`.
 fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(os) = at(spec, "os") else { return };
+    let Some(os) = get(spec, "os") else { return };
     match text(os, "name") {
         "" => errors.required(&path.field("os").field("name"), "cannot be empty"),
         "linux" => {
-            if at(spec, "securityContext.windowsOptions").is_some() {
+            if get(spec, "securityContext.windowsOptions").is_some() {
                 let path = path.field("securityContext");
                 errors.forbidden(
                     &path.field("windowsOptions"),
@@ -774,7 +774,7 @@ fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                 "runAsGroup",
                 "supplementalGroups",
             ] {
-                if at(spec, &format!("securityContext.{field}")).is_some() {
+                if get(spec, &format!("securityContext.{field}")).is_some() {
                     errors.forbidden(&context.field(field), words);
                 }
             }
@@ -785,7 +785,7 @@ fn operating_system(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
 
 /// Upstream: `validatePodSpecSecurityContext`.
 fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let Some(context) = at(spec, "securityContext") else { return };
+    let Some(context) = get(spec, "securityContext") else { return };
     let path = path.field("securityContext");
     user_ids(context, &path, errors);
     errors.in_range(&path.field("fsGroup"), int(context, "fsGroup"), 0, i64::from(i32::MAX));
@@ -803,7 +803,7 @@ fn user_ids(context: &Value, path: &Path<'_>, errors: &mut Errors) {
     for field in ["runAsUser", "runAsGroup"] {
         errors.in_range(&path.field(field), int(context, field), 0, i64::from(i32::MAX));
     }
-    if let Some(profile) = at(context, "seccompProfile") {
+    if let Some(profile) = get(context, "seccompProfile") {
         let path = path.field("seccompProfile");
         match text(profile, "type") {
             "" => {

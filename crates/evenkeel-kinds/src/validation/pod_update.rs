@@ -3,7 +3,7 @@
 use super::ValidationTarget;
 use super::pod;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, copy, int, is_empty, list, set, text};
+use evenkeel_apimachinery::value::{copy, get, int, is_empty, list, set, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -198,7 +198,7 @@ fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut
     let own =
         ["containers", "initContainers"].map(|field| by_name(list(new, &format!("spec.{field}"))));
     for before in list(old, &format!("status.{field}")) {
-        if at(before, "state.terminated").is_none() {
+        if get(before, "state.terminated").is_none() {
             continue;
         }
         let code = int(before, "state.terminated.exitCode").unwrap_or_default();

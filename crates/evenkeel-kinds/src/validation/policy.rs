@@ -2,7 +2,7 @@
 
 use super::labels;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, text};
+use evenkeel_apimachinery::value::{get, int, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -27,7 +27,7 @@ pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
 /// Upstream: `ValidatePodDisruptionBudgetSpec`.
 fn pod_disruption_budget(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    let (available, unavailable) = (at(new, "spec.minAvailable"), at(new, "spec.maxUnavailable"));
+    let (available, unavailable) = (get(new, "spec.minAvailable"), get(new, "spec.maxUnavailable"));
     if available.is_some() && unavailable.is_some() {
         errors.invalid(
             &path,
@@ -46,7 +46,7 @@ fn pod_disruption_budget(new: &Value, errors: &mut Errors) {
             );
         }
     }
-    if let Some(selector) = at(new, "spec.selector") {
+    if let Some(selector) = get(new, "spec.selector") {
         labels::selector(selector, &path.field("selector"), errors);
     }
     let policy = text(new, "spec.unhealthyPodEvictionPolicy");

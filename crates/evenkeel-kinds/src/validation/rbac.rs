@@ -2,7 +2,7 @@
 
 use super::{immutable, labels, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -26,7 +26,7 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
     for (index, rule) in list(new, "rules").iter().enumerate() {
         policy_rule(rule, kind == "Role", &all.index(index), errors);
     }
-    if kind == "ClusterRole" && at(new, "aggregationRule").is_some() {
+    if kind == "ClusterRole" && get(new, "aggregationRule").is_some() {
         let path = Path::new("aggregationRule");
         let selectors = path.field("clusterRoleSelectors");
         if list(new, "aggregationRule.clusterRoleSelectors").is_empty() {

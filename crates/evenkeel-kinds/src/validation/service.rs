@@ -2,7 +2,7 @@
 
 use super::{labels, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, object, text};
+use evenkeel_apimachinery::value::{get, int, list, object, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -101,7 +101,7 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             );
         }
         for field in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
-            if at(spec, field).is_some() {
+            if get(spec, field).is_some() {
                 errors.forbidden(
                     &path.field(field),
                     "may only be used when `type` is 'LoadBalancer'",
@@ -138,7 +138,7 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
         } else {
             errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
         }
-        super::pod::port_number_or_name(at(port, "targetPort"), &path.field("targetPort"), errors);
+        super::pod::port_number_or_name(get(port, "targetPort"), &path.field("targetPort"), errors);
         let app_protocol = text(port, "appProtocol");
         if !app_protocol.is_empty() {
             errors.invalid_all(
@@ -177,7 +177,7 @@ fn affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                 "must be greater than 0 and less than 86400",
             );
         }
-    } else if at(spec, "sessionAffinityConfig").is_some() {
+    } else if get(spec, "sessionAffinityConfig").is_some() {
         errors.forbidden(&path, "must not be set when session affinity is None");
     }
 }
@@ -268,8 +268,8 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     if text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer" {
         errors.immutable(
             &path.field("loadBalancerClass"),
-            at(new, "spec.loadBalancerClass"),
-            at(old, "spec.loadBalancerClass"),
+            get(new, "spec.loadBalancerClass"),
+            get(old, "spec.loadBalancerClass"),
         );
     }
 }

@@ -3,7 +3,7 @@
 use super::names;
 use evenkeel_api::cidr::Cidr;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use serde_json::Value;
 
 /// Validates a ServiceCIDR: one canonical CIDR, or one per IP family.
@@ -12,7 +12,7 @@ use serde_json::Value;
 pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
     let root = Path::new("spec.cidrs");
     let cidrs = list(new, "spec.cidrs");
-    let whole = || at(new, "spec.cidrs").cloned().unwrap_or_default();
+    let whole = || get(new, "spec.cidrs").cloned().unwrap_or_default();
     let families: Vec<bool> = cidrs
         .iter()
         .filter_map(|cidr| Some(names::parse_cidr(cidr.as_str()?)?.0.is_ipv4()))
@@ -47,7 +47,7 @@ pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors)
     let (after, before) = (list(new, "spec.cidrs"), list(old, "spec.cidrs"));
     let added = before.len() == 1 && after.len() == 2 && after[0] == before[0];
     if !added {
-        errors.immutable(&Path::new("spec.cidrs"), at(new, "spec.cidrs"), at(old, "spec.cidrs"));
+        errors.immutable(&Path::new("spec.cidrs"), get(new, "spec.cidrs"), get(old, "spec.cidrs"));
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors)
 /// Upstream: `ValidateIPAddress`.
 pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
     let root = Path::new("spec.parentRef");
-    if at(new, "spec.parentRef").is_none() {
+    if get(new, "spec.parentRef").is_none() {
         return errors.required(&root, "");
     }
     for field in ["resource", "name"] {

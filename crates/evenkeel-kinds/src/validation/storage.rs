@@ -2,7 +2,7 @@
 
 use super::{immutable, names};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, list, same, text};
+use evenkeel_apimachinery::value::{get, list, same, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -30,12 +30,12 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
 /// Upstream: `ValidateStorageClassUpdate`.
 fn storage_class_update(new: &Value, old: &Value, errors: &mut Errors) {
     for field in ["provisioner", "parameters"] {
-        if !same(at(new, field), at(old, field)) {
+        if !same(get(new, field), get(old, field)) {
             errors.forbidden(&Path::new(field), &format!("updates to {field} are forbidden."));
         }
     }
     immutable(&["volumeBindingMode"], new, old, errors);
-    if at(new, "reclaimPolicy") != at(old, "reclaimPolicy") {
+    if get(new, "reclaimPolicy") != get(old, "reclaimPolicy") {
         errors.forbidden(&Path::new("reclaimPolicy"), "updates to reclaimPolicy are forbidden.");
     }
 }

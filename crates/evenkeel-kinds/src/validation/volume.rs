@@ -3,7 +3,7 @@
 use super::{names, pod};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{at, int, list, text};
+use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -78,7 +78,7 @@ pub(super) fn volumes<'a>(
 fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     let mut n_sources = 0;
     for field in SOURCES {
-        let Some(source) = at(volume, field) else { continue };
+        let Some(source) = get(volume, field) else { continue };
         n_sources += 1;
         let path = path.field(field);
         if n_sources > 1 {
@@ -100,7 +100,7 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
     };
     match kind {
         "emptyDir" => {
-            let limit = at(source, "sizeLimit").and_then(Amount::of);
+            let limit = get(source, "sizeLimit").and_then(Amount::of);
             if limit.is_some_and(Amount::is_negative) {
                 errors.forbidden(
                     &path.field("sizeLimit"),
@@ -141,7 +141,7 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
         "gitRepo" => required("repository", errors),
         "csi" => required("driver", errors),
         "image" => required("reference", errors),
-        "ephemeral" if at(source, "volumeClaimTemplate").is_none() => {
+        "ephemeral" if get(source, "volumeClaimTemplate").is_none() => {
             errors.required(&path.field("volumeClaimTemplate"), "");
         }
         "cephfs" | "rbd" if list(source, "monitors").is_empty() => {
@@ -187,7 +187,7 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         } else {
             local_path(text(item, "path"), &path.field("path"), errors);
         }
-        match (at(item, "fieldRef"), at(item, "resourceFieldRef")) {
+        match (get(item, "fieldRef"), get(item, "resourceFieldRef")) {
             (Some(field), None) => {
                 pod::field_ref(field, pod::VOLUME_FIELDS, &path.field("fieldRef"), errors);
             }
@@ -226,7 +226,7 @@ fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
             "clusterTrustBundle",
             "podCertificate",
         ] {
-            let Some(source) = at(source, kind) else { continue };
+            let Some(source) = get(source, kind) else { continue };
             n_sources += 1;
             let path = path.field(kind);
             if n_sources > 1 {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::write::{Refusal, Write};
 use crate::admission::attributes::Operation;
 use evenkeel_apimachinery::status::quote;
-use evenkeel_apimachinery::value::{at, object, same_meaning};
+use evenkeel_apimachinery::value::{get, object, same_meaning};
 
 /// Checks a node's write to a Node object.
 ///
@@ -19,7 +19,7 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
         return Err(format!("node {node} is not allowed to modify node {requested}").into());
     }
     match write.operation {
-        Operation::Create if at(new, "spec.configSource").is_some() => {
+        Operation::Create if get(new, "spec.configSource").is_some() => {
             Err(format!("node {node} is not allowed to create pods with a non-nil configSource")
                 .into())
         }
@@ -38,11 +38,11 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
 fn update(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, new, old) = (write.quoted(), write.object, write.old);
     let changes = |path: &str| {
-        let field = |object| at(object, path).cloned().unwrap_or_default();
+        let field = |object| get(object, path).cloned().unwrap_or_default();
         !same_meaning(&field(new), &field(old))
     };
     // A kubelet of old may drop the field when it reports its status.
-    if at(new, "spec.configSource").is_some() && changes("spec.configSource") {
+    if get(new, "spec.configSource").is_some() && changes("spec.configSource") {
         return Err(format!(
             "node {node} is not allowed to update configSource to a new non-nil configSource"
         )

@@ -6,7 +6,7 @@ use super::write::{Refusal, Write};
 use crate::admission::attributes::Operation;
 use crate::auth::{MIRRORS, refers_to_any};
 use evenkeel_apimachinery::status::quote;
-use evenkeel_apimachinery::value::{at, flag, list, object, same, same_meaning, text};
+use evenkeel_apimachinery::value::{flag, get, list, object, same, same_meaning, text};
 
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     match write.cx.subresource {
@@ -184,7 +184,7 @@ fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {
 }
 
 fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
-    let has = |field: &str| at(volume, field).is_some();
+    let has = |field: &str| get(volume, field).is_some();
     let name = || quote(text(volume, "name"));
     if let Some((_, resource)) = REFERRING.iter().find(|(field, _)| has(field)) {
         return Ok(Some(resource));
@@ -198,11 +198,12 @@ fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
         };
     }
     for source in list(volume, "projected.sources") {
-        if let Some((_, resource)) = PROJECTED.iter().find(|(field, _)| at(source, field).is_some())
+        if let Some((_, resource)) =
+            PROJECTED.iter().find(|(field, _)| get(source, field).is_some())
         {
             return Ok(Some(resource));
         }
-        if at(source, "downwardAPI").is_none() {
+        if get(source, "downwardAPI").is_none() {
             return Err(format!("unknown source for projected volume {}", name()).into());
         }
     }
@@ -221,7 +222,7 @@ fn status(write: &Write<'_>) -> Result<(), Refusal> {
         )
         .into());
     }
-    if !same(at(old, "metadata.labels"), at(new, "metadata.labels")) {
+    if !same(get(old, "metadata.labels"), get(new, "metadata.labels")) {
         return Err(format!("node {node} cannot update labels through pod status").into());
     }
     let claims = |pod: &Value| -> Vec<(Value, Value)> {
@@ -231,7 +232,7 @@ fn status(write: &Write<'_>) -> Result<(), Refusal> {
     if claims(old) != claims(new) {
         return Err(format!("node {node} cannot update resource claim statues").into());
     }
-    let extended = |pod: &Value| at(pod, "status.extendedResourceClaimStatus").cloned();
+    let extended = |pod: &Value| get(pod, "status.extendedResourceClaimStatus").cloned();
     let [before, after] = [old, new].map(|pod| extended(pod).unwrap_or_default());
     if !same_meaning(&before, &after) {
         return Err(format!("node {node} cannot update extended resource claim status").into());

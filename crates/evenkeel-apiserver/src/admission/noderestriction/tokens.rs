@@ -8,7 +8,7 @@ use crate::api::Api;
 use crate::auth::Attributes;
 use crate::loopback;
 use evenkeel_apimachinery::status::quote;
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 
 /// Checks a node's request for a token of a service account.
 ///
@@ -66,7 +66,7 @@ fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
 fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
     list(pod, "spec.volumes").iter().any(|volume| {
         let projected = list(volume, "projected.sources").iter();
-        let mut tokens = projected.filter_map(|source| at(source, "serviceAccountToken"));
+        let mut tokens = projected.filter_map(|source| get(source, "serviceAccountToken"));
         if tokens.any(|token| text(token, "audience") == audience) {
             return true;
         }
@@ -83,9 +83,9 @@ fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
 
 /// The CSI driver of a volume, whether it is named in the pod, or by the volume that a claim is bound to.
 fn driver(api: &Api, pod: &Value, volume: &Value) -> Option<String> {
-    let claim = if at(volume, "ephemeral.volumeClaimTemplate").is_some() {
+    let claim = if get(volume, "ephemeral.volumeClaimTemplate").is_some() {
         format!("{}-{}", text(pod, "metadata.name"), text(volume, "name"))
-    } else if at(volume, "persistentVolumeClaim").is_some() {
+    } else if get(volume, "persistentVolumeClaim").is_some() {
         text(volume, "persistentVolumeClaim.claimName").to_owned()
     } else {
         return Some(text(volume, "csi.driver").to_owned()).filter(|name| !name.is_empty());

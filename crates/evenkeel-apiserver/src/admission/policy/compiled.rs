@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use evenkeel_apimachinery::value::{at, list, text};
+use evenkeel_apimachinery::value::{get, list, text};
 use evenkeel_cel::Program;
 use serde_json::Value;
 
@@ -64,7 +64,7 @@ impl Policy {
         let validations = list(&document, "spec.validations").iter().map(|one| Validation {
             expression: Expression::new(one, "expression"),
             message: text(one, "message").trim().to_owned(),
-            message_expression: at(one, "messageExpression")
+            message_expression: get(one, "messageExpression")
                 .map(|_| Expression::new(one, "messageExpression")),
             reason: text(one, "reason").to_owned(),
         });

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::admission::attributes::{Attributes, Operation};
 use evenkeel_apimachinery::validation::labels::selects;
-use evenkeel_apimachinery::value::{at, list, object, text};
+use evenkeel_apimachinery::value::{get, list, object, text};
 
 /// Whether a request is within `constraints`: rules, exclusions and selectors.
 pub(super) fn matches(request: &Attributes<'_>, constraints: &Value) -> bool {
@@ -20,7 +20,7 @@ pub(super) fn matches(request: &Attributes<'_>, constraints: &Value) -> bool {
 
 /// Whether a binding is for a request.
 pub(super) fn is_bound(request: &Attributes<'_>, binding: &Value) -> bool {
-    at(binding, "spec.matchResources").is_none_or(|resources| matches(request, resources))
+    get(binding, "spec.matchResources").is_none_or(|resources| matches(request, resources))
 }
 
 fn among(all: &[Value], value: &str) -> bool {
@@ -59,7 +59,7 @@ fn by_resource(request: &Attributes<'_>, wanted: &str) -> bool {
 }
 
 fn by_namespace(request: &Attributes<'_>, constraints: &Value) -> bool {
-    let Some(selector) = at(constraints, "namespaceSelector") else { return true };
+    let Some(selector) = get(constraints, "namespaceSelector") else { return true };
     if object(selector, "matchLabels").is_none_or(serde_json::Map::is_empty)
         && list(selector, "matchExpressions").is_empty()
     {
@@ -88,7 +88,7 @@ pub(super) fn namespace_of(request: &Attributes<'_>) -> Value {
 }
 
 fn by_object(request: &Attributes<'_>, constraints: &Value) -> bool {
-    let Some(selector) = at(constraints, "objectSelector") else { return true };
+    let Some(selector) = get(constraints, "objectSelector") else { return true };
     let one = |value: &Value| {
         value.is_object() && selects(Some(selector), object(value, "metadata.labels"))
     };

@@ -6,7 +6,7 @@ use super::compiled::Policy;
 use crate::admission::attributes::Attributes;
 use crate::resource::ResourceType;
 use evenkeel_apimachinery::validation::labels::selects;
-use evenkeel_apimachinery::value::{at, object, text};
+use evenkeel_apimachinery::value::{get, object, text};
 use std::sync::Arc;
 
 /// The parameters of a policy by a binding: `[null]` where it takes none; an error where it needs some that are not there.
@@ -15,8 +15,8 @@ pub(super) fn of(
     policy: &Policy,
     binding: &Value,
 ) -> Result<Vec<Value>, String> {
-    let Some(kind) = at(&policy.document, "spec.paramKind") else { return Ok(vec![Value::Null]) };
-    let Some(reference) = at(binding, "spec.paramRef") else { return Ok(vec![Value::Null]) };
+    let Some(kind) = get(&policy.document, "spec.paramKind") else { return Ok(vec![Value::Null]) };
+    let Some(reference) = get(binding, "spec.paramRef") else { return Ok(vec![Value::Null]) };
     let rows = request.cx.api.table.rows();
     let (version, name) = (text(kind, "apiVersion"), text(kind, "kind"));
     let row = rows.all.iter().find(|r| &*r.api_version == version && r.kind() == name);
@@ -56,6 +56,6 @@ fn find(request: &Attributes<'_>, row: &Arc<ResourceType>, reference: &Value) ->
     };
     all.iter()
         .filter_map(|entry| read(entry))
-        .filter(|o| selects(at(reference, "selector"), object(o, "metadata.labels")))
+        .filter(|o| selects(get(reference, "selector"), object(o, "metadata.labels")))
         .collect()
 }

@@ -10,55 +10,60 @@ use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_apimachinery::validation::labels::selects;
-use evenkeel_apimachinery::value::{at, int, list, object, object_mut, set, text};
+use evenkeel_apimachinery::value::{get, int, list, object, object_mut, set, text};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// Evictions that were admitted and not yet confirmed by a budget's controller are at most this many.
-const MAX_DISRUPTED: usize = 2000;
+/// Maximum number of evictions that the disruption controller has not confirmed yet: entries of `status.disruptedPods`.
+///
+/// Upstream: `MaxDisruptedPodSize`.
+const MAX_DISRUPTED_PODS: usize = 2000;
 
-/// How often the deletion of a pod that needs no budget is tried when others write to the pod meanwhile.
-const TRIES: usize = 20;
+/// Maximum number of retries when the deletion of a pod that can ignore its budget fails with a conflict.
+///
+/// Upstream: `EvictionsRetry`.
+const MAX_CONFLICT_RETRIES: usize = 20;
 
-/// Seconds after which a client may try again, where the budget has yet to be looked at.
-const PATIENCE: u32 = 10;
+/// `retryAfterSeconds` of the answer when the budget's status is stale or its update conflicts.
+const RETRY_AFTER_SECONDS: u32 = 10;
 
 /// Serves POST on a pod's `eviction`.
+///
+/// Upstream: `EvictionREST.Create`.
 pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
     if text(&call.body, "metadata.name") != cx.name {
         return Err(StatusError::bad_request("name in URL does not match name in Eviction object"));
     }
     let eviction = Eviction::new(call)?;
-    let mut tried = 0;
+    let mut retries = 0;
     let pod = loop {
         let pod = eviction.pod()?;
-        if !needs_no_budget(&pod) {
+        if !can_ignore_pdb(&pod) {
             break pod;
         }
-        // Whether it is pending is looked at again where it changes: it may have become healthy.
-        let bound = text(&pod, "status.phase") == "Pending"
-            && at(&pod, "metadata.deletionTimestamp").is_none();
         let version = text(&pod, "metadata.resourceVersion");
-        match eviction.delete(bound.then_some(version)).await {
+        let precondition = needs_version_precondition(&pod).then_some(version);
+        match eviction.add_condition_and_delete(precondition).await {
             Err(error)
                 if error.code() == StatusCode::CONFLICT
-                    && !eviction.names_version()
-                    && tried < TRIES =>
+                    && !eviction.has_resource_version_precondition()
+                    && retries < MAX_CONFLICT_RETRIES =>
             {
-                tried += 1;
+                retries += 1;
             }
-            done => return done.map(|()| binding::created()),
+            result => return result.map(|()| binding::created()),
         }
     };
-    match eviction.charge(&pod).await? {
-        Charged::Counted => eviction.delete(None).await?,
-        Charged::Unhealthy(budget) => {
+    match eviction.check_budget(&pod).await? {
+        BudgetCheck::Allowed => eviction.add_condition_and_delete(None).await?,
+        BudgetCheck::UnhealthyAllowed(budget) => {
             let version = text(&pod, "metadata.resourceVersion");
-            let deleted = eviction.delete(Some(version)).await;
+            let deleted = eviction.add_condition_and_delete(Some(version)).await;
             deleted.map_err(|error| {
-                // It may be healthy by now, and has to be looked at again.
-                let changed = error.code() == StatusCode::CONFLICT && !eviction.names_version();
+                // The pod may have become ready since the check, so the client has to retry.
+                let changed = error.code() == StatusCode::CONFLICT
+                    && !eviction.has_resource_version_precondition();
                 if changed { unobserved(&budget) } else { error }
             })?;
         }
@@ -66,15 +71,15 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer, StatusError> {
     Ok(binding::created())
 }
 
-/// What the budget says to an eviction that it does not forbid.
-enum Charged {
-    /// There is no budget, or one disruption was taken from it.
-    Counted,
-    /// The pod was not healthy, and so does not count; the budget's name.
-    Unhealthy(String),
+/// Why the disruption budget allows an eviction.
+enum BudgetCheck {
+    /// No budget covers the pod, or `disruptionsAllowed` was decremented.
+    Allowed,
+    /// The pod is not ready, and the policy of the budget of this name lets it be evicted without a decrement.
+    UnhealthyAllowed(String),
 }
 
-/// One request.
+/// An eviction request and its deletion options.
 struct Eviction<'a> {
     call: &'a Call<'a>,
     options: DeleteOptions,
@@ -83,16 +88,16 @@ struct Eviction<'a> {
 impl<'a> Eviction<'a> {
     fn new(call: &'a Call<'a>) -> Result<Self, StatusError> {
         const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
-        let given = at(&call.body, "deleteOptions").filter(|given| !given.is_null());
-        let given = given.cloned().unwrap_or_else(|| json!({}));
-        if given.get(UNREADABLE).and_then(Value::as_bool) == Some(true) {
+        let options = get(&call.body, "deleteOptions").filter(|options| !options.is_null());
+        let options = options.cloned().unwrap_or_else(|| json!({}));
+        if options.get(UNREADABLE).and_then(Value::as_bool) == Some(true) {
             let why = "can not be set for pod eviction, try after removing the option";
             let field = format!("deleteOptions.{UNREADABLE}");
             let kind = GroupKind { group: "policy".into(), kind: "Eviction".into() };
             let errors = [FieldError::invalid(field, true, why)];
             return Err(StatusError::invalid(&kind, call.cx.name, &errors));
         }
-        let mut options: DeleteOptions = serde_json::from_value(given)
+        let mut options: DeleteOptions = serde_json::from_value(options)
             .map_err(|error| StatusError::bad_request(error.to_string()))?;
         if call.cx.dry_run && options.dry_run.is_empty() {
             options.dry_run.push("All".to_owned());
@@ -106,29 +111,38 @@ impl<'a> Eviction<'a> {
         pod.ok_or_else(|| StatusError::not_found(&cx.resource.name, cx.name))
     }
 
-    /// Whether the client said which version of the pod it means.
-    fn names_version(&self) -> bool {
-        self.options.preconditions.as_ref().is_some_and(|wanted| wanted.resource_version.is_some())
+    /// Whether the client's options hold a precondition on `resourceVersion`.
+    ///
+    /// Upstream: the negation of `resourceVersionIsUnset`.
+    fn has_resource_version_precondition(&self) -> bool {
+        self.options
+            .preconditions
+            .as_ref()
+            .is_some_and(|preconditions| preconditions.resource_version.is_some())
     }
 
     fn is_dry_run(&self) -> bool {
         !self.options.dry_run.is_empty()
     }
 
-    /// Notes on the pod why it goes, and deletes it; only this version of it, where one is named.
-    async fn delete(&self, version: Option<&str>) -> Result<(), StatusError> {
+    /// Adds the condition `DisruptionTarget` to the pod and deletes it. A `version` becomes a precondition, unless the client
+    /// set one.
+    ///
+    /// Upstream: `addConditionAndDeletePod`, `setPreconditionsResourceVersion`.
+    async fn add_condition_and_delete(&self, version: Option<&str>) -> Result<(), StatusError> {
         let cx = &self.call.cx;
         let mut options = self.options.clone();
-        if let Some(version) = version.filter(|_| !self.names_version()) {
-            let wanted = options.preconditions.get_or_insert_default();
-            wanted.resource_version = Some(version.to_owned());
+        if let Some(version) = version.filter(|_| !self.has_resource_version_precondition()) {
+            let preconditions = options.preconditions.get_or_insert_default();
+            preconditions.resource_version = Some(version.to_owned());
         }
         if !self.is_dry_run() {
-            let marked = self.mark(options.preconditions.as_ref()).await?;
-            if let Some(wanted) = &mut options.preconditions
-                && wanted.resource_version.is_some()
+            let updated =
+                self.add_disruption_target_condition(options.preconditions.as_ref()).await?;
+            if let Some(preconditions) = &mut options.preconditions
+                && preconditions.resource_version.is_some()
             {
-                wanted.resource_version = Some(marked);
+                preconditions.resource_version = Some(updated);
             }
         }
         let Some(resource) = cx.api.table.get("v1", "pods") else {
@@ -139,28 +153,37 @@ impl<'a> Eviction<'a> {
         Ok(())
     }
 
-    /// Puts the condition on the pod, and gives its new version.
-    async fn mark(&self, wanted: Option<&Preconditions>) -> Result<String, StatusError> {
+    /// Sets the condition `DisruptionTarget` of the pod and returns the pod's new resource version.
+    ///
+    /// Upstream: `conditionAppender` of `addConditionAndDeletePod`.
+    async fn add_disruption_target_condition(
+        &self,
+        preconditions: Option<&Preconditions>,
+    ) -> Result<String, StatusError> {
         let cx = &self.call.cx;
         let now = seconds(cx.now);
-        let mark = |pod: &mut Value| {
-            check(pod, cx.name, wanted)?;
+        let add_condition = |pod: &mut Value| {
+            check_preconditions(pod, cx.name, preconditions)?;
             let (reason, message) = ("EvictionByEvictionAPI", "Eviction API: evicting");
             conditions::pod(pod, "DisruptionTarget", "True", reason, message, &now);
             Ok(())
         };
-        let pod = loopback::change(cx.api, cx.resource, cx.namespace, cx.name, false, mark).await?;
+        let pod =
+            loopback::change(cx.api, cx.resource, cx.namespace, cx.name, false, add_condition)
+                .await?;
         Ok(text(&pod, "metadata.resourceVersion").to_owned())
     }
 
-    /// Takes one disruption from the budget that covers the pod, if any does and the pod counts.
-    async fn charge(&self, pod: &Value) -> Result<Charged, StatusError> {
+    /// Decrements `disruptionsAllowed` of the budget that covers the pod, if one does and the pod counts as healthy.
+    ///
+    /// Upstream: the second part of `EvictionREST.Create`, `getPodDisruptionBudgets`.
+    async fn check_budget(&self, pod: &Value) -> Result<BudgetCheck, StatusError> {
         let cx = &self.call.cx;
         let labels = object(pod, "metadata.labels");
         let mut budgets = loopback::all(cx.api, "policy/v1", "poddisruptionbudgets", cx.namespace);
-        budgets.retain(|budget| selects(at(budget, "spec.selector"), labels));
+        budgets.retain(|budget| selects(get(budget, "spec.selector"), labels));
         let budget = match budgets.as_slice() {
-            [] => return Ok(Charged::Counted),
+            [] => return Ok(BudgetCheck::Allowed),
             [budget] => budget,
             _ => {
                 return Err(StatusError::plain_internal(
@@ -169,23 +192,24 @@ impl<'a> Eviction<'a> {
             }
         };
         let name = text(budget, "metadata.name");
-        if !is_ready(pod) && unhealthy_may_go(budget) {
-            return Ok(Charged::Unhealthy(name.to_owned()));
+        if !is_ready(pod) && unhealthy_pod_can_be_evicted(budget) {
+            return Ok(BudgetCheck::UnhealthyAllowed(name.to_owned()));
         }
         if let Some(resource) = cx.api.table.get("policy/v1", "poddisruptionbudgets") {
-            self.take(&resource, name).await?;
+            self.decrement(&resource, name).await?;
         }
-        Ok(Charged::Counted)
+        Ok(BudgetCheck::Allowed)
     }
 
-    async fn take(&self, resource: &ResourceType, budget: &str) -> Result<(), StatusError> {
+    /// Runs [`check_and_decrement`] on the stored budget, with retries on conflicts.
+    async fn decrement(&self, resource: &ResourceType, budget: &str) -> Result<(), StatusError> {
         let cx = &self.call.cx;
         let now = seconds(cx.now);
         // Upstream writes the budget through a client of its own, which makes it a manager of its fields.
         let writer = Writer { manager: "kube-apiserver", subresource: "status", now: cx.now };
-        let take = |budget: &mut Value| {
+        let decrement = |budget: &mut Value| {
             let before = budget.clone();
-            take_one(budget, cx.name, &now)?;
+            check_and_decrement(budget, cx.name, &now)?;
             patch::update_managed_fields(
                 resource.schema(&resource.gvk).as_ref(),
                 Some(&before),
@@ -195,54 +219,76 @@ impl<'a> Eviction<'a> {
             Ok(())
         };
         let dry_run = self.is_dry_run();
-        let taken = loopback::change(cx.api, resource, cx.namespace, budget, dry_run, take).await;
-        taken.map(drop).map_err(|error| {
+        let updated =
+            loopback::change(cx.api, resource, cx.namespace, budget, dry_run, decrement).await;
+        updated.map(drop).map_err(|error| {
             if error.code() != StatusCode::CONFLICT {
                 return error;
             }
             let why = format!("couldn't update PodDisruptionBudget {budget:?} due to conflicts");
-            StatusError::timeout(why, PATIENCE)
+            StatusError::timeout(why, RETRY_AFTER_SECONDS)
         })
     }
 }
 
-/// Whether the pod is still the one that is meant.
-fn check(pod: &Value, name: &str, wanted: Option<&Preconditions>) -> Result<(), StatusError> {
-    let Some(wanted) = wanted else { return Ok(()) };
+/// Compares the pod's UID and resource version with the preconditions.
+///
+/// Upstream: `getLatestPod` of `addConditionAndDeletePod`.
+fn check_preconditions(
+    pod: &Value,
+    name: &str,
+    preconditions: Option<&Preconditions>,
+) -> Result<(), StatusError> {
+    let Some(preconditions) = preconditions else { return Ok(()) };
     let kind = GroupResource { group: "".into(), resource: "Pod".into() };
-    let differs = |field: &str, wanted: &Option<String>| {
-        let own = text(pod, field).to_owned();
-        wanted.clone().filter(|wanted| !wanted.is_empty() && *wanted != own).map(|w| (w, own))
+    let mismatch = |field: &str, expected: &Option<String>| {
+        let actual = text(pod, field).to_owned();
+        let expected = expected.clone().filter(|uid| !uid.is_empty() && *uid != actual);
+        expected.map(|expected| (expected, actual))
     };
-    if let Some((wanted, own)) = differs("metadata.uid", &wanted.uid) {
+    if let Some((expected, actual)) = mismatch("metadata.uid", &preconditions.uid) {
         let why = format!(
-            "the UID in the precondition ({wanted}) does not match the UID in record ({own}). The object might have been deleted and then recreated"
+            "the UID in the precondition ({expected}) does not match the UID in record ({actual}). The object might have been deleted and then recreated"
         );
         return Err(StatusError::conflict(&kind, name, why));
     }
-    if let Some((wanted, own)) = differs("metadata.resourceVersion", &wanted.resource_version) {
+    if let Some((expected, actual)) =
+        mismatch("metadata.resourceVersion", &preconditions.resource_version)
+    {
         let why = format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({own}). The object might have been modified"
+            "the ResourceVersion in the precondition ({expected}) does not match the ResourceVersion in record ({actual}). The object might have been modified"
         );
         return Err(StatusError::conflict(&kind, name, why));
     }
     Ok(())
 }
 
-/// A pod that has ended, is going anyway, or has not begun may always go.
-fn needs_no_budget(pod: &Value) -> bool {
+/// Whether the pod can be deleted without a look at budgets: it is pending, terminal or terminating.
+///
+/// Upstream: `canIgnorePDB`.
+fn can_ignore_pdb(pod: &Value) -> bool {
     matches!(text(pod, "status.phase"), "Succeeded" | "Failed" | "Pending")
-        || at(pod, "metadata.deletionTimestamp").is_some()
+        || get(pod, "metadata.deletionTimestamp").is_some()
 }
 
+/// Whether deleting the pod needs a precondition on the version that was read: a pending pod may become ready meanwhile.
+///
+/// Upstream: `shouldEnforceResourceVersion`.
+fn needs_version_precondition(pod: &Value) -> bool {
+    text(pod, "status.phase") == "Pending" && get(pod, "metadata.deletionTimestamp").is_none()
+}
+
+/// Upstream: `IsPodReady`.
 fn is_ready(pod: &Value) -> bool {
     list(pod, "status.conditions")
         .iter()
         .any(|condition| text(condition, "type") == "Ready" && text(condition, "status") == "True")
 }
 
-/// Whether a pod that is not healthy may go without being counted.
-fn unhealthy_may_go(budget: &Value) -> bool {
+/// Whether the budget's `unhealthyPodEvictionPolicy` lets a pod that is not ready be evicted without a decrement.
+///
+/// Upstream: the case `!IsPodReady` of `EvictionREST.Create`.
+fn unhealthy_pod_can_be_evicted(budget: &Value) -> bool {
     let count = |field: &str| int(budget, &format!("status.{field}")).unwrap_or_default();
     match text(budget, "spec.unhealthyPodEvictionPolicy") {
         "AlwaysAllow" => true,
@@ -250,6 +296,7 @@ fn unhealthy_may_go(budget: &Value) -> bool {
     }
 }
 
+/// The error 429 of an eviction that would violate its budget.
 fn refuse(cause: String) -> StatusError {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
     StatusError::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).cause(
@@ -259,13 +306,15 @@ fn refuse(cause: String) -> StatusError {
     )
 }
 
-/// The budget has yet to be looked at by its controller.
+/// The error for a budget whose status its controller has not brought up to date.
+///
+/// Upstream: `createTooManyRequestsError`.
 fn unobserved(budget: &str) -> StatusError {
     refuse(format!("The disruption budget {budget} is still being processed by the server."))
-        .retry_after(PATIENCE)
+        .retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// The budget's status makes no sense.
+/// The error for a budget whose status is invalid.
 fn forbid(budget: &str, why: &str, cause: &str) -> StatusError {
     let kind = GroupResource { group: "policy".into(), resource: "poddisruptionbudget".into() };
     let cause =
@@ -273,34 +322,40 @@ fn forbid(budget: &str, why: &str, cause: &str) -> StatusError {
     StatusError::forbidden(&kind, budget, why).cause("DisruptionBudget", cause, "")
 }
 
-/// Why a budget that is used up lets nobody go.
-fn used_up(budget: &Value) -> String {
+/// Returns the cause for a budget with no disruption left: the failed sync, the missing healthy pods, or the message of its
+/// condition `DisruptionAllowed`.
+///
+/// Upstream: the case `DisruptionsAllowed == 0` of `checkAndDecrement`.
+fn no_disruptions_allowed(budget: &Value) -> String {
     let count = |field: &str| int(budget, &format!("status.{field}")).unwrap_or_default();
     let name = text(budget, "metadata.name");
-    let told = list(budget, "status.conditions").iter().find(|condition| {
+    let condition = list(budget, "status.conditions").iter().find(|condition| {
         text(condition, "type") == "DisruptionAllowed"
             && text(condition, "status") == "False"
             && !text(condition, "message").is_empty()
     });
     let (reason, message) =
-        told.map_or(("", ""), |told| (text(told, "reason"), text(told, "message")));
+        condition.map_or(("", ""), |it| (text(it, "reason"), text(it, "message")));
     let start = format!("The disruption budget {name}");
     if reason == "SyncFailed" {
         return format!(
             "{start} does not allow evicting pods currently because it failed sync: {message}"
         );
     }
-    let (wanted, have) = (count("desiredHealthy"), count("currentHealthy"));
-    if have <= wanted {
-        format!("{start} needs {wanted} healthy pods and has {have} currently")
-    } else if told.is_some() {
+    let (desired, current) = (count("desiredHealthy"), count("currentHealthy"));
+    if current <= desired {
+        format!("{start} needs {desired} healthy pods and has {current} currently")
+    } else if condition.is_some() {
         format!("{start} does not allow evicting pods currently ({reason}): {message}")
     } else {
         format!("{start} does not allow evicting pods currently")
     }
 }
 
-fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), StatusError> {
+/// Decrements `status.disruptionsAllowed` and records the pod in `status.disruptedPods`, or says why the budget forbids it.
+///
+/// Upstream: `checkAndDecrement`.
+fn check_and_decrement(budget: &mut Value, pod: &str, now: &str) -> Result<(), StatusError> {
     let count = |budget: &Value, path: &str| int(budget, path).unwrap_or_default();
     let name = text(budget, "metadata.name").to_owned();
     if count(budget, "status.observedGeneration") < count(budget, "metadata.generation") {
@@ -311,7 +366,7 @@ fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), StatusError>
         let why = "pdb disruptions allowed is negative";
         return Err(forbid(&name, why, why));
     }
-    if object(budget, "status.disruptedPods").is_some_and(|pods| pods.len() > MAX_DISRUPTED) {
+    if object(budget, "status.disruptedPods").is_some_and(|pods| pods.len() > MAX_DISRUPTED_PODS) {
         return Err(forbid(
             &name,
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
@@ -319,7 +374,7 @@ fn take_one(budget: &mut Value, pod: &str, now: &str) -> Result<(), StatusError>
         ));
     }
     if allowed == 0 {
-        return Err(refuse(used_up(budget)));
+        return Err(refuse(no_disruptions_allowed(budget)));
     }
     set(budget, "status.disruptionsAllowed", allowed - 1);
     if allowed == 1 {
@@ -345,30 +400,32 @@ mod tests {
     }
 
     fn refusal(status: &Value) -> (StatusCode, String) {
-        let error = take_one(&mut budget(status), "p", "now").expect_err("nobody may go");
-        let told = serde_json::from_slice::<Value>(&error.to_json()).expect("JSON");
-        let cause = &told["details"]["causes"][0];
+        let error = check_and_decrement(&mut budget(status), "p", "now")
+            .expect_err("the eviction is refused");
+        let status = serde_json::from_slice::<Value>(&error.to_json()).expect("JSON");
+        let cause = &status["details"]["causes"][0];
         assert_eq!(cause["reason"], "DisruptionBudget");
         (error.code(), cause["message"].as_str().unwrap_or_default().to_owned())
     }
 
     #[test]
-    fn a_budget_is_spent_once() {
+    fn evictions_decrement_the_budget() {
         let mut budget = budget(
             &json!({"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 1, "currentHealthy": 2}),
         );
-        take_one(&mut budget, "p", "now").expect("one is allowed");
+        check_and_decrement(&mut budget, "p", "now").expect("one disruption is allowed");
         assert_eq!(int(&budget, "status.disruptionsAllowed"), Some(0));
         assert_eq!(text(&budget, "status.disruptedPods.p"), "now");
-        let error = take_one(&mut budget, "q", "now").expect_err("none is left");
+        let error =
+            check_and_decrement(&mut budget, "q", "now").expect_err("no disruption is left");
         assert_eq!(error.code(), StatusCode::TOO_MANY_REQUESTS);
         assert!(text(&budget, "status.disruptedPods.q").is_empty());
     }
 
     #[test]
-    fn refusals_say_why() {
+    fn refusals_name_their_cause() {
         let many: serde_json::Map<String, Value> =
-            (0..=MAX_DISRUPTED).map(|n| (n.to_string(), "now".into())).collect();
+            (0..=MAX_DISRUPTED_PODS).map(|n| (n.to_string(), "now".into())).collect();
         let failed = json!([{"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}]);
         let held = json!([{"type": "DisruptionAllowed", "status": "False", "reason": "Held", "message": "by hand"}]);
         let table = [
@@ -411,21 +468,21 @@ mod tests {
     }
 
     #[test]
-    fn unhealthy_pods_go_by_policy() {
-        let may = |policy: &str, status: Value| {
+    fn unhealthy_pods_are_evicted_by_policy() {
+        let can_evict = |policy: &str, status: Value| {
             let mut budget = budget(&status);
             budget["spec"] = json!({"unhealthyPodEvictionPolicy": policy});
-            unhealthy_may_go(&budget)
+            unhealthy_pod_can_be_evicted(&budget)
         };
         let short = || json!({"currentHealthy": 1, "desiredHealthy": 2});
         let enough = || json!({"currentHealthy": 2, "desiredHealthy": 2});
         let nothing = || json!({});
         for policy in ["", "IfHealthyBudget"] {
             assert_eq!(
-                [short(), enough(), nothing()].map(|s| may(policy, s)),
+                [short(), enough(), nothing()].map(|s| can_evict(policy, s)),
                 [false, true, false]
             );
         }
-        assert_eq!([short(), enough(), nothing()].map(|s| may("AlwaysAllow", s)), [true; 3]);
+        assert_eq!([short(), enough(), nothing()].map(|s| can_evict("AlwaysAllow", s)), [true; 3]);
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of the resource table that a CustomResourceDefinition becomes, one a served version.
+//! Builds the resource types of a CustomResourceDefinition, one per served version.
 
 use std::sync::Arc;
 
@@ -13,18 +13,21 @@ use crate::resource::{
 use evenkeel_apiextensions::jsonpath::JsonPath;
 use evenkeel_apiextensions::scale::ScalePaths;
 use evenkeel_apimachinery::schema::Schema;
-use evenkeel_apimachinery::value::{at, flag, int, list, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, text};
 
-/// The rows of a definition, in order of preference. `over` is told when they are replaced.
-pub(super) fn rows(crd: &Value, over: watch::Receiver<bool>) -> Vec<Arc<ResourceType>> {
+/// Returns the resource types of a definition, in order of preference. `replaced` becomes true when they are replaced.
+pub(super) fn resource_types(
+    crd: &Value,
+    replaced: watch::Receiver<bool>,
+) -> Vec<Arc<ResourceType>> {
     let versions = list(crd, "spec.versions");
-    let definition = Arc::new(Definition::new(crd, over));
+    let definition = Arc::new(Definition::new(crd, replaced));
     let mut served: Vec<&Value> = versions.iter().filter(|v| flag(v, "served")).collect();
     served.sort_by(|a, b| preference(text(b, "name")).cmp(&preference(text(a, "name"))));
-    served.into_iter().map(|version| Arc::new(row(crd, version, &definition))).collect()
+    served.into_iter().map(|version| Arc::new(resource_type(crd, version, &definition))).collect()
 }
 
-fn row(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceType {
+fn resource_type(crd: &Value, version: &Value, definition: &Arc<Definition>) -> ResourceType {
     let names = &crd["status"]["acceptedNames"];
     let gvk = GroupVersionKind {
         group: text(crd, "spec.group").into(),
@@ -137,7 +140,7 @@ fn deprecation(gvk: &GroupVersionKind, version: &Value) -> Option<Box<str>> {
     if !flag(version, "deprecated") {
         return None;
     }
-    Some(match at(version, "deprecationWarning").and_then(Value::as_str) {
+    Some(match get(version, "deprecationWarning").and_then(Value::as_str) {
         Some(words) => words.into(),
         None => format!("{} {} is deprecated", gvk.api_version(), gvk.kind).into(),
     })
