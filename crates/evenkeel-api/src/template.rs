@@ -5,7 +5,7 @@ mod claim;
 mod revision;
 
 pub use claim::{ClaimTemplate, EphemeralClaimTemplate};
-pub use revision::Restored;
+pub use revision::RevisionTemplate;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};

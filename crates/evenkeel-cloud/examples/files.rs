@@ -116,9 +116,9 @@ fn configuration(name: &str, service: &Service, nodes: &[Arc<Node>]) -> Result<S
 
 #[cfg(not(test))]
 fn main() -> std::process::ExitCode {
-    use evenkeel_cloud::program::{self, Providers};
+    use evenkeel_cloud::program::{self, ProviderRegistry};
 
-    let providers = Providers::builtin().with("files", |options| {
+    let providers = ProviderRegistry::builtin().register("files", |options| {
         let folder = options.config.clone().ok_or("--cloud-config must name a folder")?;
         let address = std::fs::read_to_string(folder.join("address"))?;
         Ok(Arc::new(Files::new(folder, address.trim())))

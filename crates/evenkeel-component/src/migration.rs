@@ -56,7 +56,7 @@ fn leases() -> String {
 
 impl Migration {
     /// Reads `--enable-leader-migration` and `--leader-migration-config` for `program`.
-    pub fn check(read: &Reader, program: &str) -> Option<Self> {
+    pub fn from_flags(read: &Reader, program: &str) -> Option<Self> {
         const CONFIG: &str = "leader-migration-config";
         let path = read.path(CONFIG);
         if !read.bool("enable-leader-migration") {

@@ -6,7 +6,9 @@ use evenkeel_component::{
     command_line,
     features::FeatureGates,
     flags::{Flags, Given, Problems, Reader},
-    options::{ClientOptions, LeaderOptions, LoggingOptions, MetricsOptions, ServingOptions},
+    options::{
+        ClientOptions, LeaderElectionOptions, LoggingOptions, MetricsOptions, ServingOptions,
+    },
 };
 use evenkeel_scheduler::plugins::inert::INERT;
 use std::{sync::Arc, time::Duration};
@@ -54,7 +56,7 @@ impl Options {
         )
         .settle(&read);
         warnings.extend(inert_plugin_warnings(&gates));
-        let serving = ServingOptions::check(&read, &gates);
+        let serving = ServingOptions::from_flags(&read, &gates);
         warnings.extend(serving.warnings());
         let options = Self {
             file: read.path("config"),
@@ -62,8 +64,8 @@ impl Options {
             default_configuration: default_configuration(&read, &gates),
             leader: leader(&read),
             master: read.path("master"),
-            logging: LoggingOptions::check(&read, &gates),
-            metrics: MetricsOptions::check(&read),
+            logging: LoggingOptions::from_flags(&read, &gates),
+            metrics: MetricsOptions::from_flags(&read),
             serving,
             pod_max_in_unschedulable_pods: read.duration("pod-max-in-unschedulable-pods-duration"),
             gates,
@@ -125,8 +127,8 @@ impl Options {
 }
 
 /// Returns the leader election options of a configuration.
-pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderOptions {
-    LeaderOptions {
+pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderElectionOptions {
+    LeaderElectionOptions {
         elect: election.leader_elect.unwrap_or(true),
         lease_duration: election.lease_duration.duration(),
         renew_deadline: election.renew_deadline.duration(),

@@ -129,7 +129,7 @@ const RETIRED: [(&str, &[(&str, &str)]); 11] = [
         "evenkeel-apimachinery",
         &[
             ("Findings", "DecodeErrors"),
-            ("ListOf", "MergeKey"),
+            ("ListOf", "ElementIdentity"),
             ("Clause", "MediaRange"),
             ("Stopped", "ApplyFailure"),
             ("unexcused", "conflicts_difference"),

@@ -11,21 +11,23 @@ use crate::decode::{Field, Reader, Shape, Wire, WireError};
 const MESSAGE: &str = "k8s.io.api.core.v1.PodTemplateSpec";
 
 impl Template {
-    /// The patch that restores it (`spec.template`, to be replaced whole), byte for byte as upstream's `getPatch` writes
-    /// it: in the form of Go's encoder, with sorted keys. Names of revisions are hashes of this text.
+    /// Returns the patch that restores the template (`spec.template`, replaced as a whole), byte for byte as Go's encoder
+    /// writes it, with sorted keys. Names of revisions are hashes of this text.
+    ///
+    /// Upstream: `getPatch`.
     pub fn patch_json(&self) -> String {
-        let given: Value = serde_json::from_str(&self.to_json()).unwrap_or_default();
-        let as_go = crate::protobuf::from_json(MESSAGE, &given)
+        let json: Value = serde_json::from_str(&self.to_json()).unwrap_or_default();
+        let as_go = crate::protobuf::from_json(MESSAGE, &json)
             .and_then(|bytes| crate::protobuf::to_json(MESSAGE, &bytes));
-        // What Go's types cannot hold no server of this release lets in.
-        let mut template = as_go.unwrap_or(given);
+        // A template that does not fit Go's types cannot come from an API server of this release.
+        let mut template = as_go.unwrap_or(json);
         template["$patch"] = "replace".into();
-        escaped(&json!({ "spec": { "template": template } }).to_string())
+        escape_html(&json!({ "spec": { "template": template } }).to_string())
     }
 }
 
-/// Go's encoder escapes in texts what HTML gives a meaning, and two separators of lines.
-fn escaped(text: &str) -> String {
+/// Escapes the characters that Go's JSON encoder escapes in strings: those of HTML, and two line separators.
+fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -40,26 +42,28 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// The template in a ControllerRevision; `None` where it holds other data.
+/// Pod template in the data of a ControllerRevision; `None` if the data is something else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Restored(pub Option<Arc<Template>>);
+pub struct RevisionTemplate(pub Option<Arc<Template>>);
 
-impl Restored {
+impl RevisionTemplate {
     fn of(patch: &Value) -> Self {
         let template = patch.pointer("/spec/template").filter(|template| template.is_object());
         Self(template.map(|template| Arc::new(Template::from_json_value(template))))
     }
 
-    /// Whether it restores just this template. Not the texts are compared but what they mean, so that a revision written
-    /// by any release or program counts.
-    pub fn is(&self, template: &Template) -> bool {
-        self.0.as_deref().is_some_and(|restored| restored == template)
+    /// Whether the revision holds this template. Compares decoded values and not text, so that revisions written by other
+    /// releases or programs match.
+    ///
+    /// Upstream: `EqualRevision`.
+    pub fn matches_template(&self, template: &Template) -> bool {
+        self.0.as_deref().is_some_and(|own| own == template)
     }
 }
 
-impl Field for Restored {
+impl Field for RevisionTemplate {
     const SHAPE: Shape = Shape::Named("k8s.io.apimachinery.pkg.runtime.RawExtension");
-    /// The message `RawExtension`, whose one field is JSON.
+    /// The message `RawExtension`, whose only field is JSON.
     type Partial = (Self, Vec<u8>);
 
     fn absent() -> Self {
@@ -93,7 +97,7 @@ impl Field for Restored {
         if raw.is_empty() {
             return Ok(earlier);
         }
-        // Anything may stand in a revision; what is no JSON restores nothing.
+        // The data of a revision can be any bytes; without JSON there is no template.
         Ok(crate::json::from_slice(&raw).map_or_else(|_| Self::default(), |patch| Self::of(&patch)))
     }
 }
@@ -107,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_patch_is_what_go_would_write() {
+    fn the_patch_equals_the_output_of_go() {
         let pod = template(&json!({
             "metadata": { "labels": { "app": "db" } },
             "spec": {
@@ -136,12 +140,12 @@ mod tests {
             "spec": { "containers": [{ "name": "c", "resources": { "limits": { "cpu": "1000m" } } }] },
         }));
         let patch: Value = serde_json::from_str(&pod.patch_json()).unwrap();
-        assert!(Restored::of(&patch).is(&pod));
-        assert!(!Restored::of(&patch).is(&pod.with_label("e", "f")));
+        assert!(RevisionTemplate::of(&patch).matches_template(&pod));
+        assert!(!RevisionTemplate::of(&patch).matches_template(&pod.with_label("e", "f")));
         for other in
             [json!(null), json!([1]), json!({ "spec": {} }), json!({ "spec": { "template": 3 } })]
         {
-            assert_eq!(Restored::of(&other), Restored::default());
+            assert_eq!(RevisionTemplate::of(&other), RevisionTemplate::default());
         }
     }
 }

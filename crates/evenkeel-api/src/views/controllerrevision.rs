@@ -2,7 +2,7 @@
 
 use crate::Meta;
 use crate::decode::{message, view};
-use crate::template::Restored;
+use crate::template::RevisionTemplate;
 
 message! {
     /// Revision of the template of a StatefulSet or DaemonSet.
@@ -10,7 +10,7 @@ message! {
         /// Metadata; the name ends in a hash of the data, the controlling owner is the workload.
         meta: Meta = 1 "metadata",
         /// Patch that restores the pod template of this revision.
-        data: Restored = 2 "data",
+        data: RevisionTemplate = 2 "data",
         /// Number in the owner's history; the newest revision has the greatest.
         revision: i64 = 3 "revision",
     }

@@ -4,11 +4,11 @@
 //!
 //! ```no_run
 //! # use std::{process::ExitCode, sync::Arc};
-//! # use evenkeel_cloud::{CloudProvider, program::{self, Providers}};
+//! # use evenkeel_cloud::{CloudProvider, program::{self, ProviderRegistry}};
 //! # struct Mine;
 //! # impl CloudProvider for Mine { fn name(&self) -> &str { "mine" } }
 //! fn main() -> ExitCode {
-//!     let providers = Providers::builtin().with("mine", |_| Ok(Arc::new(Mine)));
+//!     let providers = ProviderRegistry::builtin().register("mine", |_| Ok(Arc::new(Mine)));
 //!     program::main(std::env::args().skip(1), &providers)
 //! }
 //! ```
@@ -34,7 +34,7 @@ use evenkeel_component::{
 };
 use evenkeel_runtime::manager::RunnableGroup;
 use options::{Options, flags};
-pub use providers::{ProviderOptions, Providers};
+pub use providers::{ProviderOptions, ProviderRegistry};
 use std::{
     collections::BTreeMap,
     process::ExitCode,
@@ -55,12 +55,12 @@ const STOP: Duration = Duration::from_secs(10);
 const REMINDER: Duration = Duration::from_secs(3);
 
 /// Runs the program with these arguments (without its name), and says how it ended.
-pub fn main(arguments: impl IntoIterator<Item = String>, providers: &Providers) -> ExitCode {
+pub fn main(arguments: impl IntoIterator<Item = String>, providers: &ProviderRegistry) -> ExitCode {
     start(arguments.into_iter().collect(), providers)
 }
 
 /// Not generic: compiled with this crate, not again in each program that calls [`main`].
-fn start(arguments: Vec<String>, providers: &Providers) -> ExitCode {
+fn start(arguments: Vec<String>, providers: &ProviderRegistry) -> ExitCode {
     let given = match command_line().read(arguments) {
         Ok(given) => given,
         Err(code) => return code,
@@ -89,9 +89,9 @@ pub fn command_line() -> CommandLine {
     CommandLine { flags: flags(), about: About { name: NAME, what, more } }
 }
 
-fn provider(providers: &Providers, options: &Options) -> Result<Arc<dyn CloudProvider>> {
+fn provider(providers: &ProviderRegistry, options: &Options) -> Result<Arc<dyn CloudProvider>> {
     let provider = providers
-        .make(&options.provider, &options.provider_options)
+        .init_provider(&options.provider, &options.provider_options)
         .map_err(|error| anyhow!(error))
         .context("--cloud-provider")?;
     if !provider.has_cluster_id() {

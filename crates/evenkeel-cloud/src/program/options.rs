@@ -7,7 +7,7 @@ use evenkeel_component::{
     features::FeatureGates,
     flags::{Flags, Given, Problems, Reader, duration},
     migration::Migration,
-    options::{ClientOptions, LeaderOptions, LoggingOptions, ServingOptions},
+    options::{ClientOptions, LeaderElectionOptions, LoggingOptions, ServingOptions},
 };
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
@@ -24,7 +24,7 @@ pub(super) fn flags() -> Flags {
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) client: ClientOptions,
-    pub(super) leader: LeaderOptions,
+    pub(super) leader: LeaderElectionOptions,
     /// Leader migration to this program; `None` if it is disabled.
     pub(super) migration: Option<Migration>,
     pub(super) logging: LoggingOptions,
@@ -58,14 +58,14 @@ impl Options {
         if provider.is_empty() {
             read.refuse("cloud-provider", "--cloud-provider cannot be empty");
         }
-        let serving = ServingOptions::check(&read, &gates);
+        let serving = ServingOptions::from_flags(&read, &gates);
         warnings.extend(serving.warnings());
-        let leader = LeaderOptions::check(&read);
+        let leader = LeaderElectionOptions::from_flags(&read);
         let mut options = Self {
-            client: ClientOptions::check(&read),
-            migration: Migration::check(&read, NAME).filter(|_| leader.elect),
+            client: ClientOptions::from_flags(&read),
+            migration: Migration::from_flags(&read, NAME).filter(|_| leader.elect),
             leader,
-            logging: LoggingOptions::check(&read, &gates),
+            logging: LoggingOptions::from_flags(&read, &gates),
             serving,
             chosen: chosen(&read, &mut warnings),
             cloud: cloud(&read, &gates),

@@ -1,4 +1,4 @@
-//! Which clouds a program knows.
+//! Registry of cloud providers: the names that `--cloud-provider` accepts, and how each is built.
 
 use crate::{
     CloudProvider,
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, error::Error, path::PathBuf, sync::Arc};
 
-/// What a provider is made from.
+/// Flags that configure a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderOptions {
     /// Value of `--cloud-config`: file with the provider's configuration.
@@ -15,20 +15,22 @@ pub struct ProviderOptions {
     pub pool: Option<String>,
 }
 
-/// Makes a provider.
-type Make = Box<
+/// Builds a provider from its options.
+///
+/// Upstream: `cloudprovider.Factory`.
+type ProviderFactory = Box<
     dyn Fn(&ProviderOptions) -> Result<Arc<dyn CloudProvider>, Box<dyn Error + Send + Sync>>
         + Send
         + Sync,
 >;
 
-/// The clouds that `--cloud-provider` may name.
-pub struct Providers(BTreeMap<&'static str, Make>);
+/// Factories of cloud providers, by the name that `--cloud-provider` takes.
+pub struct ProviderRegistry(BTreeMap<&'static str, ProviderFactory>);
 
-impl Providers {
-    /// Those that come with Evenkeel.
+impl ProviderRegistry {
+    /// Returns the providers that come with Evenkeel.
     pub fn builtin() -> Self {
-        Self(BTreeMap::new()).with(ip_pool::NAME, |options| {
+        Self(BTreeMap::new()).register(ip_pool::NAME, |options| {
             let provider = match (&options.config, &options.pool) {
                 (Some(path), None) => IpPool::from_file(path)?,
                 (None, Some(pool)) => IpPool::new(&Config::of_addresses(pool))?,
@@ -46,34 +48,40 @@ impl Providers {
         })
     }
 
-    /// These, and one more.
+    /// Adds a provider. A provider of the same name is replaced.
+    ///
+    /// Upstream: `RegisterCloudProvider`.
     #[must_use]
-    pub fn with(
+    pub fn register(
         mut self,
         name: &'static str,
-        make: impl Fn(&ProviderOptions) -> Result<Arc<dyn CloudProvider>, Box<dyn Error + Send + Sync>>
+        factory: impl Fn(
+            &ProviderOptions,
+        ) -> Result<Arc<dyn CloudProvider>, Box<dyn Error + Send + Sync>>
         + Send
         + Sync
         + 'static,
     ) -> Self {
-        self.0.insert(name, Box::new(make));
+        self.0.insert(name, Box::new(factory));
         self
     }
 
-    /// Makes the provider of this name.
+    /// Builds the provider of this name.
+    ///
+    /// Upstream: `InitCloudProvider`.
     ///
     /// # Errors
-    /// When there is none of that name, or it cannot be made from the options.
-    pub fn make(
+    /// Fails if no provider has that name, or if its options are invalid.
+    pub fn init_provider(
         &self,
         name: &str,
         options: &ProviderOptions,
     ) -> Result<Arc<dyn CloudProvider>, Box<dyn Error + Send + Sync>> {
         match self.0.get(name) {
-            Some(make) => make(options),
+            Some(factory) => factory(options),
             None => {
-                let known: Vec<&str> = self.0.keys().copied().collect();
-                Err(format!("unknown cloud provider {name:?}; known are {}", known.join(", "))
+                let names: Vec<&str> = self.0.keys().copied().collect();
+                Err(format!("unknown cloud provider {name:?}; known are {}", names.join(", "))
                     .into())
             }
         }

@@ -1,6 +1,6 @@
 //! What the program takes and refuses.
 
-use super::{NAME, Options, ProviderOptions, Providers, flags};
+use super::{NAME, Options, ProviderOptions, ProviderRegistry, flags};
 use evenkeel_component::flags::Asked;
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ fn what_is_wrong_is_refused_by_name() {
 fn providers_are_made_by_name() {
     let made = |name: &str, pool: Option<&str>| {
         let options = ProviderOptions { config: None, pool: pool.map(str::to_owned) };
-        Providers::builtin()
-            .make(name, &options)
+        ProviderRegistry::builtin()
+            .init_provider(name, &options)
             .map(|p| p.name().to_owned())
             .map_err(|e| e.to_string())
     };

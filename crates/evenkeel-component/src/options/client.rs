@@ -33,7 +33,7 @@ impl ClientOptions {
     }
 
     /// Reads and validates the flags.
-    pub fn check(read: &Reader) -> Self {
+    pub fn from_flags(read: &Reader) -> Self {
         let burst = read.int("kube-api-burst");
         let content = read.text(CONTENT_TYPE);
         if !matches!(&*content, JSON | "application/vnd.kubernetes.protobuf") {

@@ -36,7 +36,7 @@ pub struct LoggingOptions {
 
 impl LoggingOptions {
     /// Reads the flags, and records invalid values as errors of the flags.
-    pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
+    pub fn from_flags(read: &Reader, gates: &FeatureGates) -> Self {
         let flush = read.duration("log-flush-frequency");
         if flush.is_zero() {
             let value = duration::print(flush);

@@ -30,7 +30,7 @@ enum Manifest {
 
 impl MetricsOptions {
     /// Reads and validates the flags.
-    pub fn check(read: &Reader) -> Self {
+    pub fn from_flags(read: &Reader) -> Self {
         let before = Version::before_binary();
         let version = read.text("show-hidden-metrics-for-version");
         if !version.is_empty() && version != before.to_string() {

@@ -1,14 +1,14 @@
 //! Options that several programs have, checked with upstream's rules and, mostly, words.
 
 mod client;
-mod leader;
+mod leader_election;
 mod logging;
 mod metrics;
 mod serving;
 mod tls;
 
 pub use client::ClientOptions;
-pub use leader::LeaderOptions;
+pub use leader_election::LeaderElectionOptions;
 pub use logging::{Format, LoggingOptions};
 pub use metrics::MetricsOptions;
 pub use serving::{RequestHeader, ServingOptions};

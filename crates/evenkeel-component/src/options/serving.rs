@@ -75,7 +75,7 @@ impl ServingOptions {
     }
 
     /// Reads and validates the flags.
-    pub fn check(read: &Reader, gates: &FeatureGates) -> Self {
+    pub fn from_flags(read: &Reader, gates: &FeatureGates) -> Self {
         let port = read.int("secure-port");
         if port > 65535 {
             let rule = "must be between 1 and 65535, inclusive. It cannot be turned off with 0";
@@ -99,7 +99,7 @@ impl ServingOptions {
             port: u16::try_from(port).unwrap_or_default(),
             certificate,
             cert_dir: read.path("cert-dir"),
-            tls: TlsOptions::check(read),
+            tls: TlsOptions::from_flags(read),
             http2: !read.bool("disable-http2-serving"),
             http2_streams: streams.filter(|streams| *streams > 0),
             share_address: read.bool("permit-address-sharing"),
@@ -107,7 +107,7 @@ impl ServingOptions {
             authentication_kubeconfig: read.path("authentication-kubeconfig"),
             authorization_kubeconfig: read.path("authorization-kubeconfig"),
             client_ca: read.path("client-ca-file"),
-            request_header: RequestHeader::check(read, gates),
+            request_header: RequestHeader::from_flags(read, gates),
             skip_lookup: read.bool("authentication-skip-lookup"),
             tolerate_lookup_failure: read.bool("authentication-tolerate-lookup-failure"),
             always_allow: read.list("authorization-always-allow-paths"),
@@ -119,7 +119,7 @@ impl ServingOptions {
 }
 
 impl RequestHeader {
-    fn check(read: &Reader, gates: &FeatureGates) -> Self {
+    fn from_flags(read: &Reader, gates: &FeatureGates) -> Self {
         let list = |flag: &str| {
             let list = read.list(flag);
             if list.iter().any(|item| item.trim().is_empty()) {

@@ -72,7 +72,7 @@ const INSECURE: [&str; 12] = [
 ];
 
 impl TlsOptions {
-    pub(super) fn check(read: &Reader) -> Self {
+    pub(super) fn from_flags(read: &Reader) -> Self {
         let min_version = match read.text("tls-min-version").as_str() {
             "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => TlsVersion::Tls12,
             "VersionTLS13" => TlsVersion::Tls13,

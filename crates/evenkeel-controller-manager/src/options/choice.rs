@@ -41,7 +41,7 @@ pub struct Choice {
 
 impl Choice {
     /// From the items given. A name that is none is an error.
-    pub(super) fn check(read: &Reader) -> Self {
+    pub(super) fn from_flags(read: &Reader) -> Self {
         let (known, mut unknown) = (known(), Vec::new());
         let mut choice = Self { items: Vec::new(), old_names: Vec::new() };
         for item in read.list("controllers") {

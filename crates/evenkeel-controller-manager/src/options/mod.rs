@@ -14,7 +14,9 @@ use evenkeel_component::{
     features::FeatureGates,
     flags::{Flags, Given, Problems, Reader},
     migration::Migration,
-    options::{ClientOptions, LeaderOptions, LoggingOptions, MetricsOptions, ServingOptions},
+    options::{
+        ClientOptions, LeaderElectionOptions, LoggingOptions, MetricsOptions, ServingOptions,
+    },
 };
 use evenkeel_controllers::options as controllers;
 use std::{sync::Arc, time::Duration};
@@ -42,7 +44,7 @@ pub struct Options {
     /// Feature gates of the program.
     pub gates: Arc<FeatureGates>,
     /// Options of leader election.
-    pub leader: LeaderOptions,
+    pub leader: LeaderElectionOptions,
     /// Leader migration; `None` if it is disabled.
     pub(crate) migration: Option<Migration>,
     /// Options of the log.
@@ -80,22 +82,22 @@ impl Options {
             &read.map("feature-gates"),
         )
         .settle(&read);
-        let choice = Choice::check(&read);
+        let choice = Choice::from_flags(&read);
         limits::check(&read);
-        let serving = ServingOptions::check(&read, &gates);
+        let serving = ServingOptions::from_flags(&read, &gates);
         warnings.extend(serving.warnings());
         warnings.extend(
             choice.old_names.iter().map(|(old, name)| format!("{old} is an old name of {name}")),
         );
-        let leader = LeaderOptions::check(&read);
+        let leader = LeaderElectionOptions::from_flags(&read);
         let mut options = Self {
-            client: ClientOptions::check(&read),
+            client: ClientOptions::from_flags(&read),
             choice,
             controllers: controllers::Options::read(&Source { read: &read, gates: &gates }),
-            migration: Migration::check(&read, NAME).filter(|_| leader.elect),
+            migration: Migration::from_flags(&read, NAME).filter(|_| leader.elect),
             leader,
-            logging: LoggingOptions::check(&read, &gates),
-            metrics: MetricsOptions::check(&read),
+            logging: LoggingOptions::from_flags(&read, &gates),
+            metrics: MetricsOptions::from_flags(&read),
             plan: read.bool("plan"),
             profiling: read.bool("profiling"),
             root_ca: read.path("root-ca-file"),

@@ -61,7 +61,7 @@ impl Draft {
             let hash = safe_encode_string(&sum.to_string());
             let name = format!("{}-{hash}", &owner[..end]);
             let present = named(&name);
-            if present.as_ref().is_none_or(|present| present.data.is(template)) {
+            if present.as_ref().is_none_or(|present| present.data.matches_template(template)) {
                 return Self { name, hash, collisions, data, present };
             }
             collisions = collisions.saturating_add(1);

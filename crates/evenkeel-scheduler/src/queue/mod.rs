@@ -360,9 +360,10 @@ impl SchedulingQueue {
         self.in_flight_events.done(uid);
     }
 
-    /// Moves each unschedulable pod that passes `pre_check` and for which a rejecting plugin hints Queue.
+    /// Moves unschedulable pods to activeQ or backoffQ on a cluster event: those that pass `pre_check` and for which the
+    /// QueueingHint of a rejecting plugin is Queue ([`Self::is_pod_worth_requeuing`]).
     ///
-    /// Upstream: `MoveAllToActiveOrBackoffQueue`
+    /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`, `moveEntitiesToActiveOrBackoffQueue`
     pub(crate) fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &Event,
@@ -542,7 +543,8 @@ impl SchedulingQueue {
         best
     }
 
-    /// Asks the plugins that rejected the pod and registered for the event whether it may make the pod schedulable.
+    /// Returns whether and how an event moves an unschedulable pod, by the QueueingHints of the plugins that rejected the pod
+    /// and registered for the event.
     ///
     /// Upstream: `isPodWorthRequeuing`
     fn is_pod_worth_requeuing(
@@ -585,7 +587,9 @@ impl SchedulingQueue {
         best
     }
 
-    /// Calls a plugin's queueing hint and records its duration.
+    /// Runs a plugin's QueueingHintFn and records its duration.
+    ///
+    /// Upstream: `QueueingHintFn`, called by `isPodWorthRequeuing`
     fn queueing_hint(
         &self,
         entry: &QueuedPodInfo,
@@ -596,14 +600,15 @@ impl SchedulingQueue {
     ) -> QueueingHint {
         let profile = entry.profile;
         let began = calls.begin();
-        let asked = self.profiles[profile].plugin(plugin);
-        // As upstream has it for an error: the pod is tried again.
-        let hint = guarded(|| asked.queueing_hint(&entry.info, change)).unwrap_or_else(|why| {
-            let (profile, call) =
-                ((profile, &self.profiles[profile]), "running QueueingHint of plugin");
-            calls.panicked(profile, &entry.info, call, plugin, &why);
-            QueueingHint::Queue
-        });
+        let plugin_impl = self.profiles[profile].plugin(plugin);
+        // A panic counts as an error, which upstream treats as Queue.
+        let hint =
+            guarded(|| plugin_impl.queueing_hint(&entry.info, change)).unwrap_or_else(|why| {
+                let (profile, call) =
+                    ((profile, &self.profiles[profile]), "running QueueingHint of plugin");
+                calls.panicked(profile, &entry.info, call, plugin, &why);
+                QueueingHint::Queue
+            });
         calls.hinted(HintKey { profile, plugin, event, hint }, began);
         hint
     }
@@ -653,18 +658,18 @@ impl SchedulingQueue {
         true
     }
 
-    /// Moves a pod to activeQ unless a PreEnqueue plugin gates it. Pods from backoffQ skip the PreEnqueue plugins (`ask` is
-    /// false).
+    /// Moves a pod to activeQ unless a PreEnqueue plugin gates it. Pods from backoffQ skip the PreEnqueue plugins
+    /// (`run_pre_enqueue` is false).
     ///
     /// Upstream: `moveToActiveQ`
     fn move_to_active_q(
         &mut self,
         uid: &str,
         label: EventLabel,
-        ask: bool,
+        run_pre_enqueue: bool,
         now: Timestamp,
     ) -> bool {
-        if ask && self.run_pre_enqueue_plugins(uid, label) {
+        if run_pre_enqueue && self.run_pre_enqueue_plugins(uid, label) {
             return false;
         }
         let Some(entry) = self.pods.get_mut(uid) else { return false };
@@ -686,28 +691,28 @@ impl SchedulingQueue {
         let timed = self.sequence.is_multiple_of(10);
         let mut calls = std::mem::take(&mut self.plugin_calls);
         let began = calls.begin();
-        let closed = |n: &usize| {
-            let plugin = self.profiles[profile].plugin(*n);
-            let Some(asked) = plugin.as_pre_enqueue() else { return false };
+        let is_gated_by = |index: &usize| {
+            let plugin = self.profiles[profile].plugin(*index);
+            let Some(plugin) = plugin.as_pre_enqueue() else { return false };
             let began = calls.begin().filter(|_| timed);
-            // As upstream has it for an error: the pod is gated.
-            let answer = guarded(|| asked.pre_enqueue(&entry.info)).unwrap_or_else(|why| {
+            // A panic counts as an error, which gates the pod as upstream does.
+            let status = guarded(|| plugin.pre_enqueue(&entry.info)).unwrap_or_else(|why| {
                 let (profile, call) =
                     ((profile, &self.profiles[profile]), "running PreEnqueue plugin");
-                calls.panicked(profile, &entry.info, call, *n, &why);
+                calls.panicked(profile, &entry.info, call, *index, &why);
                 Err(why)
             });
-            calls.pre_enqueued(profile, *n, answer.as_ref().err(), began);
-            answer.is_err()
+            calls.pre_enqueued(profile, *index, status.as_ref().err(), began);
+            status.is_err()
         };
         let others = self.profiles[profile].at(ExtensionPoint::PreEnqueue).map(|(n, _)| n);
-        let gate = last.into_iter().chain(others.filter(|n| Some(*n) != last)).find(closed);
+        let gate = last.into_iter().chain(others.filter(|n| Some(*n) != last)).find(is_gated_by);
         calls.ran_pre_enqueue(profile, began);
         self.plugin_calls = calls;
         let Some(entry) = self.pods.get_mut(uid) else { return false };
         entry.gating_plugin = gate;
         let Some(gate) = gate else { return false };
-        // The pod was not tried, so its next attempt does not count as caused by the flush.
+        // No attempt was made, so the pod's next attempt does not count as caused by the flush.
         entry.flushed = false;
         let new = !entry.unschedulable_plugins.union(entry.pending_plugins).contains(gate);
         entry.unschedulable_plugins.insert(gate);

@@ -55,7 +55,7 @@ impl History {
         revisions::sort(&mut all);
         let template = &set.spec.template;
         let (mut same, old): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|revision| revision.data.is(template));
+            all.into_iter().partition(|revision| revision.data.matches_template(template));
         let number = old.last().map_or(1, |newest| newest.revision.saturating_add(1));
         // The newest of several stays.
         let current = same.pop();

@@ -103,7 +103,7 @@ fn update(
 ) -> Update {
     let template = &set.spec.template;
     let next = history.last().map_or(1, |newest| newest.revision.saturating_add(1));
-    let equal = history.iter().rfind(|revision| revision.data.is(template));
+    let equal = history.iter().rfind(|revision| revision.data.matches_template(template));
     let is_newest = |equal| history.last().is_some_and(|newest| Arc::ptr_eq(newest, equal));
     let chosen = || {
         let is_current = set.status.observed_generation == set.meta.generation;

@@ -1,9 +1,9 @@
 //! Horizontal pod autoscaler: scales workloads by resource, custom and external metrics. Upstream:
 //! `pkg/controller/podautoscaler`.
 
-mod limits;
 mod metric;
 mod metrics;
+mod normalize;
 mod options;
 mod plan;
 mod readings;

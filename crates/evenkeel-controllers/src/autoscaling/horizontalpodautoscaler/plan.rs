@@ -5,7 +5,7 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `minReplicas`, `maxReplicas` | `course`, `limits::limit` |
+//! | `minReplicas`, `maxReplicas` | `course`, `normalize::normalize_desired_replicas` |
 //! | `metrics`, `type`: `Resource`, `ContainerResource`, `Pods`, `Object`, `External` | `metric::propose`, read by `readings::read` |
 //! | several metrics: the highest; some that cannot be had | `weigh` |
 //! | `target.averageUtilization` | `replicas::by_utilization` |
@@ -16,8 +16,8 @@
 //! | `behavior.scaleUp.tolerance`, `behavior.scaleDown.tolerance`, `--horizontal-pod-autoscaler-tolerance` | `tolerances`, `replicas::is_within` |
 //! | `stabilizationWindowSeconds` | `stabilization::stabilize_recommendation_with_behaviors` |
 //! | `--horizontal-pod-autoscaler-downscale-stabilization`, where there is no `behavior` | `stabilization::stabilize_recommendation` |
-//! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `limits::most`, `limits::least`, `stabilization::replicas_at_period_start` |
-//! | the default behavior | `limits::limit_without_behavior` |
+//! | `policies`: `type` `Pods`, `Percent`, `value`, `periodSeconds`; `selectPolicy`: `Max`, `Min`, `Disabled` | `normalize::scale_up_limit`, `normalize::scale_down_limit`, `stabilization::replicas_at_period_start` |
+//! | the default behavior | `normalize::convert_desired_replicas_with_rules` |
 //! | defaults of `minReplicas`, `metrics`, and of `behavior` where it is there in part | `../../../../evenkeel-kinds/src/defaults/objects.rs` |
 //! | scaling to zero and from it, condition `ScaledToZero` | `course`, `is_scaled_to_zero`, `note_zero` |
 //! | conditions `AbleToScale`, `ScalingActive`, `ScalingLimited` | `decide`, `weigh`, `normalize`, `conclude` |
@@ -25,8 +25,8 @@
 
 use super::{
     Options,
-    limits::{self, Bounds},
     metric::{Proposal, Refusal},
+    normalize::{self, Bounds},
     replicas::Tolerances,
     stabilization::StabilizationHistory,
     status::{ABLE_TO_SCALE, SCALED_TO_ZERO, SCALING_ACTIVE, SCALING_LIMITED, StatusBuilder},
@@ -293,7 +293,7 @@ fn normalize(
         behavior: observed.behavior(),
         window: options.downscale_stabilization,
     };
-    let limited = limits::limit(proposed, &bounds, history, now);
+    let limited = normalize::normalize_desired_replicas(proposed, &bounds, history, now);
     builder.set(ABLE_TO_SCALE, true, limited.able.0, limited.able.1);
     builder.set(SCALING_LIMITED, limited.limited, limited.limit.0, limited.limit.1);
     let mut desired = limited.replicas;

@@ -1,5 +1,6 @@
-//! Stabilization: past recommendations and scale events, which prevent flapping. Upstream: `stabilizeRecommendation`,
-//! `storeScaleEvent`.
+//! Stabilization windows of scale-down and scale-up: past recommendations and scale events, which prevent flapping.
+//!
+//! Upstream: `stabilizeRecommendation`, `stabilizeRecommendationWithBehaviors`, `storeScaleEvent`.
 
 use evenkeel_api::{
     time::{SignedDuration, Timestamp},
@@ -32,12 +33,13 @@ fn replace_outdated(
     outdated: impl Fn(&TimestampedCount) -> bool,
 ) {
     match list.iter_mut().rev().find(|old| outdated(old)) {
-        Some(place) => *place = new,
+        Some(outdated) => *outdated = new,
         None => list.push(new),
     }
 }
 
-fn before(now: Timestamp, window: Duration) -> Timestamp {
+/// Returns the start of a window that ends now.
+fn window_start(now: Timestamp, window: Duration) -> Timestamp {
     SignedDuration::try_from(window)
         .ok()
         .and_then(|window| now.checked_sub(window).ok())
@@ -57,6 +59,7 @@ impl StabilizationHistory {
     }
 
     /// Scale-down stabilization without `behavior`: records the recommendation and returns the highest within `window`.
+    ///
     /// Upstream: `stabilizeRecommendation`.
     pub(super) fn stabilize_recommendation(
         &mut self,
@@ -64,7 +67,7 @@ impl StabilizationHistory {
         window: Duration,
         now: Timestamp,
     ) -> i32 {
-        let cutoff = before(now, window);
+        let cutoff = window_start(now, window);
         let recent = self.recommendations.iter().filter(|old| old.at >= cutoff);
         let highest = recent.map(|old| old.replicas).fold(recommendation, i32::max);
         replace_outdated(
@@ -84,18 +87,18 @@ impl StabilizationHistory {
         (up, down): (i32, i32),
         now: Timestamp,
     ) -> i32 {
-        let (up, down) = (before(now, seconds(up)), before(now, seconds(down)));
+        let (up, down) = (window_start(now, seconds(up)), window_start(now, seconds(down)));
         let since = |cutoff: Timestamp| {
             self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.replicas)
         };
-        let least = since(up).fold(recommendation, i32::min);
-        let most = since(down).fold(recommendation, i32::max);
+        let min = since(up).fold(recommendation, i32::min);
+        let max = since(down).fold(recommendation, i32::max);
         replace_outdated(
             &mut self.recommendations,
             TimestampedCount { replicas: recommendation, at: now },
             |old| old.at < up && old.at < down,
         );
-        current_replicas.max(least).min(most)
+        current_replicas.max(min).min(max)
     }
 
     /// Returns the replicas `period` seconds ago, by the recorded scale events. Upstream: `getReplicasChangePerPeriod`.
@@ -105,7 +108,7 @@ impl StabilizationHistory {
         period: i32,
         now: Timestamp,
     ) -> i32 {
-        let cutoff = before(now, seconds(period));
+        let cutoff = window_start(now, seconds(period));
         let changed = |list: &[TimestampedCount]| -> i32 {
             let recent = list.iter().filter(|old| old.at > cutoff);
             recent.fold(0_i32, |sum, old| sum.saturating_add(old.replicas))
@@ -115,7 +118,9 @@ impl StabilizationHistory {
             .saturating_add(changed(&self.scale_down_events))
     }
 
-    /// Records a scale event; the longest period in `rules` limits how long it counts. Upstream: `storeScaleEvent`.
+    /// Records a scale event; the longest period in `rules` limits how long it counts.
+    ///
+    /// Upstream: `storeScaleEvent`.
     pub(super) fn store_scale_event(
         &mut self,
         from: i32,
@@ -125,7 +130,7 @@ impl StabilizationHistory {
     ) {
         let policies = rules.map(|rules| &*rules.policies).unwrap_or_default();
         let longest = policies.iter().map(|policy| policy.period_seconds).max().unwrap_or(0);
-        let cutoff = before(now, seconds(longest));
+        let cutoff = window_start(now, seconds(longest));
         let list = if to > from { &mut self.scale_up_events } else { &mut self.scale_down_events };
         let replicas = to.saturating_sub(from).saturating_abs();
         replace_outdated(list, TimestampedCount { replicas, at: now }, |old| old.at < cutoff);
@@ -140,14 +145,14 @@ mod tests {
     const WINDOW: Duration = Duration::from_secs(300);
 
     #[test]
-    fn the_highest_of_a_while_counts() {
+    fn the_highest_recommendation_of_the_window_counts() {
         let mut history = StabilizationHistory::default();
         history.record_initial_recommendation(5, T0);
         history.record_initial_recommendation(9, T0);
         assert_eq!(history.stabilize_recommendation(2, WINDOW, at(10)), 5);
         assert_eq!(history.stabilize_recommendation(3, WINDOW, at(300)), 5);
         assert_eq!(history.stabilize_recommendation(2, WINDOW, at(301)), 3, "the first is too old");
-        assert_eq!(history.recommendations.len(), 3, "and its place was taken");
+        assert_eq!(history.recommendations.len(), 3, "the outdated recommendation was replaced");
         assert_eq!(history.stabilize_recommendation(4, Duration::ZERO, at(301)), 4);
     }
 
@@ -160,16 +165,16 @@ mod tests {
         assert_eq!(
             history.stabilize_recommendation_with_behaviors(8, 2, (0, 60), at(30)),
             8,
-            "8 was wanted a moment ago"
+            "8 was recommended within the window"
         );
         assert_eq!(history.stabilize_recommendation_with_behaviors(8, 2, (0, 60), at(62)), 2);
-        // Up only when that was wanted for a minute.
+        // Up only after a minute of higher recommendations.
         assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, (60, 0), at(70)), 2);
         assert_eq!(history.stabilize_recommendation_with_behaviors(2, 9, (60, 0), at(125)), 9);
     }
 
     #[test]
-    fn changes_are_taken_back_to_find_where_a_period_began() {
+    fn replicas_at_period_start_undo_scale_events() {
         let rules: HpaScalingRules =
             HpaScalingRules { policies: Box::new([]), ..HpaScalingRules::default() };
         let mut history = StabilizationHistory::default();

@@ -90,7 +90,7 @@ pub(super) fn finished_condition(observed: &Observed, now: Timestamp) -> Option<
         .or_else(|| failed_by_limit(observed, now))
         .or_else(|| failed_by_indexes(observed))
         .or_else(|| {
-            let succeeded = &observed.tally.indexes.as_ref()?.succeeded;
+            let succeeded = &observed.counts.indexes.as_ref()?.succeeded;
             let message = policy::match_success_policy(job, pod::completions(job), succeeded)?;
             Some(FinishedCondition::success("SuccessPolicy", &message))
         })
@@ -112,7 +112,7 @@ fn failed_by_policy(observed: &Observed) -> Option<FinishedCondition> {
 fn failed_by_limit(observed: &Observed, now: Timestamp) -> Option<FinishedCondition> {
     let job = &*observed.job;
     let limit = job.spec.backoff_limit.map_or(6, i64::from);
-    let failed = i64::try_from(observed.tally.failed).unwrap_or(i64::MAX);
+    let failed = i64::try_from(observed.counts.failed).unwrap_or(i64::MAX);
     if failed > limit || restarted_too_often(observed, limit) {
         let message = "Job has reached the specified backoff limit";
         return Some(FinishedCondition::failure("BackoffLimitExceeded", message));
@@ -144,7 +144,7 @@ pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration
 
 /// `maxFailedIndexes`, or all indexes finished and some failed.
 fn failed_by_indexes(observed: &Observed) -> Option<FinishedCondition> {
-    let (job, indexes) = (&*observed.job, observed.tally.indexes.as_ref()?);
+    let (job, indexes) = (&*observed.job, observed.counts.indexes.as_ref()?);
     let failed = indexes.failed()?.total();
     let limit = job.spec.max_failed_indexes.and_then(|limit| usize::try_from(limit).ok());
     if limit.is_some_and(|limit| failed > limit) {

@@ -1,4 +1,6 @@
-//! Number of active pods of a Job: which are created, which are deleted. Upstream: `manageJob`.
+//! Number of active pods of a Job: chooses the pods to create or to delete.
+//!
+//! Upstream: `manageJob`.
 
 use super::{backoff, observed::Observed, pod};
 use crate::pod_deletion_ranking;
@@ -8,57 +10,60 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// Maximum number of pods created or deleted in one reconciliation. Upstream: `MaxPodCreateDeletePerSync`.
 const MAX_PODS_PER_SYNC: usize = 500;
 
-/// Decision about the number of pods.
+/// Change to the pods of a Job in one reconciliation.
 #[derive(Debug, PartialEq)]
-pub(super) enum Manage {
+pub(super) enum PodChange {
     /// Create pods with these indexes; `None` for a NonIndexed Job.
     Create(Vec<Option<u32>>),
     /// Create no pods before this backoff has passed.
     BackOff(Duration),
     /// Delete these pods, which then count neither as failed nor as succeeded.
     Delete(Vec<Arc<Pod>>),
-    /// The number of pods is right.
+    /// The number of active pods is the desired one.
     Nothing,
 }
 
-/// Decides about the number of pods; deletions come first, and a reconciliation never does both. Upstream: `manageJob`.
-pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> Manage {
-    let (job, tally) = (&*observed.job, &observed.tally);
-    let have = tally.active.len();
-    let want = if job.spec.suspend { 0 } else { want_active(observed) };
-    let active_pods_for_removal = active_pods_for_removal(observed, have.saturating_sub(want));
+/// Compares the number of active pods with the desired one. Deletions come first; a reconciliation never does both.
+///
+/// Upstream: `manageJob`.
+pub(super) fn manage_job(observed: &Observed, now: Timestamp) -> PodChange {
+    let (job, counts) = (&*observed.job, &observed.counts);
+    let active = counts.active.len();
+    let want_active = if job.spec.suspend { 0 } else { want_active(observed) };
+    let active_pods_for_removal =
+        active_pods_for_removal(observed, active.saturating_sub(want_active));
     if job.spec.suspend || !active_pods_for_removal.is_empty() {
-        return Manage::Delete(active_pods_for_removal);
+        return PodChange::Delete(active_pods_for_removal);
     }
-    let waited_for = if pod::replaces_only_failed(job) { tally.terminating } else { 0 };
-    let lack = want.saturating_sub(waited_for).saturating_sub(have);
-    if lack == 0 {
-        return Manage::Nothing;
+    let terminating = if pod::replaces_only_failed(job) { counts.terminating } else { 0 };
+    let missing = want_active.saturating_sub(terminating).saturating_sub(active);
+    if missing == 0 {
+        return PodChange::Nothing;
     }
     if job.spec.backoff_limit_per_index.is_some() && pod::is_indexed(job) {
-        return create_by_index(observed, lack.min(MAX_PODS_PER_SYNC), now);
+        return create_by_index(observed, missing.min(MAX_PODS_PER_SYNC), now);
     }
-    let wait = observed.failures.remaining(now);
-    if !wait.is_zero() {
-        return Manage::BackOff(wait);
+    let remaining = observed.failures.remaining(now);
+    if !remaining.is_zero() {
+        return PodChange::BackOff(remaining);
     }
     if !pod::is_indexed(job) {
-        return Manage::Create(vec![None; lack.min(MAX_PODS_PER_SYNC)]);
+        return PodChange::Create(vec![None; missing.min(MAX_PODS_PER_SYNC)]);
     }
-    create(first_pending_indexes(observed, lack.min(MAX_PODS_PER_SYNC)))
+    create(first_pending_indexes(observed, missing.min(MAX_PODS_PER_SYNC)))
 }
 
 /// Returns the desired number of active pods: as many as `completions` still needs, at most `parallelism`. Upstream:
 /// `wantActive`.
 fn want_active(observed: &Observed) -> usize {
-    let (job, tally) = (&*observed.job, &observed.tally);
+    let (job, counts) = (&*observed.job, &observed.counts);
     let parallelism = job.spec.parallelism.map_or(1, |n| usize::try_from(n).unwrap_or(0));
     match job.spec.completions {
-        // Work queue: after the first success no pod is created, and the others run to their end.
-        None if tally.succeeded > 0 => tally.active.len(),
+        // Work queue: after the first success no pod is created, and active pods run to completion.
+        None if counts.succeeded > 0 => counts.active.len(),
         None => parallelism,
         Some(_) => {
-            (pod::completions(job) as usize).saturating_sub(tally.succeeded).min(parallelism)
+            (pod::completions(job) as usize).saturating_sub(counts.succeeded).min(parallelism)
         }
     }
 }
@@ -66,17 +71,17 @@ fn want_active(observed: &Observed) -> usize {
 /// Returns the pods to delete: for an Indexed Job those with a missing, invalid or duplicate index first, then by
 /// deletion ranking. Upstream: `activePodsForRemoval`.
 fn active_pods_for_removal(observed: &Observed, at_least: usize) -> Vec<Arc<Pod>> {
-    // A pod that is still to be adopted is left for the next reconciliation.
+    // A pod that is not adopted yet can only be deleted by a later reconciliation.
     let is_controlled = |pod: &&Arc<Pod>| pod.meta.controlled_by(&observed.job.meta.uid);
     let active: Vec<Arc<Pod>> =
-        observed.tally.active.iter().filter(is_controlled).cloned().collect();
+        observed.counts.active.iter().filter(is_controlled).cloned().collect();
     let (mut to_delete, rest) = match pod::is_indexed(&observed.job) {
         true => duplicate_index_pods(observed, active),
         false => (Vec::new(), active),
     };
-    let more = at_least.saturating_sub(to_delete.len()).min(rest.len());
-    if more > 0 {
-        to_delete.extend(pod_deletion_ranking::pods_of_job_to_delete(&rest, more));
+    let missing = at_least.saturating_sub(to_delete.len()).min(rest.len());
+    if missing > 0 {
+        to_delete.extend(pod_deletion_ranking::pods_of_job_to_delete(&rest, missing));
     }
     if !observed.job.spec.suspend {
         to_delete.truncate(MAX_PODS_PER_SYNC);
@@ -110,39 +115,39 @@ fn duplicate_index_pods(
 
 /// Returns the first indexes that have neither finished nor an active pod. Upstream: `firstPendingIndexes`.
 fn first_pending_indexes(observed: &Observed, count: usize) -> Vec<u32> {
-    let Some(indexes) = &observed.tally.indexes else { return Vec::new() };
+    let Some(indexes) = &observed.counts.indexes else { return Vec::new() };
     let job = &*observed.job;
-    let at_work = observed.pods.owned.iter().filter(|pod| match pod.meta.deleting() {
+    let active = observed.pods.owned.iter().filter(|pod| match pod.meta.deleting() {
         true => pod::replaces_only_failed(job) && crate::pods::is_terminating(pod),
         false => crate::pods::is_active(pod),
     });
-    let mut taken = indexes.succeeded.with(at_work.filter_map(|pod| pod::index(pod)));
+    let mut used = indexes.succeeded.with(active.filter_map(|pod| pod::index(pod)));
     if let Some(failed) = indexes.failed() {
-        taken = taken.union(failed);
+        used = used.union(failed);
     }
-    taken.missing(count, pod::completions(job))
+    used.missing(count, pod::completions(job))
 }
 
 /// Creates pods of a Job with `backoffLimitPerIndex`: each index has its own backoff. Upstream:
 /// `getPodCreationInfoForIndependentIndexes`.
-fn create_by_index(observed: &Observed, lack: usize, now: Timestamp) -> Manage {
-    let Some(indexes) = &observed.tally.indexes else { return Manage::Nothing };
-    let wait = |index: &u32| {
+fn create_by_index(observed: &Observed, count: usize, now: Timestamp) -> PodChange {
+    let Some(indexes) = &observed.counts.indexes else { return PodChange::Nothing };
+    let remaining = |index: &u32| {
         let last = indexes.pod_with_delayed_deletion(*index);
         last.map_or(Duration::ZERO, |last| backoff::remaining_of_index(last, now))
     };
-    let first_pending_indexes = first_pending_indexes(observed, lack);
+    let first_pending_indexes = first_pending_indexes(observed, count);
     let ready: Vec<u32> =
-        first_pending_indexes.iter().copied().filter(|index| wait(index).is_zero()).collect();
-    match first_pending_indexes.iter().map(wait).min() {
-        Some(shortest) if ready.is_empty() => Manage::BackOff(shortest),
+        first_pending_indexes.iter().copied().filter(|index| remaining(index).is_zero()).collect();
+    match first_pending_indexes.iter().map(remaining).min() {
+        Some(shortest) if ready.is_empty() => PodChange::BackOff(shortest),
         _ => create(ready),
     }
 }
 
-fn create(indexes: Vec<u32>) -> Manage {
+fn create(indexes: Vec<u32>) -> PodChange {
     if indexes.is_empty() {
-        return Manage::Nothing;
+        return PodChange::Nothing;
     }
-    Manage::Create(indexes.into_iter().map(Some).collect())
+    PodChange::Create(indexes.into_iter().map(Some).collect())
 }

@@ -3,7 +3,7 @@
 //! Finished Jobs are counted when the cache shows them, so that failed or repeated writes do not count.
 
 use super::{
-    end, indexes::Indexes, manage::Manage, observed::Observed, plan::Decision, pod, policy,
+    end, indexes::Indexes, manage::PodChange, observed::Observed, plan::Decision, pod, policy,
 };
 use crate::pods;
 use evenkeel_api::views::{Job, Pod};
@@ -140,15 +140,15 @@ impl Metrics {
         let job = &*observed.job;
         let (outcomes, result) = (pass.outcomes, if pass.succeeded { "success" } else { "error" });
         let action = match &decision.manage {
-            Some(Manage::Create(_) | Manage::BackOff(_)) => "pods_created",
-            Some(Manage::Delete(_)) => "pods_deleted",
-            Some(Manage::Nothing) => "tracking",
+            Some(PodChange::Create(_) | PodChange::BackOff(_)) => "pods_created",
+            Some(PodChange::Delete(_)) => "pods_deleted",
+            Some(PodChange::Nothing) => "tracking",
             None => "reconciling",
         };
         self.syncs.with_label_values(&[mode(job), result, action]).inc();
         let took = pass.took.as_secs_f64();
         self.sync_duration.with_label_values(&[mode(job), result, action]).observe(took);
-        if let Some(Manage::Create(slots)) = &decision.manage {
+        if let Some(PodChange::Create(slots)) = &decision.manage {
             let made = outcomes
                 .0
                 .iter()
@@ -168,9 +168,9 @@ impl Metrics {
 
 /// Returns the metric's label `reason` of created pods.
 fn reason(observed: &Observed) -> &'static str {
-    match observed.tally.failed > 0 {
+    match observed.counts.failed > 0 {
         true if pod::replaces_only_failed(&observed.job) => "recreate_failed",
-        false if observed.tally.terminating == 0 => "new",
+        false if observed.counts.terminating == 0 => "new",
         _ => "recreate_terminating_or_failed",
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Observed {
     pub(super) job: Arc<Job>,
     /// All pods, terminal ones included, by controller reference.
     pub(super) pods: Claims<Pod>,
-    pub(super) tally: Tally,
+    pub(super) counts: PodCounts,
     /// Failures, for the backoff.
     pub(super) failures: Failures,
     /// Whether a suspended Job loses its start time (gate `MutableSchedulingDirectivesForSuspendedJobs`).
@@ -35,9 +35,9 @@ impl Observed {
         let old = pods.owned.len() - pods.adopt;
         // Pods are counted in this order; the cache has none.
         pods.owned[..old].sort_by_cached_key(|pod| (pod::index(pod), pod.meta.name.clone()));
-        let tally = Tally::new(&job, &pods.owned[..old], &pods.owned);
+        let counts = PodCounts::new(&job, &pods.owned[..old], &pods.owned);
         let failures = Failures::observed(earlier, &job, &pods.owned[..old]);
-        Self { job, pods, tally, failures, clears_start_time }
+        Self { job, pods, counts, failures, clears_start_time }
     }
 
     /// Whether `completionMode` is known.
@@ -53,7 +53,7 @@ impl Observed {
 
 /// Counts of a Job's pods. Upstream: `syncJobCtx`.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct PodCounts {
     /// Pods that are pending or running.
     pub(super) active: Vec<Arc<Pod>>,
     /// Number of ready pods.
@@ -112,7 +112,7 @@ impl IndexTally {
     }
 }
 
-impl Tally {
+impl PodCounts {
     fn new(job: &Job, own: &[Arc<Pod>], all: &[Arc<Pod>]) -> Self {
         let active: Vec<_> = all.iter().filter(|pod| pods::is_active(pod)).cloned().collect();
         let uncounted = Uncounted::of(job);

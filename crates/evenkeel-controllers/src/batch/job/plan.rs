@@ -25,7 +25,7 @@
 
 use super::{
     end::{self, FinishedCondition},
-    manage::{self, Manage},
+    manage::{self, PodChange},
     observed::Observed,
     pod, policy, template,
 };
@@ -48,7 +48,7 @@ pub(super) struct Decision {
     /// Pods whose finalizer is removed: they are counted, or need not be.
     pub(super) finalizers_to_remove: Vec<Arc<Pod>>,
     /// Decision about the number of pods; `None` if the Job finishes or is being deleted.
-    pub(super) manage: Option<Manage>,
+    pub(super) manage: Option<PodChange>,
 }
 
 impl Decision {
@@ -62,8 +62,8 @@ impl Decision {
     /// Returns the pods to delete.
     pub(super) fn deletes<'a>(&'a self, observed: &'a Observed) -> &'a [Arc<Pod>] {
         match &self.manage {
-            Some(Manage::Delete(pods)) => pods,
-            None if self.end.is_some() => &observed.tally.active,
+            Some(PodChange::Delete(pods)) => pods,
+            None if self.end.is_some() => &observed.counts.active,
             _ => &[],
         }
     }
@@ -92,7 +92,7 @@ pub(super) fn can_remove_finalizer(
     observed.job.meta.deleting()
         || end.is_some()
         || pod::has_succeeded(pod)
-        || (pod::has_failed(pod, &observed.job) && !observed.tally.delays_deletion(pod))
+        || (pod::has_failed(pod, &observed.job) && !observed.counts.delays_deletion(pod))
 }
 
 /// How a pod is recorded in the status before its finalizer is removed.
@@ -112,13 +112,13 @@ pub(super) fn to_record(
     pod: &Pod,
     end: Option<&FinishedCondition>,
 ) -> Option<Record> {
-    let (job, uncounted) = (&*observed.job, &observed.tally.uncounted);
+    let (job, uncounted) = (&*observed.job, &observed.counts.uncounted);
     let uid = &pod.meta.uid;
     if uncounted.failed.contains(uid) || !pod::counts(pod, job) {
         return None;
     }
     if pod::has_succeeded(pod) {
-        let Some(indexes) = &observed.tally.indexes else {
+        let Some(indexes) = &observed.counts.indexes else {
             return (!uncounted.succeeded.contains(uid)).then_some(Record::Succeeded);
         };
         let index = pod::index(pod).filter(|index| !indexes.recorded.has(*index));
@@ -159,16 +159,16 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
     let mut plan = Plan::of(claims.collect());
     plan.actions.extend(decision.finalizers_to_remove.iter().map(|pod| untrack(pod).into()));
     match &decision.manage {
-        Some(Manage::Create(slots)) => plan.actions.extend(make(observed, &target, slots)),
-        Some(Manage::BackOff(time)) => plan.requeue_after(*time),
+        Some(PodChange::Create(slots)) => plan.actions.extend(make(observed, &target, slots)),
+        Some(PodChange::BackOff(time)) => plan.requeue_after(*time),
         // The finalizer is removed before the deletion, so that these pods do not count as failed.
-        Some(Manage::Delete(pods)) => {
+        Some(PodChange::Delete(pods)) => {
             let tracked = pods.iter().filter(|pod| pod::is_tracked(pod));
             plan.actions.extend(
                 tracked.map(|pod| Patch { on_error: OnError::SkipRest, ..untrack(pod) }.into()),
             );
         }
-        Some(Manage::Nothing) | None => {}
+        Some(PodChange::Nothing) | None => {}
     }
     plan.actions.extend(decision.deletes(observed).iter().map(|pod| delete(pod, &target).into()));
     if let Some(left) = end::active_deadline_left(&observed.job, now).filter(|left| !left.is_zero())
@@ -181,7 +181,7 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
 fn make(observed: &Observed, target: &Target, slots: &[Option<u32>]) -> Vec<Action> {
     let body = |index: Option<u32>| {
         let replaced = index
-            .and_then(|index| observed.tally.indexes.as_ref()?.pod_with_delayed_deletion(index))
+            .and_then(|index| observed.counts.indexes.as_ref()?.pod_with_delayed_deletion(index))
             .map(|pod| &**pod);
         template::pod(&observed.job, index, replaced)
     };

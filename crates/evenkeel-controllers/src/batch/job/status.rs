@@ -2,7 +2,7 @@
 
 use super::{
     end::FinishedCondition,
-    manage::Manage,
+    manage::PodChange,
     observed::Observed,
     plan::{Decision, Record, can_remove_finalizer, to_record},
     pod,
@@ -66,10 +66,10 @@ impl<'a> Done<'a> {
             }
         }
         match &decision.manage {
-            Some(Manage::Create(_)) => {
+            Some(PodChange::Create(_)) => {
                 done.made = outcomes.by_ref().map(|outcome| outcome.succeeded as usize).sum();
             }
-            Some(Manage::Delete(pods)) => {
+            Some(PodChange::Delete(pods)) => {
                 let tracked = pods.iter().filter(|pod| pod::is_tracked(pod)).count();
                 outcomes.by_ref().take(tracked).for_each(drop);
             }
@@ -98,15 +98,15 @@ struct Next {
 
 impl Next {
     fn new(observed: &Observed, done: &Done<'_>, now: Timestamp) -> Self {
-        let (job, tally) = (&*observed.job, &observed.tally);
+        let (job, counts) = (&*observed.job, &observed.counts);
         let mut body = Body::of(&job.status);
         if body.start_time.is_none() && !job.spec.suspend {
             body.start_time = Some(now);
         }
-        let active = tally.active.len() + done.made;
+        let active = counts.active.len() + done.made;
         body.active = count(active.saturating_sub(done.deleted));
-        body.ready = Some(count(tally.ready.saturating_sub(done.deleted_ready)));
-        body.terminating = Some(count(tally.terminating + done.deleted));
+        body.ready = Some(count(counts.ready.saturating_sub(done.deleted_ready)));
+        body.terminating = Some(count(counts.terminating + done.deleted));
         let conditions = job.status.conditions.iter().map(Condition::from).collect();
         Self { body, conditions, end: None, told: Vec::new(), full: false, now }
     }
@@ -130,8 +130,8 @@ impl Next {
 
     fn is_complete(&self, observed: &Observed) -> bool {
         let enough = match observed.job.spec.completions {
-            None => observed.tally.succeeded > 0,
-            Some(_) => observed.tally.succeeded >= pod::completions(&observed.job) as usize,
+            None => observed.counts.succeeded > 0,
+            Some(_) => observed.counts.succeeded >= pod::completions(&observed.job) as usize,
         };
         enough && self.body.active == 0
     }
@@ -184,11 +184,11 @@ impl Next {
         let uncounted = &mut self.body.uncounted_terminated_pods;
         uncounted.succeeded.extend(succeeded);
         uncounted.failed.extend(failed);
-        if let Some(tally) = &observed.tally.indexes {
-            let all = tally.recorded.with(indexes);
+        if let Some(counts) = &observed.counts.indexes {
+            let all = counts.recorded.with(indexes);
             self.body.succeeded = count(all.total());
             self.body.completed_indexes = all.to_string().into();
-            self.body.failed_indexes = tally.failed().map(|failed| failed.to_string().into());
+            self.body.failed_indexes = counts.failed().map(|failed| failed.to_string().into());
         }
     }
 

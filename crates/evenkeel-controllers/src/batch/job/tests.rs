@@ -3,7 +3,7 @@
 use super::{
     backoff::Failures,
     end::is_finished,
-    manage::Manage,
+    manage::PodChange,
     observed::Observed,
     plan::{Decision, plan},
     pod::{FINALIZER, INDEX, INDEX_FAILURES},
@@ -86,7 +86,7 @@ fn as_many_pods_as_may_run_and_are_needed() {
             (0..active).map(|n| pod(&job, &format!("p{n}"), None, "Running")).collect();
         let observed = observed(&job, &pods);
         let made = match Decision::new(&observed, T0).manage {
-            Some(Manage::Create(slots)) => slots.len(),
+            Some(PodChange::Create(slots)) => slots.len(),
             _ => 0,
         };
         assert_eq!(made, want, "{spec} with {active} active and {succeeded} succeeded");
@@ -145,7 +145,7 @@ fn failures_that_are_ignored_do_not_count() {
     let observed = observed(&job, &[evicted]);
     let decision = Decision::new(&observed, T0);
     assert_eq!(
-        (decision.end.is_none(), decision.finalizers_to_remove.len(), observed.tally.failed),
+        (decision.end.is_none(), decision.finalizers_to_remove.len(), observed.counts.failed),
         (true, 1, 0)
     );
 }
@@ -201,7 +201,7 @@ fn pods_that_a_suspended_job_deleted_have_not_failed() {
         let observed = seen_after(&job, std::slice::from_ref(&stopped), earlier.as_ref());
         assert_eq!(
             Decision::new(&observed, T0).manage,
-            Some(Manage::Create(vec![None])),
+            Some(PodChange::Create(vec![None])),
             "{phase}"
         );
     }
@@ -222,7 +222,7 @@ fn each_index_has_one_pod_and_each_waits_for_itself() {
     ];
     let observed = observed(&job, &pods);
     let decision = Decision::new(&observed, T0);
-    assert_eq!(decision.manage, Some(Manage::Create(vec![Some(2)])));
+    assert_eq!(decision.manage, Some(PodChange::Create(vec![Some(2)])));
     // The failed pods stay until their indexes have others, and the one that succeeded until it is recorded.
     assert!(decision.finalizers_to_remove.is_empty());
     let made = plan(&observed, &decision, T0);

@@ -31,7 +31,10 @@ pub(crate) enum OwnerClass {
 }
 
 impl OwnerClass {
-    /// Classifies the owner with this uid: dangling if no object with the uid exists. Upstream: `isDangling`. `live` is the object read at its coordinates, `None` if absent.
+    /// Classifies the owner with this uid: dangling if no object with the uid exists. `live` is the object read at the
+    /// owner's coordinates, `None` if absent.
+    ///
+    /// Upstream: `isDangling`.
     pub(crate) fn classify(live: Option<&Meta>, uid: &str) -> Self {
         match live {
             Some(meta) if *meta.uid == *uid => {

@@ -112,9 +112,9 @@ impl Zones {
 
     /// Removes zones without nodes and returns their keys.
     pub(crate) fn retain(&mut self, has_nodes: impl Fn(&str) -> bool) -> Vec<Text> {
-        let gone: Vec<Text> = self.0.keys().filter(|zone| !has_nodes(zone)).cloned().collect();
+        let removed: Vec<Text> = self.0.keys().filter(|zone| !has_nodes(zone)).cloned().collect();
         self.0.retain(|zone, _| has_nodes(zone));
-        gone
+        removed
     }
 
     /// Returns the state of a zone.
@@ -140,13 +140,13 @@ impl Zones {
 
     /// Dequeues the nodes that the rate limiters release now. Upstream: `doNoExecuteTaintingPass`.
     pub(crate) fn take_due(&mut self, now: Moment) -> Vec<Text> {
-        let mut take_due = Vec::new();
+        let mut due = Vec::new();
         for zone in self.0.values_mut() {
             while !zone.queue.is_empty() && zone.limit.try_accept(now) {
-                take_due.extend(zone.queue.pop_front());
+                due.extend(zone.queue.pop_front());
             }
         }
-        take_due
+        due
     }
 
     /// Returns the time at which the next node can be released, if any is queued.
@@ -351,30 +351,30 @@ mod tests {
         assert!(zones.take_due(at(1000)).is_empty());
         assert_eq!(zones.next_ready(at(1000)), None);
         zones.handle_disruption(&counts(&[("a", 3, 2), ("b", 1, 0)]), &options(), at(1000));
-        // Who was kept waiting waits for the new eviction_rate's first handle_disruption.
+        // Queued nodes wait one interval of the restored eviction rate.
         assert!(zones.take_due(at(1009)).is_empty());
         assert_eq!(zones.take_due(at(1010)), ["1".into()]);
     }
 
     #[test]
-    fn when_all_are_gone_nobody_is_tainted() {
+    fn no_node_is_tainted_in_full_disruption() {
         let mut zones = zones(&["a", "b"]);
         zones.handle_disruption(&counts(&[("a", 1, 0), ("b", 1, 0)]), &options(), at(0));
         zones.enqueue("a", "1");
-        let gone = counts(&[("a", 0, 1), ("b", 0, 1)]);
+        let none_ready = counts(&[("a", 0, 1), ("b", 0, 1)]);
         assert_eq!(
-            zones.handle_disruption(&gone, &options(), at(1)),
+            zones.handle_disruption(&none_ready, &options(), at(1)),
             DisruptionChange::EnteredFullDisruption
         );
-        assert_eq!(zones.handle_disruption(&gone, &options(), at(2)), DisruptionChange::None);
+        assert_eq!(zones.handle_disruption(&none_ready, &options(), at(2)), DisruptionChange::None);
         assert!(zones.take_due(at(1000)).is_empty());
-        let back = counts(&[("a", 0, 1), ("b", 1, 0)]);
+        let one_ready = counts(&[("a", 0, 1), ("b", 1, 0)]);
         assert_eq!(
-            zones.handle_disruption(&back, &options(), at(1001)),
+            zones.handle_disruption(&one_ready, &options(), at(1001)),
             DisruptionChange::LeftFullDisruption
         );
         assert_eq!(zones.state("a"), ZoneState::FullDisruption);
-        assert_eq!(zones.take_due(at(1011)), ["1".into()], "another zone is well");
+        assert_eq!(zones.take_due(at(1011)), ["1".into()], "another zone has a ready node");
     }
 
     #[test]
@@ -395,7 +395,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-        /// Whatever happens to a zone, its nodes are not tainted faster than one and then the highest eviction_rate.
+        /// In any sequence of zone states, the number of tainted nodes stays within one plus the highest eviction rate times
+        /// the elapsed time.
         #[test]
         fn never_faster_than_the_rate(steps in proptest::collection::vec((0i64..30, 0usize..4, 0usize..6), 1..60)) {
             let mut zones = zones(&["a", "z"]);

@@ -1,5 +1,7 @@
-//! Limits of desired replicas: stabilization, scaling policies, minimum and maximum. Upstream:
-//! `normalizeDesiredReplicas`, `normalizeDesiredReplicasWithBehaviors` (KEP-853).
+//! Normalization of the desired replicas: stabilization window ([`super::stabilization`]), then scaling policies, minimum and
+//! maximum (KEP-853).
+//!
+//! Upstream: `normalizeDesiredReplicas`, `normalizeDesiredReplicasWithBehaviors`.
 
 use super::stabilization::StabilizationHistory;
 use evenkeel_api::{
@@ -8,7 +10,7 @@ use evenkeel_api::{
 };
 use std::time::Duration;
 
-/// Bounds of an autoscaler.
+/// Limits of the spec and the current scale.
 pub(super) struct Bounds<'a> {
     pub(super) min: i32,
     pub(super) max: i32,
@@ -19,53 +21,56 @@ pub(super) struct Bounds<'a> {
 }
 
 /// Reason and message of a condition.
-pub(super) type Why = (&'static str, &'static str);
+pub(super) type ReasonAndMessage = (&'static str, &'static str);
 
-/// The limited number of replicas, with conditions.
+/// The normalized number of replicas, with conditions.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Limited {
+pub(super) struct Normalized {
     pub(super) replicas: i32,
     /// For `AbleToScale`: whether stabilization changed the number.
-    pub(super) able: Why,
+    pub(super) able: ReasonAndMessage,
     pub(super) limited: bool,
     /// For `ScalingLimited`: the limit that applies, if any.
-    pub(super) limit: Why,
+    pub(super) limit: ReasonAndMessage,
 }
 
-const READY: Why = ("ReadyForNewScale", "recommended size matches current size");
-const DOWN_STABILIZED: Why = (
+const READY: ReasonAndMessage = ("ReadyForNewScale", "recommended size matches current size");
+const DOWN_STABILIZED: ReasonAndMessage = (
     "ScaleDownStabilized",
     "recent recommendations were higher than current one, applying the highest recent recommendation",
 );
-const UP_STABILIZED: Why = (
+const UP_STABILIZED: ReasonAndMessage = (
     "ScaleUpStabilized",
     "recent recommendations were lower than current one, applying the lowest recent recommendation",
 );
-const WITHIN: Why = ("DesiredWithinRange", "the desired count is within the acceptable range");
-const TOO_FEW: Why =
+const WITHIN: ReasonAndMessage =
+    ("DesiredWithinRange", "the desired count is within the acceptable range");
+const TOO_FEW: ReasonAndMessage =
     ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
-const TOO_MANY: Why =
+const TOO_MANY: ReasonAndMessage =
     ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
-const UP_LIMIT: Why =
+const UP_LIMIT: ReasonAndMessage =
     ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate");
-const DOWN_LIMIT: Why = (
+const DOWN_LIMIT: ReasonAndMessage = (
     "ScaleDownLimit",
     "the desired replica count is decreasing faster than the maximum scale rate",
 );
 
-/// Limits `wanted`, and records it as a recommendation.
-pub(super) fn limit(
+/// Applies stabilization and limits to the proposed replicas, and records them as a recommendation.
+///
+/// Upstream: `normalizeDesiredReplicas`, `normalizeDesiredReplicasWithBehaviors`.
+pub(super) fn normalize_desired_replicas(
     proposed: i32,
     bounds: &Bounds<'_>,
     history: &mut StabilizationHistory,
     now: Timestamp,
-) -> Limited {
+) -> Normalized {
     let rules =
         bounds.behavior.and_then(|b| Some((&**b.scale_up.as_ref()?, &**b.scale_down.as_ref()?)));
-    let (stable, why, (replicas, limit)) = match rules {
+    let (stabilized, reason, (replicas, limit)) = match rules {
         None => {
-            let stable = history.stabilize_recommendation(proposed, bounds.window, now);
-            (stable, DOWN_STABILIZED, limit_without_behavior(stable, bounds))
+            let stabilized = history.stabilize_recommendation(proposed, bounds.window, now);
+            (stabilized, DOWN_STABILIZED, convert_desired_replicas_with_rules(stabilized, bounds))
         }
         Some((up, down)) => {
             let default = i32::try_from(bounds.window.as_secs()).unwrap_or(i32::MAX);
@@ -73,61 +78,74 @@ pub(super) fn limit(
                 up.stabilization_window_seconds.unwrap_or(0),
                 down.stabilization_window_seconds.unwrap_or(default),
             );
-            let stable = history.stabilize_recommendation_with_behaviors(
+            let stabilized = history.stabilize_recommendation_with_behaviors(
                 bounds.current,
                 proposed,
                 windows,
                 now,
             );
-            let why = if proposed >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };
-            (stable, why, by_rules(stable, bounds, (up, down), history, now))
+            let reason = if proposed >= bounds.current { UP_STABILIZED } else { DOWN_STABILIZED };
+            (
+                stabilized,
+                reason,
+                convert_desired_replicas_with_behavior_rate(
+                    stabilized,
+                    bounds,
+                    (up, down),
+                    history,
+                    now,
+                ),
+            )
         }
     };
-    let able = if stable == proposed { READY } else { why };
-    Limited { replicas, able, limited: replicas != stable, limit }
+    let able = if stabilized == proposed { READY } else { reason };
+    Normalized { replicas, able, limited: replicas != stabilized, limit }
 }
 
 /// Limits without `spec.behavior`: at most twice the current replicas, or four; the default behavior is the same. The
 /// API server applies defaults to a partial `behavior` (`autoscaler` in `kinds/defaults/objects.rs`). Upstream:
 /// `convertDesiredReplicasWithRules`, `calculateScaleUpLimit`.
-fn limit_without_behavior(proposed: i32, bounds: &Bounds<'_>) -> (i32, Why) {
-    let fastest = bounds.current.saturating_mul(2).max(4);
-    let (most, why) =
-        if bounds.max > fastest { (fastest, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
+fn convert_desired_replicas_with_rules(
+    proposed: i32,
+    bounds: &Bounds<'_>,
+) -> (i32, ReasonAndMessage) {
+    let rate_limit = bounds.current.saturating_mul(2).max(4);
+    let (max, reason) =
+        if bounds.max > rate_limit { (rate_limit, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
     if proposed < bounds.min {
         (bounds.min, TOO_FEW)
-    } else if proposed > most {
-        (most, why)
+    } else if proposed > max {
+        (max, reason)
     } else {
         (proposed, WITHIN)
     }
 }
 
 /// Limits with `spec.behavior`, by the policies of the direction. Upstream: `convertDesiredReplicasWithBehaviorRate`.
-fn by_rules(
+fn convert_desired_replicas_with_behavior_rate(
     proposed: i32,
     bounds: &Bounds<'_>,
     (up, down): (&HpaScalingRules, &HpaScalingRules),
     history: &StabilizationHistory,
     now: Timestamp,
-) -> (i32, Why) {
+) -> (i32, ReasonAndMessage) {
     let current = bounds.current;
     let start = |policy: &HpaScalingPolicy| {
         history.replicas_at_period_start(current, policy.period_seconds, now)
     };
     if proposed > current {
-        let fastest = most(up, current, start).max(current);
-        let (most, why) =
-            if bounds.max > fastest { (fastest, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
-        if proposed > most {
-            return (most, why);
+        let rate_limit = scale_up_limit(up, current, start).max(current);
+        let (max, reason) =
+            if bounds.max > rate_limit { (rate_limit, UP_LIMIT) } else { (bounds.max, TOO_MANY) };
+        if proposed > max {
+            return (max, reason);
         }
     } else if proposed < current {
-        let fastest = least(down, current, start).min(current);
-        let (least, why) =
-            if bounds.min < fastest { (fastest, DOWN_LIMIT) } else { (bounds.min, TOO_FEW) };
-        if proposed < least {
-            return (least, why);
+        let rate_limit = scale_down_limit(down, current, start).min(current);
+        let (min, reason) =
+            if bounds.min < rate_limit { (rate_limit, DOWN_LIMIT) } else { (bounds.min, TOO_FEW) };
+        if proposed < min {
+            return (min, reason);
         }
     }
     (proposed, WITHIN)
@@ -135,7 +153,11 @@ fn by_rules(
 
 /// Returns the maximum replicas by the `scaleUp` policies and `selectPolicy`; percentages are rounded up. Upstream:
 /// `calculateScaleUpLimitWithScalingRules`.
-fn most(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
+fn scale_up_limit(
+    rules: &HpaScalingRules,
+    current: i32,
+    start: impl Fn(&HpaScalingPolicy) -> i32,
+) -> i32 {
     let to = rules.policies.iter().map(|policy| {
         let start = start(policy);
         match &*policy.type_ {
@@ -151,7 +173,11 @@ fn most(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy)
 }
 
 /// Returns the minimum replicas by the `scaleDown` policies. Upstream: `calculateScaleDownLimitWithBehaviors`.
-fn least(rules: &HpaScalingRules, current: i32, start: impl Fn(&HpaScalingPolicy) -> i32) -> i32 {
+fn scale_down_limit(
+    rules: &HpaScalingRules,
+    current: i32,
+    start: impl Fn(&HpaScalingPolicy) -> i32,
+) -> i32 {
     let to = rules.policies.iter().map(|policy| {
         let start = start(policy);
         match &*policy.type_ {
@@ -176,7 +202,7 @@ mod tests {
 
     fn behavior(up: &Value, down: &Value) -> HorizontalPodAutoscalerBehavior {
         let spec = json!({"spec": {"behavior": {"scaleUp": up, "scaleDown": down}}});
-        *object::<HorizontalPodAutoscaler>(&spec).spec.behavior.expect("it has one")
+        *object::<HorizontalPodAutoscaler>(&spec).spec.behavior.expect("behavior is set")
     }
 
     fn bounds(current: i32, behavior: Option<&HorizontalPodAutoscalerBehavior>) -> Bounds<'_> {
@@ -186,8 +212,12 @@ mod tests {
     #[test]
     fn without_policies() {
         let to = |proposed, current| {
-            let limited =
-                limit(proposed, &bounds(current, None), &mut StabilizationHistory::default(), T0);
+            let limited = normalize_desired_replicas(
+                proposed,
+                &bounds(current, None),
+                &mut StabilizationHistory::default(),
+                T0,
+            );
             (limited.replicas, limited.limited, limited.limit.0)
         };
         assert_eq!(to(3, 3), (3, false, "DesiredWithinRange"));
@@ -198,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn shrinking_waits_for_older_recommendations() {
+    fn scale_down_waits_for_the_stabilization_window() {
         let mut history = StabilizationHistory::default();
         history.record_initial_recommendation(8, T0);
-        let limited = limit(3, &bounds(8, None), &mut history, at(100));
+        let limited = normalize_desired_replicas(3, &bounds(8, None), &mut history, at(100));
         assert_eq!((limited.replicas, limited.able.0), (8, "ScaleDownStabilized"));
-        let limited = limit(3, &bounds(8, None), &mut history, at(400));
+        let limited = normalize_desired_replicas(3, &bounds(8, None), &mut history, at(400));
         assert_eq!((limited.replicas, limited.able.0), (3, "ReadyForNewScale"));
     }
 
@@ -212,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn policies_of_growing() {
+    fn scale_up_policies() {
         let both = json!([policy("Pods", 4, 15), policy("Percent", 100, 15)]);
         let down = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
         let to = |select: &str, policies: &Value, proposed, current| {
             let up = json!({"selectPolicy": select, "policies": policies, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
-            let limited = limit(
+            let limited = normalize_desired_replicas(
                 proposed,
                 &bounds(current, Some(&behavior)),
                 &mut StabilizationHistory::default(),
@@ -240,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn policies_of_shrinking() {
+    fn scale_down_policies() {
         let both = json!([policy("Pods", 4, 15), policy("Percent", 30, 15)]);
         let up = json!({"selectPolicy": "Max", "policies": [policy("Percent", 100, 15)], "stabilizationWindowSeconds": 0});
         let to = |select: &str, proposed, current| {
             let down =
                 json!({"selectPolicy": select, "policies": both, "stabilizationWindowSeconds": 0});
             let behavior = behavior(&up, &down);
-            let limited = limit(
+            let limited = normalize_desired_replicas(
                 proposed,
                 &bounds(current, Some(&behavior)),
                 &mut StabilizationHistory::default(),
@@ -263,13 +293,19 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_within_a_period_counts() {
+    fn replicas_added_within_a_period_count() {
         let up = json!({"selectPolicy": "Max", "policies": [policy("Pods", 4, 60)], "stabilizationWindowSeconds": 0});
         let behavior = behavior(&up, &up);
         let mut history = StabilizationHistory::default();
         history.store_scale_event(3, 6, behavior.scale_up.as_deref(), T0);
         let to = |seconds| {
-            limit(19, &bounds(6, Some(&behavior)), &mut history.clone(), at(seconds)).replicas
+            normalize_desired_replicas(
+                19,
+                &bounds(6, Some(&behavior)),
+                &mut history.clone(),
+                at(seconds),
+            )
+            .replicas
         };
         assert_eq!(to(30), 7, "4 more than 3");
         assert_eq!(to(61), 10);
@@ -279,7 +315,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
         #[test]
-        fn never_out_of_bounds_nor_the_other_way(proposed in 0i32..60, current in 2i32..=20, value in 1i32..200, pods: bool, select in 0usize..3, rules: bool) {
+        fn never_out_of_bounds_nor_in_the_other_direction(proposed in 0i32..60, current in 2i32..=20, value in 1i32..200, pods: bool, select in 0usize..3, rules: bool) {
             let kind = if pods { "Pods" } else { "Percent" };
             let select = ["Max", "Min", "Disabled"][select];
             let one = json!({"selectPolicy": select, "policies": [policy(kind, value, 60)]});
@@ -287,7 +323,7 @@ mod tests {
             let mut history = StabilizationHistory::default();
             history.record_initial_recommendation(current, T0);
             let bounds = bounds(current, rules.then_some(&behavior));
-            let replicas = limit(proposed, &bounds, &mut history, at(1)).replicas;
+            let replicas = normalize_desired_replicas(proposed, &bounds, &mut history, at(1)).replicas;
             prop_assert!((2..=20).contains(&replicas));
             prop_assert!(proposed < current || replicas >= current);
             prop_assert!(proposed > current || replicas <= current);

@@ -1,13 +1,15 @@
-//! Options of leader election.
+//! Flags of leader election (`--leader-elect…`).
 
 use crate::flags::Reader;
 use anyhow::{Context, Result};
 use evenkeel_runtime::leaderelection;
 use std::time::Duration;
 
-/// Options of leader election (`--leader-elect…`).
+/// Options of leader election.
+///
+/// Upstream: `LeaderElectionConfiguration`.
 #[derive(Debug, Clone)]
-pub struct LeaderOptions {
+pub struct LeaderElectionOptions {
     /// Whether to acquire the lease before starting controllers.
     pub elect: bool,
     /// How long standbys wait for a leader that does not renew.
@@ -22,9 +24,9 @@ pub struct LeaderOptions {
     pub namespace: String,
 }
 
-impl LeaderOptions {
+impl LeaderElectionOptions {
     /// Reads and validates the flags.
-    pub fn check(read: &Reader) -> Self {
+    pub fn from_flags(read: &Reader) -> Self {
         let leader = Self {
             elect: read.bool("leader-elect"),
             lease_duration: read.duration("leader-elect-lease-duration"),
@@ -48,7 +50,7 @@ impl LeaderOptions {
                 read.refuse(flag, format!("{field}: Required value"));
             }
         }
-        leader.check_periods(read);
+        leader.validate_durations(read);
         leader
     }
 
@@ -70,14 +72,14 @@ impl LeaderOptions {
     }
 
     /// Validates the durations: several attempts fit into the renew deadline, which ends before the lease.
-    fn check_periods(&self, read: &Reader) {
+    fn validate_durations(&self, read: &Reader) {
         let positive = [
             ("leader-elect-lease-duration", "leaseDuration", self.lease_duration),
             ("leader-elect-renew-deadline", "renewDeadline", self.renew_deadline),
             ("leader-elect-retry-period", "retryPeriod", self.retry_period),
         ];
-        for (flag, field, period) in positive {
-            if period.is_zero() {
+        for (flag, field, duration) in positive {
+            if duration.is_zero() {
                 read.refuse(flag, format!("{field} must be greater than zero"));
             }
         }
