@@ -66,7 +66,7 @@ impl ConversionWebhook {
             .zip(converted)
             .map(|((i, original), converted)| {
                 accept(original, converted, to).map_err(|wrong| {
-                    format!("conversion webhook for {what} returned {}", wrong.told(i, single))
+                    format!("conversion webhook for {what} returned {}", wrong.message(i, single))
                 })
             })
             .collect()
@@ -115,8 +115,8 @@ enum Wrong {
 }
 
 impl Wrong {
-    /// Upstream words it otherwise when one object alone was sent.
-    fn told(&self, i: usize, single: bool) -> String {
+    /// Returns the error text. Upstream has other texts when a single object was sent.
+    fn message(&self, i: usize, single: bool) -> String {
         match self {
             Self::Object(why) if single => format!("invalid object: {why}"),
             Self::Kind(why) if single => format!("invalid object at index {i}: {why}"),
@@ -197,8 +197,8 @@ fn valid(name: &str, pairs: &Value) -> Result<(), String> {
         let owner = json!({ "annotations": pairs });
         labels::annotations(&owner, &path.field("annotation"), &mut errors);
     }
-    let told: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
-    match &told[..] {
+    let message: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+    match &message[..] {
         [] => Ok(()),
         [one] => Err(one.clone()),
         many => Err(format!("[{}]", many.join(", "))),
@@ -272,7 +272,7 @@ mod tests {
             evenkeel_apimachinery::value::set(&mut object, field, value);
             object
         };
-        for (object, told) in [
+        for (object, message) in [
             (
                 with("apiVersion", json!("example.com/v3")),
                 "invalid object at index 0: invalid groupVersion (expected example.com/v2, received example.com/v3)",
@@ -296,16 +296,16 @@ mod tests {
                 "invalid metadata: metadata.annotations[n] must be a string, but is int64 in converted object",
             ),
         ] {
-            let wrong = accept(&original(), object, TO).expect_err(told);
-            assert_eq!(wrong.told(0, true), told);
+            let wrong = accept(&original(), object, TO).expect_err(message);
+            assert_eq!(wrong.message(0, true), message);
         }
         let wrong = accept(&original(), with("metadata.labels", json!({"a": "b c"})), TO);
-        let told = wrong.expect_err("no label").told(2, false);
+        let message = wrong.expect_err("no label").message(2, false);
         assert!(
-            told.starts_with(
+            message.starts_with(
                 "invalid metadata in object at index 2: metadata.labels: Invalid value: \"b c\": "
             ),
-            "{told}"
+            "{message}"
         );
     }
 
@@ -322,18 +322,18 @@ mod tests {
         assert_eq!(count(webhook("v1").objects_of("u", answer("v1", &good))), Ok(2));
         // The old form of reviews was never checked so closely.
         assert_eq!(count(webhook("v1beta1").objects_of("other", answer("v1", &good))), Ok(2));
-        for (response, told) in [
+        for (response, message) in [
             (Value::Null, "no response provided"),
             (json!({"uid": "v"}), "expected response.uid=\"u\", got \"v\""),
             (json!({"uid": "u", "result": {"status": "Failure", "message": "never"}}), "never"),
             (json!({"uid": "u"}), "response.result.status was '', not 'Success'"),
         ] {
             let read = webhook("v1").objects_of("u", answer("v1", &response));
-            assert_eq!(read.expect_err(told), told);
+            assert_eq!(read.expect_err(message), message);
         }
         let read = webhook("v1").objects_of("u", answer("v1beta1", &good));
-        let told = "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview";
-        assert_eq!(read.expect_err("another version"), told);
+        let message = "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview";
+        assert_eq!(read.expect_err("another version"), message);
         let read = webhook("v1").objects_of("u", json!({}));
         assert!(read.expect_err("nothing").ends_with("got /, Kind="));
     }

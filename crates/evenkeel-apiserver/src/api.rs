@@ -1,4 +1,4 @@
-//! The server's state, which everything above the store shares, and what admission is told of the request that it serves.
+//! The server's state, which everything above the store shares, and the attributes of a request for admission.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +26,7 @@ use crate::webhook::budget::Budgets;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
-/// What admission plug-ins and allocation are told of a write.
+/// Attributes of a write for admission plug-ins and allocation.
 pub(crate) struct Context<'a> {
     /// The server's shared state.
     pub(crate) api: &'a Arc<Api>,

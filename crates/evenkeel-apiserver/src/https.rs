@@ -66,7 +66,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Why no connection came about; what is common is told in Go's words, which people search for.
+/// Returns the reason of a failed TLS handshake. Common reasons have Go's text, which people search for.
 fn untrusted(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     inner.and_then(evenkeel_x509::message).unwrap_or_else(|| error.to_string())

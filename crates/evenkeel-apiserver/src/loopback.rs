@@ -13,8 +13,8 @@ use evenkeel_apimachinery::status::StatusError;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How often a write is tried again when others write to the same object.
-const TRIES: usize = 16;
+/// Maximum attempts of a write that conflicts with others to the same object.
+const MAX_WRITE_ATTEMPTS: usize = 16;
 
 /// All stored objects of a resource in a namespace (in all, where that is empty).
 pub(crate) fn all(api: &Api, api_version: &str, resource: &str, namespace: &str) -> Vec<Value> {
@@ -55,7 +55,7 @@ pub(crate) async fn change(
     edit: impl Fn(&mut Value) -> Result<(), StatusError>,
 ) -> Result<Value, StatusError> {
     let key = key(resource, namespace, name);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
         let Some(entry) = api.store.latest(&resource.resource_prefix, &key) else {
             return Err(StatusError::not_found(&resource.name, name));
         };

@@ -167,7 +167,7 @@ impl CloudContext {
             .component(descriptor.component)
     }
 
-    /// Runs a controller until the context's tasks are told to stop.
+    /// Runs a controller until the context's tasks are cancelled.
     pub(crate) fn run(&self, controller: Controller) {
         let name = controller.name().to_owned();
         let stop = self.tasks.token();

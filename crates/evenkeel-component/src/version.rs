@@ -16,7 +16,7 @@ pub(crate) fn report(version: &str) {
     let _ = GIVEN.set(version.to_owned());
 }
 
-/// The version that this process reports: [`GIT_VERSION`], unless it was told another.
+/// The version that this process reports: [`GIT_VERSION`], unless it was set to another.
 pub fn reported() -> &'static str {
     GIVEN.get().map_or(GIT_VERSION, String::as_str)
 }

@@ -25,7 +25,7 @@ const NAME: &str = "kube-controller-manager";
 /// Table of upstream's metrics and their stability levels.
 const METRICS: &str = include_str!("../data/metrics.tsv");
 
-/// How often it is told which controllers have not ended, where they have all the time they want.
+/// Interval between log lines that name the controllers that have not ended, during shutdown without a deadline.
 const REMINDER: Duration = Duration::from_secs(5);
 
 /// Longer than anybody waits.

@@ -78,11 +78,11 @@ mod tests {
     fn a_pod_tells_once_why_it_goes() {
         let mut pod = pod("a", Some(T0));
         let patch = marked(&pod, Some(WHY), false, T0).expect("it does not say so yet");
-        let told = &body(&patch)["status"];
-        assert_eq!(told["conditions"][0]["reason"], "Because");
+        let status = &body(&patch)["status"];
+        assert_eq!(status["conditions"][0]["reason"], "Because");
         let order = json!([{"type": "Ready"}, {"type": CONDITION}]);
-        assert_eq!(told["$setElementOrder/conditions"], order);
-        assert!(told["phase"].is_null());
+        assert_eq!(status["$setElementOrder/conditions"], order);
+        assert!(status["phase"].is_null());
         pod.status.conditions = Box::new([PodCondition {
             type_: CONDITION.into(),
             status: "True".into(),

@@ -69,7 +69,7 @@ const PRESERVED_STATUS: [&str; 4] = [
 /// Upstream: `podStatusStrategy.PrepareForUpdate`, `preserveOldObservedGeneration`.
 fn preserve_status_fields(new: &mut Value, old: &Value) {
     for field in PRESERVED_STATUS {
-        if value::at(new, field).is_none_or(|value| *value == 0) {
+        if value::get(new, field).is_none_or(|value| *value == 0) {
             copy(new, old, field);
         }
     }

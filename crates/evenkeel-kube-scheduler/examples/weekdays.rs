@@ -102,9 +102,9 @@ items:
         let mut looker = Looker::new(client, caches.clone(), clock, &options);
         caches.start(&tasks);
         looker.ready().await;
-        let told = looker.explain("shop", "waits").unwrap();
-        assert_eq!(told.feasible(), ["open"]);
-        let refused = told.nodes.last().and_then(|node| node.refused.clone()).unwrap();
+        let explained = looker.explain("shop", "waits").unwrap();
+        assert_eq!(explained.feasible(), ["open"]);
+        let refused = explained.nodes.last().and_then(|node| node.refused.clone()).unwrap();
         assert_eq!(
             (refused.plugin, refused.reasons),
             ("Weekdays", vec!["node(s) were closed".to_owned()])

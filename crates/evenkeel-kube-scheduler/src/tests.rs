@@ -116,11 +116,11 @@ fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
 #[test]
 fn plugins_that_do_nothing_here_are_told_of() {
     let gates = "--feature-gates=AllAlpha=true,AllBeta=true";
-    let mut told = started(&[gates]).unwrap().warnings;
-    told.retain(|warning| warning.contains("plugin"));
-    assert_eq!(told.len(), 4, "{told:?}");
+    let mut warnings = started(&[gates]).unwrap().warnings;
+    warnings.retain(|warning| warning.contains("plugin"));
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
     assert_eq!(
-        told[1],
+        warnings[1],
         "feature gate GenericWorkload is accepted, but the plugin GangScheduling has no effect here"
     );
     assert_eq!(started(&[]).unwrap().warnings, Vec::<String>::new());

@@ -7,7 +7,7 @@
 //! # What pods do
 //!
 //! Containers start after [`Delays::start`], are ready [`Delays::ready`] later (with a probe not before its
-//! `initialDelaySeconds`) and run until they are told to stop;
+//! `initialDelaySeconds`) and run until they are stopped;
 //! those of a Job's pods end with exit code 0 after [`Delays::job`], init containers after [`Delays::init`]. Init containers run
 //! in order, sidecars beside the rest; `restartPolicy`, crash-loop back-off (10 s doubling to 5 min),
 //! `activeDeadlineSeconds`, readiness gates and `terminationGracePeriodSeconds` mean what they mean on a real node.
@@ -36,7 +36,7 @@
 //! | `sim.evenkeel.dev/memory` | quantity | it uses so much memory (half of what it requests) |
 //!
 //! Durations are written as in Go: `300ms`, `5s`, `1m30s`. A value may also be given container by container, with or without
-//! one for the rest: `web=5s,log=1s` or `5s,log=1s`. A value that cannot be understood is ignored and told in an
+//! one for the rest: `web=5s,log=1s` or `5s,log=1s`. A value that cannot be understood is ignored and reported in an
 //! event `InvalidSimulation` on the pod.
 //!
 //! # What nodes and pods use

@@ -219,15 +219,15 @@ mod tests {
 
     #[test]
     fn checks_that_run_are_told() {
-        let (health, told) = (unwell(), Arc::new(Mutex::new(Vec::new())));
-        let telling = Arc::clone(&told);
+        let (health, reported) = (unwell(), Arc::new(Mutex::new(Vec::new())));
+        let reporter = Arc::clone(&reported);
         health.observe(move |name, path, ok| {
-            telling.lock().unwrap().push((name.to_owned(), path.to_owned(), ok));
+            reporter.lock().unwrap().push((name.to_owned(), path.to_owned(), ok));
         });
         health.answer("livez", "");
         let want = [("leaderElection", false), ("replicaset", true)]
             .map(|(name, ok)| (name.to_owned(), "livez".to_owned(), ok));
-        assert_eq!(*told.lock().unwrap(), want);
+        assert_eq!(*reported.lock().unwrap(), want);
     }
 
     #[test]

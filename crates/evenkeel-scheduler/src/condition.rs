@@ -153,11 +153,11 @@ mod tests {
                 }],
             })),
         );
-        let told = with(&[&scheduled("False")], "a");
-        check(&told, "no room", None, false, None);
-        check(&told, "no room", Some("a"), false, None);
-        check(&told, "no room", Some("b"), false, Some(json!({ "nominatedNodeName": "b" })));
-        check(&told, "no room", Some(""), false, Some(json!({ "nominatedNodeName": null })));
+        let patched = with(&[&scheduled("False")], "a");
+        check(&patched, "no room", None, false, None);
+        check(&patched, "no room", Some("a"), false, None);
+        check(&patched, "no room", Some("b"), false, Some(json!({ "nominatedNodeName": "b" })));
+        check(&patched, "no room", Some(""), false, Some(json!({ "nominatedNodeName": null })));
         check(&with(&[&scheduled("False")], ""), "no room", Some(""), false, None);
         check(
             &with(&[&scheduled("False")], ""),
@@ -168,7 +168,7 @@ mod tests {
         );
         let order = json!([{ "type": "PodScheduled" }]);
         check(
-            &told,
+            &patched,
             "less room",
             None,
             false,

@@ -1,4 +1,4 @@
-//! What scripts do, told by tables: a script, and how long it lasts, how it ends and what it prints.
+//! Table tests of scripts: duration, exit code and output.
 
 use evenkeel_api::{Encoding, View, time::Timestamp, views::PodCommand};
 use proptest::prelude::*;

@@ -1,12 +1,12 @@
-//! Runs a scenario again and again, with something else going wrong each time.
+//! Runs a scenario repeatedly, with another fault each time.
 
 use crate::{Fault, Faults, Options, Part, What, World, simulate};
 use std::collections::BTreeMap;
 
-/// Says on a panic which run it was.
-struct Told(String);
+/// Prints, on a panic, which run failed.
+struct PanicReport(String);
 
-impl Drop for Told {
+impl Drop for PanicReport {
     #[expect(clippy::print_stderr, reason = "a failed test must say how to repeat it")]
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -27,7 +27,8 @@ pub fn each_write(
     let mut at = 0;
     loop {
         at += 1;
-        let _told = Told(format!("seed {}, {what:?} at write {at} of {part:?}", options.seed));
+        let _report =
+            PanicReport(format!("seed {}, {what:?} at write {at} of {part:?}", options.seed));
         let fault = Fault { part, at, what };
         let faults = Faults { at_writes: vec![fault], ..Faults::default() };
         let writes = with(options, faults, scenario);
@@ -43,7 +44,7 @@ pub fn with(
     faults: Faults,
     scenario: &impl AsyncFn(&mut World, Faults),
 ) -> BTreeMap<Part, u64> {
-    let _told = Told(format!("seed {}, {faults:?}", options.seed));
+    let _report = PanicReport(format!("seed {}, {faults:?}", options.seed));
     simulate(options.clone(), async |world| {
         scenario(world, faults).await;
         assert_eq!(world.failures(), [], "long-lived tasks run on");

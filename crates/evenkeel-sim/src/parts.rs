@@ -31,7 +31,7 @@ use std::{fmt, sync::Arc, time::Duration};
 pub struct Cloud {
     /// Makes the provider, anew for each life of its part.
     make: Arc<dyn Fn() -> Arc<dyn CloudProvider> + Send + Sync>,
-    /// What its controllers are told.
+    /// Options of its controllers.
     pub options: CloudOptions,
 }
 

@@ -1,4 +1,4 @@
-//! The wire between a part and the server: it records writes, takes its time, and fails as it is told to.
+//! The wire between a part and the server: it records writes, and injects latency and failures.
 
 use crate::{
     Log, Outcome, Part, What,

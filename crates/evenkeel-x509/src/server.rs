@@ -76,7 +76,7 @@ impl ServerCertVerifier for ServerVerifier {
     }
 }
 
-/// Whether a certificate that is refused has this name as its common name only, which its maker has to be told.
+/// Whether a refused certificate has this name only as its common name. The error says so, for whoever issued it.
 ///
 /// Upstream: `HostnameError.Error` of Go's `crypto/x509`.
 fn relies_on_common_name(certificate: &CertificateDer<'_>, name: &ServerName<'_>) -> bool {

@@ -32,7 +32,7 @@ pub(crate) struct PlanArgs {
     controllers: Vec<String>,
 
     /// How long it may take, in seconds.
-    #[arg(long, default_value_t = plan::PATIENCE.as_secs(), value_name = "SECONDS")]
+    #[arg(long, default_value_t = plan::SYNC_TIMEOUT.as_secs(), value_name = "SECONDS")]
     timeout: u64,
 
     /// Output: text, or json.
@@ -81,7 +81,7 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
             chosen: &chosen,
             options,
             gates: Gates::default(),
-            patience: Duration::from_secs(args.timeout),
+            timeout: Duration::from_secs(args.timeout),
         };
         let preview = plan::preview(client::transport(&config)?, &Clock::system(), asked).await?;
         if args.output == "json" {

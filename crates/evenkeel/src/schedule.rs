@@ -26,8 +26,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a live cluster may take to tell what there is.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of the caches' sync with a live cluster.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long reflectors may take to end.
 const STOP: Duration = Duration::from_secs(5);
 /// Of each kind of answer, so many nodes are shown.
@@ -195,7 +195,7 @@ impl<'a> Simulation<'a> {
         looker: &mut Looker,
         pod: &Arc<Pod>,
     ) -> Result<(Vec<String>, Option<Explained>)> {
-        let (mut nodes, mut told) = (Vec::new(), None);
+        let (mut nodes, mut reported) = (Vec::new(), None);
         for copy in 0..self.copies {
             let Some(explained) = looker.explain_pod(pod) else {
                 let (namespace, name) = (&pod.meta.namespace, &pod.meta.name);
@@ -203,14 +203,14 @@ impl<'a> Simulation<'a> {
                 bail!("{namespace}/{name}: no profile has the name {scheduler:?}");
             };
             let best = explained.best().first().map(|node| (*node).to_owned());
-            if told.is_none() || best.is_none() {
-                told = Some(explained);
+            if reported.is_none() || best.is_none() {
+                reported = Some(explained);
             }
             let Some(node) = best else { break };
             looker.place(pod, &format!("{}#{copy}", pod.meta.uid), &node);
             nodes.push(node);
         }
-        Ok((nodes, told))
+        Ok((nodes, reported))
     }
 }
 
@@ -271,8 +271,8 @@ async fn looking(kube: kube::Client, options: &SchedulerOptions) -> Result<(Look
     let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
     let mut looker = Looker::new(client, caches.clone(), clock, options);
     caches.start(&tasks);
-    let ready = tokio::time::timeout(PATIENCE, looker.ready()).await;
-    ready.map_err(|_| anyhow::anyhow!("not told in time: {:?}", caches.unsynced()))?;
+    let ready = tokio::time::timeout(SYNC_TIMEOUT, looker.ready()).await;
+    ready.map_err(|_| anyhow::anyhow!("caches not synced in time: {:?}", caches.unsynced()))?;
     Ok((looker, tasks))
 }
 
@@ -370,9 +370,9 @@ spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
     #[tokio::test]
     async fn one_of_them_can_be_asked_for_and_more_often() {
         let text = simulated(CLUSTER, &["--pod", "shop/web", "--output", "json"]).await.unwrap();
-        let told: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let one = &told[0];
-        assert_eq!((told.as_array().unwrap().len(), &one["kind"]), (1, &"Deployment".into()));
+        let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let one = &report[0];
+        assert_eq!((report.as_array().unwrap().len(), &one["kind"]), (1, &"Deployment".into()));
         assert_eq!((&one["wanted"], &one["copies"]), (&5.into(), &3.into()));
         let text = simulated(CLUSTER, &["--pod", "shop/lone", "--copies", "13"]).await.unwrap();
         assert!(text.starts_with("shop/lone: 12 of 13 find a node\n  8 to a, 4 to b\n"), "{text}");

@@ -46,11 +46,11 @@ pub(crate) fn main(args: &SnapshotArgs) -> ExitCode {
         Action::Restore { file, data_dir } => ("restored", snapshot::restore(file, data_dir)),
         Action::Verify { file } => ("whole", snapshot::verify(file)),
     };
-    let told = match &done {
+    let printed = match &done {
         Ok(summary) => writeln!(std::io::stdout(), "{what}: {}", words(summary)),
         Err(error) => writeln!(std::io::stderr(), "{}", text(error)),
     };
-    if done.is_ok() && told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if done.is_ok() && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn words(summary: &Summary) -> String {

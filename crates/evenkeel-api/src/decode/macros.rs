@@ -51,7 +51,7 @@ macro_rules! message {
             fn key(name: &str) -> u64 {
                 match name {
                     $($json => $number,)*
-                    // An inlined message's fields are told from this one's by being shifted.
+                    // A shift distinguishes the fields of an inlined message from this one's.
                     $(_ if <$itype as $crate::decode::Message>::key(name) != 0 => {
                         <$itype as $crate::decode::Message>::key(name) << 32
                     })?

@@ -1,4 +1,4 @@
-//! What admission plug-ins, policies and webhooks are told of a request.
+//! Attributes of a request for admission plug-ins, policies and webhooks.
 
 use serde_json::{Value, json};
 

@@ -47,7 +47,7 @@ fn complete_container(
     container: &mut Value,
     what: &str,
     range: &LimitRange,
-    told: &mut Vec<String>,
+    applied_defaults: &mut Vec<String>,
 ) {
     let name = text(container, "name").to_owned();
     let of_containers = || range.spec.limits.iter().filter(|item| &*item.type_ == "Container");
@@ -64,7 +64,7 @@ fn complete_container(
         }
         let mut names: Vec<&str> = wanted.keys().map(String::as_str).collect();
         names.sort_unstable();
-        told.push(format!("{} {noun} for {what} {name}", names.join(", ")));
+        applied_defaults.push(format!("{} {noun} for {what} {name}", names.join(", ")));
         if let Some(given) = object_mut(container, path) {
             given.extend(wanted);
         }
@@ -265,16 +265,19 @@ mod tests {
         let range = range(
             &json!([{"type": "Container", "default": {"cpu": "500m", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}}]),
         );
-        let mut told = Vec::new();
+        let mut applied_defaults = Vec::new();
         let mut container = json!({"name": "c", "resources": {"limits": {"cpu": "1"}}});
-        complete_container(&mut container, "container", &range, &mut told);
+        complete_container(&mut container, "container", &range, &mut applied_defaults);
         assert_eq!(
             container["resources"],
             json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}})
         );
-        assert_eq!(told, ["cpu request for container c", "memory limit for container c"]);
-        complete_container(&mut container, "container", &range, &mut told);
-        assert_eq!(told.len(), 2, "what is there stays");
+        assert_eq!(
+            applied_defaults,
+            ["cpu request for container c", "memory limit for container c"]
+        );
+        complete_container(&mut container, "container", &range, &mut applied_defaults);
+        assert_eq!(applied_defaults.len(), 2, "values that are set stay");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
     if found.is_empty() {
         return Ok(());
     }
-    let why = format!("violates PodSecurity \"{}:{version}\": {}", level.name(), told(&found));
+    let why = format!("violates PodSecurity \"{}:{version}\": {}", level.name(), message(&found));
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
 
@@ -47,7 +47,7 @@ pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
     if found.is_empty() {
         return Vec::new();
     }
-    vec![format!("would violate PodSecurity \"{}:{version}\": {}", level.name(), told(&found))]
+    vec![format!("would violate PodSecurity \"{}:{version}\": {}", level.name(), message(&found))]
 }
 
 fn pod_of<'a>(cx: &Context<'_>, object: &'a Value) -> Option<(&'a Value, &'a Value)> {
@@ -123,7 +123,8 @@ fn annotations_differ(new: &Value, old: &Value) -> bool {
     profiles(new) != profiles(old)
 }
 
-fn told(found: &[Finding]) -> String {
+/// Returns the text of the findings, as in the error and the warning.
+fn message(found: &[Finding]) -> String {
     let all: Vec<String> = found
         .iter()
         .map(
@@ -546,7 +547,7 @@ mod tests {
     #[test]
     fn words_are_upstreams() {
         let spec = json!({"containers": [{"name": "c"}, {"name": "d"}], "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": true}});
-        let words = told(&check(Level::Restricted, &Value::Null, &spec));
+        let words = message(&check(Level::Restricted, &Value::Null, &spec));
         let want = "allowPrivilegeEscalation != false (containers \"c\", \"d\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (containers \"c\", \"d\" must set securityContext.capabilities.drop=[\"ALL\"])";
         assert_eq!(words, want);
     }

@@ -86,7 +86,7 @@ pub(crate) async fn entries(
     Ok(read.collect())
 }
 
-/// What who reads is told when objects cannot be converted: to upstream they are broken then.
+/// Returns the error of a read whose objects cannot be converted; upstream treats them as corrupt.
 fn corrupt(resource: &ResourceType, entries: &[Arc<Entry>], why: &StatusError) -> StatusError {
     let (key, revision) = entries.first().map_or(("", 0), |entry| (&*entry.key, entry.revision));
     StatusError::internal(format!(

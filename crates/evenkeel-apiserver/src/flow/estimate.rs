@@ -1,5 +1,5 @@
-//! Estimates the work of a request: the seats that it takes, and those it keeps for a while after its answer because
-//! watchers are still told of its write.
+//! Estimates the work of a request: the seats that it occupies, and those it keeps for some time after its response,
+//! because watchers are still notified of its write.
 //!
 //! | documented | where |
 //! |---|---|

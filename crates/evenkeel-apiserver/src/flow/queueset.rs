@@ -11,7 +11,7 @@
 //! | Fair queuing: the queue whose first request would end first in virtual time is served next | `find_dispatch_queue` |
 //! | Virtual time advances as all busy queues share the seats evenly | `sync_time` |
 //! | The start of a queue is corrected by the true duration of its requests | `finish` |
-//! | Seats of a write are kept while its watchers are told | `finish`, `release_due` |
+//! | Seats of a write are kept while its watchers are notified | `finish`, `release_due` |
 //!
 //! Upstream: `queueSet`
 

@@ -29,8 +29,8 @@ pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duratio
     Ok(Some(wished.map_or(LONGEST, |wished| wished.min(LONGEST))))
 }
 
-/// What a request is told whose time is over.
-pub(super) fn over() -> StatusError {
+/// Returns the error of a request that exceeded its deadline.
+pub(super) fn deadline_exceeded() -> StatusError {
     StatusError::timeout("request did not complete within the allotted timeout", 0)
 }
 

@@ -94,9 +94,9 @@ where
         );
         match deadline {
             None => routed.await,
-            Some(time) => {
-                tokio::time::timeout(time, routed).await.unwrap_or_else(|_| Err(deadline::over()))
-            }
+            Some(time) => tokio::time::timeout(time, routed)
+                .await
+                .unwrap_or_else(|_| Err(deadline::deadline_exceeded())),
         }
     };
     let answered = AssertUnwindSafe(answered).catch_unwind().await;

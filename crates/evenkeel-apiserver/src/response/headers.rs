@@ -47,7 +47,7 @@ const MAX_WARNING: usize = 256;
 
 /// Adds `Warning` headers: `299 - "text"`, each text once.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in told(warnings) {
+    for warning in truncated_warnings(warnings) {
         let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::try_from(format!("299 - \"{escaped}\"")) {
             response.headers_mut().append(WARNING, value);
@@ -58,7 +58,7 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
 /// Returns the warnings that fit into the headers of an answer: all, or the starts of the first ones.
 ///
 /// Upstream: `AddWarning`.
-fn told(warnings: &[String]) -> Vec<&str> {
+fn truncated_warnings(warnings: &[String]) -> Vec<&str> {
     let mut seen = HashSet::new();
     let mut all: Vec<&str> = warnings.iter().map(String::as_str).collect();
     all.retain(|warning| !warning.is_empty() && seen.insert(*warning));
@@ -93,10 +93,10 @@ mod tests {
             (of(100, 300), 16, MAX_WARNING),
             (of(500, 10), 410, 10),
         ] {
-            let told = told(&warnings);
-            assert_eq!(told.len(), n, "{length}");
-            assert!(told.iter().all(|text| text.chars().count() == length));
+            let warnings = truncated_warnings(&warnings);
+            assert_eq!(warnings.len(), n, "{length}");
+            assert!(warnings.iter().all(|text| text.chars().count() == length));
         }
-        assert_eq!(told(&["a".to_owned(), String::new(), "a".to_owned()]), ["a"]);
+        assert_eq!(truncated_warnings(&["a".to_owned(), String::new(), "a".to_owned()]), ["a"]);
     }
 }

@@ -20,7 +20,7 @@ use evenkeel_apimachinery::user::User;
 pub struct Service {
     api: Arc<Api>,
     peer: Option<Arc<User>>,
-    /// Told of each request of somebody who may be anybody.
+    /// Notified of each unauthenticated request.
     anonymous: Option<Arc<Notify>>,
 }
 
@@ -29,9 +29,9 @@ impl Service {
         Self { api, peer, anonymous: None }
     }
 
-    /// The same, which tells of requests of somebody who may be anybody.
-    pub(super) fn telling_anonymous(mut self, told: Arc<Notify>) -> Self {
-        self.anonymous = Some(told);
+    /// Returns the service with a notification for each unauthenticated request.
+    pub(super) fn notify_anonymous(mut self, notify: Arc<Notify>) -> Self {
+        self.anonymous = Some(notify);
         self
     }
 }
@@ -53,10 +53,10 @@ where
         let Self { api, peer, anonymous } = self.clone();
         async move {
             let response = pipeline::serve(&api, peer.as_ref(), request).await;
-            if let Some(told) = anonymous
+            if let Some(notify) = anonymous
                 && response.extensions().get::<pipeline::Anonymous>().is_some()
             {
-                told.notify_one();
+                notify.notify_one();
             }
             Ok(response)
         }

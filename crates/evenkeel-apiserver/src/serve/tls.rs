@@ -176,8 +176,8 @@ async fn connection(
     }
 }
 
-/// Serves the requests of one connection; told to stop, it finishes those that it has. A client that may be anybody keeps no
-/// HTTP/2 connection: it is too cheap to do harm with.
+/// Serves the requests of one connection. On shutdown, requests in flight are finished. Unauthenticated clients get no lasting
+/// HTTP/2 connection, against denial of service.
 ///
 /// Upstream: `UnauthenticatedHTTP2DOSMitigation`
 async fn http<S>(
@@ -191,7 +191,7 @@ async fn http<S>(
     let anonymous = Arc::new(Notify::new());
     let (service, leave) = match protocol {
         Protocol::Http1 => (service, None),
-        Protocol::Http2 => (service.telling_anonymous(anonymous.clone()), Some(anonymous)),
+        Protocol::Http2 => (service.notify_anonymous(anonymous.clone()), Some(anonymous)),
     };
     let leave = async {
         let anonymous = async {

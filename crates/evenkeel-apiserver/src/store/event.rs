@@ -1,4 +1,4 @@
-//! Events: the changes of objects, as watches are told of them.
+//! Watch events: changes of stored objects.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::entry::{Change, Entry};
 use crate::output::Format;
 
-/// A change, as watches are told of it.
+/// A watch event: one change of an object.
 #[derive(Debug)]
 pub(crate) struct Event {
     /// The object after the change; after a deletion as it was last, at the deletion's revision.

@@ -14,8 +14,8 @@ use crate::request::{RequestContext, WriteOptions};
 use crate::resource::ResourceType;
 use crate::store::{Entry, WriteError};
 
-/// How often a write that lost a race is tried again.
-pub(super) const TRIES: usize = 32;
+/// Maximum attempts of a write whose transaction conflicts with another.
+pub(super) const MAX_WRITE_ATTEMPTS: usize = 32;
 
 /// A write under way.
 pub(super) struct Write<'a> {
@@ -91,7 +91,7 @@ impl<'a> Write<'a> {
         self.warnings.extend(more.into_iter().filter(|warning| known.insert(warning.clone())));
     }
 
-    /// What admission plug-ins and allocation are told of the write.
+    /// Attributes of the write for admission plug-ins and allocation.
     pub(super) fn context(&'a self, name: &'a str) -> Context<'a> {
         Context {
             api: self.request.api,

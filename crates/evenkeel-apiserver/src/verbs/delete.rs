@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::attempt::TRIES;
+use super::attempt::MAX_WRITE_ATTEMPTS;
 use super::delete_options::DeleteOptions;
 use super::{list, meta, namespace, respond};
 use crate::admission::attributes::{Attributes, Operation};
@@ -118,7 +118,7 @@ pub(crate) async fn delete(
     options: &DeleteOptions,
 ) -> Result<Deleted, StatusError> {
     let name = key.rsplit('/').next().unwrap_or(key);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
         let Some(entry) = api.store.latest(&stored.resource_prefix, key) else {
             return Err(StatusError::not_found(&stored.name, name));
         };
@@ -190,7 +190,7 @@ async fn commit(
     step: Step,
 ) -> Result<Committed, StatusError> {
     let (resource_prefix, at) = (&stored.resource_prefix, Expect::At(entry.revision));
-    for _ in 0..TRIES {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
         let mut transaction = Transaction::deletion();
         if step != Step::Remove {
             let encoded = Encoded::new(new, selection_attributes(stored, new));

@@ -7,7 +7,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::attempt::{Creates, Lost, TRIES, Write, Written};
+use super::attempt::{Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written};
 use super::{create, meta, respond, scale};
 use crate::custom::codec;
 use crate::request::RequestContext;
@@ -32,7 +32,7 @@ pub(super) async fn serve(
     )?;
     request.format(crate::output::Purpose::Object)?;
     let mut write = Write::new(request, options);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, form, body).await {
             Ok(written) => return respond::written(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
+use super::attempt::{Attempt, Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written, object_version};
 use super::meta;
 use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::quota::{self, QuotaUpdates};
@@ -62,12 +62,12 @@ fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusErr
 
 /// Lets plug-ins, policies and webhooks change the object, in this order.
 async fn mutate(write: &mut Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
-    let (mut told, old) = (Vec::new(), attempt.old());
+    let (mut warnings, old) = (Vec::new(), attempt.old());
     let cx = write.context(attempt.name);
     admission::admit(&cx, &mut attempt.new, old)?;
     policy::mutate(&cx, &mut attempt.new, old)?;
-    webhook::mutate(&cx, &mut attempt.new, old, &mut told).await?;
-    write.add_warnings(told);
+    webhook::mutate(&cx, &mut attempt.new, old, &mut warnings).await?;
+    write.add_warnings(warnings);
     Ok(())
 }
 
@@ -107,17 +107,17 @@ fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result
 
 /// Asks policies, webhooks and the plug-ins that only refuse, in this order; says how the object changes its quotas.
 async fn admit(write: &mut Write<'_>, attempt: &Attempt<'_>) -> Result<QuotaUpdates, StatusError> {
-    let (mut told, old) = (Vec::new(), attempt.old());
+    let (mut warnings, old) = (Vec::new(), attempt.old());
     let cx = write.context(attempt.name);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let request =
         Attributes { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
-    policy::validate(&request, &mut told)?;
-    webhook::validate(&request, &mut told).await?;
+    policy::validate(&request, &mut warnings)?;
+    webhook::validate(&request, &mut warnings).await?;
     let quotas = admission::accept(&cx, &attempt.new, old)?;
-    told.extend(write.stored.strategy.warnings(&cx.strategy(), &attempt.new, old));
-    told.extend(admission::warnings(&cx, &attempt.new, old));
-    write.add_warnings(told);
+    warnings.extend(write.stored.strategy.warnings(&cx.strategy(), &attempt.new, old));
+    warnings.extend(admission::warnings(&cx, &attempt.new, old));
+    write.add_warnings(warnings);
     Ok(quotas)
 }
 
@@ -214,7 +214,7 @@ async fn commit(
     mut quotas: QuotaUpdates,
 ) -> Result<Arc<Entry>, Lost> {
     let attempt = change.attempt;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
         let encode = |kept| Encoded::new(kept, selection_attributes(&write.stored, kept));
         let encoded = encoded.take().or_else(|| change.kept.map(encode));
         let (transaction, op) = transaction(write, change, encoded, quotas);

@@ -5,7 +5,7 @@ use http::Response;
 use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
-use super::attempt::{Creates, Lost, TRIES, Write, Written};
+use super::attempt::{Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written};
 use super::{create, meta, respond, scale};
 use crate::custom::codec;
 use crate::decode;
@@ -32,7 +32,7 @@ pub(super) async fn serve(
     create::place(request, &mut object)?;
     let mut write = Write::new(request, options);
     write.warnings = decoded.warnings;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, &object).await {
             Ok(written) => return respond::written(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::attempt::{Attempt, Creates, Lost, TRIES, Write, Written, object_version};
+use super::attempt::{Attempt, Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written, object_version};
 use super::{meta, stages};
 use crate::admission::attributes::Operation;
 use crate::admission::noderestriction;
@@ -132,7 +132,7 @@ impl Write<'_> {
         if !self.request.api.store.is_indexed(&self.stored.resource_prefix) {
             return stages::run(self, attempt(object)).await;
         }
-        for _ in 0..TRIES {
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             match stages::run(self, attempt(object.clone())).await {
                 Err(Lost::Taken) => {}
                 result => return result,

@@ -100,7 +100,7 @@ pub(crate) async fn one_key_a_hundred_thousand_times(target: &Target) {
     let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{{keys}}}}}"#);
     let made = target.admin().give("POST", CONFIGMAPS, JSON, &body).await;
     made.is(201, "");
-    // What is told of it is bounded.
+    // The size of the error message is bounded.
     assert!(made.head().len() < 16_384, "{}", made.head().len());
 }
 

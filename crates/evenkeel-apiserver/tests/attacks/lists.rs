@@ -13,9 +13,9 @@ pub(crate) async fn control_characters(target: &Target) {
     let namespace = target.namespace("escapes").await;
     let admin = target.admin();
     let events = format!("/api/v1/namespaces/{namespace}/events");
-    let told = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}\u{0}\r";
+    let escapes = "\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}\u{0}\r";
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": namespace, "kind": "Pod", "name": "p"},
-        "message": told, "reason": told, "type": "Normal"});
+        "message": escapes, "reason": escapes, "type": "Normal"});
     admin.make(&events, event).await;
     for accept in ["application/json", "application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1"] {
         let answer = admin.send("GET", &events, &[("accept", accept)], b"").await;

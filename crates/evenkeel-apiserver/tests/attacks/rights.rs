@@ -79,7 +79,7 @@ pub(crate) async fn impersonation_of_one_part(target: &Target) {
     target.user("bob").header("Impersonate-User", "system:node:n1").get(secrets).await.is(403, "cannot impersonate");
 }
 
-/// Whoever lies about whom a request is for is told who they are.
+/// A request with forged identity headers keeps the identity of its credentials.
 pub(crate) async fn reviews_and_requests_in_others_names(target: &Target) {
     let ann = target.user("ann");
     for (path, kind) in [

@@ -20,8 +20,8 @@ use tokio_rustls::client::TlsStream;
 pub(crate) const TOKENS: &str = "admin,admin,admin,system:masters\nann,ann,ann\nbob,bob,bob\n\
     n1,system:node:n1,n1,system:nodes\nn2,system:node:n2,n2,system:nodes\nnameless,system:node:,nameless,system:nodes\n";
 
-/// No answer takes longer. Virtual time on the embedded server.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// Maximum duration of an answer. Virtual time on the embedded server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(100);
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const YAML: &str = "application/yaml";
@@ -149,7 +149,7 @@ impl Target {
         self.admin().make(&format!("{RBAC}/clusterrolebindings"), binding).await;
     }
 
-    /// A definition of things that may hold anything, changed as told, and the path of its objects in a namespace.
+    /// A definition of things that may hold anything, changed by the argument, and the path of its objects in a namespace.
     pub(crate) async fn define(&self, namespace: &str, change: impl FnOnce(&mut Value)) -> String {
         let plural = self.fresh("thing").replace('-', "");
         let (definition, objects) = definition(&plural, namespace, change);
@@ -163,7 +163,7 @@ impl Target {
         panic!("{plural} are not served");
     }
 
-    /// A certificate by the authority that the server trusts, changed as told.
+    /// A certificate by the authority that the server trusts, changed by the argument.
     pub(crate) fn certificate(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
         let key = KeyPair::from_pem(&self.ca_key).expect("a key");
         let name = if self.is_upstream { "attacked" } else { "evenkeel-ca" };
@@ -241,7 +241,7 @@ impl Target {
 
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A definition of things that may hold anything, changed as told, and the path of its objects in a namespace.
+/// A definition of things that may hold anything, changed by the argument, and the path of its objects in a namespace.
 pub(crate) fn definition(
     plural: &str,
     namespace: &str,
@@ -269,7 +269,7 @@ fn authority(name: &str, key: KeyPair) -> Issuer<'static, KeyPair> {
     Issuer::new(params, key)
 }
 
-/// A certificate of a client by that authority, changed as told.
+/// A certificate of a client by that authority, changed by the argument.
 pub(crate) fn signed(
     issuer: &Issuer<'_, KeyPair>,
     change: impl FnOnce(&mut CertificateParams),
@@ -487,6 +487,6 @@ async fn exchange(stream: TlsStream<TcpStream>, bytes: &[u8]) -> std::io::Result
             () = writing => reading.await,
         }
     };
-    tokio::time::timeout(PATIENCE, both).await.map_err(|_| std::io::ErrorKind::TimedOut)?;
+    tokio::time::timeout(ANSWER_TIMEOUT, both).await.map_err(|_| std::io::ErrorKind::TimedOut)?;
     if read.is_empty() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(read) }
 }

@@ -446,11 +446,11 @@ async fn client_certificates_of_another_authority_are_accepted_where_it_is_given
     let (code, body, of_server) =
         listening.get("/api/v1/namespaces/default", Some((certificate, &key))).await;
     assert_eq!(code, StatusCode::OK, "{body}");
-    // Extension API servers are told to accept them, too.
+    // Extension API servers accept them too.
     let client = Client(listening.server.service());
     let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-    let told = client.get(map).await["data"]["client-ca-file"].clone();
-    assert!(told.as_str().is_some_and(|told| told.contains(&ca.pem())), "{told}");
+    let bundle = client.get(map).await["data"]["client-ca-file"].clone();
+    assert!(bundle.as_str().is_some_and(|bundle| bundle.contains(&ca.pem())), "{bundle}");
     // The server's own certificate lives a year.
     let (_, parsed) = x509_parser::parse_x509_certificate(&of_server).expect("a certificate");
     let validity = parsed.validity();

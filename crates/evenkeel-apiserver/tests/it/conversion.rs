@@ -218,20 +218,20 @@ async fn what_a_webhook_refuses_is_told() {
             ("DELETE", &a, Value::Null),
             ("DELETE", two, Value::Null),
         ] {
-            let (code, told) = client.ask(method, path, body).await;
-            let told = told["message"].as_str().unwrap_or_default();
-            assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}: {told}");
+            let (code, status) = client.ask(method, path, body).await;
+            let message = status["message"].as_str().unwrap_or_default();
+            assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}: {message}");
             let version = if method == "POST" { "v2" } else { "v1" };
             let wanted = format!("conversion webhook for example.com/{version}, Kind={why}");
             if method.starts_with('P') {
-                assert_eq!(told, wanted, "{method} {path}");
+                assert_eq!(message, wanted, "{method} {path}");
                 continue;
             }
-            // Who reads is told that the object is broken.
+            // A read returns an error for the corrupt object.
             let read = format!(
                 "Internal error occurred: StorageError: corrupt object, Code: 7, Key: /example.com/gauges/default/a, ResourceVersion: 0, AdditionalErrorMsg: object not decodable revision={revision}: {wanted}"
             );
-            assert_eq!(told, read, "{method} {path}");
+            assert_eq!(message, read, "{method} {path}");
         }
         assert!(client.get(&format!("{one}/a")).await["spec"]["hostPort"] == "x:1");
         assert!(client.ask("DELETE", &format!("{one}/a"), Value::Null).await.0.is_success());
@@ -245,10 +245,10 @@ async fn a_webhook_that_is_nowhere_is_told() {
     define(&client, &conversion(&service), hosts).await;
     let [one, two] = GAUGES;
     client.ask("POST", one, gauge("v1", "a", &json!({"hostPort": "x:1"}))).await;
-    let told = client.get(&format!("{two}/a")).await;
-    let told = told["message"].as_str().unwrap_or_default();
+    let status = client.get(&format!("{two}/a")).await;
+    let message = status["message"].as_str().unwrap_or_default();
     let wanted = "conversion webhook for example.com/v1, Kind=Gauge failed: Post \"https://hook.default.svc:443/convert?timeout=30s\": service \"hook\" not found";
-    assert!(told.ends_with(wanted), "{told}");
+    assert!(message.ends_with(wanted), "{message}");
 }
 
 #[tokio::test]

@@ -29,8 +29,8 @@ const LATER: usize = 37;
 /// Kills of an ordinary test run.
 const FEW: usize = 3;
 
-#[expect(clippy::disallowed_methods, reason = "a process of its own is told by its environment")]
-fn told(name: &str) -> Option<String> {
+#[expect(clippy::disallowed_methods, reason = "the child process is configured by its environment")]
+fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -44,8 +44,8 @@ fn version(object: &Value) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run and killed by the test below, as a process of its own"]
 async fn writer() {
-    let Some(folder) = told(FOLDER) else { return };
-    let run = told(RUN).expect("the number of the run");
+    let Some(folder) = environment(FOLDER) else { return };
+    let run = environment(RUN).expect("the number of the run");
     let server = Server::builder().data_dir(Some(folder.into())).build().await.expect("a server");
     let client = Client(server.service());
     let write = async |task: usize| {
@@ -92,9 +92,9 @@ fn tell(name: &str, revision: u64, what: &str) {
         .expect("somebody reads");
 }
 
-/// What was told of writes.
+/// Writes that the killed server acknowledged.
 #[derive(Default)]
-struct Told {
+struct AcknowledgedWrites {
     /// The last line of each object: revision and what.
     last: BTreeMap<String, (u64, String)>,
     /// Every acknowledged revision of an object.
@@ -103,8 +103,8 @@ struct Told {
     gone: BTreeSet<String>,
 }
 
-impl Told {
-    /// Lets a writer run until it has told enough, kills it, and takes in all that it told.
+impl AcknowledgedWrites {
+    /// Lets a writer run until it has reported enough, kills it, and adds its reports.
     fn kill(&mut self, folder: &Path, run: usize) {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["durability::writer", "--exact", "--ignored", "--nocapture"])
@@ -169,7 +169,7 @@ async fn check_transactions(client: &Client) {
 }
 
 /// Watches from a revision on, until `last` was added. Every acknowledged write after the revision is there, in order.
-async fn check_watch(client: &Client, told: &Told, since: u64, last: &str) {
+async fn check_watch(client: &Client, acknowledged: &AcknowledgedWrites, since: u64, last: &str) {
     let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={since}");
     let mut watch = client.send("GET", &path, &[], bytes::Bytes::new()).await;
     let (mut seen, mut deleted) = (BTreeMap::new(), BTreeSet::new());
@@ -186,24 +186,27 @@ async fn check_watch(client: &Client, told: &Told, since: u64, last: &str) {
             seen.insert(latest, name.to_owned());
         }
     }
-    for (revision, name) in told.revisions.range(since + 1..) {
+    for (revision, name) in acknowledged.revisions.range(since + 1..) {
         assert_eq!(seen.get(revision), Some(name), "since {since}");
-        assert!(!told.gone.contains(name) || deleted.contains(name), "{name} since {since}");
+        assert!(
+            !acknowledged.gone.contains(name) || deleted.contains(name),
+            "{name} since {since}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_kill_loses_nothing_that_was_acknowledged() {
-    let kills = told(KILLS).and_then(|kills| kills.parse().ok()).unwrap_or(FEW);
+    let kills = environment(KILLS).and_then(|kills| kills.parse().ok()).unwrap_or(FEW);
     let folder = tempfile::tempdir().expect("a folder");
-    let mut told = Told::default();
+    let mut acknowledged = AcknowledgedWrites::default();
     let mut latest = 0;
     for run in 0..kills {
-        told.kill(folder.path(), run);
+        acknowledged.kill(folder.path(), run);
         let server = Server::builder().data_dir(Some(folder.path().to_owned())).build().await;
         let client = Client(server.expect("the folder opens").service());
         let list = client.get(CONFIGMAPS).await;
-        told.check(&list);
+        acknowledged.check(&list);
         assert!(version(&list) >= latest);
         check_transactions(&client).await;
         let name = format!("after-{run}");
@@ -212,8 +215,9 @@ async fn a_kill_loses_nothing_that_was_acknowledged() {
         assert_eq!(code, 201);
         assert!(version(&made) > version(&list));
         // The ring of one resource holds more than a run writes.
-        let since = told.revisions.range(latest + 1..).nth(run % 50).map_or(latest, |(it, _)| *it);
-        check_watch(&client, &told, since, &name).await;
+        let since =
+            acknowledged.revisions.range(latest + 1..).nth(run % 50).map_or(latest, |(it, _)| *it);
+        check_watch(&client, &acknowledged, since, &name).await;
         latest = version(&made);
     }
 }

@@ -16,8 +16,8 @@ const FOLDER: &str = "EVENKEEL_TEST_FULL_FOLDER";
 /// Most blocks of 512 bytes that a file may have: 8 MiB.
 const BLOCKS: u32 = 16 * 1024;
 
-#[expect(clippy::disallowed_methods, reason = "a process of its own is told by its environment")]
-fn told(name: &str) -> Option<String> {
+#[expect(clippy::disallowed_methods, reason = "the child process is configured by its environment")]
+fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -36,7 +36,7 @@ async fn create(client: &Client, name: &str) -> (StatusCode, Value) {
 #[tokio::test(start_paused = true)]
 #[ignore = "run by the test below, as a process of its own"]
 async fn filler() {
-    let Some(folder) = told(FOLDER) else { return };
+    let Some(folder) = environment(FOLDER) else { return };
     let server = Server::builder().data_dir(Some(folder.clone().into())).build().await;
     let client = Client(server.expect("a new folder").service());
     let start = client.get(CONFIGMAPS).await["metadata"]["resourceVersion"].clone();

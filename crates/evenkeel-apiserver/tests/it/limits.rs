@@ -85,8 +85,8 @@ async fn events_expire_an_hour_after_they_were_last_written() {
         .await;
     tokio::time::sleep(Duration::from_secs(700)).await;
     assert_eq!(names().await, ["\"twice\""]);
-    let told = crate::events(&mut watch.into_body()).await;
-    assert_eq!(told[0]["type"], "DELETED");
+    let events = crate::events(&mut watch.into_body()).await;
+    assert_eq!(events[0]["type"], "DELETED");
     tokio::time::sleep(Duration::from_secs(3000)).await;
     assert_eq!(names().await, [""; 0]);
 }

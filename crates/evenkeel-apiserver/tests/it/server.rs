@@ -21,9 +21,9 @@ async fn answers_say_what_flow_they_belong_to() {
     for path in ["/api/v1/namespaces", "/api/v1/namespaces/none", "/version"] {
         let response = client.send("GET", path, &[], Bytes::new()).await;
         let header = |name: &str| response.headers()[name].to_str().expect("text").to_owned();
-        let told =
+        let is_exempt =
             (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid"));
-        assert_eq!(told, exempt, "{path}");
+        assert_eq!(is_exempt, exempt, "{path}");
     }
 }
 
@@ -104,8 +104,8 @@ async fn the_day_since_when_tokens_are_tracked_is_kept() {
 async fn certificates_are_renewed_while_the_server_runs() {
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
     let now = Arc::new(Mutex::new(start));
-    let told = now.clone();
-    let clock = Clock::new(move || *told.lock().expect("no panic before"));
+    let server_time = now.clone();
+    let clock = Clock::new(move || *server_time.lock().expect("no panic before"));
     let server = Server::builder().clock(clock).build().await.expect("a server in memory");
     let (before, mut renewals) = (server.kubeconfig("https://a"), server.renewals());
     *now.lock().expect("no panic before") = start + jiff::SignedDuration::from_hours(300 * 24);

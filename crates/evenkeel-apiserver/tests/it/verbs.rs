@@ -153,7 +153,7 @@ async fn what_is_forgotten_is_gone() {
     let watch = async || client.send("GET", &from, &[], bytes::Bytes::new()).await.into_body();
     let slow = watch().await;
     outlast_the_memory(&client, "b").await;
-    // Who begins too far back is told so, and who has fallen behind too.
+    // A watch from a compacted revision, or one that fell behind, ends with an Expired error.
     for mut watch in [watch().await, slow] {
         let error = &events(&mut watch).await[0];
         assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));

@@ -24,7 +24,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// For `localhost`, and that of a CA, as `openssl req -x509` makes it; changed as told.
+    /// For `localhost`, and that of a CA, as `openssl req -x509` makes it; changed by the argument.
     pub(crate) fn own(change: impl FnOnce(&mut CertificateParams)) -> Self {
         let key = KeyPair::generate().expect("a key");
         let mut params = CertificateParams::new(["localhost".to_owned()]).expect("a name");

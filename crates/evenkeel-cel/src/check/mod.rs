@@ -1,5 +1,6 @@
-//! What an expression can be, and at most cost, told before it is ever evaluated (upstream: cel-go's checker and
-//! `cel/library/cost.go`).
+//! Static checks of expressions: result type and maximum cost, before evaluation.
+//!
+//! Upstream: cel-go's checker and `cel/library/cost.go`.
 
 mod calls;
 mod declaration;
@@ -101,7 +102,7 @@ fn least(node: &dyn Declaration) -> u64 {
     }
 }
 
-/// What is told of an expression.
+/// Result of the static checks of an expression.
 #[derive(Debug, Clone)]
 pub struct Checked<'a> {
     /// What is known of the value.

@@ -1,4 +1,4 @@
-//! What the provider is told: pools of addresses, and a table of machines.
+//! Configuration of the provider: address pools and a table of machines.
 
 use super::pool::{Pool, Range};
 use serde::Deserialize;

@@ -186,8 +186,8 @@ impl LoadBalancer for IpPool {
     ) -> Result<Option<LoadBalancerStatus>, CloudError> {
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         let held = reserved.of(&service.meta.uid).map(status);
-        let told = &service.status.load_balancer;
-        Ok(held.or_else(|| (!told.ingress.is_empty()).then(|| told.clone())))
+        let status = &service.status.load_balancer;
+        Ok(held.or_else(|| (!status.ingress.is_empty()).then(|| status.clone())))
     }
 
     async fn ensure(

@@ -24,7 +24,7 @@ fn give(
     Ok(given.iter().map(IpAddr::to_string).collect())
 }
 
-fn told(name: &str, ips: &[&str]) -> Value {
+fn with_ingress(name: &str, ips: &[&str]) -> Value {
     let mut service = balanced(name);
     let ingress: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
     service["status"]["loadBalancer"]["ingress"] = ingress.into();
@@ -40,7 +40,7 @@ fn families(mut service: Value, policy: &str, families: &[&str]) -> Arc<Service>
 #[test]
 fn the_first_free_address_is_given_and_kept() {
     let pools = pools("198.18.0.0/30, 198.18.1.5-198.18.1.6");
-    let taken = |ips: &[&str]| vec![service(&told("other", ips))];
+    let taken = |ips: &[&str]| vec![service(&with_ingress("other", ips))];
     let new = service(&balanced("s"));
     assert_eq!(give(&pools, &[], &new).unwrap(), ["198.18.0.1"], "not the network's own");
     assert_eq!(give(&pools, &taken(&["198.18.0.1"]), &new).unwrap(), ["198.18.0.2"]);
@@ -51,9 +51,9 @@ fn the_first_free_address_is_given_and_kept() {
     let full = give(&pools, &taken(&all), &new).unwrap_err();
     assert!(matches!(full, Refusal::Exhausted("IPv4", _)) && full.may_pass(), "{full}");
     assert!(full.to_string().contains("198.18.1.5-198.18.1.6"), "{full}");
-    let kept = service(&told("s", &["198.18.1.6"]));
+    let kept = service(&with_ingress("s", &["198.18.1.6"]));
     assert_eq!(give(&pools, &taken(&["198.18.0.1"]), &kept).unwrap(), ["198.18.1.6"]);
-    let moved = service(&told("s", &["203.0.113.1"]));
+    let moved = service(&with_ingress("s", &["203.0.113.1"]));
     assert_eq!(
         give(&pools, &[], &moved).unwrap(),
         ["198.18.0.1"],
@@ -65,12 +65,12 @@ fn the_first_free_address_is_given_and_kept() {
 fn an_address_that_is_asked_for_is_given_or_refused() {
     let pools = pools("198.18.0.0/29,fd00::/126");
     let ask = |ip: &str, others: &[Arc<Service>]| {
-        let mut asking = told("s", &["198.18.0.1"]);
+        let mut asking = with_ingress("s", &["198.18.0.1"]);
         asking["spec"]["loadBalancerIP"] = json!(ip);
         give(&pools, others, &service(&asking))
     };
     assert_eq!(ask("198.18.0.5", &[]).unwrap(), ["198.18.0.5"]);
-    let other = [service(&told("other", &["198.18.0.5"]))];
+    let other = [service(&with_ingress("other", &["198.18.0.5"]))];
     let taken = ask("198.18.0.5", &other).unwrap_err();
     assert!(
         taken.may_pass() && taken.to_string().ends_with("is taken by service ns/other"),
@@ -120,7 +120,7 @@ fn what_others_claim_is_not_given_but_taken_from_no_one() {
     claiming["spec"]["externalIPs"] = json!(["198.18.0.1"]);
     let claiming = [service(&claiming)];
     assert_eq!(give(&pools, &claiming, &service(&balanced("s"))).unwrap(), ["198.18.0.2"]);
-    let has = service(&told("s", &["198.18.0.1"]));
+    let has = service(&with_ingress("s", &["198.18.0.1"]));
     assert_eq!(give(&pools, &claiming, &has).unwrap(), ["198.18.0.1"]);
 }
 
@@ -128,7 +128,7 @@ fn what_others_claim_is_not_given_but_taken_from_no_one() {
 fn of_two_with_one_address_the_older_keeps_it() {
     let pools = pools("198.18.0.1-198.18.0.3");
     let aged = |name: &str, time: &str| {
-        let mut service = told(name, &["198.18.0.1"]);
+        let mut service = with_ingress(name, &["198.18.0.1"]);
         service["metadata"]["creationTimestamp"] = json!(time);
         super::tests::service(&service)
     };

@@ -18,7 +18,7 @@ pub(super) struct CloudControllers {
     pub(super) registry: Registry,
     pub(super) health: Health,
     pub(super) provider: Arc<dyn CloudProvider>,
-    /// Whether the provider has been told that its time begins: once, whatever leases there are.
+    /// Set once the provider is initialized, for all leases together.
     pub(super) initialized: OnceLock<()>,
     pub(super) options: Arc<Options>,
 }

@@ -1,7 +1,7 @@
 //! Load balancers of services.
 //!
-//! Upstream: `k8s.io/cloud-provider/controllers/service`. Upstream is told of changes, here the present state is compared
-//! with what this process did last, so that a change of nodes and one of the service meet in one queue.
+//! Upstream: `k8s.io/cloud-provider/controllers/service`. Upstream handles update events. Here the present state is
+//! compared with the last state that this process applied, so that a change of nodes and one of the service meet in one queue.
 
 mod changes;
 mod hosts;

@@ -17,7 +17,7 @@ pub(super) struct Last {
     pub(super) service: Arc<Service>,
     /// Whether its load balancer came about.
     pub(super) ensured: bool,
-    /// The nodes that it was told of.
+    /// The nodes that the load balancer was updated with.
     pub(super) hosts: Hosts,
 }
 
@@ -144,13 +144,14 @@ pub(super) fn before_cleanup(service: &Service) -> Plan {
 /// the program ends between them.
 pub(super) fn after_cleanup(service: &Service) -> Plan {
     let mut plan = Plan::nothing();
-    let (held, told) = (has_finalizer(service), !service.status.load_balancer.ingress.is_empty());
-    if held || told {
+    let (held, has_ingress) =
+        (has_finalizer(service), !service.status.load_balancer.ingress.is_empty());
+    if held || has_ingress {
         let mut body = json!({"metadata": {"uid": &*service.meta.uid}});
         if held {
             body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!([FINALIZER]);
         }
-        if told {
+        if has_ingress {
             body["status"] = json!({"loadBalancer": {"ingress": null}});
         }
         plan.push(Patch {
@@ -174,7 +175,7 @@ fn deleted(service: &Service) -> EventRecord {
     EventRecord::normal(target(service), "DeletedLoadBalancer", "Deleted load balancer")
 }
 
-/// After the cloud was told of other nodes.
+/// Returns the events after the load balancer's nodes were updated.
 pub(super) fn after_hosts(service: &Service, hosts: &Hosts) -> Plan {
     let mut plan = Plan::nothing();
     plan.push(if hosts.is_empty() {

@@ -42,8 +42,8 @@ fn files_in(folder: &Path) -> Vec<String> {
 async fn a_service_is_a_file_as_long_as_it_is_balanced() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
-    let told = clock.clone();
-    let time = evenkeel_apiserver::Clock::new(move || told.now());
+    let server_clock = clock.clone();
+    let time = evenkeel_apiserver::Clock::new(move || server_clock.now());
     let server = Server::builder().clock(time).seed(7).build().await.unwrap();
     let client = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
     let (registry, tasks) = (Registry::new(), Tasks::new());
@@ -92,11 +92,11 @@ async fn a_service_is_a_file_as_long_as_it_is_balanced() {
     send(&client, "PATCH", &format!("{SERVICES}/web"), &udp).await;
     clock.sleep(Duration::from_secs(1)).await;
     let events = send(&client, "GET", "/api/v1/namespaces/default/events", &Value::Null).await;
-    let told = events["items"].as_array().unwrap().iter().any(|event| {
+    let has_event = events["items"].as_array().unwrap().iter().any(|event| {
         let message = event["message"].as_str().unwrap_or_default();
         event["reason"] == "SyncLoadBalancerFailed" && message.ends_with("UDP is not balanced here")
     });
-    assert!(told, "{events:#}");
+    assert!(has_event, "{events:#}");
 
     send(&client, "DELETE", &format!("{SERVICES}/web"), &Value::Null).await;
     clock.sleep(Duration::from_secs(1)).await;

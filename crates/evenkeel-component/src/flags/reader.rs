@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// Hands out typed values. What is wrong with them is collected, so that all of it can be told at once: [`Reader::done`].
-/// A flag that was given but that nobody asked for has nothing behind it: [`Reader::unread`].
+/// Returns typed values of flags. Problems are collected, so that all are reported together: [`Reader::done`]. A flag that is
+/// set but never read is not implemented: [`Reader::unread`].
 #[derive(Debug)]
 pub struct Reader {
     given: Given,
@@ -117,7 +117,7 @@ impl Reader {
         }
     }
 
-    /// Notes that a flag's value is not allowed. Of several notes on one flag, the first is told.
+    /// Records that a flag's value is not allowed. Only the first problem of a flag is reported.
     pub fn refuse(&self, flag: &str, problem: impl Into<String>) {
         let mut problems = self.problems.borrow_mut();
         if !problems.iter().any(|(of, _)| of == flag) {

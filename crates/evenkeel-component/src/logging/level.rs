@@ -1,17 +1,17 @@
-//! How much is told, by whom, and in which files.
+//! Verbosity of the log: `-v` and `--vmodule`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 
-/// How much is told; may be changed while the program runs.
+/// Verbosity of the log; can change while the program runs.
 #[derive(Debug)]
 pub struct Levels {
     verbosity: AtomicU32,
-    /// `--vmodule`: a pattern of a file's name, and how much it tells at least.
+    /// `--vmodule`: a pattern of a file's name, and its minimum verbosity.
     by_file: Vec<(String, u32)>,
 }
 
-/// What no verbosity shows.
+/// Level that no verbosity enables.
 const NEVER: u32 = u32::MAX;
 
 impl Levels {
@@ -27,8 +27,8 @@ impl Levels {
         self.verbosity.store(verbosity, Ordering::Relaxed);
     }
 
-    /// Whether an event, or a span, is told.
-    pub(super) fn tells(&self, metadata: &Metadata<'_>) -> bool {
+    /// Whether an event or a span is logged.
+    pub(super) fn is_enabled(&self, metadata: &Metadata<'_>) -> bool {
         let needed = verbosity_of(metadata);
         if needed <= self.verbosity() {
             return true;
@@ -41,7 +41,7 @@ impl Levels {
                 .any(|(pattern, level)| needed <= *level && matches(pattern, file))
     }
 
-    /// No event beyond this one is told.
+    /// Returns the most detailed level that can be enabled.
     pub(super) fn most(&self) -> LevelFilter {
         let by_file = self.by_file.iter().map(|(_, level)| *level).max().unwrap_or_default();
         match self.verbosity().max(by_file) {

@@ -1,8 +1,8 @@
 //! The log: one line an event, in klog's text format or as component-base's JSON, as upstream's programs write it.
 //!
 //! Levels of `tracing` are klog's so: errors `E`, warnings `W`, `info` is `-v=0`, `debug` is `-v=4`, `trace` is `-v=6`.
-//! Fields of the spans around an event are told with it, its own over theirs. Libraries tell their warnings, and what they
-//! call info from `-v=6` on; never more, because what comes next is headers and bodies, where secrets are.
+//! An event is logged with the fields of its spans; its own take precedence. Libraries log their warnings, and their `info`
+//! events from `-v=6` on; never more, because their lower levels log headers and bodies, which hold secrets.
 
 mod fields;
 mod json;
@@ -54,12 +54,12 @@ pub fn start(options: &LoggingOptions) -> Log {
 }
 
 impl Log {
-    /// How much is told.
+    /// Verbosity (`-v`).
     pub fn verbosity(&self) -> u32 {
         self.levels.verbosity()
     }
 
-    /// Changes how much is told, at once and everywhere (`PUT /debug/flags/v`).
+    /// Changes the verbosity of the whole process (`PUT /debug/flags/v`).
     pub fn set_verbosity(&self, verbosity: u32) {
         self.levels.set(verbosity);
         tracing::callsite::rebuild_interest_cache();
@@ -111,11 +111,11 @@ struct Lines {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.levels.tells(metadata) { Interest::always() } else { Interest::never() }
+        if self.levels.is_enabled(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        self.levels.tells(metadata)
+        self.levels.is_enabled(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

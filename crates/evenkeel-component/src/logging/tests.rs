@@ -25,7 +25,7 @@ impl Stream {
 }
 
 /// What `tell` says, with these options: on standard error and on standard output.
-fn told(options: &LoggingOptions, tell: impl FnOnce(&Log)) -> (String, String) {
+fn logged(options: &LoggingOptions, tell: impl FnOnce(&Log)) -> (String, String) {
     // Time stands still.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -82,7 +82,7 @@ fn without_numbers(text: &str) -> String {
 
 #[test]
 fn text_is_klogs() {
-    let (errors, _) = told(&LoggingOptions::default(), speak);
+    let (errors, _) = logged(&LoggingOptions::default(), speak);
     assert_eq!(
         without_numbers(&errors),
         "I1121 12:00:00.000250     321 tests.rs:N] \"Scaled\" pods=3 name=\"a \\\"b\\\"\"\n\
@@ -95,7 +95,7 @@ fn text_is_klogs() {
 fn json_is_component_bases() {
     let options =
         LoggingOptions { format: Format::Json, verbosity: 4, ..LoggingOptions::default() };
-    let (errors, _) = told(&options, speak);
+    let (errors, _) = logged(&options, speak);
     assert_eq!(
         without_numbers(&errors),
         "{\"ts\":1795262400000.25,\"caller\":\"logging/tests.rs:N\",\"msg\":\"Scaled\",\"v\":0,\"pods\":3,\"name\":\"a \\\"b\\\"\"}\n\
@@ -108,7 +108,7 @@ fn json_is_component_bases() {
 #[test]
 fn how_much_is_told_can_be_changed_while_it_runs() {
     let say = || tracing::debug!(target: "evenkeel", "decided");
-    let (errors, _) = told(&LoggingOptions::default(), |log| {
+    let (errors, _) = logged(&LoggingOptions::default(), |log| {
         say();
         log.set_verbosity(4);
         assert_eq!(log.verbosity(), 4);
@@ -126,8 +126,8 @@ fn one_file_can_tell_more() {
         by_file: vec![(pattern.to_owned(), 6)],
         ..LoggingOptions::default()
     };
-    assert_eq!(told(&by_file("test*"), say).0.lines().count(), 1);
-    assert_eq!(told(&by_file("other"), say).0, "");
+    assert_eq!(logged(&by_file("test*"), say).0.lines().count(), 1);
+    assert_eq!(logged(&by_file("other"), say).0, "");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn streams_can_be_split_and_buffered() {
     assert_eq!((errors.text().as_str(), others.text().as_str()), ("two\n", ""));
     sink.flush();
     assert_eq!(others.text(), "one\n");
-    let (errors, others) = told(&LoggingOptions { buffer: 0, ..options }, speak);
+    let (errors, others) = logged(&LoggingOptions { buffer: 0, ..options }, speak);
     assert!(errors.contains("Failed") && !errors.contains("Slow"), "{errors}");
     assert!(others.contains("Slow") && !others.contains("Failed"), "{others}");
 }
@@ -149,13 +149,13 @@ fn streams_can_be_split_and_buffered() {
 #[test]
 fn what_libraries_know_of_bodies_is_never_told() {
     let options = LoggingOptions { verbosity: 10, ..LoggingOptions::default() };
-    let (errors, _) = told(&options, |_| {
+    let (errors, _) = logged(&options, |_| {
         tracing::warn!(target: "kube_client::client", "{{\"data\": secret}}, cannot be read");
         tracing::debug!(target: "h2::codec", "frame with a token");
         tracing::trace!(target: "hyper::proto", "bytes");
-        tracing::info!(target: "hyper::proto", "told");
-        tracing::warn!(target: "kube_client::config", "told");
+        tracing::info!(target: "hyper::proto", "logged");
+        tracing::warn!(target: "kube_client::config", "logged");
     });
     assert_eq!(errors.lines().count(), 2, "{errors}");
-    assert!(errors.lines().all(|line| line.contains("told")), "{errors}");
+    assert!(errors.lines().all(|line| line.contains("logged")), "{errors}");
 }

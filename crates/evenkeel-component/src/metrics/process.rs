@@ -14,7 +14,7 @@ pub fn register(registry: &Registry) -> prometheus::Result<()> {
     registry.register(Box::new(Process::new()?))
 }
 
-/// When the process started, in seconds since the epoch; 0 where that cannot be told.
+/// Returns the start time of the process in seconds since the epoch; 0 if unknown.
 pub(super) fn start_time() -> f64 {
     let boot = text("/proc/stat")
         .lines()

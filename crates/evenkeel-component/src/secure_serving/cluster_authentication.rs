@@ -118,13 +118,13 @@ fn apply(
     trust: &Trust,
 ) -> Result<(), ClusterAuthenticationError> {
     let empty = BTreeMap::new();
-    let told = read(map.data.as_ref().unwrap_or(&empty), wanted)?;
+    let read_anchors = read(map.data.as_ref().unwrap_or(&empty), wanted)?;
     trust.change(|anchors| {
-        if wanted.clients && told.clients.is_some() {
-            anchors.clients = told.clients;
+        if wanted.clients && read_anchors.clients.is_some() {
+            anchors.clients = read_anchors.clients;
         }
-        if wanted.proxies && told.proxies.is_some() {
-            anchors.proxies = told.proxies;
+        if wanted.proxies && read_anchors.proxies.is_some() {
+            anchors.proxies = read_anchors.proxies;
         }
     });
     Ok(())
@@ -186,9 +186,9 @@ mod tests {
             ("requestheader-group-headers", "[\"X-Remote-Group\"]"),
             ("requestheader-extra-headers-prefix", "[\"X-Remote-Extra-\"]"),
         ]);
-        let told = read(&data, BOTH).unwrap();
-        assert_eq!(told.clients, Some(Authority::from_pem(ca.as_bytes()).unwrap()));
-        let (authority, words) = told.proxies.unwrap();
+        let read_anchors = read(&data, BOTH).unwrap();
+        assert_eq!(read_anchors.clients, Some(Authority::from_pem(ca.as_bytes()).unwrap()));
+        let (authority, words) = read_anchors.proxies.unwrap();
         assert_eq!(authority, Authority::from_pem(front.as_bytes()).unwrap());
         assert_eq!(words.allowed_names, ["front-proxy-client"]);
         assert_eq!(words.extra_prefix, ["X-Remote-Extra-"]);

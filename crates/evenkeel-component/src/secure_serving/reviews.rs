@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Attempts of a review and the backoff between them.
 ///
 /// Upstream: `DefaultAuthWebhookRetryBackoff`
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const GROWTH: f64 = 1.5;
 const JITTER: f64 = 0.2;
@@ -214,7 +214,7 @@ impl ReviewClient {
                 }
                 Ok(Err(error)) => error,
             };
-            if tries == TRIES || !passing(&error) {
+            if tries == MAX_ATTEMPTS || !passing(&error) {
                 return Err(full_text(&error));
             }
             tries += 1;

@@ -160,7 +160,7 @@ async fn connection(accepted: Accepted, shared: Arc<Shared>) {
     }
 }
 
-/// Nothing for who speaks HTTP without TLS, and was told so.
+/// Completes the TLS handshake. Returns nothing for a client that sent plain HTTP and got an error for it.
 async fn shake(
     mut stream: TcpStream,
     shared: &Shared,

@@ -71,8 +71,8 @@ impl User {
     /// Upstream: `AuthenticatedGroupAdder`
     #[must_use]
     pub(super) fn authenticated(mut self) -> Self {
-        let told = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
-        if self.name != ANONYMOUS && !self.groups.iter().any(told) {
+        let has_auth_group = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
+        if self.name != ANONYMOUS && !self.groups.iter().any(has_auth_group) {
             self.groups.push(AUTHENTICATED.to_owned());
         }
         self

@@ -21,8 +21,8 @@ use evenkeel_runtime::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
-/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health `checks`; returns its address. The port is taken
-/// at once, so that a port in use is told at the start; it is served by those who do not lead, too.
+/// Adds the secure port to a manager: `routes`, the program's `pages`, and its health `checks`; returns its address. The port is bound
+/// at once, so that a port in use is reported at the start. Standbys serve it too.
 ///
 /// # Errors
 /// When a certificate or a kubeconfig cannot be read, the cluster cannot be asked whom to believe and that is not

@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn verbosity_is_changed_by_put() {
         let seen = Arc::new(Mutex::new(None));
-        let told = seen.clone();
-        let set: SetVerbosity = Arc::new(move |verbosity| *told.lock().unwrap() = Some(verbosity));
+        let sink = seen.clone();
+        let set: SetVerbosity = Arc::new(move |verbosity| *sink.lock().unwrap() = Some(verbosity));
         let table = [
             ("GET", "3", 406, "unsupported http method\n", None),
             ("PUT", "3", 200, "successfully set klog.logging.verbosity to 3\n", Some(3)),

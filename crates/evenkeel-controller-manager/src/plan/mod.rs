@@ -25,8 +25,8 @@ use preview::{busy, failing};
 use prometheus::Registry;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
-/// How long caches and controllers may take.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Default timeout of the caches' sync and of the controllers.
+pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 /// Nothing has been asked of the server for so long: nobody is at anything.
 const QUIET: Duration = Duration::from_secs(2);
 /// How often it is looked whether all are done.
@@ -43,7 +43,7 @@ pub struct Asked<'a> {
     /// Which feature gates are on.
     pub gates: Gates,
     /// How long it may take.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Runs the controllers dry on the cluster behind `kube`.
@@ -79,7 +79,7 @@ pub async fn preview(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Res
         }
     }
     caches.start(&reflectors);
-    unfinished.extend(until_quiet(&introspection, &recorded, clock, asked.patience).await);
+    unfinished.extend(until_quiet(&introspection, &recorded, clock, asked.timeout).await);
     for tasks in [tasks, reflectors] {
         tasks.shut_down(STOP).await;
     }
@@ -96,9 +96,9 @@ async fn until_quiet(
     introspection: &Introspection,
     recorded: &RecordedWrites,
     clock: &Clock,
-    patience: Duration,
+    timeout: Duration,
 ) -> Vec<String> {
-    let deadline = clock.now() + patience;
+    let deadline = clock.now() + timeout;
     let (mut requests, mut since) = (recorded.requests(), clock.now());
     loop {
         clock.sleep(LOOK).await;
@@ -137,7 +137,7 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
         chosen: &chosen,
         options: controllers,
         gates: Gates::new(move |gate| options.gates.enabled(gate)),
-        patience: PATIENCE,
+        timeout: SYNC_TIMEOUT,
     };
     let preview = preview(kube, &clock, asked).await?;
     #[expect(clippy::print_stdout, reason = "the plan is what the program was asked for")]
@@ -203,7 +203,7 @@ mod tests {
             chosen: &chosen,
             options: evenkeel_controllers::options::Options::default(),
             gates: Gates::default(),
-            patience: PATIENCE,
+            timeout: SYNC_TIMEOUT,
         };
         let preview = preview(kube, &clock, asked).await.expect("a plan");
         assert_eq!(revision(&client).await, before, "nothing was written");
@@ -237,7 +237,7 @@ mod tests {
             chosen: &chosen,
             options: evenkeel_controllers::options::Options::default(),
             gates: Gates::default(),
-            patience: PATIENCE,
+            timeout: SYNC_TIMEOUT,
         };
         let preview = preview(kube, &clock, asked).await.expect("a plan");
         assert_eq!(preview.text(), "1 controllers would write nothing.\n");

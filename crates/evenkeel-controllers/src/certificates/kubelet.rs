@@ -143,12 +143,12 @@ mod tests {
             r.dns_names.push("a".into());
             r.subject.common_name.clear();
         });
-        let told = serving_error(&wrong, &usages(&["client auth"]));
+        let error = serving_error(&wrong, &usages(&["client auth"]));
         assert_eq!(
-            told.as_deref(),
+            error.as_deref(),
             Some("usages did not match [digital signature key encipherment server auth]")
         );
-        let told = serving_error(&wrong, &right);
-        assert_eq!(told.as_deref(), Some("subject common name does not begin with system:node:"));
+        let error = serving_error(&wrong, &right);
+        assert_eq!(error.as_deref(), Some("subject common name does not begin with system:node:"));
     }
 }

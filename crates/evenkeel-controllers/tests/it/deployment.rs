@@ -103,8 +103,9 @@ async fn recreate_and_rollback() {
         annotations.iter().collect::<Vec<_>>(),
         [("deployment.kubernetes.io/revision", "3")]
     );
-    let told = "Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1".to_owned();
-    assert!(world.events().await.contains(&told));
+    let event =
+        "Normal DeploymentRollback: Rolled back deployment \"web\" to revision 1".to_owned();
+    assert!(world.events().await.contains(&event));
 }
 
 #[tokio::test(start_paused = true)]

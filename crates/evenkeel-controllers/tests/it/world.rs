@@ -43,8 +43,8 @@ impl World {
     /// An empty cluster with the namespace `ns`, and these controllers running.
     pub(crate) async fn with(controllers: &[&str]) -> Self {
         let clock = Clock::starting_at(Timestamp::constant(1_790_000_000, 0));
-        let told = clock.clone();
-        let time = evenkeel_apiserver::Clock::new(move || told.now());
+        let server_clock = clock.clone();
+        let time = evenkeel_apiserver::Clock::new(move || server_clock.now());
         let server = Server::builder().clock(time).seed(7).build().await.unwrap();
         let client = Client::new(kube::Client::new(server.service(), "default"), clock.clone());
         let world = Self { client, server, tasks: Tasks::new(), clock };

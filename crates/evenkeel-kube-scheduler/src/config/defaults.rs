@@ -41,7 +41,7 @@ impl KubeSchedulerConfiguration {
         }
     }
 
-    /// Resources that extenders see to alone are not looked at by `NodeResourcesFit`, whatever it was told.
+    /// Adds the resources that only extenders manage to those that `NodeResourcesFit` ignores.
     pub(crate) fn ignore_extender_resources(&mut self) {
         let managed = self.extenders.iter().flat_map(|extender| &extender.managed_resources);
         let ignored: Vec<&str> = managed

@@ -1,4 +1,4 @@
-//! Lives of pods, told step by step: each test is a pod, a time, and what its kubelet wrote.
+//! Lives of pods, step by step: each test is a pod, a time, and what its kubelet wrote.
 
 use evenkeel_api::{
     Encoding, View,
@@ -221,7 +221,7 @@ fn readiness_may_come_late_or_never_and_be_changed() {
     assert_eq!(world.condition("Ready")["status"], "True");
     assert_eq!(world.events.len(), 1, "{:?}", world.events);
     world.run(1);
-    assert_eq!(world.events.len(), 1, "told once");
+    assert_eq!(world.events.len(), 1, "recorded once");
 }
 
 #[test]
@@ -242,8 +242,11 @@ fn nothing_is_ready_before_its_first_probe() {
     assert_eq!(probed(json!({"readinessProbe": after(15)}), json!({})), [false, true, true, true]);
     let both = json!({"readinessProbe": after(15), "startupProbe": after(25)});
     assert_eq!(probed(both, json!({})), [false, false, true, true]);
-    let told = json!({ "sim.evenkeel.dev/ready-delay": "35s" });
-    assert_eq!(probed(json!({"readinessProbe": after(15)}), told), [false, false, false, true]);
+    let annotations = json!({ "sim.evenkeel.dev/ready-delay": "35s" });
+    assert_eq!(
+        probed(json!({"readinessProbe": after(15)}), annotations),
+        [false, false, false, true]
+    );
     assert_eq!(probed(json!({"livenessProbe": after(35)}), json!({})), [true; 4]);
 }
 

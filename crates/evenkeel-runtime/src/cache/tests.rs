@@ -42,7 +42,7 @@ fn expired() -> Value {
 struct World {
     script: Script,
     caches: Caches,
-    told: Arc<Mutex<Vec<String>>>,
+    notifications: Arc<Mutex<Vec<String>>>,
     registry: prometheus::Registry,
     _tasks: Tasks,
 }
@@ -53,8 +53,8 @@ fn world(answers: impl IntoIterator<Item = Answer>) -> (World, super::Cache<Map>
         (Script::new(answers), Tasks::new(), prometheus::Registry::new());
     let caches = Caches::new(script.client(&clock), clock, &registry);
     let cache = caches.of::<Map>();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&told);
+    let notifications = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&notifications);
     cache.subscribe(move |event| {
         let text = match event {
             CacheEvent::Added { object, initial: true } => {
@@ -76,14 +76,14 @@ fn world(answers: impl IntoIterator<Item = Answer>) -> (World, super::Cache<Map>
         log.lock().unwrap().push(text);
     });
     caches.start(&tasks);
-    (World { script, caches, told, registry, _tasks: tasks }, cache)
+    (World { script, caches, notifications, registry, _tasks: tasks }, cache)
 }
 
 impl World {
-    fn told(&self) -> Vec<String> {
-        let mut told = std::mem::take(&mut *self.told.lock().unwrap());
-        told.sort();
-        told
+    fn notifications(&self) -> Vec<String> {
+        let mut notifications = std::mem::take(&mut *self.notifications.lock().unwrap());
+        notifications.sort();
+        notifications
     }
 }
 
@@ -106,7 +106,10 @@ async fn a_streaming_list_goes_on_as_a_watch() {
     let (world, cache) = world([Answer::events(&events, Tail::Hang)]);
     cache.synced().await;
     settle().await;
-    assert_eq!(world.told(), ["added c", "deleted b 7", "initial a", "initial b", "updated a 3-6"]);
+    assert_eq!(
+        world.notifications(),
+        ["added c", "deleted b 7", "initial a", "initial b", "updated a 3-6"]
+    );
     assert_eq!(cache.version(), 11);
     assert_eq!(world.caches.resource_version_of(&Map::kind()), Some(11));
     assert_eq!(
@@ -142,7 +145,7 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
     ]);
     cache.synced().await;
     settle().await;
-    assert_eq!(world.told(), ["initial a", "initial b", "updated b 4-21"]);
+    assert_eq!(world.notifications(), ["initial a", "initial b", "updated b 4-21"]);
     let seen = world.script.seen();
     assert!(seen[1].ends_with("/configmaps?limit=500"), "{seen:?}");
     assert!(seen[2].ends_with("/configmaps?limit=500&continue=next"), "{seen:?}");
@@ -159,7 +162,7 @@ async fn a_server_that_ignores_the_wish_to_stream_is_listed_in_pages() {
         let start = Clock::system().instant();
         cache.synced().await;
         assert!(start.elapsed() <= Duration::from_secs(61), "{:?}", start.elapsed());
-        assert_eq!((world.told(), cache.version()), (vec!["initial a".to_owned()], 20));
+        assert_eq!((world.notifications(), cache.version()), (vec!["initial a".to_owned()], 20));
     }
 }
 
@@ -174,7 +177,7 @@ async fn a_version_from_before_a_restore_is_given_up() {
     let (world, cache) = world([first, Answer::new(504, too_large), second]);
     cache.synced().await;
     settle().await;
-    assert_eq!(world.told(), ["added b", "deleted a 90", "initial a"]);
+    assert_eq!(world.notifications(), ["added b", "deleted a 90", "initial a"]);
     assert_eq!(cache.version(), 7);
 }
 
@@ -188,7 +191,7 @@ async fn pages_that_expire_are_listed_in_one_piece() {
         Answer::new(200, list("").to_string()),
     ]);
     cache.synced().await;
-    assert_eq!(world.told(), ["initial a"]);
+    assert_eq!(world.notifications(), ["initial a"]);
     assert!(world.script.seen()[3].ends_with("/configmaps"));
 }
 
@@ -214,7 +217,7 @@ async fn an_expired_version_is_listed_anew_and_only_differences_are_told() {
     let same = cache.get("ns", "same").unwrap();
     settle().await;
     assert_eq!(
-        world.told(),
+        world.notifications(),
         [
             "added new",
             "deleted gone 1",
@@ -242,7 +245,10 @@ async fn a_broken_stream_goes_on_from_the_last_version() {
     let (world, cache) = world([broken, reset, cut, last]);
     cache.synced().await;
     settle().await;
-    assert_eq!(world.told(), ["initial a", "updated a 3-6", "updated a 6-7", "updated a 7-8"]);
+    assert_eq!(
+        world.notifications(),
+        ["initial a", "updated a 3-6", "updated a 6-7", "updated a 7-8"]
+    );
     let from: Vec<_> = world.script.seen()[1..]
         .iter()
         .map(|request| request.contains("resourceVersion=6"))
@@ -272,7 +278,7 @@ async fn an_unreadable_object_is_skipped() {
     let (world, cache) = world([Answer::events(&events, Tail::Hang)]);
     cache.synced().await;
     settle().await;
-    assert_eq!(world.told(), ["added other", "deleted good 2", "initial good"]);
+    assert_eq!(world.notifications(), ["added other", "deleted good 2", "initial good"]);
     assert_eq!(cache.version(), 6);
 }
 
@@ -318,7 +324,7 @@ async fn what_may_be_listed_but_not_watched_is_listed_again_and_again() {
     assert_eq!((start.elapsed(), cache.version()), (Duration::ZERO, 5));
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!((cache.len(), cache.version()), (2, 9));
-    assert_eq!(world.told(), ["added b", "initial a", "updated a 5-9"]);
+    assert_eq!(world.notifications(), ["added b", "initial a", "updated a 5-9"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +334,7 @@ async fn a_watch_that_ends_in_good_time_goes_on_at_once() {
     let (world, cache) = world([ended, Answer::events(&[event("ADDED", "b", 5)], Tail::Hang)]);
     cache.synced().await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(world.told(), ["added b", "initial a"]);
+    assert_eq!(world.notifications(), ["added b", "initial a"]);
     assert!(world.script.seen()[1].contains("resourceVersion=4"));
 }
 
@@ -340,7 +346,7 @@ async fn a_silent_watch_is_given_up_after_its_time() {
     tokio::time::sleep(Duration::from_secs(299)).await;
     assert_eq!(world.script.seen().len(), 1);
     tokio::time::sleep(Duration::from_secs(360)).await;
-    assert_eq!(world.told(), ["added b"]);
+    assert_eq!(world.notifications(), ["added b"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,7 +357,7 @@ async fn resync_tells_of_everything_again() {
     cache.resync_every(Duration::from_secs(60));
     cache.resync_every(Duration::from_secs(600));
     tokio::time::sleep(Duration::from_secs(150)).await;
-    assert_eq!(world.told(), ["initial a", "updated a 1-1", "updated a 1-1"]);
+    assert_eq!(world.notifications(), ["initial a", "updated a 1-1", "updated a 1-1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -382,7 +388,7 @@ async fn a_cache_that_a_controller_reads_is_not_stopped_by_another() {
     assert!(!world.caches.stop(&Map::kind()));
     settle().await;
     assert_eq!(world.caches.resource_version_of(&Map::kind()), Some(3));
-    assert_eq!(world.told(), ["added b", "initial a"]);
+    assert_eq!(world.notifications(), ["added b", "initial a"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -427,12 +433,12 @@ async fn metadata_comes_in_protobuf_frames() {
     caches.start(&tasks);
     let cache: super::Cache<Metadata> =
         caches.metadata(Kind::new("apps", "v1", "Deployment", "deployments", true));
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&told);
+    let notifications = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&notifications);
     cache.subscribe(move |event| log.lock().unwrap().push(event.object().meta.version()));
     cache.synced().await;
     settle().await;
-    assert_eq!(*told.lock().unwrap(), [3, 5]);
+    assert_eq!(*notifications.lock().unwrap(), [3, 5]);
     assert_eq!((cache.len(), cache.version()), (0, 5));
     let accept = script.headers(0)["accept"].to_str().unwrap().to_owned();
     assert!(accept.starts_with(

@@ -111,7 +111,10 @@ pub(super) struct ProxyEnvironment {
 
 impl ProxyEnvironment {
     /// Reads the environment of this process.
-    #[expect(clippy::disallowed_methods, reason = "as upstream has it, transports are told by it")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "as upstream, the environment configures transports"
+    )]
     pub(super) fn from_process() -> Self {
         Self::of(|name| std::env::var(name).unwrap_or_default())
     }
@@ -343,8 +346,8 @@ mod tests {
         let none = ProxyEnvironment::default().proxy_for(&"https://a.example".parse().unwrap());
         assert_eq!(none.unwrap(), None);
         for text in ["socks5://me:secret@proxy:1080", "https://proxy", "http://a b"] {
-            let told = Proxy::parse(text).unwrap_err().to_string();
-            assert!(told.contains("http://") && !told.contains("secret"), "{told}");
+            let error = Proxy::parse(text).unwrap_err().to_string();
+            assert!(error.contains("http://") && !error.contains("secret"), "{error}");
         }
     }
 
@@ -352,14 +355,14 @@ mod tests {
     async fn proxy(tasks: &Tasks, answer: &'static str) -> (String, oneshot::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let (told, head) = oneshot::channel();
+        let (sender, head) = oneshot::channel();
         tasks.spawn_until_cancelled("proxy", async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") {
                 assert!(stream.read_buf(&mut head).await.unwrap() > 0);
             }
-            told.send(String::from_utf8(head).unwrap()).unwrap();
+            sender.send(String::from_utf8(head).unwrap()).unwrap();
             stream.write_all(answer.as_bytes()).await.unwrap();
             let (mut from, mut to) = stream.split();
             // Who has read enough breaks off.

@@ -290,8 +290,8 @@ impl Builder {
     ) -> Self {
         let (kind, cache) = (cache.kind().clone(), cache.clone());
         let (seen, looked_up, waited_for) = (cache.clone(), cache.clone(), cache.clone());
-        let told = cache.clone();
-        self.states.push(Box::new(move || told.state()));
+        let state_of = cache.clone();
+        self.states.push(Box::new(move || state_of.state()));
         let window = Window {
             version: Box::new(move || seen.version()),
             find: Box::new(move |namespace, name| {

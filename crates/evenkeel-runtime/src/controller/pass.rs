@@ -190,7 +190,7 @@ impl<'a> Driver<'a> {
         if after.actions.is_empty() {
             return after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)));
         }
-        // What the pass did must be told in it; what was only seen can be told later.
+        // A pass with actions writes its status at once; a status of observations only is throttled.
         if outcomes.0.is_empty()
             && let wait @ Some(_) = self.pace.wait(self.key, self.clock.instant())
         {

@@ -53,8 +53,8 @@ impl Periodic {
         self
     }
 
-    /// Runs a pass at once, and the next one `period` after each, until `tasks` are told to stop: a pass is then dropped
-    /// wherever it waits.
+    /// Runs a pass at once, and the next one `period` after each, until `tasks` are cancelled: a pass is then dropped
+    /// at its next await.
     pub fn every<F, Fut>(self, tasks: &Tasks, period: Duration, mut pass: F)
     where
         F: FnMut() -> Fut + Send + 'static,

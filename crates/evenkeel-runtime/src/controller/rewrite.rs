@@ -73,7 +73,7 @@ fn conflict(target: &Target, why: &str) -> Failure {
     local(409, "Conflict", message)
 }
 
-/// A failure that no server told.
+/// Returns a failure that did not come from the API server.
 fn local(code: u16, reason: &str, message: String) -> Failure {
     Failure { code, reason: reason.to_owned(), message, namespace_terminating: false }
 }

@@ -1,4 +1,4 @@
-//! What one key's own writes have yet to show in the caches: plain data that is told the time.
+//! Writes of one key that the caches do not show yet. Plain data; the time is an argument.
 
 use evenkeel_api::Kind;
 use std::{sync::Arc, time::Duration};

@@ -11,7 +11,7 @@ use evenkeel_api::Kind;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-const MAX_TRIES_PER_EVENT: u32 = 12;
+const MAX_ATTEMPTS_PER_EVENT: u32 = 12;
 const SLEEP_DURATION: Duration = Duration::from_secs(10);
 
 /// One event to write.
@@ -35,7 +35,7 @@ pub(super) async fn record_to_sink(
     stop: &CancellationToken,
     write: Write<'_>,
 ) {
-    for attempt in 1..=MAX_TRIES_PER_EVENT {
+    for attempt in 1..=MAX_ATTEMPTS_PER_EVENT {
         let Err(error) = record_event(client, &write).await else { return };
         if error.status().is_some() {
             refused(&error, &write);

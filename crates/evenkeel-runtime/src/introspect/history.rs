@@ -194,13 +194,14 @@ impl History {
 
     /// The last pass over `key`, if it is kept.
     pub fn last(&self, key: &Key) -> Option<Pass> {
-        self.lock().last.get(key).map(|record| record.told(key))
+        self.lock().last.get(key).map(|record| record.to_pass(key))
     }
 
     /// The last passes, newest first.
     pub(crate) fn passes(&self, most: usize) -> Vec<Pass> {
         let state = self.lock();
-        let mut all: Vec<Pass> = state.last.iter().map(|(key, record)| record.told(key)).collect();
+        let mut all: Vec<Pass> =
+            state.last.iter().map(|(key, record)| record.to_pass(key)).collect();
         all.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.key.cmp(&b.key)));
         all.truncate(most);
         all
@@ -208,12 +209,12 @@ impl History {
 
     /// The last failures, newest first.
     pub fn errors(&self) -> Vec<Failed> {
-        let told = |(key, at, error): &(Key, Timestamp, Arc<str>)| Failed {
+        let to_failed = |(key, at, error): &(Key, Timestamp, Arc<str>)| Failed {
             key: key.to_string(),
             at: *at,
             error: error.to_string(),
         };
-        self.lock().errors.iter().rev().map(told).collect()
+        self.lock().errors.iter().rev().map(to_failed).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -222,7 +223,8 @@ impl History {
 }
 
 impl Record {
-    fn told(&self, key: &Key) -> Pass {
+    /// Returns the pass as it is reported.
+    fn to_pass(&self, key: &Key) -> Pass {
         let ended = match (&self.error, self.again) {
             (Some(_), _) => "failed".to_owned(),
             (None, Some(again)) => format!("again in {}", format_duration(again)),

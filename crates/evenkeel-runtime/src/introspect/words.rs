@@ -198,8 +198,8 @@ fn leaf(path: String, value: &Value, all: &mut BTreeMap<String, String>) {
         }
         Value::Array(items) if path.ends_with("conditions") => {
             for item in items {
-                let told = condition(item);
-                let (name, value) = told.split_once('=').unwrap_or((&told, ""));
+                let condition = condition(item);
+                let (name, value) = condition.split_once('=').unwrap_or((&condition, ""));
                 all.insert(format!("condition {name}"), value.to_owned());
             }
         }

@@ -41,7 +41,7 @@ pub enum ConfigError {
     /// Attempts would follow each other without a pause.
     #[error("retry period must be greater than zero")]
     Retry,
-    /// Electors and leases are told apart by identity and name.
+    /// Identity and name distinguish electors and leases.
     #[error("identity and name must not be empty")]
     EmptyIdentity,
 }

@@ -253,7 +253,7 @@ impl Failure {
 }
 
 impl Action {
-    /// What its failure means for the rest of the pass; that an event is told never fails.
+    /// Effect of its failure on the rest of the pass. Recording an event never fails.
     pub fn on_error(&self) -> OnError {
         match self {
             Self::Read(read) => read.on_error,

@@ -126,7 +126,7 @@ impl Seen {
     }
 
     /// The map with something in it, unless it has it.
-    fn told(&self, what: &str, value: &str) -> Option<Update> {
+    fn recorded(&self, what: &str, value: &str) -> Option<Update> {
         let mut object = self.map.as_ref().clone().into_inner();
         let data = object.data.get_or_insert_default();
         if data.insert(what.into(), value.into()).is_some_and(|had| had == value) {
@@ -192,7 +192,7 @@ impl Planner for Podder {
         let made: u32 = outcomes.0.iter().map(|outcome| outcome.succeeded).sum();
         let mut plan = Plan::nothing();
         if made > 0 || outcomes.first_error().is_some() {
-            plan.actions.extend(seen.told("made", &made.to_string()).map(Into::into));
+            plan.actions.extend(seen.recorded("made", &made.to_string()).map(Into::into));
         }
         plan
     }
@@ -218,12 +218,12 @@ impl Planner for Teller {
 
     fn status(&self, seen: &Seen, (): &(), _outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let mut plan = Plan::nothing();
-        plan.actions.extend(seen.told("seen", &seen.pods.len().to_string()).map(Into::into));
+        plan.actions.extend(seen.recorded("seen", &seen.pods.len().to_string()).map(Into::into));
         plan
     }
 }
 
-/// Makes three pods and deletes one, in each of two parts of a plan; tells once, in `data.told`, how each action went.
+/// Makes three pods and deletes one, in each of two parts of a plan; records once, in `data.recorded`, how each action went.
 struct Parts {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -238,7 +238,7 @@ impl Planner for Parts {
     }
 
     fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
-        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("recorded")) {
             return (Plan::nothing(), ());
         }
         let make = |name: String, part| Create {
@@ -261,7 +261,7 @@ impl Planner for Parts {
     }
 
     fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
-        let told: Vec<String> = outcomes
+        let recorded: Vec<String> = outcomes
             .0
             .iter()
             .map(|outcome| match &outcome.error {
@@ -270,8 +270,8 @@ impl Planner for Parts {
             })
             .collect();
         let mut plan = Plan::nothing();
-        if !told.is_empty() {
-            plan.actions.extend(seen.told("told", &told.join(" ")).map(Into::into));
+        if !recorded.is_empty() {
+            plan.actions.extend(seen.recorded("recorded", &recorded.join(" ")).map(Into::into));
         }
         plan
     }
@@ -294,13 +294,13 @@ async fn a_part_that_fails_does_not_hold_up_the_next() {
     let (controller, stop) = (builder.planned(parts), world.tasks.token());
     world.tasks.spawn("parts", controller.run(stop));
     settle().await;
-    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
-    assert_eq!(told, "500 0 0 0 1 1 1 1", "the first part ends with its first create");
+    let recorded = world.server.get(MAPS, "ns/web").unwrap()["data"]["recorded"].clone();
+    assert_eq!(recorded, "500 0 0 0 1 1 1 1", "the first part ends with its first create");
     let deleted = world.server.seen(&Method::DELETE, "pods");
     assert!(deleted.iter().all(|delete| delete.path.ends_with("old-1")), "{deleted:?}");
 }
 
-/// Asks live for a pod that its cache may lack, and makes another of it; tells, in `data.told`, how each step went.
+/// Asks live for a pod that its cache may lack, and makes another of it; records, in `data.recorded`, how each step went.
 struct Copier {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
@@ -315,7 +315,7 @@ impl Planner for Copier {
     }
 
     fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
-        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("recorded")) {
             return (Plan::nothing(), ());
         }
         let read = |name| LiveRead::get::<Full<Pod>>(&pods(), "ns", name).into();
@@ -335,7 +335,7 @@ impl Planner for Copier {
         let Some(created) = outcomes.0.last().and_then(|last| last.created.as_deref()) else {
             return Plan::nothing();
         };
-        Plan::of(seen.told("told", created).map(Into::into).into_iter().collect())
+        Plan::of(seen.recorded("recorded", created).map(Into::into).into_iter().collect())
     }
 }
 
@@ -350,8 +350,8 @@ async fn a_live_read_is_answered_to_the_next_step() {
     let (controller, stop) = (builder.planned(copier), world.tasks.token());
     world.tasks.spawn("copier", controller.run(stop));
     settle().await;
-    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
-    assert_eq!(told, "there-true");
+    let recorded = world.server.get(MAPS, "ns/web").unwrap()["data"]["recorded"].clone();
+    assert_eq!(recorded, "there-true");
     assert!(world.server.get(PODS, "ns/there-true").is_some());
 }
 
@@ -369,8 +369,8 @@ impl Sweeper {
         let read = steps.one(LiveRead::get::<Full<ConfigMap>>(&kind, "ns", &meta.name))?;
         let Some(reply) = &read.reply else { return Ok(again) };
         let mut map: Value = serde_json::from_slice(reply.body()).unwrap();
-        for told in ["once", "twice"] {
-            map["data"]["told"] = told.into();
+        for recorded in ["once", "twice"] {
+            map["data"]["recorded"] = recorded.into();
             let written =
                 steps.one(Update::new(Target::of(kind.clone(), meta), map.to_string()))?;
             let version = written.resource_version.as_deref().expect("it is written");
@@ -392,7 +392,7 @@ impl Planner for Sweeper {
         let first = self.next(seen, &(), &Outcomes::default(), now);
         (
             first
-                .filter(|_| !seen.map.data.clone().unwrap_or_default().contains_key("told"))
+                .filter(|_| !seen.map.data.clone().unwrap_or_default().contains_key("recorded"))
                 .unwrap_or_default(),
             (),
         )
@@ -414,7 +414,7 @@ async fn a_step_follows_from_what_a_write_returned() {
     let (controller, stop) = (builder.planned(sweeper), world.tasks.token());
     world.tasks.spawn("sweeper", controller.run(stop));
     settle().await;
-    assert_eq!((told_in(&world, "told"), world.n_pods()), (json!("twice"), 0));
+    assert_eq!((recorded_in(&world, "recorded"), world.n_pods()), (json!("twice"), 0));
     assert_eq!(world.server.seen(&Method::PUT, "configmaps").len(), 2, "no conflict, no third one");
 }
 
@@ -526,7 +526,7 @@ impl Planner for Folders {
     }
 
     fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
-        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("told")) {
+        if seen.map.data.as_ref().is_some_and(|data| data.contains_key("recorded")) {
             return (Plan::nothing(), ());
         }
         let folder = |subject: &str| {
@@ -537,15 +537,17 @@ impl Planner for Folders {
     }
 
     fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
-        let told = |outcome: &evenkeel_runtime::plan::Outcome| match &outcome.error {
+        let recorded = |outcome: &evenkeel_runtime::plan::Outcome| match &outcome.error {
             Some(error) => error.message.clone(),
             None => "made".to_owned(),
         };
-        let told: Vec<String> = outcomes.0.iter().map(told).collect();
-        if told.is_empty() {
+        let recorded: Vec<String> = outcomes.0.iter().map(recorded).collect();
+        if recorded.is_empty() {
             return Plan::nothing();
         }
-        Plan::of(seen.told("told", &told.join(", ")).map(Into::into).into_iter().collect())
+        Plan::of(
+            seen.recorded("recorded", &recorded.join(", ")).map(Into::into).into_iter().collect(),
+        )
     }
 }
 
@@ -562,8 +564,8 @@ async fn local_work_is_the_wirings() {
     let (controller, stop) = (builder.planned(folders), world.tasks.token());
     world.tasks.spawn("folders", controller.run(stop));
     settle().await;
-    let told = world.server.get(MAPS, "ns/web").unwrap()["data"]["told"].clone();
-    assert_eq!(told, "made, no such place");
+    let recorded = world.server.get(MAPS, "ns/web").unwrap()["data"]["recorded"].clone();
+    assert_eq!(recorded, "made, no such place");
 }
 
 /// Gives each map a number that no other one has: the next one after those that plans so far have given.
@@ -597,8 +599,8 @@ impl Planner for Numberer {
     }
 
     fn plan(&self, (seen, number): &(Seen, u32), (): &(), _now: Timestamp) -> (Plan, ()) {
-        let is_told = seen.map.data.as_ref().is_some_and(|data| data.contains_key("number"));
-        let update = seen.told("number", &number.to_string()).filter(|_| !is_told);
+        let is_recorded = seen.map.data.as_ref().is_some_and(|data| data.contains_key("number"));
+        let update = seen.recorded("number", &number.to_string()).filter(|_| !is_recorded);
         (Plan::of(update.map(Into::into).into_iter().collect()), ())
     }
 }
@@ -666,17 +668,17 @@ async fn told_at_a_pace() -> World {
     world.want("web", 0);
     settle().await;
     assert_eq!(
-        (told(&world), world.server.seen(&Method::PUT, "configmaps").len()),
+        (recorded(&world), world.server.seen(&Method::PUT, "configmaps").len()),
         (json!("0"), 1)
     );
     world
 }
 
-fn told(world: &World) -> Value {
-    told_in(world, "seen")
+fn recorded(world: &World) -> Value {
+    recorded_in(world, "seen")
 }
 
-fn told_in(world: &World, field: &str) -> Value {
+fn recorded_in(world: &World, field: &str) -> Value {
     world.server.get(MAPS, "ns/web").unwrap()["data"][field].clone()
 }
 
@@ -695,11 +697,11 @@ async fn what_changes_often_is_told_at_its_pace_and_at_last() {
         put_pod(&world, n);
         tokio::time::sleep(Duration::from_millis(10)).await;
         if n == 0 {
-            assert_eq!(told(&world), "1", "the first change after a pause is told at once");
+            assert_eq!(recorded(&world), "1", "the first change after a pause is written at once");
         }
     }
     settle().await;
-    assert_eq!(told(&world), "20", "the last is told, too");
+    assert_eq!(recorded(&world), "20", "the last is written, too");
     let written = world.server.seen(&Method::PUT, "configmaps").len() - 1;
     assert_eq!(written, 3, "at once, after 100 ms and after 200 ms");
 }
@@ -776,7 +778,7 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
     let controller = world.builder().reconcile(move |request, context| {
         let log = Arc::clone(&log);
         async move {
-            for (reason, retries_on_conflict) in [("Retried", true), ("Told", false)] {
+            for (reason, retries_on_conflict) in [("Retried", true), ("NotRetried", false)] {
                 let target = Target::new(<Full<ConfigMap> as View>::kind(), "ns", "a", "");
                 let change = Rewrite {
                     failed: Some(EventRecord::warning(target.clone(), reason, "{error}")),
@@ -796,7 +798,7 @@ async fn a_conflict_records_an_event_unless_upstream_retries_it() {
     let message = "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; \
          please apply your changes to the latest version and try again";
     assert_eq!(*conflicts.lock().unwrap(), [message, message]);
-    assert_eq!(world.reasons(), ["Told"]);
+    assert_eq!(world.reasons(), ["NotRetried"]);
     assert_eq!(world.server.all("v1/events")[0]["message"], message);
 }
 

@@ -76,12 +76,12 @@ async fn parts_start_in_order_and_stop_in_reverse_and_the_lease_goes_last() {
         .unwrap();
     assert_eq!(lines(&log)[3..], ["leader down", "other down", "http down"]);
     assert_eq!(server.get(LEASES, "kube-system/test").unwrap()["spec"]["holderIdentity"], "");
-    let told: Vec<String> = server
+    let events: Vec<String> = server
         .all("v1/events")
         .iter()
         .map(|event| event["message"].as_str().unwrap().to_owned())
         .collect();
-    assert_eq!(told, ["me became leader", "me stopped leading"]);
+    assert_eq!(events, ["me became leader", "me stopped leading"]);
 }
 
 #[tokio::test(start_paused = true)]

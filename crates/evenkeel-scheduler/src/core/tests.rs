@@ -110,12 +110,12 @@ fn a_pod_that_ends_makes_room_and_its_own_condition_does_not() {
     core.add_or_update_pod(&pod("first", &first), at(0));
     core.add_or_update_pod(&pod("p", &asking("2", "1Gi")), at(0));
     assert_eq!(failure(attempt(&mut core, at(0))), FULL);
-    let mut told = asking("2", "1Gi");
+    let mut nominated = asking("2", "1Gi");
     merge(
-        &mut told,
+        &mut nominated,
         &json!({ "status": { "conditions": [{ "type": "PodScheduled", "status": "False" }] } }),
     );
-    core.add_or_update_pod(&pod("p", &told), at(20));
+    core.add_or_update_pod(&pod("p", &nominated), at(20));
     assert!(
         attempt(&mut core, at(20)).is_none(),
         "the condition it was given is no reason to try again"
@@ -174,7 +174,7 @@ fn who_finds_a_way_out_settles_what_others_said() {
         message: message.to_owned(),
         done,
     };
-    let told = "0/1 nodes are available: 1 Insufficient cpu.";
+    let filter_message = "0/1 nodes are available: 1 Insufficient cpu.";
     for (first, second, message, nominated) in [
         (said(Some(""), "no", false), said(None, "nor here", false), "no, nor here", Some("")),
         (said(Some("a"), "no", false), said(Some("b"), "b", true), "b", Some("b")),
@@ -192,7 +192,7 @@ fn who_finds_a_way_out_settles_what_others_said() {
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
             panic!("it fits")
         };
-        assert_eq!(failure.message, format!("{told} {message}"));
+        assert_eq!(failure.message, format!("{filter_message} {message}"));
         assert_eq!(failure.nominated.as_deref(), nominated, "{message}");
     }
 }
@@ -225,7 +225,7 @@ fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
     let (refuses, devices) = (Arc::new(Refuses), Arc::new(DynamicResources::default()));
     let first = Profile::new("default-scheduler").with(refuses.clone(), 0).with(devices.clone(), 0);
     let last = Profile::new("default-scheduler").with(devices, 0).with(refuses, 0);
-    for (profile, told) in [
+    for (profile, message) in [
         (first, "0/1 nodes are available: it is refused. not found"),
         (last, "0/1 nodes are available: it is refused. it ends here"),
     ] {
@@ -239,7 +239,7 @@ fn devices_are_not_found_where_a_pod_was_refused_before_they_were_looked_for() {
         let Some(AttemptResult::Failed(failure)) = attempt(&mut core, at(0)) else {
             panic!("it fits")
         };
-        assert_eq!(failure.message, told);
+        assert_eq!(failure.message, message);
     }
 }
 

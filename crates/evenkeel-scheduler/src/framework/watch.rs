@@ -101,10 +101,10 @@ impl Watches {
         let cache = caches.of::<V>();
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if watched.kinds.insert(TypeId::of::<V>()) {
-            let (sender, told) = (self.sender.clone(), cache.clone());
+            let (sender, source) = (self.sender.clone(), cache.clone());
             // Sending only fails after the scheduler has ended.
             let tell = move || {
-                told.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
+                source.subscribe(move |event| drop(sender.send(V::change(edit(event)))));
             };
             if watched.connected {
                 tell();

@@ -78,12 +78,12 @@ mod tests {
     #[test]
     fn a_nomination_outlives_updates_that_do_not_know_it_yet() {
         let fresh = info("p", &json!({}));
-        let told = info("p", &json!({ "status": { "nominatedNodeName": "b" } }));
+        let nominated = info("p", &json!({ "status": { "nominatedNodeName": "b" } }));
         let mut nominator = Nominator::default();
         nominator.add_nominated_pod(&fresh, "a");
         nominator.update_nominated_pod(&fresh.pod, &fresh);
         assert_eq!(nominator.nominated_pods_for_node("a").len(), 1);
-        nominator.update_nominated_pod(&fresh.pod, &told);
+        nominator.update_nominated_pod(&fresh.pod, &nominated);
         assert_eq!(
             (
                 nominator.nominated_pods_for_node("a").len(),
@@ -91,7 +91,7 @@ mod tests {
             ),
             (0, 1)
         );
-        nominator.update_nominated_pod(&told.pod, &fresh);
+        nominator.update_nominated_pod(&nominated.pod, &fresh);
         assert!(nominator.is_empty(), "the status says that it was cleared");
     }
 }

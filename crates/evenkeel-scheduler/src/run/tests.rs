@@ -271,7 +271,7 @@ fn pod(name: &str) -> Value {
 /// Returns a server with two nodes and the pod `web`, which shows a bound pod to its watchers.
 fn server() -> Script {
     let watched: Arc<Mutex<Option<Script>>> = Arc::default();
-    let told = Arc::clone(&watched);
+    let script_source = Arc::clone(&watched);
     let rule = move |what: &str, body: &Value| {
         let bound = what.strip_prefix("POST /api/v1/namespaces/shop/pods/");
         if let Some(name) = bound.and_then(|rest| rest.strip_suffix("/binding")) {
@@ -281,7 +281,7 @@ fn server() -> Script {
                 &mut bound,
                 &json!({"metadata": {"resourceVersion": "9"}, "spec": {"nodeName": on}}),
             );
-            let script = told.lock().unwrap().clone().unwrap();
+            let script = script_source.lock().unwrap().clone().unwrap();
             script.tell(PODS, "MODIFIED", &bound);
         }
         // Statuses of the pods, and events: nobody looks at the answer.

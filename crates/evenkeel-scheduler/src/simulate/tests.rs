@@ -75,9 +75,9 @@ async fn who_would_be_evicted_is_told_and_stays() {
     let mut victims = |priority: i32, policy: &str| {
         pod.spec.priority = Some(priority);
         pod.spec.preemption_policy = policy.into();
-        let told = looker.explain_pod(&Arc::new(pod.clone())).unwrap();
-        let pods = told.evictions.into_iter().map(|one| (one.node.to_string(), one.pods));
-        (pods.collect::<Vec<_>>(), told.message.unwrap())
+        let explained = looker.explain_pod(&Arc::new(pod.clone())).unwrap();
+        let pods = explained.evictions.into_iter().map(|one| (one.node.to_string(), one.pods));
+        (pods.collect::<Vec<_>>(), explained.message.unwrap())
     };
     let on_big = |pods: &[&str]| {
         vec![("big".to_owned(), pods.iter().map(|pod| (*pod).to_owned()).collect::<Vec<_>>())]
@@ -290,8 +290,8 @@ async fn daemons_go_where_they_are_meant_to_run() {
     assert_eq!(made, ["shop/agent-small", "shop/agent-big", "shop/agent-out"]);
     let (mut looker, tasks) = looker(dump).await;
     let mut goes = |name: &str| {
-        let told = looker.explain("shop", name).unwrap();
-        told.best().first().map(|node| (*node).to_owned())
+        let explained = looker.explain("shop", name).unwrap();
+        explained.best().first().map(|node| (*node).to_owned())
     };
     assert_eq!(goes("agent-big").as_deref(), Some("big"));
     assert_eq!(goes("agent-out").as_deref(), Some("out"), "a node that is closed to others");

@@ -25,7 +25,7 @@ use std::{
 
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) fn binaries() -> Option<PathBuf> {
     variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from)
@@ -147,7 +147,7 @@ impl Cluster {
             .push(child.unwrap_or_else(|error| panic!("{program}: {error}")));
     }
 
-    /// What upstream's scheduler has told until now.
+    /// Returns the log of upstream's scheduler so far.
     pub(crate) fn log(&self) -> String {
         self.log_from(0)
     }
@@ -199,7 +199,7 @@ impl Cluster {
         assert!(self.connected.set((client, caches.clone())).is_ok());
         let began = Clock::system().instant();
         while self.ask("GET", "/api/v1/namespaces/default", None).await.is_err() {
-            assert!(began.elapsed() < 2 * PATIENCE, "the API server is not ready");
+            assert!(began.elapsed() < 2 * WAIT_TIMEOUT, "the API server is not ready");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         self.create_classes().await;
@@ -270,14 +270,14 @@ impl Cluster {
             let name = budget["metadata"]["name"].as_str().unwrap();
             self.patch(&format!("{BUDGETS}/{name}/status"), &json!({"status": status})).await;
         }
-        let told = |budget: &Arc<PodDisruptionBudget>| {
+        let is_observed = |budget: &Arc<PodDisruptionBudget>| {
             let name = &*budget.meta.name;
             let made = budgets.iter().find(|(made, _)| made["metadata"]["name"] == name);
             made.is_some_and(|(_, allowed)| budget.status.disruptions_allowed == *allowed)
         };
         self.until(|| {
             let seen = self.caches().of::<PodDisruptionBudget>().list();
-            seen.len() == budgets.len() && seen.iter().all(told)
+            seen.len() == budgets.len() && seen.iter().all(is_observed)
         })
         .await;
         self.until(|| self.caches().of::<ResourceSlice>().len() == slices.len()).await;
@@ -354,7 +354,7 @@ impl Cluster {
     pub(crate) async fn until(&self, seen: impl Fn() -> bool) {
         let began = Clock::system().instant();
         while !seen() {
-            assert!(began.elapsed() < PATIENCE, "nothing happens any more");
+            assert!(began.elapsed() < WAIT_TIMEOUT, "nothing happens any more");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

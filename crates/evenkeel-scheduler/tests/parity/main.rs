@@ -6,7 +6,7 @@
 
 mod cluster;
 mod generate;
-mod told;
+mod upstream_scores;
 
 use cluster::Cluster;
 use evenkeel_api::views::Pod;
@@ -16,7 +16,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-use told::Told;
+use upstream_scores::UpstreamScores;
 
 /// Clusters, unless `EVENKEEL_PARITY_CLUSTERS` says how many, and pods in each.
 const CLUSTERS: u64 = 8;
@@ -46,17 +46,17 @@ async fn run(cluster: &Cluster) -> Vec<String> {
         for n in 0..PODS {
             let made = generator.pod(n);
             let name = &made.name;
-            let told = if made.first {
+            let explained = if made.first {
                 cluster.create_gated(&made).await;
-                let told = looker.explain("default", name);
+                let explained = looker.explain("default", name);
                 cluster.open_gate(name).await;
-                told
+                explained
             } else {
                 cluster.create(cluster::PODS, &made.pod).await;
                 cluster.settled(name).await;
                 looker.explain("default", name)
             };
-            let Some(ours) = told else {
+            let Some(ours) = explained else {
                 differences.push(format!("{name}: ours has nothing to say"));
                 continue;
             };
@@ -87,11 +87,11 @@ async fn run(cluster: &Cluster) -> Vec<String> {
         cluster.clear().await;
     }
     // The log has it all by now.
-    let told = Told::read(&cluster.log());
-    differences.extend(placed.iter().filter_map(|(name, ours)| scores(name, ours, &told)));
-    let n_scored = placed.iter().filter(|(name, _)| told.scores(name).is_some()).count();
+    let upstream = UpstreamScores::read(&cluster.log());
+    differences.extend(placed.iter().filter_map(|(name, ours)| scores(name, ours, &upstream)));
+    let n_scored = placed.iter().filter(|(name, _)| upstream.scores(name).is_some()).count();
     cluster::tell(&format!(
-        "{} pods were placed, of {n_scored} scores were told; {n_devices} got devices, {n_evicting} had others evicted",
+        "{} pods were placed, of {n_scored} scores were logged; {n_devices} got devices, {n_evicting} had others evicted",
         placed.len() + n_evicting
     ));
     assert!(n_scored > placed.len() / 3, "upstream's log can be read");
@@ -124,17 +124,17 @@ fn compare(pod: &Arc<Pod>, ours: &Explained) -> Option<String> {
             .then(|| format!("{name}: upstream takes {node}, ours one of {best:?}; {why:?}"));
     }
     let conditions = &pod.status.conditions;
-    let told = conditions.iter().find(|condition| &*condition.type_ == "PodScheduled");
-    let told = told.map_or("", |condition| &*condition.message);
+    let condition = conditions.iter().find(|condition| &*condition.type_ == "PodScheduled");
+    let theirs = condition.map_or("", |condition| &*condition.message);
     match &ours.message {
-        Some(message) if *told == **message => None,
-        message => Some(format!("{name}: upstream says {told:?}, ours {message:?}")),
+        Some(message) if *theirs == **message => None,
+        message => Some(format!("{name}: upstream says {theirs:?}, ours {message:?}")),
     }
 }
 
 /// The nodes that will do and what they are worth, where upstream had to say it.
-fn scores(name: &str, ours: &Explained, told: &Told) -> Option<String> {
-    let theirs = told.scores(name)?;
+fn scores(name: &str, ours: &Explained, upstream: &UpstreamScores) -> Option<String> {
+    let theirs = upstream.scores(name)?;
     let fit = ours.nodes.iter().filter(|node| node.refused.is_none());
     let ours_total: BTreeMap<&str, i64> = fit.map(|node| (&*node.node, node.total)).collect();
     if ours_total == theirs {
@@ -145,7 +145,7 @@ fn scores(name: &str, ours: &Explained, told: &Told) -> Option<String> {
         .find(|(node, score)| ours_total.get(**node) != Some(score))
         .map_or_else(String::new, |(node, _)| {
             let own = ours.nodes.iter().find(|known| *known.node == **node);
-            format!("{node}: upstream {:?}, ours {:?}", told.by_plugin(name, node), own)
+            format!("{node}: upstream {:?}, ours {:?}", upstream.by_plugin(name, node), own)
         });
     Some(format!(
         "{name}: {} nodes will do with upstream, {} with ours; {differ}",

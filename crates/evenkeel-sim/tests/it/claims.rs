@@ -21,10 +21,11 @@ async fn made_and_released(world: &mut World, faults: Faults) {
         {"name": "one", "resourceClaimTemplateName": "t"}, {"name": "other", "resourceClaimTemplateName": "t"},
     ]);
     world.create(PODS, &pod).await;
-    let told = |pod: &Value| pod["status"]["resourceClaimStatuses"].as_array().map_or(0, Vec::len);
+    let n_claims =
+        |pod: &Value| pod["status"]["resourceClaimStatuses"].as_array().map_or(0, Vec::len);
     world
-        .until("the pod is told of both", 10 * MINUTE, async |user| {
-            user.get(&format!("{PODS}/p")).await.is_some_and(|pod| told(&pod) == 2)
+        .until("the status of the pod names both", 10 * MINUTE, async |user| {
+            user.get(&format!("{PODS}/p")).await.is_some_and(|pod| n_claims(&pod) == 2)
         })
         .await;
     world.settle(REST).await;

@@ -125,7 +125,7 @@ fn namespace_with_a_crash_after_each_write() {
     each(What::CrashAfter, 2, &namespace);
 }
 
-/// A kubelet that was told of a conflict once still removes its pods.
+/// A kubelet that got a conflict once still removes its pods.
 #[test]
 fn with_each_write_of_the_nodes_in_conflict() {
     let options = Options::default();

@@ -83,7 +83,7 @@ async fn certificates_are_issued(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// What new nodes are told is signed by each token until its end.
+/// The cluster-info of new nodes is signed with each token until it expires.
 async fn tokens_sign_and_end(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

@@ -31,7 +31,7 @@ pub(crate) fn daemons(surge: u32) -> Value {
     })
 }
 
-/// Each template has one revision, and all is told.
+/// Each template has one revision, and all events are recorded.
 async fn check_end(world: &mut World, path: &str, counts: &[&str]) {
     world.settle(REST).await;
     let set = world.get(&format!("{path}/web")).await.expect("it is there");

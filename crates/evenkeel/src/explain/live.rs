@@ -76,8 +76,8 @@ impl Live {
         Ok(Self::Https(client, server.to_owned()))
     }
 
-    /// Who is asked, in words.
-    pub(super) fn told(&self) -> String {
+    /// Describes the queried server.
+    pub(super) fn description(&self) -> String {
         match self {
             Self::Socket(path) => format!("asked the manager at {}", path.display()),
             Self::Https(_, url) => format!("asked the manager at {url}"),

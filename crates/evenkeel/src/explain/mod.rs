@@ -97,7 +97,7 @@ async fn explain_object(args: &Args, sockets: &[PathBuf]) -> Result<String> {
                 // The manager may well be asked why it can do nothing while the API server is away.
                 Err(_) => known_to(&live, kind, &namespace, name).await?,
             };
-            let mode = live.told();
+            let mode = live.description();
             explain(&live, subject, mode).await?
         }
         None => {

@@ -23,7 +23,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 /// Timeout of the caches' sync, after which the report names those that have not synced.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often it is looked whether caches are filled.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long reflectors may take to end.
@@ -63,7 +63,7 @@ impl Offline {
         let mut env = Env::new(client.clone(), caches.clone(), clock.clone(), &registry);
         env.introspection = Introspection::keeping(caches.clone(), clock.clone());
         let introspection = env.introspection.clone();
-        // They are told to stop before they begin: set up, never at work.
+        // The tasks are cancelled before they start: controllers are set up and never run.
         let stopped = Tasks::new();
         stopped.token().cancel();
         let writer = client.clone();
@@ -114,7 +114,7 @@ impl Offline {
             }
         };
         // What is not there by then is said in the report, with the reason.
-        let _ = tokio::time::timeout(PATIENCE, filled).await;
+        let _ = tokio::time::timeout(SYNC_TIMEOUT, filled).await;
     }
 
     /// What a garbage collector would say, from live reads.

@@ -89,9 +89,9 @@ impl Explained {
 
     fn write(&self, out: &mut String, now: Timestamp, depth: usize) {
         let indent = 2 * (depth + 1);
-        // On top everything is told; further down what is not as it should be.
-        let told = self.reports.iter().filter(|report| depth == 0 || matters(report));
-        for report in told {
+        // The root shows all reports; children only those that need attention.
+        let reports = self.reports.iter().filter(|report| depth == 0 || matters(report));
+        for report in reports {
             out.push_str(&render(report, now, indent));
         }
         for child in &self.children {

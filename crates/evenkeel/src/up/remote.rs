@@ -29,7 +29,7 @@ struct Version {
     git_version: String,
 }
 
-/// Connects, and asks for the version, so that a wrong address or credential is told at once.
+/// Connects and reads the version, so that a wrong address or credential is reported at once.
 pub(super) async fn connect(args: &Args, clock: &Clock) -> Result<Remote> {
     let options = ConnectOptions {
         kubeconfig: args.kubeconfig.clone(),

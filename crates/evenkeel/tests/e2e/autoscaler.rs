@@ -54,7 +54,7 @@ pub(crate) async fn tells_what_it_lacks(cluster: &Cluster) {
     for (name, of) in [("object", target("nothing")), ("scale", job)] {
         namespace.create("horizontalpodautoscalers", autoscaler(name, &of, &spec)).await;
     }
-    let told = async |name: &str| {
+    let message = async |name: &str| {
         let path = format!("horizontalpodautoscalers/{name}");
         let hpa = namespace.until(&path, |hpa| !condition(hpa, "AbleToScale").is_null()).await;
         let able = condition(&hpa, "AbleToScale").clone();
@@ -62,9 +62,9 @@ pub(crate) async fn tells_what_it_lacks(cluster: &Cluster) {
         able["message"].as_str().unwrap_or_default().to_owned()
     };
     let start = "the HPA controller was unable to get the target's current scale: ";
-    assert_eq!(told("object").await, format!("{start}deployments.apps \"nothing\" not found"));
+    assert_eq!(message("object").await, format!("{start}deployments.apps \"nothing\" not found"));
     assert_eq!(
-        told("scale").await,
+        message("scale").await,
         format!("{start}the server could not find the requested resource")
     );
     let events = namespace

@@ -21,16 +21,16 @@ fn pod() -> Value {
     })
 }
 
-/// The name of the pod's claim, once it is told.
+/// The name of the pod's claim, once the status has it.
 async fn claim_of_pod(namespace: &Namespace<'_>, not: &str) -> String {
-    let told = |pod: &Value| {
+    let claim_name = |pod: &Value| {
         pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
             .as_str()
             .unwrap_or_default()
             .to_owned()
     };
-    let is_told = |pod: &Value| !told(pod).is_empty() && told(pod) != not;
-    told(&namespace.until("pods/p", is_told).await)
+    let has_name = |pod: &Value| !claim_name(pod).is_empty() && claim_name(pod) != not;
+    claim_name(&namespace.until("pods/p", has_name).await)
 }
 
 pub(crate) async fn are_made_from_templates_and_made_again(cluster: &Cluster) {
@@ -57,9 +57,9 @@ pub(crate) async fn wait_for_their_template(cluster: &Cluster) {
     let namespace = cluster.namespace("claims").await;
     namespace.create("pods", pod()).await;
     let why = r#"PodResourceClaim gpu: resource claim template "t": resourceclaimtemplate.resource.k8s.io "t" not found"#;
-    let is_told =
+    let has_name =
         |event: &Value| event["reason"] == "FailedResourceClaimCreation" && event["message"] == why;
-    namespace.until("events", |events| items(events).iter().any(is_told)).await;
+    namespace.until("events", |events| items(events).iter().any(has_name)).await;
     namespace.create("resourceclaimtemplates", template()).await;
     claim_of_pod(&namespace, "").await;
     namespace.until("resourceclaims", |claims| items(claims).len() == 1).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Cluster, Namespace},
-    deployment::told,
+    deployment::until_event,
 };
 use evenkeel_cloud::ip_pool::{Config, IpPool, Machine};
 use serde_json::{Value, json};
@@ -50,9 +50,9 @@ pub(crate) async fn a_load_balancer_gets_an_address_and_gives_it_back(cluster: &
     let ingress = &service["status"]["loadBalancer"]["ingress"];
     assert_eq!(*ingress, json!([{"ip": "198.18.0.77", "ipMode": "VIP"}]));
     assert_eq!(service["metadata"]["finalizers"], json!([FINALIZER]));
-    told(&namespace, "asks", "EnsuringLoadBalancer", "Ensuring load balancer").await;
-    told(&namespace, "asks", "EnsuredLoadBalancer", "Ensured load balancer").await;
-    told(&namespace, "asks", "LoadBalancerSourceRangesIgnored", "has no effect").await;
+    until_event(&namespace, "asks", "EnsuringLoadBalancer", "Ensuring load balancer").await;
+    until_event(&namespace, "asks", "EnsuredLoadBalancer", "Ensured load balancer").await;
+    until_event(&namespace, "asks", "LoadBalancerSourceRangesIgnored", "has no effect").await;
     namespace.create("services", balanced("other")).await;
     assert_ne!(address(&given(&namespace, "other").await), Some("198.18.0.77"));
 
@@ -62,7 +62,7 @@ pub(crate) async fn a_load_balancer_gets_an_address_and_gives_it_back(cluster: &
     let free = |service: &Value| service["metadata"]["finalizers"].is_null();
     let plain = namespace.until("services/asks", free).await;
     assert_eq!(address(&plain), None, "{plain:#}");
-    told(&namespace, "asks", "DeletedLoadBalancer", "Deleted load balancer").await;
+    until_event(&namespace, "asks", "DeletedLoadBalancer", "Deleted load balancer").await;
     let mut next = balanced("next");
     next["spec"]["loadBalancerIP"] = json!("198.18.0.77");
     namespace.create("services", next).await;
@@ -79,7 +79,8 @@ pub(crate) async fn a_load_balancer_gets_an_address_and_gives_it_back(cluster: &
         "spec": {"taints": [{"key": "e2e.evenkeel.dev/reserved", "effect": "NoSchedule"}]},
     });
     cluster.create("nodes", node).await;
-    told(&namespace, "next", "UpdatedLoadBalancer", "Updated load balancer with new hosts").await;
+    until_event(&namespace, "next", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
+        .await;
     cluster.delete("nodes/e2e-host", "Background").await;
 
     // Deletion is held up no longer than needed.
@@ -99,7 +100,8 @@ pub(crate) async fn an_exhausted_pool_says_so_and_serves_who_waits(cluster: &Clu
             assert_eq!(address(&given(&namespace, name).await), Some("198.18.1.1"));
         }
     }
-    told(&namespace, "second", "SyncLoadBalancerFailed", "no free IPv4 address is left").await;
+    until_event(&namespace, "second", "SyncLoadBalancerFailed", "no free IPv4 address is left")
+        .await;
     namespace.delete("services/first", "Background").await;
     assert_eq!(address(&given(&namespace, "second").await), Some("198.18.1.1"));
 }

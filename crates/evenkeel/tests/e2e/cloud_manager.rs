@@ -166,8 +166,8 @@ async fn serves(watcher: &Watcher) {
     }
     let configuration: Value = serde_json::from_str(&watcher.text("/configz").await).expect("JSON");
     assert!(configuration.is_object());
-    let told = watcher.put("/debug/flags/v", "4").await;
-    assert_eq!(told.trim_end(), "successfully set klog.logging.verbosity to 4");
+    let answer = watcher.put("/debug/flags/v", "4").await;
+    assert_eq!(answer.trim_end(), "successfully set klog.logging.verbosity to 4");
     watcher.put("/debug/flags/v", "0").await;
     let refused = watcher.get("/nowhere", &HeaderMap::new()).await;
     assert_eq!(refused.map_err(|error| error.code()).err(), Some(404));

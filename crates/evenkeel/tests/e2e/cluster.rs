@@ -20,8 +20,8 @@ use std::{
     time::Duration,
 };
 
-/// How long anything may take that a case waits for.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of each wait of a case.
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long things take to wait for.
 pub(crate) struct Pace {
@@ -207,7 +207,7 @@ impl Cluster {
 
     /// Waits until the object or list at `path` is as wanted, and returns it.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let deadline = self.clock.now() + PATIENCE;
+        let deadline = self.clock.now() + WAIT_TIMEOUT;
         loop {
             let value = self.get(path).await;
             if is_so(&value) {

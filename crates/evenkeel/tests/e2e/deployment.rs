@@ -35,7 +35,7 @@ pub(crate) async fn events(
 ) -> Vec<(String, u64)> {
     let path = format!("events?fieldSelector=involvedObject.name={about},reason={reason}");
     let events = namespace.list(&path).await;
-    let mut told: Vec<_> = events
+    let mut events: Vec<_> = events
         .iter()
         .map(|event| {
             (
@@ -44,12 +44,12 @@ pub(crate) async fn events(
             )
         })
         .collect();
-    told.sort_unstable();
-    told
+    events.sort_unstable();
+    events
 }
 
 /// Waits until an event about the object has such a message.
-pub(crate) async fn told(
+pub(crate) async fn until_event(
     namespace: &Namespace<'_>,
     about: &str,
     reason: &str,
@@ -167,11 +167,16 @@ pub(crate) async fn becomes_ready(cluster: &Cluster) {
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], set["metadata"]["uid"]);
         let placed = pod["spec"]["nodeName"].is_string() && pod["status"]["podIP"].is_string();
         assert!(is_ready(pod) && placed, "{pod:#}");
-        told(&namespace, name(pod), "Scheduled", "Successfully assigned").await;
-        told(&namespace, set_name, "SuccessfulCreate", &format!("Created pod: {}", name(pod)))
-            .await;
+        until_event(&namespace, name(pod), "Scheduled", "Successfully assigned").await;
+        until_event(
+            &namespace,
+            set_name,
+            "SuccessfulCreate",
+            &format!("Created pod: {}", name(pod)),
+        )
+        .await;
     }
-    told(
+    until_event(
         &namespace,
         "web",
         "ScalingReplicaSet",
@@ -189,7 +194,7 @@ pub(crate) async fn is_scaled_up_and_down(cluster: &Cluster) {
     namespace.patch("deployments/web/scale", replicas(6)).await;
     settled(&namespace, "web", 6).await;
     let set = name(&namespace.list("replicasets").await[0]).to_owned();
-    told(
+    until_event(
         &namespace,
         "web",
         "ScalingReplicaSet",
@@ -198,7 +203,7 @@ pub(crate) async fn is_scaled_up_and_down(cluster: &Cluster) {
     .await;
     namespace.patch("deployments/web", replicas(1)).await;
     settled(&namespace, "web", 1).await;
-    told(
+    until_event(
         &namespace,
         "web",
         "ScalingReplicaSet",
@@ -283,7 +288,7 @@ pub(crate) async fn tells_why_pods_cannot_be_made(cluster: &Cluster) {
     let why = "serviceaccount \"nobody\" not found";
     assert!(failure["message"].as_str().is_some_and(|message| message.contains(why)), "{failure}");
     let set = name(&namespace.list("replicasets").await[0]).to_owned();
-    told(&namespace, &set, "FailedCreate", why).await;
+    until_event(&namespace, &set, "FailedCreate", why).await;
     namespace.create("serviceaccounts", json!({"metadata": {"name": "nobody"}})).await;
     settled(&namespace, "web", 2).await;
     let fine = |object: &Value| condition(object, "ReplicaFailure").is_null();

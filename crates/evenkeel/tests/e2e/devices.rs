@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Cluster, Namespace, condition, items, name},
-    deployment::told,
+    deployment::until_event,
     objects::pod,
     pods::is_ready,
 };
@@ -104,10 +104,10 @@ impl<'a> Devices<'a> {
         let says = |pod: &Value| {
             let scheduled = condition(pod, "PodScheduled");
             scheduled["reason"] == "Unschedulable"
-                && scheduled["message"].as_str().is_some_and(|told| told.contains(why))
+                && scheduled["message"].as_str().is_some_and(|message| message.contains(why))
         };
         self.namespace.until(&format!("pods/{pod}"), says).await;
-        told(&self.namespace, pod, "FailedScheduling", why).await;
+        until_event(&self.namespace, pod, "FailedScheduling", why).await;
     }
 
     async fn clean(&self) {
@@ -270,7 +270,7 @@ pub(crate) async fn that_are_of_no_use_are_given_back(cluster: &Cluster) {
     let results = &claim["status"]["allocation"]["devices"]["results"];
     assert_eq!(results[0]["pool"], *devices.nodes[1], "{claim:#}");
     let message = "deallocation of ResourceClaim completed";
-    told(namespace, "far", "FailedScheduling", message).await;
+    until_event(namespace, "far", "FailedScheduling", message).await;
     devices.clean().await;
 }
 
@@ -288,10 +288,10 @@ pub(crate) async fn stand_for_extended_resources(cluster: &Cluster) {
     devices.class(&class, &json!({"extendedResourceName": resource, "selectors": selectors})).await;
     let named = devices.runs("named").await;
     assert_eq!(named["spec"]["nodeName"], *devices.nodes[0]);
-    let told = &named["status"]["extendedResourceClaimStatus"];
+    let status = &named["status"]["extendedResourceClaimStatus"];
     let mapping = json!({"containerName": "app", "resourceName": resource, "requestName": "container-0-request-0"});
-    assert_eq!(told["requestMappings"], json!([mapping]), "{named:#}");
-    let path = format!("resourceclaims/{}", told["resourceClaimName"].as_str().expect("a name"));
+    assert_eq!(status["requestMappings"], json!([mapping]), "{named:#}");
+    let path = format!("resourceclaims/{}", status["resourceClaimName"].as_str().expect("a name"));
     let claim = namespace.get(&path).await;
     let meta = &claim["metadata"];
     assert_eq!(meta["generateName"], "named-extended-resources-");

@@ -43,7 +43,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let cluster =
         Cluster::new(client, clock, PACE).with_cloud(cloud).embedded(server.clone(), inside);
     case(&cluster).await;
-    assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops when told to");
+    assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops on shutdown");
 }
 
 /// Not among the cases: only the embedded server has nodes that tell what they use.

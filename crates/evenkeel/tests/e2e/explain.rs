@@ -6,7 +6,7 @@ use crate::{
     objects::deployment,
 };
 use evenkeel::explain::{Offline, explain, resolve};
-use evenkeel_controller_manager::plan::{Asked, PATIENCE, preview};
+use evenkeel_controller_manager::plan::{Asked, SYNC_TIMEOUT, preview};
 use evenkeel_controllers::{core::rootcacertpublisher, needs::Gates, options::Options};
 use evenkeel_runtime::{client::Client, introspect::Subject};
 use serde_json::json;
@@ -18,9 +18,9 @@ async fn explained(cluster: &Cluster, kind: &str, namespace: &str, name: &str) -
     let found = client.api_resources().await.expect("discovery");
     let subject: Subject = resolve(&found, kind, namespace, name).expect("a kind");
     let offline = Offline::start(kube, clock, found, &subject).await.expect("controllers");
-    let told = explain(&offline, subject, "offline".to_owned()).await.expect("an explanation");
+    let explained = explain(&offline, subject, "offline".to_owned()).await.expect("an explanation");
     offline.stop().await;
-    told.text(clock.now())
+    explained.text(clock.now())
 }
 
 pub(crate) async fn tells_what_is_waited_for(cluster: &Cluster) {
@@ -76,10 +76,10 @@ pub(crate) async fn plans_are_not_carried_out(cluster: &Cluster) {
         chosen: &[rootcacertpublisher::DESCRIPTOR],
         options,
         gates: Gates::default(),
-        patience: PATIENCE,
+        timeout: SYNC_TIMEOUT,
     };
-    let told = preview(cluster.kube().clone(), cluster.clock(), asked).await.expect("a plan");
-    let write = told.writes.iter().find(|write| write.namespace == namespace.name);
+    let explained = preview(cluster.kube().clone(), cluster.clock(), asked).await.expect("a plan");
+    let write = explained.writes.iter().find(|write| write.namespace == namespace.name);
     let write = write.expect("a write for the namespace").to_string();
     assert!(
         write.contains("update configmaps") && write.contains("data.ca.crt planned, was"),

@@ -73,12 +73,12 @@ async fn a_running_manager_tells_of_an_object() {
     let text = run(&none, &[]).await.unwrap_or_else(|error| panic!("{error:#}"));
     assert!(text.contains("no such object"), "{text}");
 
-    // Which version it is, it was told.
+    // It reports the version that it was started with.
     let watcher = Watcher::with_token(port, embedded.server.admin_token());
     assert!(watcher.text("/metrics").await.contains("git_version=\"v1.37.1-vendor.1\""));
     assert!(watcher.text("/statusz").await.contains("1.37.1-vendor.1"));
 
-    // What goes wrong is told in words that help.
+    // Errors name the next step.
     let wary = Args { insecure_skip_tls_verify: false, ..asked };
     assert!(refused(&wary).await.contains("is not trusted"), "{}", refused(&wary).await);
     let limited = folder.path().join("limited");
@@ -90,14 +90,14 @@ async fn a_running_manager_tells_of_an_object() {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
     });
     std::fs::write(&limited, text.to_string()).expect("a kubeconfig");
-    let told = refused(&args(limited, "default", port)).await;
-    assert!(told.contains("does not let you look"), "{told}");
-    let told = refused(&args(admin.clone(), "default", free_port())).await;
-    assert!(told.contains("does not answer"), "{told}");
+    let error = refused(&args(limited, "default", port)).await;
+    assert!(error.contains("does not let you look"), "{error}");
+    let error = refused(&args(admin.clone(), "default", free_port())).await;
+    assert!(error.contains("does not answer"), "{error}");
     let api_server: u16 =
         embedded.url.rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
-    let told = refused(&args(admin, "default", api_server)).await;
-    assert!(told.contains("is no manager of Evenkeel's"), "{told}");
+    let error = refused(&args(admin, "default", api_server)).await;
+    assert!(error.contains("is no manager of Evenkeel's"), "{error}");
     program.stop(cluster).await;
     embedded.serving.shut_down(Duration::from_secs(1)).await;
 }

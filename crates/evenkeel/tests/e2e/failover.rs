@@ -24,8 +24,8 @@ use tokio::time::Instant;
 const PODS: Kind = Kind::new("", "v1", "Pod", "pods", true);
 const DEPLOYMENTS: Kind = Kind::new("apps", "v1", "Deployment", "deployments", true);
 
-/// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of each wait, for a busy machine.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `--leader-elect-lease-duration`.
 const LEASE: Duration = Duration::from_secs(4);
@@ -53,7 +53,7 @@ impl Process {
     }
 
     async fn ended(&mut self) -> ExitStatus {
-        let deadline = Clock::system().instant() + PATIENCE;
+        let deadline = Clock::system().instant() + WAIT_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
                 return status;
@@ -146,7 +146,7 @@ impl Scene {
     }
 
     async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
-        let deadline = Clock::system().instant() + PATIENCE;
+        let deadline = Clock::system().instant() + WAIT_TIMEOUT;
         while !holds().await {
             if Clock::system().instant() > deadline {
                 let log = |n| std::fs::read_to_string(self.folder.path().join(format!("log-{n}")));
@@ -231,5 +231,5 @@ async fn one_works_whatever_happens_to_it() {
     let lines: Vec<usize> = scene.record.work().iter().map(|written| written.line).collect();
     assert!(lines.is_sorted(), "one wrote after another had taken over: {lines:?}");
     drop(last);
-    scene.tasks.shut_down(PATIENCE).await;
+    scene.tasks.shut_down(WAIT_TIMEOUT).await;
 }

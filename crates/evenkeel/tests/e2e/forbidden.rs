@@ -1,4 +1,4 @@
-//! A controller manager that may not see everything: what is kept from it is told by name and asked for again at growing
+//! A controller manager that may not see everything: forbidden resources are logged by name and retried at growing
 //! pauses; whoever does without goes on; and what is granted later is taken up without a new start.
 
 use crate::{
@@ -88,15 +88,15 @@ pub(crate) async fn some_lists_are_forbidden(cluster: &Cluster, folder: &Path, k
     assert_eq!(of(&namespace.get("pods").await, "db"), 0, "nobody sees the set");
 
     let log = program.log();
-    let told: Vec<&str> = log.lines().filter(|line| line.contains("statefulsets")).collect();
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("statefulsets")).collect();
     let (user, resource) = (format!("User \\\"{USER}\\\""), "statefulsets.apps is forbidden");
     assert!(
-        told.iter().any(|line| line.contains(resource) && line.contains(&user)),
+        lines.iter().any(|line| line.contains(resource) && line.contains(&user)),
         "{}",
         program.last_words()
     );
     // Half a minute or more at pauses of 0.8 s, doubled each time.
-    assert!((2..=12).contains(&told.len()), "{} times: {told:#?}", told.len());
+    assert!((2..=12).contains(&lines.len()), "{} times: {lines:#?}", lines.len());
     let healthy = Watcher::anonymous(port).text("/healthz").await;
     assert_eq!(healthy.trim(), "ok", "another process would be allowed no more");
 

@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Cluster, Namespace, items},
-    deployment::{settled, told},
+    deployment::{settled, until_event},
     objects::{config_map, deployment, owned_by},
     pods::is_active,
 };
@@ -129,7 +129,7 @@ pub(crate) async fn owners_elsewhere_do_not_count(cluster: &Cluster) {
     thing(&here, "near", &[owned_by(&owner, true)], &[]).await;
     thing(&there, "far", &[owned_by(&owner, true)], &[]).await;
     there.until_gone("configmaps/far").await;
-    told(&there, "far", "OwnerRefInvalidNamespace", "does not exist in namespace").await;
+    until_event(&there, "far", "OwnerRefInvalidNamespace", "does not exist in namespace").await;
     cluster.watch_a_while().await;
     assert!(
         !is_deleting(&here.get("configmaps/near").await)

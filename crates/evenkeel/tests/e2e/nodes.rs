@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Cluster, condition, items, name},
-    deployment::told,
+    deployment::until_event,
     objects::{deployment, pod},
 };
 use evenkeel_controllers::core::nodeipam;
@@ -192,8 +192,8 @@ pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster
                 && pod["metadata"]["deletionTimestamp"].is_string()
         };
         namespace.until(&path, goes).await;
-        told(&namespace, pod, "NodeNotReady", "Node is not ready").await;
-        told(&namespace, pod, "TaintManagerEviction", "Marking for deletion Pod").await;
+        until_event(&namespace, pod, "NodeNotReady", "Node is not ready").await;
+        until_event(&namespace, pod, "TaintManagerEviction", "Marking for deletion Pod").await;
     }
     let elsewhere = |pods: &Value| {
         let runs = |pod: &&Value| {

@@ -1,6 +1,6 @@
 //! Pods seen at every moment, in the order in which the server changed them.
 
-use crate::cluster::{Namespace, PATIENCE, items, name};
+use crate::cluster::{Namespace, WAIT_TIMEOUT, items, name};
 use futures::{StreamExt, stream::LocalBoxStream};
 use kube::core::WatchEvent;
 use serde_json::Value;
@@ -41,8 +41,8 @@ impl Pods {
                 }
             }
         };
-        if tokio::time::timeout(PATIENCE, watching).await.is_err() {
-            panic!("{what}: not within {PATIENCE:?}; the pods are {:#?}", self.now);
+        if tokio::time::timeout(WAIT_TIMEOUT, watching).await.is_err() {
+            panic!("{what}: not within {WAIT_TIMEOUT:?}; the pods are {:#?}", self.now);
         }
     }
 }

@@ -79,7 +79,7 @@ impl Program {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// All that it told so far.
+    /// Returns all log lines so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -112,8 +112,8 @@ impl Program {
     /// Asks it to stop, and waits until it has, as one that all went well with.
     pub(crate) async fn stop(mut self, cluster: &Cluster) {
         let id = self.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
-        assert!(told.success(), "the program is told to stop");
+        let signaled = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
+        assert!(signaled.success(), "the program is signaled to stop");
         for _ in 0..600 {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 assert!(status.success(), "{status}: {}", self.last_words());

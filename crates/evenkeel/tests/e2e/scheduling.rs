@@ -2,7 +2,7 @@
 
 use crate::{
     cluster::{Cluster, condition},
-    deployment::told,
+    deployment::until_event,
     objects::pod,
 };
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub(crate) async fn waits_for_a_node_that_fits(cluster: &Cluster) {
         why["message"].as_str().is_some_and(|why| why.starts_with("0/") && why.contains(message)),
         "{why}"
     );
-    told(&namespace, "picky", "FailedScheduling", message).await;
+    until_event(&namespace, "picky", "FailedScheduling", message).await;
 
     // Only this pod tolerates it, and nothing runs on it.
     let taint = json!({"key": "e2e.evenkeel.dev/late", "effect": "NoSchedule"});
@@ -45,14 +45,14 @@ pub(crate) async fn waits_for_a_node_that_fits(cluster: &Cluster) {
     cluster.patch(&format!("{NODE}/status"), status).await;
     let bound = namespace.until("pods/picky", |pod| pod["spec"]["nodeName"] == "e2e-late").await;
     assert_eq!(condition(&bound, "PodScheduled")["status"], "True");
-    told(&namespace, "picky", "Scheduled", "to e2e-late").await;
+    until_event(&namespace, "picky", "Scheduled", "to e2e-late").await;
 
     // It is full now.
     let mut second = pod("late", &json!({}), "app:v1");
     second["spec"]["nodeSelector"] = json!({"e2e.evenkeel.dev/late": "yes"});
     second["spec"]["tolerations"] = json!([{"key": "e2e.evenkeel.dev/late", "operator": "Exists"}]);
     namespace.create("pods", second).await;
-    told(&namespace, "late", "FailedScheduling", "Too many pods").await;
+    until_event(&namespace, "late", "FailedScheduling", "Too many pods").await;
     namespace.ask("DELETE", "pods/picky", json!({"gracePeriodSeconds": 0})).await.expect("deleted");
     namespace.until("pods/late", |pod| pod["spec"]["nodeName"] == "e2e-late").await;
     namespace.ask("DELETE", "pods/late", json!({"gracePeriodSeconds": 0})).await.expect("deleted");

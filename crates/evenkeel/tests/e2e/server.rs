@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 pub(crate) async fn tells_how_its_store_is(cluster: &Cluster) {
     let store = cluster.get("componentstatuses/etcd-0").await;
     let condition = &store["conditions"][0];
-    let told = [&condition["type"], &condition["status"], &condition["message"]];
-    assert_eq!(told, [&json!("Healthy"), &json!("True"), &json!("ok")]);
+    let values = [&condition["type"], &condition["status"], &condition["message"]];
+    assert_eq!(values, [&json!("Healthy"), &json!("True"), &json!("ok")]);
 }
 
 pub(crate) async fn says_what_flow_a_request_belongs_to(cluster: &Cluster) {

@@ -59,7 +59,7 @@ async fn phase(namespace: &Namespace<'_>, volume: &str, phase: &str) -> Value {
     namespace.cluster().until(&path, |volume| volume["status"]["phase"] == phase).await
 }
 
-async fn told(namespace: &Namespace<'_>, about: &str, reason: &str) -> String {
+async fn event_message(namespace: &Namespace<'_>, about: &str, reason: &str) -> String {
     let path = format!("events?fieldSelector=involvedObject.name={about},reason={reason}");
     let events = namespace.until(&path, |events| !items(events).is_empty()).await;
     items(&events)[0]["message"].as_str().unwrap_or_default().to_owned()
@@ -70,7 +70,7 @@ pub(crate) async fn is_made_when_a_pod_wants_it_and_goes_with_its_claim(cluster:
     let class = "/apis/storage.k8s.io/v1/storageclasses/standard";
     cluster.until(class, |class| !class.is_null()).await;
     namespace.create("persistentvolumeclaims", claim("data", &json!({}))).await;
-    let why = told(&namespace, "data", "WaitForFirstConsumer").await;
+    let why = event_message(&namespace, "data", "WaitForFirstConsumer").await;
     assert_eq!(why, "waiting for first consumer to be created before binding");
     namespace.create("pods", user("web", &by_claim("data"))).await;
     let pod = namespace.until("pods/web", is_ready).await;
@@ -118,7 +118,7 @@ pub(crate) async fn that_is_there_is_found_promised_and_lost(cluster: &Cluster) 
     wants["volumeName"] = format!("{}-big", namespace.name).into();
     wants["resources"] = json!({"requests": {"storage": "50Gi"}});
     namespace.create("persistentvolumeclaims", claim("greedy", &wants)).await;
-    let why = told(&namespace, "greedy", "VolumeMismatch").await;
+    let why = event_message(&namespace, "greedy", "VolumeMismatch").await;
     assert!(why.ends_with("requested PV is too small"), "{why}");
     namespace.delete("persistentvolumeclaims/first", "Background").await;
     phase(&namespace, "small", "Released").await;
@@ -173,7 +173,7 @@ pub(crate) async fn of_a_pod_alone_comes_and_goes_with_it(cluster: &Cluster) {
     let made = bound(&namespace, "works-data").await;
     assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], pod["metadata"]["uid"]);
     assert_eq!(made["metadata"]["labels"], json!({"a": "b"}));
-    let why = told(&namespace, "blocked", "FailedBinding").await;
+    let why = event_message(&namespace, "blocked", "FailedBinding").await;
     assert!(why.ends_with("(pod is not owner)"), "{why}");
     namespace.delete("persistentvolumeclaims/blocked-data", "Background").await;
     namespace.until("pods/blocked", is_ready).await;

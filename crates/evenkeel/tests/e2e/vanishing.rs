@@ -68,7 +68,7 @@ async fn goes_and_comes_back(cluster: &Cluster, complaints: &dyn Fn() -> Vec<Str
     cluster.sleep(Duration::from_secs(10)).await;
     let after = complaints();
     assert!(before.len() <= 16, "{before:#?}");
-    // The object that waits may be told of.
+    // The object that waits may be in the log.
     assert!(after.len() <= before.len() + 8, "it does not end: {after:#?}");
 
     comes(cluster, &namespace).await;

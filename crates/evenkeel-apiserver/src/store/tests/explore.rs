@@ -413,9 +413,9 @@ async fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) {
 }
 
 /// Says which seed failed.
-struct Told(u64);
+struct PanicReport(u64);
 
-impl Drop for Told {
+impl Drop for PanicReport {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("EVENKEEL_STORE_SEED={} repeats it", self.0);
@@ -437,7 +437,7 @@ async fn memory_and_disk_agree_whatever_fails() {
     let n_seeds = seeds.end - seeds.start;
     let mut counts = BTreeMap::new();
     for seed in seeds {
-        let _told = Told(seed);
+        let _report = PanicReport(seed);
         run(seed, &mut counts).await;
     }
     println!("{n_seeds} seeds: {counts:?}");

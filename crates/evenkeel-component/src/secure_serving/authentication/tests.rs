@@ -108,7 +108,7 @@ fn a_proxy_is_believed_by_its_certificate() {
         clients: None,
         proxies: Some((front.authority.clone(), proxy_headers(allowed))),
     };
-    let told = headers(&[
+    let forwarded = headers(&[
         ("x-remote-user", ""),
         ("x-user", "bob"),
         ("x-remote-group", "a"),
@@ -117,20 +117,20 @@ fn a_proxy_is_believed_by_its_certificate() {
         ("x-remote-extra-scopes%2fall", "one"),
         ("x-remote-extra-scopes%2fall", "two"),
     ]);
-    let bob = by_proxy(&anchors(&["proxy"]), &told, &front.sign("proxy", &[]), today());
+    let bob = by_proxy(&anchors(&["proxy"]), &forwarded, &front.sign("proxy", &[]), today());
     let Finding::Is(bob) = bob else { panic!("{bob:?}") };
     assert_eq!((&*bob.name, &*bob.uid, &*bob.groups), ("bob", "7", &words(&["a", "b"])[..]));
     assert_eq!(bob.extra["scopes/all"], ["one", "two"]);
 
-    let anyone = by_proxy(&anchors(&[]), &told, &front.sign("whoever", &[]), today());
+    let anyone = by_proxy(&anchors(&[]), &forwarded, &front.sign("whoever", &[]), today());
     assert!(matches!(anyone, Finding::Is(_)), "{anyone:?}");
     let silent = by_proxy(&anchors(&[]), &HeaderMap::new(), &front.sign("x", &[]), today());
     assert_eq!(silent, Finding::Nothing);
     for chain in [front.sign("stranger", &[]), other.sign("proxy", &[])] {
-        let refused = by_proxy(&anchors(&["proxy"]), &told, &chain, today());
+        let refused = by_proxy(&anchors(&["proxy"]), &forwarded, &chain, today());
         assert!(matches!(refused, Finding::Refused(_)), "{refused:?}");
     }
-    assert_eq!(by_proxy(&anchors(&["proxy"]), &told, &[], today()), Finding::Nothing);
+    assert_eq!(by_proxy(&anchors(&["proxy"]), &forwarded, &[], today()), Finding::Nothing);
 }
 
 #[tokio::test]

@@ -113,12 +113,12 @@ impl World {
         failed.into_iter().for_each(|place| backoff.note(place, self.now));
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
         let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
-        let told = status(&observed, &outcomes, self.now);
-        for action in &told.actions {
+        let status = status(&observed, &outcomes, self.now);
+        for action in &status.actions {
             self.apply(action);
         }
         let is_write = |action: &Action| !matches!(action, Action::Event(_));
-        next.actions.iter().chain(&told.actions).any(is_write)
+        next.actions.iter().chain(&status.actions).any(is_write)
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
@@ -256,12 +256,12 @@ impl World {
     }
 
     /// What was done, with revisions by number.
-    fn told(&self) -> String {
-        let mut told: String = self.story.iter().map(|line| format!("{line}\n")).collect();
+    fn history(&self) -> String {
+        let mut text: String = self.story.iter().map(|line| format!("{line}\n")).collect();
         for (n, revision) in self.revisions.iter().enumerate() {
-            told = told.replace(&*revision.meta.name, &format!("revision {n}"));
+            text = text.replace(&*revision.meta.name, &format!("revision {n}"));
         }
-        told
+        text
     }
 }
 
@@ -273,7 +273,7 @@ fn relabel(meta: &mut evenkeel_api::Meta, labels: &Value) {
 
 #[track_caller]
 fn check(world: &World, golden: &Expect) {
-    golden.assert_eq(&world.told());
+    golden.assert_eq(&world.history());
 }
 
 #[test]
@@ -656,7 +656,7 @@ fn what_another_program_wrote_is_found_by_its_meaning() {
     for pod in &mut world.pods {
         pod.meta.labels = pod.meta.labels.with(pods::REVISION_LABEL, "0123");
     }
-    assert!(!world.pass(), "{}", world.told());
+    assert!(!world.pass(), "{}", world.history());
 }
 
 #[test]
@@ -692,7 +692,7 @@ fn a_set_that_selects_all_or_goes_is_left_alone() {
     world.set.spec.selector = evenkeel_api::selector::Selector::everything();
     world.pass();
     assert_eq!(
-        world.told(),
+        world.history(),
         "  SelectingAll: This daemon set is selecting all pods. A non-empty selector is required.\n"
     );
     let mut world = World::new(set(&one_by_one()), 1);
@@ -787,15 +787,15 @@ proptest! {
         for node in &world.nodes {
             let here: Vec<_> = world.pods.iter().filter(|pod| target_node(pod) == Some(&node.meta.name)).collect();
             let fit = pod_template.fit(node);
-            prop_assert!(here.len() <= 1, "{}", world.told());
-            prop_assert!(!fit.should_run || here.len() == 1, "{}: {}", node.meta.name, world.told());
-            prop_assert!(fit.should_continue_running || here.is_empty(), "{}: {}", node.meta.name, world.told());
+            prop_assert!(here.len() <= 1, "{}", world.history());
+            prop_assert!(!fit.should_run || here.len() == 1, "{}: {}", node.meta.name, world.history());
+            prop_assert!(fit.should_continue_running || here.is_empty(), "{}: {}", node.meta.name, world.history());
             for pod in here.iter().filter(|_| fit.should_run) {
                 prop_assert!(pod.meta.controlled_by("set") && pods::is_ready(pod));
                                 prop_assert!(is_updated(&world.set, pod, super::observed::hash(world.revisions.last().unwrap())));
             }
         }
-        prop_assert!(!world.pass(), "{}", world.told());
+        prop_assert!(!world.pass(), "{}", world.history());
     }
 
     #[test]
@@ -813,7 +813,7 @@ proptest! {
                 let there = world.pods.iter().filter(here).any(|pod| pods::is_ready(pod) && !pod.meta.deleting());
                 pod_template.fit(node).should_run && there
             });
-            prop_assert!(desired - with.count() <= budget.unavailable, "{}", world.told());
+            prop_assert!(desired - with.count() <= budget.unavailable, "{}", world.history());
             world.kubelets();
         }
     }

@@ -82,11 +82,11 @@ impl World {
         let next = plan(&observed, self.now);
         assert_eq!(evenkeel_runtime::plan::lint(&next), Vec::<String>::new());
         let outcomes = Outcomes(next.actions.iter().map(|action| self.apply(action)).collect());
-        let told = status(&observed, &outcomes, self.now);
-        for action in &told.actions {
+        let status = status(&observed, &outcomes, self.now);
+        for action in &status.actions {
             self.apply(action);
         }
-        !next.actions.is_empty() || !told.actions.is_empty()
+        !next.actions.is_empty() || !status.actions.is_empty()
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
@@ -227,11 +227,11 @@ impl World {
         found.map_or_else(String::new, |c| format!("{} {}: {}", c.status, c.reason, c.message))
     }
 
-    /// What was written and told, a line each, with hashes replaced by numbers of sets.
+    /// Returns writes and events, one per line, with hashes replaced by numbers of sets.
     fn story(&self) -> String {
-        let told = self.events.iter().map(|event| format!("{}: {}", event.reason, event.message));
+        let events = self.events.iter().map(|event| format!("{}: {}", event.reason, event.message));
         let mut story: String =
-            self.writes.iter().cloned().chain(told).map(|line| line + "\n").collect();
+            self.writes.iter().cloned().chain(events).map(|line| line + "\n").collect();
         for (n, set) in self.sets.iter().enumerate() {
             story = story.replace(&*set.meta.name, &format!("web-{n}"));
         }

@@ -316,12 +316,12 @@ proptest! {
             let observed = see(set.clone(), pods.clone());
             let next = plan(&observed, T0);
             prop_assert!(evenkeel_runtime::plan::lint(&next).is_empty());
-            let told = status(&observed, &Outcomes::default(), T0);
-            if next.is_nothing() && told.is_nothing() {
+            let status = status(&observed, &Outcomes::default(), T0);
+            if next.is_nothing() && status.is_nothing() {
                 break;
             }
             replay(&set, &mut pods, &next, passes);
-            apply_status(&mut set, &told);
+            apply_status(&mut set, &status);
             passes += 1;
             prop_assert!(passes < 20, "it never settles");
         }
@@ -443,8 +443,8 @@ fn costs_and_terminating_pods_count_where_their_gates_are_on() {
     for (gates, goes, n) in [(Gates::default(), "z", json!(1)), (old, "a", Value::Null)] {
         let mut observed = see(set(1), pods.to_vec());
         observed.rules = Rules::of(&gates);
-        let told = plan(&observed, T0).actions;
-        let [Action::Delete(delete)] = &told[..] else { panic!("{told:?}") };
+        let actions = plan(&observed, T0).actions;
+        let [Action::Delete(delete)] = &actions[..] else { panic!("{actions:?}") };
         assert_eq!(&*delete.target.name, goes);
         let after = status(&observed, &Outcomes::default(), T0);
         let Some(Action::Update(update)) = after.actions.first() else { panic!("{after:?}") };
@@ -462,6 +462,6 @@ fn no_pods_are_made_that_would_not_be_its_own() {
             .selector;
     let observed = see(set, Vec::new());
     assert_eq!(plan(&observed, T0), Plan::nothing());
-    let told = lines(&status(&observed, &Outcomes::default(), T0));
-    assert!(told.contains("the selector does not match the template's labels"), "{told}");
+    let text = lines(&status(&observed, &Outcomes::default(), T0));
+    assert!(text.contains("the selector does not match the template's labels"), "{text}");
 }

@@ -48,7 +48,7 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
 
 /// Returns events about failed creations. AlreadyExists is not reported: the cache lags behind.
 fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventRecord> {
-    let told = pass.created.iter().flat_map(|(at, created)| {
+    let events = pass.created.iter().flat_map(|(at, created)| {
         let error = outcomes.0.get(*at).and_then(|outcome| outcome.error.as_ref())?;
         if error.is_already_exists() || error.namespace_terminating {
             return None;
@@ -68,7 +68,7 @@ fn failures(pass: &Pass<'_>, outcomes: &Outcomes) -> impl Iterator<Item = EventR
             }
         })
     });
-    told.flatten().collect::<Vec<_>>().into_iter()
+    events.flatten().collect::<Vec<_>>().into_iter()
 }
 
 fn counted(pass: &Pass<'_>, outcomes: &Outcomes) -> Status {

@@ -117,15 +117,15 @@ impl World {
                 break;
             }
         }
-        let told = status(&observed, &outcomes, self.now);
-        for action in &told.actions {
+        let status = status(&observed, &outcomes, self.now);
+        for action in &status.actions {
             self.apply(action);
         }
         let is_write = |action: &Action| !matches!(action, Action::Event(_));
         let attempted = next.actions.iter().zip(&outcomes.0);
         let done =
             attempted.filter(|(_, outcome)| outcome.error.is_none()).map(|(action, _)| action);
-        done.chain(&told.actions).any(is_write)
+        done.chain(&status.actions).any(is_write)
     }
 
     fn apply(&mut self, action: &Action) -> Outcome {
@@ -298,14 +298,14 @@ impl World {
     }
 
     /// What was done, with revisions by number.
-    fn told(&self) -> String {
-        let mut told: String = self.story.iter().map(|line| format!("{line}\n")).collect();
+    fn history(&self) -> String {
+        let mut text: String = self.story.iter().map(|line| format!("{line}\n")).collect();
         let mut revisions: Vec<_> = self.revisions.iter().collect();
         revisions.sort_by_key(|revision| revision.meta.creation);
         for (n, revision) in revisions.iter().enumerate() {
-            told = told.replace(&*revision.meta.name, &format!("revision {n}"));
+            text = text.replace(&*revision.meta.name, &format!("revision {n}"));
         }
-        told
+        text
     }
 }
 
@@ -318,7 +318,7 @@ fn ready(mut pod: Pod) -> Pod {
 
 #[track_caller]
 fn check(world: &World, golden: &Expect) {
-    golden.assert_eq(&world.told());
+    golden.assert_eq(&world.history());
 }
 
 #[test]
@@ -591,7 +591,7 @@ fn with_all_at_once_a_claim_on_its_way_out_holds_up_what_comes_after_making_pods
     world.roll("two");
     world.story.clear();
     world.pass();
-    // Neither is the last pod deleted, nor an old one; of the pod that is there nothing is told.
+    // Neither is the last pod deleted, nor an old one; the present pod has no event.
     check(
         &world,
         &expect![[r#"
@@ -687,18 +687,18 @@ fn recreate_stops_all_before_it_makes_any() {
     assert_eq!(world.images(), ["db-0 one", "db-1 one"]);
     world.roll("two");
     world.story.clear();
-    let told = |world: &World| -> Vec<String> {
+    let conditions = |world: &World| -> Vec<String> {
         let conditions = world.set.status.conditions.iter();
         conditions.map(|c| format!("{} {}: {}", c.type_, c.status, c.reason)).collect()
     };
     world.pass();
-    assert_eq!(told(&world), ["Progressing True: RecreateInProgress"]);
+    assert_eq!(conditions(&world), ["Progressing True: RecreateInProgress"]);
     world.pods.retain(|pod| &*pod.meta.name == "db-1");
     world.pass();
     assert_eq!(world.pods.len(), 1, "none is made while an old one is there");
     world.settle();
     assert_eq!(world.images(), ["db-0 two", "db-1 two"]);
-    assert_eq!(told(&world), ["Progressing False: RecreateCompleted"]);
+    assert_eq!(conditions(&world), ["Progressing False: RecreateCompleted"]);
     check(
         &world,
         &expect![[r#"
@@ -813,7 +813,7 @@ fn a_claim_that_cannot_be_saved_is_told_of_but_for_condemned_pods() {
     let policy = |deleted: &str, scaled: &str| {
         with_claims(&json!({ "whenDeleted": deleted, "whenScaled": scaled }))
     };
-    let told = |name: &str| (name.to_owned(), Some("FailedUpdate".to_owned()));
+    let failed_update = |name: &str| (name.to_owned(), Some("FailedUpdate".to_owned()));
     for change in [parallel(), json!({})] {
         let with = |policy: Value| {
             let mut all = change.clone();
@@ -826,7 +826,7 @@ fn a_claim_that_cannot_be_saved_is_told_of_but_for_condemned_pods() {
         world.pod("db-0").status =
             object::<Pod>(&json!({ "status": { "phase": "Pending" } })).status;
         let settled = settled_claims(&world);
-        assert_eq!(settled[0], told("data-db-0"));
+        assert_eq!(settled[0], failed_update("data-db-0"));
         assert_eq!(settled.iter().filter(|(name, _)| name == "data-db-0").count(), 1);
 
         let mut world = World::settled(set(2, &with(policy("Retain", "Retain"))));
@@ -863,10 +863,10 @@ fn what_another_program_wrote_is_found_by_its_meaning() {
     }
     world.set.status.current_revision = "db-0123".into();
     world.set.status.update_revision = "db-0123".into();
-    assert!(!world.pass(), "{}", world.told());
+    assert!(!world.pass(), "{}", world.history());
     // Of a set that did not change the revision stays, whatever it holds.
     world.revisions[0].data = Default::default();
-    assert!(!world.pass(), "{}", world.told());
+    assert!(!world.pass(), "{}", world.history());
 }
 
 #[test]
@@ -952,7 +952,7 @@ fn a_set_that_goes_leaves_its_pods_alone() {
     world.pods.pop();
     world.story.clear();
     world.pass();
-    assert_eq!(world.told(), "status\n");
+    assert_eq!(world.history(), "status\n");
 }
 
 /// A world in any state that a crash, a user or another controller might have left.
@@ -1035,7 +1035,7 @@ proptest! {
                 prop_assert_eq!(pods::revision_of(pod), &*world.set.status.update_revision);
             }
         }
-        prop_assert!(!world.pass(), "{}", world.told());
+        prop_assert!(!world.pass(), "{}", world.history());
         prop_assert_eq!(world.set.status.ready_replicas, replicas);
     }
 
@@ -1071,7 +1071,7 @@ proptest! {
             world.pass();
             let there = world.pods.iter().filter(|pod| pods::is_ready(pod) && !pod.meta.deleting()).count();
             let missing = identity::replicas(&world.set) - i32::try_from(there).unwrap();
-            prop_assert!(missing <= max, "{missing} of {max}: {}", world.told());
+            prop_assert!(missing <= max, "{missing} of {max}: {}", world.history());
             world.kubelets();
         }
     }

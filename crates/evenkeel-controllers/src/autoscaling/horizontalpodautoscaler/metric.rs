@@ -29,7 +29,7 @@ pub(super) struct Refusal {
     /// Reason of the event and of the condition.
     pub(super) reason: &'static str,
     /// Message of the event and of the condition.
-    pub(super) told: String,
+    pub(super) message: String,
     /// Message of the error that the reconciliation returns.
     pub(super) error: String,
     /// Whether the autoscaler's spec is invalid.
@@ -47,44 +47,44 @@ pub(super) fn propose(
     namespace: &str,
 ) -> Result<Proposal, Refusal> {
     let refused =
-        |reason, told: String, error: String| Refusal { reason, told, error, of_spec: false };
+        |reason, message: String, error: String| Refusal { reason, message, error, of_spec: false };
     if let Some(source) = &metric.resource {
         let of = OfResource { resource: &source.name, container: "", target: &source.target };
-        return of.propose(read, scene).map_err(|told| {
-            let error = format!("failed to get {} resource metric value: {told}", source.name);
-            refused("FailedGetResourceMetric", told, error)
+        return of.propose(read, scene).map_err(|message| {
+            let error = format!("failed to get {} resource metric value: {message}", source.name);
+            refused("FailedGetResourceMetric", message, error)
         });
     }
     if let Some(source) = &metric.container_resource {
         let (resource, container) = (&*source.name, &*source.container);
         let of = OfResource { resource, container, target: &source.target };
-        return of.propose(read, scene).map_err(|told| {
-            let error = format!("failed to get {container} container metric value: {told}");
-            refused("FailedGetContainerResourceMetric", told, error)
+        return of.propose(read, scene).map_err(|message| {
+            let error = format!("failed to get {container} container metric value: {message}");
+            refused("FailedGetContainerResourceMetric", message, error)
         });
     }
     if let Some(source) = &metric.pods {
-        return of_pods(source, read, scene).map_err(|told| {
-            let error = format!("failed to get pods metric value: {told}");
-            refused("FailedGetPodsMetric", told, error)
+        return of_pods(source, read, scene).map_err(|message| {
+            let error = format!("failed to get pods metric value: {message}");
+            refused("FailedGetPodsMetric", message, error)
         });
     }
     if let Some(source) = &metric.object {
-        return of_object(source, read, scene, namespace).map_err(|(told, within)| {
-            let error = format!("failed to get object metric value: {within}{told}");
-            refused("FailedGetObjectMetric", told, error)
+        return of_object(source, read, scene, namespace).map_err(|(message, within)| {
+            let error = format!("failed to get object metric value: {within}{message}");
+            refused("FailedGetObjectMetric", message, error)
         });
     }
     if let Some(source) = &metric.external {
-        return of_external(source, read, scene, namespace).map_err(|(told, within)| {
+        return of_external(source, read, scene, namespace).map_err(|(message, within)| {
             let name = &source.metric.name;
-            let error = format!("failed to get {name} external metric value: {within}{told}");
-            refused("FailedGetExternalMetric", told, error)
+            let error = format!("failed to get {name} external metric value: {within}{message}");
+            refused("FailedGetExternalMetric", message, error)
         });
     }
-    let told = format!("unknown metric source type {:?}", &*metric.type_);
+    let message = format!("unknown metric source type {:?}", &*metric.type_);
     let reason = "InvalidMetricSourceType";
-    Err(Refusal { reason, told: told.clone(), error: told, of_spec: true })
+    Err(Refusal { reason, message: message.clone(), error: message, of_spec: true })
 }
 
 fn samples(read: Read) -> Result<super::samples::Samples, String> {
@@ -205,22 +205,22 @@ fn of_object(
         format!("unable to get metric {name} on {} {namespace}/{}: {why}", object.kind, object.name)
     });
     let target = &source.target;
-    let (count, current, told) = match (&*target.type_, target.value, target.average_value) {
+    let (count, current, message) = match (&*target.type_, target.value, target.average_value) {
         ("Value", Some(target), _) => {
             let count = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
-            let count = count.map_err(|told| (told, String::new()))?;
+            let count = count.map_err(|message| (message, String::new()))?;
             (count, whole(count.usage), format!("{} metric {name}", object.kind))
         }
         ("AverageValue", _, Some(target)) => {
             let usage =
-                read.map_err(|told| (told, format!("failed to get {name} object metric: ")))?;
+                read.map_err(|message| (message, format!("failed to get {name} object metric: ")))?;
             let count = scene.by_value_per_pod(usage, target.milli_value());
             let selector = words::selector(&source.metric.selector);
             (count, average(count.usage), format!("external metric {name}({selector})"))
         }
         _ => {
-            let told = "invalid object metric source: neither a value target nor an average value target was set";
-            return Err((told.to_owned(), String::new()));
+            let message = "invalid object metric source: neither a value target nor an average value target was set";
+            return Err((message.to_owned(), String::new()));
         }
     };
     let status = ObjectMetricStatus {
@@ -233,7 +233,7 @@ fn of_object(
         object: Some(Box::new(status)),
         ..MetricStatus::default()
     };
-    Ok(Proposal { replicas: count.replicas, name: told, status })
+    Ok(Proposal { replicas: count.replicas, name: message, status })
 }
 
 fn of_external(
@@ -250,17 +250,17 @@ fn of_external(
     let target = &source.target;
     let (count, current) = if let Some(target) = target.average_value {
         let usage =
-            read.map_err(|told| (told, format!("failed to get {name} external metric: ")))?;
+            read.map_err(|message| (message, format!("failed to get {name} external metric: ")))?;
         let count = scene.by_value_per_pod(usage, target.milli_value());
         (count, average(count.usage))
     } else if let Some(target) = target.value {
         let count = read.and_then(|usage| scene.by_value(usage, target.milli_value()));
-        let count =
-            count.map_err(|told| (told, format!("failed to get external metric {name}: ")))?;
+        let count = count
+            .map_err(|message| (message, format!("failed to get external metric {name}: ")))?;
         (count, whole(count.usage))
     } else {
-        let told = "invalid external metric source: neither a value target nor an average value target was set";
-        return Err((told.to_owned(), String::new()));
+        let message = "invalid external metric source: neither a value target nor an average value target was set";
+        return Err((message.to_owned(), String::new()));
     };
     let status = MetricStatus {
         type_: "External".into(),

@@ -192,7 +192,7 @@ fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -
             }
             Err(refusal) => {
                 statuses.push(MetricStatus::default());
-                builder.warn(refusal.reason, refusal.told.clone());
+                builder.warn(refusal.reason, refusal.message.clone());
                 refusals.push(refusal);
             }
         }
@@ -208,7 +208,7 @@ fn weigh(observed: &Observed, measured: Measured, builder: &mut StatusBuilder) -
     if let Some(first) = refusals.first()
         && (refusals.len() >= count || most.0 < observed.scale.replicas)
     {
-        let message = format!("the HPA was unable to compute the replica count: {}", first.told);
+        let message = format!("the HPA was unable to compute the replica count: {}", first.message);
         builder.set(SCALING_ACTIVE, false, first.reason, &message);
         return Weighed { replicas: None, statuses, error };
     }
@@ -328,8 +328,8 @@ pub(super) fn conclude(
         None if decision.failed => before,
         None => current,
         Some(Err(error)) => {
-            let told = format!("New size: {desired}; reason: {why}; error: {error}");
-            builder.warn("FailedRescale", told);
+            let message = format!("New size: {desired}; reason: {why}; error: {error}");
+            builder.warn("FailedRescale", message);
             let message =
                 format!("the HPA controller was unable to update the target scale: {error}");
             builder.set(ABLE_TO_SCALE, false, "FailedUpdateScale", &message);

@@ -22,7 +22,7 @@ use evenkeel_runtime::plan::{Action, Failure, Key, OnError, Plan, Steps, Update}
 use std::{sync::Arc, time::Duration};
 
 /// Attempts to update a scale after conflicts. Upstream: `retry.DefaultRetry`.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -320,7 +320,7 @@ fn rescale(
     for attempt in 1.. {
         let changed = scale::update(kind, namespace, &scale, replicas, steps)?;
         let Err(refused) = changed else { break };
-        if refused.code != 409 || attempt == TRIES {
+        if refused.code != 409 || attempt == MAX_ATTEMPTS {
             return Ok(Err(refused.message));
         }
         if let Ok(latest) = scale::get(kind, namespace, &scale.name, PAUSE, steps)? {

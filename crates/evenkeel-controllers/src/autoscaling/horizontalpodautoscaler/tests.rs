@@ -423,8 +423,8 @@ fn the_metric_that_asks_for_most_counts() {
         (to, says(&builder, "ScalingActive")),
         (None, ("False".into(), "FailedGetResourceMetric".into()))
     );
-    let told = "FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no answer";
-    assert_eq!(events[1], told);
+    let message = "FailedComputeMetricsReplicas: invalid metrics (1 invalid out of 2), first error is: failed to get cpu resource metric value: failed to get cpu utilization: unable to get metrics for resource cpu: no answer";
+    assert_eq!(events[1], message);
     assert_eq!(&*builder.status.current_metrics[0].type_, "", "as upstream has it");
 }
 
@@ -633,7 +633,7 @@ fn a_proposal_says_what_was_measured() {
     let Ok(Proposal { replicas, name, status }) =
         metric::propose(&spec, used(&[1000; 2]), &scene(&pods, 2), "ns")
     else {
-        panic!("it can be told")
+        panic!("readings are complete")
     };
     assert_eq!((replicas, &*name), (4, "cpu resource utilization (percentage of request)"));
     let current = &status.resource.as_ref().unwrap().current;

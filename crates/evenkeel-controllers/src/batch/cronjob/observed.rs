@@ -46,9 +46,11 @@ impl Observed {
 
     /// Returns the Jobs that the status lacks, with their scheduled times.
     pub(super) fn new_runs(&self) -> impl Iterator<Item = (&Arc<Job>, Timestamp)> {
-        let told = self.cron.status.last_schedule_time;
+        let last_schedule = self.cron.status.last_schedule_time;
         let runs = self.jobs.iter().filter_map(|job| Some((job, Run::of(&self.cron, job)?.at)));
-        runs.filter(move |(job, at)| told.is_none_or(|told| *at > told) && !self.is_active(job))
+        runs.filter(move |(job, at)| {
+            last_schedule.is_none_or(|last_schedule| *at > last_schedule) && !self.is_active(job)
+        })
     }
 
     /// Returns those of them that are not finished.

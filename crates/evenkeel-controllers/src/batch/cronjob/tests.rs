@@ -197,8 +197,8 @@ fn the_status_tells_of_jobs_as_they_come_and_go() {
     let mut cron = cron(&json!({}));
     let now = "2026-01-05T10:00:01Z";
     let run = run(&cron, "tick-29460120", "2026-01-05T10:00:00Z", None);
-    let (told, status) = after(&cron, std::slice::from_ref(&run), now);
-    assert_eq!(told, ["update"]);
+    let (actions, status) = after(&cron, std::slice::from_ref(&run), now);
+    assert_eq!(actions, ["update"]);
     assert_eq!(status["active"][0]["name"], "tick-29460120");
     assert_eq!(status["lastScheduleTime"], "2026-01-05T10:00:00Z");
 
@@ -208,8 +208,8 @@ fn the_status_tells_of_jobs_as_they_come_and_go() {
         job(&cron, "done", Some("Complete"), "2026-01-05T09:59:00Z"),
         job(&cron, "strange", None, "2026-01-05T09:50:00Z"),
     ];
-    let (told, status) = after(&cron, &jobs, now);
-    assert_eq!(told, ["update", "SawCompletedJob", "UnexpectedJob", "MissingJob"]);
+    let (actions, status) = after(&cron, &jobs, now);
+    assert_eq!(actions, ["update", "SawCompletedJob", "UnexpectedJob", "MissingJob"]);
     let want = json!({
         "lastScheduleTime": "2026-01-05T10:00:00Z", "lastSuccessfulTime": "2026-01-05T09:59:00Z",
     });
@@ -223,8 +223,8 @@ fn a_job_that_is_not_seen_yet_is_not_missing() {
     let observed = Observed::new(Arc::new(cron), Vec::new(), false, TimeZone::UTC);
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));
     assert_eq!(deeds(&planned), ["JobAlreadyActive"]);
-    let told = status(&observed, &planned, &Outcomes(vec![Outcome::success()]));
-    assert!(told.is_nothing(), "{told:?}");
+    let status = status(&observed, &planned, &Outcomes(vec![Outcome::success()]));
+    assert!(status.is_nothing(), "{status:?}");
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn only_errors_that_matter_are_told() {
             message: "no".to_owned(),
             namespace_terminating: false,
         };
-        let told = status(&observed, &planned, &Outcomes(vec![Outcome::failure(failure)]));
-        assert_eq!(deeds(&told), want);
+        let status = status(&observed, &planned, &Outcomes(vec![Outcome::failure(failure)]));
+        assert_eq!(deeds(&status), want);
     }
 }

@@ -90,7 +90,7 @@ struct Next {
     body: Body,
     conditions: Vec<Condition>,
     end: Option<FinishedCondition>,
-    told: Vec<EventRecord>,
+    events: Vec<EventRecord>,
     /// Whether pods are not recorded because the limit is reached.
     full: bool,
     now: Timestamp,
@@ -108,7 +108,7 @@ impl Next {
         body.ready = Some(count(counts.ready.saturating_sub(done.deleted_ready)));
         body.terminating = Some(count(counts.terminating + done.deleted));
         let conditions = job.status.conditions.iter().map(Condition::from).collect();
-        Self { body, conditions, end: None, told: Vec::new(), full: false, now }
+        Self { body, conditions, end: None, events: Vec::new(), full: false, now }
     }
 
     /// Sets the interim condition, or the condition `Suspended`.
@@ -158,7 +158,7 @@ impl Next {
             self.body.start_time = None;
         }
         let event = if job.spec.suspend { "Suspended" } else { "Resumed" };
-        self.told.push(EventRecord::normal(wire::target(job), event, message));
+        self.events.push(EventRecord::normal(wire::target(job), event, message));
     }
 
     /// Adds finished pods to `uncountedTerminatedPods`.
@@ -230,11 +230,15 @@ impl Next {
             if wanted.is_some_and(|wanted| self.body.succeeded > wanted) {
                 let message = "Too many succeeded pods running after completion count reached";
                 let note = EventRecord::warning(target.clone(), "TooManySucceededPods", message);
-                self.told.push(note);
+                self.events.push(note);
             }
-            self.told.push(EventRecord::normal(target, "Completed", "Job completed"));
+            self.events.push(EventRecord::normal(target, "Completed", "Job completed"));
         } else {
-            self.told.push(EventRecord::warning(target, failure_event(&end.reason), &*end.message));
+            self.events.push(EventRecord::warning(
+                target,
+                failure_event(&end.reason),
+                &*end.message,
+            ));
         }
     }
 
@@ -244,15 +248,15 @@ impl Next {
         let old: Vec<Condition> = job.status.conditions.iter().map(Condition::from).collect();
         let changed = self.body != Body::of(&job.status) || self.conditions != old;
         // The next reconciliation removes finalizers of recorded pods, or sets the final condition.
-        let told = self.end.as_ref().is_some_and(|end| !end.announced);
-        let more = self.full || self.body.uncounted_terminated_pods.len() > 0 || told;
+        let finished = self.end.as_ref().is_some_and(|end| !end.announced);
+        let more = self.full || self.body.uncounted_terminated_pods.len() > 0 || finished;
         let recorded = *self.body.completed_indexes != *job.status.completed_indexes;
         if changed {
             let body = Status { body: self.body, conditions: self.conditions };
             let body = wire::status_body(job, &job.meta.annotations, &body);
             let target: Target = wire::target(job);
             plan.push(Update { on_error: OnError::Abort, ..Update::status(target, body) });
-            plan.actions.extend(self.told.into_iter().map(Action::Event));
+            plan.actions.extend(self.events.into_iter().map(Action::Event));
             if more || recorded {
                 plan.requeue_after(Duration::ZERO);
             }

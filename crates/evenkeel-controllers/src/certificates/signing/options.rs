@@ -1,4 +1,4 @@
-//! What the signing controller can be told.
+//! Options of the certificate signing controller.
 
 use super::plan::Signer;
 use crate::options::Flags;
@@ -7,9 +7,9 @@ use std::{fmt, time::Duration};
 /// Options of the controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The longest that certificates last; `--cluster-signing-duration`.
+    /// Maximum validity of issued certificates; `--cluster-signing-duration`.
     pub duration: Duration,
-    /// Who signs for all.
+    /// Signer for all signer names without one of their own.
     pub common: Option<Pair>,
     /// Who signs what kubelets serve with; `--cluster-signing-kubelet-serving-{cert,key}-file`.
     pub kubelet_serving: Option<Pair>,

@@ -376,9 +376,9 @@ mod tests {
         };
         assert_eq!(undiscovered(&[]), None);
         let groups = [failed("x.io", "stale GroupVersion discovery: x.io/v1"), failed("", "no")];
-        let told = "Discovery failed for some groups, 2 failing: unable to retrieve the complete list of server APIs: \
+        let message = "Discovery failed for some groups, 2 failing: unable to retrieve the complete list of server APIs: \
                     v1: no, x.io/v1: stale GroupVersion discovery: x.io/v1";
-        assert_eq!(undiscovered(&groups).as_deref(), Some(told));
+        assert_eq!(undiscovered(&groups).as_deref(), Some(message));
         assert!(is_discovered(&JOBS, &groups));
         assert!(!is_discovered(&PODS, &groups));
     }

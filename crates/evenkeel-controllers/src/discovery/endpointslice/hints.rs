@@ -69,7 +69,7 @@ impl Layout<'_> {
         slice.members.iter().map(|at| &self.desired[*at]).zip(present)
     }
 
-    /// Sets the hints by `wanted`, and marks slices whose hints change.
+    /// Sets the hints to `desired_hints`, and marks slices whose hints change.
     fn set(
         &mut self,
         wanted: impl Fn(&Endpoint) -> Option<EndpointHints>,
@@ -124,7 +124,7 @@ pub(super) fn apply(
     ratios: Option<&Ratios>,
     hinted: &mut Hinted,
 ) -> Option<HintsEvent> {
-    let told = |warning, reason, message: &str| {
+    let event = |warning, reason, message: &str| {
         Some((warning, reason, format!("{message}, addressType: {}", family.name())))
     };
     if mode == Mode::Topology {
@@ -133,12 +133,12 @@ pub(super) fn apply(
                 let was = hinted.populated;
                 hinted.set(family, Some(given));
                 let message = "Topology Aware Hints has been enabled";
-                if was { None } else { told(false, "TopologyAwareHintsEnabled", message) }
+                if was { None } else { event(false, "TopologyAwareHintsEnabled", message) }
             }
             Err(why) => {
                 hinted.remove(family);
                 layout.set(|_| None, |_, present| present.hints.is_some());
-                told(true, "TopologyAwareHintsDisabled", &why)
+                event(true, "TopologyAwareHintsDisabled", &why)
             }
         };
     }
@@ -157,7 +157,7 @@ pub(super) fn apply(
         }
     }
     if was {
-        told(true, "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled")
+        event(true, "TopologyAwareHintsDisabled", "Topology Aware Hints has been disabled")
     } else {
         None
     }

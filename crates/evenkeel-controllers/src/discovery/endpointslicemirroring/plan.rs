@@ -109,18 +109,19 @@ fn mirror(observed: &Observed, endpoints: &Endpoints) -> Decision {
     let mut decision = Decision::default();
     let (groups, invalid, skipped) = groups(&endpoints.subsets, observed.max);
     let about = wire::target(endpoints);
-    let told = |reason, message| Action::from(EventRecord::warning(about.clone(), reason, message));
+    let event =
+        |reason, message| Action::from(EventRecord::warning(about.clone(), reason, message));
     if invalid > 0 {
         let message =
             format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
-        decision.writes.events.push(told("InvalidIPAddress", message));
+        decision.writes.events.push(event("InvalidIPAddress", message));
     }
     if skipped > invalid {
         let message = format!(
             "A max of {} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped",
             observed.max
         );
-        decision.writes.events.push(told("TooManyAddressesToMirror", message));
+        decision.writes.events.push(event("TooManyAddressesToMirror", message));
     }
     let mut counts = Counts { skipped, ..Counts::default() };
     let common = Common::of(&observed.key, endpoints);

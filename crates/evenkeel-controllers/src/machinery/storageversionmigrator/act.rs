@@ -49,7 +49,7 @@ impl Migrator {
             let progress = Progress { left: objects.len() - done, all };
             let words = error.to_string();
             if passes(&error) {
-                // It is tried again in any case; that it could not be told is no other failure.
+                // The migration is retried in any case, so a failed status update is ignored.
                 let _ =
                     self.tell(key, context, &migration, News::Interrupted(progress, words)).await;
                 return Err(error.into());

@@ -1,25 +1,25 @@
-//! What a custom resource is told of its migration.
+//! Status of a CustomResourceDefinition during and after the migration of its objects.
 
 use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
 
-/// By this name the condition, and stored versions after a migration, are the controller's.
+/// Field manager of the condition, and of `storedVersions` after a migration.
 pub(super) const MANAGER: &str = "migration-runner-controller";
 
-/// What has happened to a migration.
+/// Progress of a migration.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stage<'a> {
     /// The migration of this name runs.
     Begun(&'a str),
-    /// It has ended, well or not.
+    /// The migration has ended.
     Ended {
-        /// Well.
+        /// Whether it succeeded.
         well: bool,
     },
 }
 
-/// What is wanted of the status of a CustomResourceDefinition as it is now. After a migration that saw the definition as it
-/// still is, objects are stored in no version but the newest.
+/// Returns the status to apply to a CustomResourceDefinition. After a migration of the present generation, the storage
+/// version is the only stored version.
 pub(super) fn status(definition: &Value, stage: Stage<'_>, now: Timestamp) -> Value {
     let metadata = &definition["metadata"];
     let generation = &metadata["generation"];
@@ -78,15 +78,15 @@ mod tests {
 
     #[test]
     fn stored_versions_are_forgotten_only_where_nothing_changed() {
-        let told = status(&definition(3), Stage::Ended { well: true }, T0);
-        assert_eq!(told["status"]["storedVersions"], json!(["v2"]));
-        assert_eq!(told["metadata"]["resourceVersion"], "7");
-        assert_eq!(told["status"]["conditions"][0]["status"], "False");
-        let told = status(&definition(2), Stage::Ended { well: true }, T0);
-        assert!(told["status"]["storedVersions"].is_null());
-        assert!(told["status"]["conditions"][0]["message"].as_str().unwrap().contains("mismatch"));
-        let told = status(&definition(3), Stage::Begun("m"), T0);
-        assert!(told["status"]["storedVersions"].is_null());
-        assert_eq!(told["status"]["conditions"][0]["message"], "Migration m is running");
+        let patch = status(&definition(3), Stage::Ended { well: true }, T0);
+        assert_eq!(patch["status"]["storedVersions"], json!(["v2"]));
+        assert_eq!(patch["metadata"]["resourceVersion"], "7");
+        assert_eq!(patch["status"]["conditions"][0]["status"], "False");
+        let patch = status(&definition(2), Stage::Ended { well: true }, T0);
+        assert!(patch["status"]["storedVersions"].is_null());
+        assert!(patch["status"]["conditions"][0]["message"].as_str().unwrap().contains("mismatch"));
+        let patch = status(&definition(3), Stage::Begun("m"), T0);
+        assert!(patch["status"]["storedVersions"].is_null());
+        assert_eq!(patch["status"]["conditions"][0]["message"], "Migration m is running");
     }
 }

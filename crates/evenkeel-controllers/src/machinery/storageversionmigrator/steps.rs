@@ -20,10 +20,10 @@ use std::{sync::Arc, time::Duration};
 
 /// Verbs that a resource must support.
 pub(super) const VERBS: [&str; 3] = ["update", "patch", "list"];
-/// No namespace has this name: a list of it is short, and tells the version. Upstream: `fakeSVMNamespaceName`.
+/// A name that no namespace has, so that a list in it is empty and only returns the resource version. Upstream: `fakeSVMNamespaceName`.
 const NOWHERE: &str = "@fake:svm_ns!";
-/// How often a definition that changes meanwhile is read again.
-const TRIES: usize = 5;
+/// Maximum attempts to update a definition that others change.
+const MAX_ATTEMPTS: usize = 5;
 
 /// The migrations of a resource.
 pub(super) struct OfResource {
@@ -140,7 +140,7 @@ fn tell_definition(
     let read = LiveRead::json(&format!("{}/{definition}", kind.path("")));
     let read = LiveRead { on_error: OnError::Abort, ..read };
     let mut last = String::new();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let Some(reply) = &steps.one(read.clone())?.reply else { return Ok(()) };
         let live: Value = evenkeel_api::json::from_slice(reply.body())
             .map_err(|error| Plan::failure(error.to_string()))?;

@@ -73,10 +73,10 @@ fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if let [first, _, ..] = &*observed.budgets {
         let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);
         let first = &*first.meta.name;
-        let told = format!(
+        let message = format!(
             "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {first:?} arbitrarily."
         );
-        plan.push(EventRecord::warning(wire::target(pod), "MultiplePodDisruptionBudgets", told));
+        plan.push(EventRecord::warning(wire::target(pod), "MultiplePodDisruptionBudgets", message));
     }
     let Some(since) = told_since(pod) else { return plan };
     let remaining = STALE_POD_DISRUPTION_TIMEOUT - now.duration_since(since);
@@ -110,7 +110,7 @@ mod tests {
     use evenkeel_api::views::PodCondition;
     use evenkeel_runtime::plan::Action;
 
-    fn told(reason: &str, since: Timestamp) -> Pod {
+    fn disruption_target(reason: &str, since: Timestamp) -> Pod {
         let mut pod = pod("p", None);
         pod.status.conditions = Box::new([PodCondition {
             type_: DISRUPTION_TARGET.into(),
@@ -128,9 +128,9 @@ mod tests {
 
     #[test]
     fn what_is_told_in_vain_is_taken_back_after_two_minutes() {
-        let early = plan_of(told("EvictionByEvictionAPI", T0), at(119));
+        let early = plan_of(disruption_target("EvictionByEvictionAPI", T0), at(119));
         assert_eq!((early.actions.len(), early.requeue), (0, Some(Duration::from_secs(1))));
-        let due = plan_of(told("EvictionByEvictionAPI", T0), at(120));
+        let due = plan_of(disruption_target("EvictionByEvictionAPI", T0), at(120));
         let [Action::Patch(patch)] = &*due.actions else { panic!("{due:?}") };
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
         assert_eq!(body["status"]["conditions"][0]["status"], "False");
@@ -140,11 +140,11 @@ mod tests {
 
     #[test]
     fn what_the_kubelet_says_and_what_comes_to_pass_stays() {
-        assert!(plan_of(told("TerminationByKubelet", T0), at(9999)).is_nothing());
-        let mut going = told("PreemptionByScheduler", T0);
-        going.meta.deletion = Some(T0);
-        assert!(plan_of(going, at(9999)).is_nothing());
-        let mut ended = told("PreemptionByScheduler", T0);
+        assert!(plan_of(disruption_target("TerminationByKubelet", T0), at(9999)).is_nothing());
+        let mut terminating = disruption_target("PreemptionByScheduler", T0);
+        terminating.meta.deletion = Some(T0);
+        assert!(plan_of(terminating, at(9999)).is_nothing());
+        let mut ended = disruption_target("PreemptionByScheduler", T0);
         ended.status.phase = "Failed".into();
         assert!(plan_of(ended, at(9999)).is_nothing());
         assert!(plan_of(pod("p", Some(T0)), at(9999)).is_nothing());

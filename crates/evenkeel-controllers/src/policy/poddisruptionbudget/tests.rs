@@ -178,12 +178,12 @@ fn a_refused_status_falls_back_to_zero_and_a_conflict_is_retried() {
 #[test]
 fn who_has_no_owner_is_told_of_where_owners_count() {
     let lone = || vec![Arc::new(pod("lone", Some(T0)))];
-    let told = |spec: Value, owners| {
+    let n_events = |spec: Value, owners| {
         written(&plan(&observed(&spec, &json!({}), lone(), owners), T0)).1.len()
     };
-    assert_eq!(told(json!({"maxUnavailable": 1}), Some(expected_pods(&[]))), 1);
-    assert_eq!(told(json!({"minAvailable": "10%"}), Some(expected_pods(&[]))), 1);
-    assert_eq!(told(json!({"minAvailable": 1}), None), 0);
+    assert_eq!(n_events(json!({"maxUnavailable": 1}), Some(expected_pods(&[]))), 1);
+    assert_eq!(n_events(json!({"minAvailable": "10%"}), Some(expected_pods(&[]))), 1);
+    assert_eq!(n_events(json!({"minAvailable": 1}), None), 0);
     let none = plan(&observed(&json!({"minAvailable": 1}), &json!({}), Vec::new(), None), T0);
     assert_eq!(written(&none).1, ["NoPods"]);
 }

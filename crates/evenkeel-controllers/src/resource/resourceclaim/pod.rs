@@ -202,7 +202,7 @@ fn exists(
     }
 }
 
-/// Its failure is told by the next step, with an event.
+/// Returns the action that creates the claim. The next step reports its failure in an event.
 fn create(observed: &Observed, new: &ResourceClaim) -> Create {
     let body = wire::json(new);
     let create = Create::new(Claim::kind(), &observed.pod.meta.namespace, body);

@@ -249,7 +249,7 @@ mod tests {
     }
 
     /// Whether the status is written, what is allocated then, how many are left, and whether the finalizer goes.
-    fn told(claim: &Claim, remaining: usize) -> (Option<(bool, usize)>, bool) {
+    fn outcome(claim: &Claim, remaining: usize) -> (Option<(bool, usize)>, bool) {
         let all = claim
             .status
             .as_ref()
@@ -281,7 +281,7 @@ mod tests {
             (claim(&none, true, &free), 0, (None, false)),
         ];
         for (number, (claim, remaining, want)) in table.into_iter().enumerate() {
-            assert_eq!(told(&claim, remaining), want, "{number}");
+            assert_eq!(outcome(&claim, remaining), want, "{number}");
         }
     }
 

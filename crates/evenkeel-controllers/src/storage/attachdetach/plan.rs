@@ -284,8 +284,8 @@ fn can_detach(
         return true;
     }
     let since = observed.memory.detaching.get(id).copied().unwrap_or(now);
-    let patience = SignedDuration::try_from(MAX_WAIT_FOR_UNMOUNT).unwrap_or_default();
-    let until = since.checked_add(patience).unwrap_or(Timestamp::MAX);
+    let timeout = SignedDuration::try_from(MAX_WAIT_FOR_UNMOUNT).unwrap_or_default();
+    let until = since.checked_add(timeout).unwrap_or(Timestamp::MAX);
     let node = observed.node.as_deref();
     let ready = node.is_some_and(is_ready);
     if !ready && options.force && now >= until {

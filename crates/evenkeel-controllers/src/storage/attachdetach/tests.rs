@@ -280,8 +280,8 @@ fn nodes_are_told_of_devices_of_the_network() {
     let table: [Case; 8] = [
         ("a pod's own", node("True", false, false), vec![inline()], vec!["report 1", inlined]),
         ("a claim's", node("True", false, false), vec![bound(&[])], vec!["report 1", success]),
-        ("told", node("True", false, true), vec![bound(&[])], vec![]),
-        ("told of two", node("True", false, true), vec![bound(&["m"])], vec![]),
+        ("reported", node("True", false, true), vec![bound(&[])], vec![]),
+        ("reports another", node("True", false, true), vec![bound(&["m"])], vec![]),
         ("another's", node("True", false, false), vec![bound(&["m"])], vec![multi_attach_message]),
         ("still mounted", node("True", true, true), vec![], vec![]),
         ("unmounted", node("True", false, true), vec![], vec!["report 0"]),

@@ -1,4 +1,4 @@
-//! What the controller can be told.
+//! Options of the volume binder.
 
 use crate::options::Flags;
 use std::{sync::Arc, time::Duration};

@@ -101,7 +101,7 @@ fn steps(observed: &Observed) -> Vec<Step> {
         match claim {
             None => make(pod, &used).map(Box::new).map(Step::Make),
             Some(claim) => ephemeral::made_for_pod(claim, pod).err().map(|error| {
-                Step::Refuse(told(pod, &format!("ephemeral volume {volume}: {error}")))
+                Step::Refuse(failed_binding(pod, &format!("ephemeral volume {volume}: {error}")))
             }),
         }
     };
@@ -114,7 +114,7 @@ fn make(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
     let owner = wire::controller_reference(&wire::target(pod));
     let volume = &used.volume.name;
     Some(Create {
-        failed: Some(told(
+        failed: Some(failed_binding(
             pod,
             &format!("ephemeral volume {volume}: create PVC {name}: {{error}}"),
         )),
@@ -128,7 +128,8 @@ fn make(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
     })
 }
 
-fn told(pod: &Pod, message: &str) -> EventRecord {
+/// Returns the event for a claim that cannot be created or used.
+fn failed_binding(pod: &Pod, message: &str) -> EventRecord {
     EventRecord::warning(wire::target(pod), "FailedBinding", message)
 }
 

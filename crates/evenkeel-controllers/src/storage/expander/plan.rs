@@ -1,4 +1,4 @@
-//! Whether a volume is to be made bigger, and who is told.
+//! Decides whether an external controller must expand a volume, and records its events.
 
 use crate::wire;
 use evenkeel_api::{
@@ -20,7 +20,7 @@ pub(super) struct Observed {
     pub(super) volume: Option<Arc<PersistentVolume>>,
 }
 
-/// Whether the claim asks for more than before, or has more.
+/// Whether the claim's request or capacity grew.
 pub(super) fn grew(old: &PersistentVolumeClaim, new: &PersistentVolumeClaim) -> bool {
     volume::requested(new) > volume::requested(old) || has(new) > has(old)
 }
@@ -29,7 +29,7 @@ fn has(claim: &PersistentVolumeClaim) -> Quantity {
     claim.status.capacity.get("storage").copied().unwrap_or(Quantity::from_units(0))
 }
 
-/// Whether the claim's volume is smaller than the claim asks for, or is being made bigger.
+/// Whether the claim's volume is smaller than the request, or is being expanded.
 pub(super) fn wants_more(observed: &Observed) -> bool {
     let claim = &*observed.claim;
     observed.volume.as_deref().is_some_and(|volume| {
@@ -107,26 +107,29 @@ mod tests {
         }
     }
 
-    fn told(observed: &Observed) -> Vec<String> {
+    fn messages(observed: &Observed) -> Vec<String> {
         let plan = plan(observed);
-        let told = plan.actions.iter().map(|action| match action {
+        let messages = plan.actions.iter().map(|action| match action {
             Action::Event(event) => event.message.clone(),
             Action::Patch(patch) => std::str::from_utf8(&patch.body).unwrap().to_owned(),
             other => panic!("{other:?}"),
         });
-        told.collect()
+        messages.collect()
     }
 
     #[test]
     fn drivers_are_told_of_claims_that_ask_for_more() {
         let csi = json!({"csi": {"driver": "d", "volumeHandle": "h"}});
         let external = "waiting for an external controller to expand this PVC";
-        assert_eq!(told(&observed("2Gi", "1Gi", &csi, "u")), [external]);
-        assert!(told(&observed("1Gi", "1Gi", &csi, "u")).is_empty());
-        assert!(told(&observed("2Gi", "1Gi", &csi, "another")).is_empty());
+        assert_eq!(messages(&observed("2Gi", "1Gi", &csi, "u")), [external]);
+        assert!(messages(&observed("1Gi", "1Gi", &csi, "u")).is_empty());
+        assert!(messages(&observed("2Gi", "1Gi", &csi, "another")).is_empty());
         let disk = json!({"gcePersistentDisk": {"pdName": "p"}});
-        let told = told(&observed("2Gi", "1Gi", &disk, "u"));
-        assert!(told[0].starts_with("CSI migration enabled for kubernetes.io/gce-pd;"), "{told:?}");
-        assert!(told[1].contains("pd.csi.storage.gke.io"), "{told:?}");
+        let messages = messages(&observed("2Gi", "1Gi", &disk, "u"));
+        assert!(
+            messages[0].starts_with("CSI migration enabled for kubernetes.io/gce-pd;"),
+            "{messages:?}"
+        );
+        assert!(messages[1].contains("pd.csi.storage.gke.io"), "{messages:?}");
     }
 }

@@ -324,13 +324,13 @@ mod tests {
         ] {
             let pods = if used { &users[..] } else { &[] };
             let bodies = bodies(&protect(&claim(false, said), pods, true, T0));
-            let told = bodies.first().map(|body| {
+            let body = bodies.first().map(|body| {
                 let conditions = body["status"]["conditions"].as_array().unwrap();
                 assert_eq!(conditions.len(), 2, "others stay");
                 let ours = conditions.iter().find(|c| c["type"] == UNUSED).unwrap();
                 ours["status"].as_str().unwrap().to_owned()
             });
-            assert_eq!(told.as_deref(), want, "{said:?} {used}");
+            assert_eq!(body.as_deref(), want, "{said:?} {used}");
             assert!(protect(&claim(false, said), pods, false, T0).is_nothing(), "without the gate");
         }
     }

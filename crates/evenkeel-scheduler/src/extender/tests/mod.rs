@@ -113,18 +113,21 @@ async fn what_goes_wrong_is_told() {
     let (extender, server) =
         extender(|config| config.http_timeout = GoDuration(300_000_000), replies).await;
     let (pod, all) = (fixtures::pod("p", &json!({})), names(&["a"]));
-    let mut told = Vec::new();
+    let mut errors = Vec::new();
     for _ in 0..7 {
-        told.push(extender.filter(&pod, &all).await.unwrap_err());
+        errors.push(extender.filter(&pod, &all).await.unwrap_err());
     }
     let url = format!("http://{}/base/filter", server.address);
-    assert_eq!(told[0].to_string(), format!("failed filter with extender at URL {url}, code 500"));
-    assert!(matches!(told[1], ExtenderError::UnknownNode(..)), "{told:?}");
-    assert!(matches!(told[2], ExtenderError::Answer(..)), "{told:?}");
-    assert!(matches!(&told[3], ExtenderError::Said(why) if why == "no"), "{told:?}");
-    assert!(matches!(told[4], ExtenderError::Answer(..)), "{told:?}");
-    assert!(matches!(told[5], ExtenderError::Late(..)), "{told:?}");
-    assert!(matches!(told[6], ExtenderError::Unreachable(..)), "it breaks off: {told:?}");
+    assert_eq!(
+        errors[0].to_string(),
+        format!("failed filter with extender at URL {url}, code 500")
+    );
+    assert!(matches!(errors[1], ExtenderError::UnknownNode(..)), "{errors:?}");
+    assert!(matches!(errors[2], ExtenderError::Answer(..)), "{errors:?}");
+    assert!(matches!(&errors[3], ExtenderError::Said(why) if why == "no"), "{errors:?}");
+    assert!(matches!(errors[4], ExtenderError::Answer(..)), "{errors:?}");
+    assert!(matches!(errors[5], ExtenderError::Late(..)), "{errors:?}");
+    assert!(matches!(errors[6], ExtenderError::Unreachable(..)), "it breaks off: {errors:?}");
 }
 
 /// Upstream's decoder reads one value, and leaves what is not said or null as it is.
@@ -156,8 +159,8 @@ async fn who_leaves_out_all_nodes_without_a_word_rejects_the_pod() {
     core.add_or_update_pod(&fixtures::pod("p", &json!({})), at(0));
     let attempted = core.schedule_one(at(0)).await.unwrap();
     let AttemptResult::Failed(failure) = attempted.result else { panic!("no node is filtered") };
-    let told = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
-    assert_eq!((&*failure.message, failure.error), (told, false));
+    let message = "0/1 nodes are available: preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+    assert_eq!((&*failure.message, failure.error), (message, false));
     assert_eq!(core.counts().unschedulable, 1);
     core.add_or_update_node(
         &fixtures::node("a", &json!({"metadata": {"annotations": {"a": "b"}}})),

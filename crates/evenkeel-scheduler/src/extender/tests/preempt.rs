@@ -58,7 +58,7 @@ async fn with(
     let mut config = preempting(&server);
     change(&mut config);
     let done = preempted(&[one(config).unwrap()]).await;
-    (told(&done), server.sent())
+    (outcome(&done), server.sent())
 }
 
 fn preempting(server: &Server) -> ExtenderConfig {
@@ -72,7 +72,7 @@ fn preempting(server: &Server) -> ExtenderConfig {
 }
 
 /// Where the pod is to go and how many leave for it, or why none do.
-fn told(done: &PostFilterResult) -> String {
+fn outcome(done: &PostFilterResult) -> String {
     let found = "preemption: found a potential placement for pod on node ";
     match (&done.nominated, done.message.strip_prefix(found)) {
         (Some(node), Some(what)) => {
@@ -195,7 +195,7 @@ async fn each_is_offered_what_the_others_left() {
     let configs = [&first, &second, &third].map(preempting);
     let (client, caches) = api();
     let extenders = set_up(&configs, &client, &caches).unwrap();
-    assert_eq!(told(&preempted(&extenders).await), "no candidate node for preemption");
+    assert_eq!(outcome(&preempted(&extenders).await), "no candidate node for preemption");
     let offered = &second.sent()[0].body["NodeNameToMetaVictims"];
     assert_eq!(*offered, victims("b", &["other"], 3));
     assert_eq!(third.sent().len(), 0, "nothing is left to be looked over");

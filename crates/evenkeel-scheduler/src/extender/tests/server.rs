@@ -1,4 +1,4 @@
-//! An extender: a real server, that answers what it is told to and keeps what it was sent.
+//! An extender: a real server, with scripted answers, which keeps the requests.
 
 use evenkeel_runtime::tasks::Tasks;
 use http::{Request, Response};

@@ -97,15 +97,15 @@ mod tests {
             status["$setElementOrder/conditions"],
             json!([{ "type": "Ready" }, { "type": DISRUPTION_TARGET }])
         );
-        let mut told = status["conditions"][0].clone();
+        let mut condition_json = status["conditions"][0].clone();
         assert_eq!(
-            (&told["reason"], &told["observedGeneration"]),
+            (&condition_json["reason"], &condition_json["observedGeneration"]),
             (&json!(PREEMPTION_BY_SCHEDULER), &json!(1))
         );
-        told["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
-        let told = pod("v", &json!({ "status": { "conditions": [told] } }));
-        assert_eq!(condition(&told, "for another", at(9)), None);
-        let other = condition(&told, "for yet another", at(9)).unwrap();
+        condition_json["lastTransitionTime"] = "2027-01-15T08:00:05Z".into();
+        let victim = pod("v", &json!({ "status": { "conditions": [condition_json] } }));
+        assert_eq!(condition(&victim, "for another", at(9)), None);
+        let other = condition(&victim, "for yet another", at(9)).unwrap();
         assert_eq!(other["conditions"][0]["lastTransitionTime"], "2027-01-15T08:00:05Z");
     }
 }

@@ -107,19 +107,20 @@ fn the_least_important_go_and_no_more_than_needed() {
 
 #[test]
 fn among_equals_who_was_told_to_leave_goes() {
-    let told = json!({ "status": { "conditions": [{
+    let disruption_target = json!({ "status": { "conditions": [{
         "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
     }] } });
     let one = [node("a", &json!({}))];
     for marked in ["x", "y"] {
         let all = ["x", "y", "z"].map(|name| {
-            let more = if name == marked { told.clone() } else { json!({}) };
+            let more = if name == marked { disruption_target.clone() } else { json!({}) };
             ("a", pod(name, 1, "1", &more))
         });
         check(on(&one, all.to_vec()), &plain("p", 10, "2"), &[], Ok(("a", &[marked], 0)));
     }
     for (marked, other) in [("a", "b"), ("b", "a")] {
-        let nodes = two(vec![(marked, pod("x", 1, "4", &told)), (other, plain("y", 1, "4"))]);
+        let nodes =
+            two(vec![(marked, pod("x", 1, "4", &disruption_target)), (other, plain("y", 1, "4"))]);
         check(nodes, &plain("p", 10, "4"), &[], Ok((marked, &["x"], 0)));
     }
     // The uid decides, whatever the order of arrival.

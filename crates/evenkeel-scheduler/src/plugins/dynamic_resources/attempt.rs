@@ -307,7 +307,7 @@ impl Attempt {
 }
 
 /// Reports whether the node can access the claim's devices, and they are ready or may become so.
-fn is_available(claim: &ResourceClaim, node: &Node, patience: Duration, now: Timestamp) -> bool {
+fn is_available(claim: &ResourceClaim, node: &Node, timeout: Duration, now: Timestamp) -> bool {
     let Some(allocation) = claim.status.allocation.as_deref() else { return true };
     let reaches = allocation.node_selector.as_deref().is_none_or(|selector| {
         selector.node_selector_terms.iter().any(|term| nodeaffinity::matches(term, node))
@@ -316,6 +316,6 @@ fn is_available(claim: &ResourceClaim, node: &Node, patience: Duration, now: Tim
         && match claims::readiness(claim) {
             Readiness::Ready => true,
             Readiness::Failed(_) => false,
-            Readiness::Waits => !claims::is_overdue(claim, patience, now),
+            Readiness::Waits => !claims::is_overdue(claim, timeout, now),
         }
 }

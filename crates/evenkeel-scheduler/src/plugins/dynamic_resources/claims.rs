@@ -124,12 +124,12 @@ pub(super) fn must_be_awaited(allocation: &AllocationResult) -> bool {
 }
 
 /// Returns when the wait for the claim's devices ends; `None` if it has not begun.
-pub(super) fn limit(claim: &ResourceClaim, patience: Duration) -> Option<Timestamp> {
+pub(super) fn limit(claim: &ResourceClaim, timeout: Duration) -> Option<Timestamp> {
     let allocation = claim.status.allocation.as_deref().filter(|one| must_be_awaited(one))?;
-    allocation.allocation_timestamp?.saturating_add(patience).ok()
+    allocation.allocation_timestamp?.saturating_add(timeout).ok()
 }
 
 /// Reports whether the binding timeout of the claim has passed.
-pub(super) fn is_overdue(claim: &ResourceClaim, patience: Duration, now: Timestamp) -> bool {
-    limit(claim, patience).is_some_and(|limit| limit < now)
+pub(super) fn is_overdue(claim: &ResourceClaim, timeout: Duration, now: Timestamp) -> bool {
+    limit(claim, timeout).is_some_and(|limit| limit < now)
 }

@@ -65,13 +65,13 @@ fn a_pod_is_tried_again_when_it_needs_something_else() {
         old: info("p", &old),
         new: info("p", &new),
     };
-    let (needy, told) = (
+    let (needy, updated) = (
         json!({"spec": {"hostNetwork": true, "hostUsers": false}}),
         json!({"spec": {"hostNetwork": true, "hostUsers": false}, "status": {"phase": "Pending", "reason": "x"}}),
     );
     let came = Change::Node(Edit::Added(node("a", &json!({}))));
     for (change, want) in [
-        (own(needy.clone(), told), QueueingHint::Skip),
+        (own(needy.clone(), updated), QueueingHint::Skip),
         (own(needy.clone(), json!({})), QueueingHint::Queue),
         (came, QueueingHint::Queue),
     ] {

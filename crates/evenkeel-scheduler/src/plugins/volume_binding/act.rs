@@ -23,7 +23,7 @@ pub(super) async fn bind(
     observed: &Observed,
     pod: &Pod,
     assumed_volumes: &AssumedPodVolumes,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), PreBindError> {
     let (volumes, claims) = write(client, assumed_volumes).await?;
     let check = || check(observed, pod, assumed_volumes, &volumes, &claims);
@@ -41,7 +41,7 @@ pub(super) async fn bind(
     };
     tokio::select! {
         done = wait => done,
-        () = observed.clock.sleep(patience) => {
+        () = observed.clock.sleep(timeout) => {
             Err(PreBindError::Refused("binding volumes: context deadline exceeded".to_owned()))
         }
     }

@@ -1,4 +1,4 @@
-//! A cloud that outlives its controllers, and fails when it is told to.
+//! A cloud that outlives its controllers, and fails on request.
 
 use async_trait::async_trait;
 use evenkeel_api::views::{LoadBalancerIngress, LoadBalancerStatus, Node, NodeAddress, Service};
@@ -43,7 +43,7 @@ impl Metal {
         *self.state() = State { fails_at, machines, ..State::default() };
     }
 
-    /// Counts a call; the state to change, if it does not fail. What it is told to fail at it may have done half.
+    /// Counts a call; the state to change, if it does not fail. A call that fails may have been carried out in part.
     fn change(&self) -> Result<MutexGuard<'_, State>, CloudError> {
         let mut state = self.state();
         state.calls += 1;

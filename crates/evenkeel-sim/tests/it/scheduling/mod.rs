@@ -76,7 +76,7 @@ async fn full(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The same, and who waits is told why.
+/// The same, and the status of a waiting pod has the reason.
 async fn full_and_told(world: &mut World, faults: Faults) {
     full(world, faults).await;
     world.create(PODS, &pod("late", 4)).await;

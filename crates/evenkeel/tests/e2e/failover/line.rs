@@ -89,7 +89,7 @@ impl Line {
         (line, url)
     }
 
-    /// From now on nothing gets through, in either direction; nobody is told.
+    /// From now on nothing gets through, in either direction; no side is notified.
     pub(crate) fn cut(&self) {
         self.dead.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! A hundred objects that nobody should have written, in a cluster that goes on: each is told of once, and no more.
+//! A hundred objects that nobody should have written, in a cluster that goes on: each is reported once, and no more.
 
 mod custom;
 mod objects;
@@ -33,7 +33,7 @@ pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
         cluster.sleep(DIGEST).await;
     }
     let before = state(cluster, &all).await;
-    let told = told(&namespace).await;
+    let first = event_counts(&namespace).await;
     let busy = requests_in_a_while(cluster).await;
     let after = state(cluster, &all).await;
     let mut wrong = Vec::new();
@@ -43,11 +43,11 @@ pub(crate) async fn a_hundred_bad_objects_harm_nobody(cluster: &Cluster) {
         wrong.extend(
             changed.map(|(path, _)| format!("written again though nothing changed: {path}")),
         );
-        for (event, n) in self::told(&namespace).await {
-            let was = told.get(&event).copied().unwrap_or(0);
-            // An autoscaler without its target is looked at, and told, every quarter of a minute, as upstream's.
+        for (event, n) in event_counts(&namespace).await {
+            let was = first.get(&event).copied().unwrap_or(0);
+            // An autoscaler without its target is reconciled and reported every quarter of a minute, as upstream's.
             if n > was + 2 && !event.starts_with("HorizontalPodAutoscaler") {
-                wrong.push(format!("told {n} times, {was} a while ago: {event}"));
+                wrong.push(format!("recorded {n} times, {was} a while ago: {event}"));
             }
         }
         if busy > quiet + 2 * all.len() as u64 {
@@ -125,17 +125,17 @@ async fn state(cluster: &Cluster, all: &[Bad]) -> BTreeMap<String, String> {
     versions
 }
 
-/// How often each thing was told of each object.
-async fn told(namespace: &Namespace<'_>) -> BTreeMap<String, u64> {
-    let mut told = BTreeMap::new();
+/// Counts the events of each object.
+async fn event_counts(namespace: &Namespace<'_>) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
     for event in namespace.list("events").await {
         let about = &event["involvedObject"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let what = [&about["kind"], &about["name"], &event["reason"]].map(text).join(" ");
         let n = event["count"].as_u64().or(event["series"]["count"].as_u64()).unwrap_or(1);
-        *told.entry(what).or_default() += n;
+        *counts.entry(what).or_default() += n;
     }
-    told
+    counts
 }
 
 /// Whether anything in the controllers has grown beyond what is there.

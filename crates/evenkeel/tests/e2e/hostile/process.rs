@@ -41,12 +41,12 @@ async fn each_is_told_once_and_nothing_grows() {
     }
     goes_on(&healthy).await;
     cluster.sleep(WATCHED).await;
-    let (told, memory) = (told(&program, &all), program.memory());
+    let (first, memory) = (lines_by_object(&program, &all), program.memory());
     cluster.sleep(WATCHED).await;
-    let again = self::told(&program, &all);
+    let again = lines_by_object(&program, &all);
     let often: BTreeMap<_, _> = again.iter().filter(|(_, lines)| lines.len() > MOST).collect();
-    assert!(often.is_empty(), "told again and again: {often:#?}");
-    let before: usize = told.values().map(Vec::len).sum();
+    assert!(often.is_empty(), "logged repeatedly: {often:#?}");
+    let before: usize = first.values().map(Vec::len).sum();
     let after: usize = again.values().map(Vec::len).sum();
     assert!(after <= before + all.len() / 10, "{before} lines, and {after} a while later");
     let grown = program.memory();
@@ -59,18 +59,18 @@ async fn each_is_told_once_and_nothing_grows() {
 }
 
 /// Warnings and errors by the object that they name.
-fn told(program: &Program, all: &[Bad]) -> BTreeMap<String, Vec<String>> {
+fn lines_by_object(program: &Program, all: &[Bad]) -> BTreeMap<String, Vec<String>> {
     let log = program.log();
     let grave = |line: &&str| line.starts_with('W') || line.starts_with('E');
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in log.lines().filter(grave) {
         let words: Vec<&str> = line.split(|c: char| !(c.is_alphanumeric() || c == '-')).collect();
         for bad in all {
             let name = bad.object["metadata"]["name"].as_str().unwrap_or_default();
             if words.contains(&name) {
-                told.entry(name.to_owned()).or_default().push(line.to_owned());
+                lines.entry(name.to_owned()).or_default().push(line.to_owned());
             }
         }
     }
-    told
+    lines
 }

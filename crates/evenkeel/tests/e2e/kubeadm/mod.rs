@@ -115,17 +115,17 @@ async fn probes(
     assert_eq!(refused.map_err(|error| error.code()).err(), Some(403));
 }
 
-/// The lease is held, and somebody is told.
+/// The lease is held, and an event is recorded.
 async fn elected(cluster: &Cluster) {
     let held = |lease: &serde_json::Value| {
         lease["spec"]["holderIdentity"].as_str().is_some_and(|id| !id.is_empty())
     };
     let lease = cluster.until(LEASE, held).await;
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
-    let told = format!("{holder} became leader");
+    let note = format!("{holder} became leader");
     let events = "/apis/events.k8s.io/v1/namespaces/kube-system/events";
     let of_election =
-        |event: &serde_json::Value| event["reason"] == "LeaderElection" && event["note"] == *told;
+        |event: &serde_json::Value| event["reason"] == "LeaderElection" && event["note"] == *note;
     cluster.until(events, |events| items(events).iter().any(of_election)).await;
 }
 

@@ -1,7 +1,7 @@
 //! Programs of one cluster: started in a folder of their own, on free ports, and ended with it.
 
 use super::credentials::{Credentials, USERS};
-use crate::cluster::{Cluster, PATIENCE};
+use crate::cluster::{Cluster, WAIT_TIMEOUT};
 use serde_json::{Value, json};
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -113,7 +113,7 @@ impl Programs {
 
     /// Waits until the API server is ready.
     pub(super) async fn until_ready(&mut self, cluster: &Cluster) {
-        let deadline = cluster.clock().now() + 2 * PATIENCE;
+        let deadline = cluster.clock().now() + 2 * WAIT_TIMEOUT;
         while cluster.ask("GET", "/readyz", Value::Null).await.is_err() {
             self.all_alive();
             assert!(
@@ -175,7 +175,7 @@ impl Programs {
         let at = self.running.iter().position(|(running, _)| running == name).expect("it runs");
         let (_, mut child) = self.running.remove(at);
         signal(&child, "TERM");
-        let deadline = cluster.clock().now() + PATIENCE;
+        let deadline = cluster.clock().now() + WAIT_TIMEOUT;
         loop {
             if let Some(status) = child.try_wait().expect("a child can be waited for") {
                 return status;

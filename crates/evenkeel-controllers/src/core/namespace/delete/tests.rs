@@ -108,8 +108,9 @@ fn in_short(action: &Action) -> String {
         Action::Update(update) => {
             let body: Value = serde_json::from_slice(&update.body).expect("JSON");
             let version = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-            let told = if body["status"]["conditions"].is_null() { "" } else { " conditions" };
-            format!("{}{told} {version}", update.subresource)
+            let conditions =
+                if body["status"]["conditions"].is_null() { "" } else { " conditions" };
+            format!("{}{conditions} {version}", update.subresource)
         }
         other => introspect::action(other),
     }

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
 /// Attempts of a write. Upstream: `cidrUpdateRetries`.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Time after which a node is looked at again while another one's pass lists all nodes.
 const WAIT: Duration = Duration::from_millis(10);
@@ -88,7 +88,7 @@ fn update_cidrs_allocation(
         ..Patch::new(wire::target(node), PatchForm::Strategic, body)
     };
     let mut last = None;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let Some(error) = &steps.one(patch.clone())?.error else { return Ok(Plan::nothing()) };
         last = Some(PlanError::new(&*error.message));
     }
@@ -99,7 +99,7 @@ fn update_cidrs_allocation(
 /// kept.
 pub(crate) fn is_refused(observed: &Observed, outcomes: &Outcomes) -> bool {
     let is_given = matches!(observed.allocations, Allocations::Recorded(Verdict::Give(..)));
-    let last = outcomes.0.get(TRIES - 1).and_then(|outcome| outcome.error.as_ref());
+    let last = outcomes.0.get(MAX_ATTEMPTS - 1).and_then(|outcome| outcome.error.as_ref());
     is_given && last.is_some_and(|error| (400..500).contains(&error.code))
 }
 

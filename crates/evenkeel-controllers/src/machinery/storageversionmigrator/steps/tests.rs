@@ -66,7 +66,7 @@ fn an_ended_migration_makes_room_for_the_next() {
     assert_eq!(after(&done), Some(Plan::nothing()));
     assert_eq!(after(&[crd(), failed(500, "")]), Some(Plan::failure("down")));
     let conflicts: Vec<Outcome> =
-        (0..TRIES).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
+        (0..MAX_ATTEMPTS).flat_map(|_| [crd(), failed(409, "Conflict")]).collect();
     assert_eq!(after(&conflicts), Some(Plan::failure("down")));
 }
 

@@ -294,12 +294,12 @@ fn prebound(seen: &Seen) -> Plan {
         return Plan::of(bind(volume, claim));
     }
     let message = format!("volume \"{name}\" already bound to a different claim.");
-    let told = warning(claim, "FailedBinding", message);
+    let event = warning(claim, "FailedBinding", message);
     // Where a controller chose the volume, somebody took away the note that the binding was complete: nothing to mend.
     if claim.meta.annotations.contains(volume::BOUND_BY_CONTROLLER) {
-        return Plan::one(told);
+        return Plan::one(event);
     }
-    pending(claim, Some(told))
+    pending(claim, Some(event))
 }
 
 /// Why the volume that the claim names is not for it.
@@ -353,8 +353,8 @@ fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> P
         return Plan::nothing();
     }
     let change = claim_phase_now(claim, "Lost");
-    let told = warning(claim, reason, message.to_owned());
-    let change = change.map(|change| Rewrite { done: Some(told), ..change }.into());
+    let event = warning(claim, reason, message.to_owned());
+    let change = change.map(|change| Rewrite { done: Some(event), ..change }.into());
     Plan::of(change.into_iter().collect())
 }
 

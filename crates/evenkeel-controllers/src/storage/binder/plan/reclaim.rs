@@ -57,15 +57,15 @@ pub(super) fn plan(seen: &Seen, options: &Options) -> Decision {
     }
 }
 
-/// The volume cannot be reclaimed, which is told once.
+/// Sets the phase `Failed` of a volume that cannot be reclaimed. The event is recorded with the phase change only.
 pub(in crate::storage::binder) fn fail(
     volume: &PersistentVolume,
     reason: &'static str,
     why: &str,
 ) -> Plan {
-    let told = EventRecord::warning(wire::target(volume), reason, why);
+    let event = EventRecord::warning(wire::target(volume), reason, why);
     let change = phase_now(volume, "Failed", why)
-        .map(|change| Rewrite { done: Some(told), ..change }.into());
+        .map(|change| Rewrite { done: Some(event), ..change }.into());
     Plan::of(change.into_iter().collect())
 }
 

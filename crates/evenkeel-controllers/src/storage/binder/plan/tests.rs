@@ -77,39 +77,39 @@ fn claim_plan(seen: &claim::Seen, options: &Options) -> Plan {
     claim::plan(seen, &claim::next(seen, options), options)
 }
 
-fn told(plan: &Plan) -> Vec<String> {
+fn lines(plan: &Plan) -> Vec<String> {
     let text = |rewrite: &Rewrite| {
         let kind = &rewrite.target.kind.kind;
         let sub = if rewrite.subresource.is_empty() { "" } else { "/status" };
         format!("{kind}{sub} {}", String::from_utf8_lossy(&rewrite.body))
     };
-    let told = plan.actions.iter().map(|action| match action {
+    let lines = plan.actions.iter().map(|action| match action {
         Action::Rewrite(rewrite) => text(rewrite),
         Action::Event(note) => format!("{}: {}", note.reason, note.message),
         Action::Create(create) => format!("create {}", create.kind.kind),
         Action::Delete(delete) => format!("delete {}", delete.target.name),
         other => panic!("{other:?}"),
     });
-    told.collect()
+    lines.collect()
 }
 
 #[test]
 fn a_binding_is_written_in_order() {
     let plan = claim_plan(&seen(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
-    let told = told(&plan);
-    assert!(told[0].starts_with("PersistentVolume {"), "{told:?}");
+    let lines = lines(&plan);
+    assert!(lines[0].starts_with("PersistentVolume {"), "{lines:?}");
     assert!(
-        told[0].contains(r#""bound-by-controller":"yes""#)
-            || told[0].contains("bound-by-controller"),
-        "{told:?}"
+        lines[0].contains(r#""bound-by-controller":"yes""#)
+            || lines[0].contains("bound-by-controller"),
+        "{lines:?}"
     );
-    assert_eq!(told[1], r#"PersistentVolume/status {"status":{"message":null,"phase":"Bound"}}"#);
+    assert_eq!(lines[1], r#"PersistentVolume/status {"status":{"message":null,"phase":"Bound"}}"#);
     assert!(
-        told[2].contains(r#""volumeName":"v""#) && told[2].contains("bind-completed"),
-        "{told:?}"
+        lines[2].contains(r#""volumeName":"v""#) && lines[2].contains("bind-completed"),
+        "{lines:?}"
     );
     assert_eq!(
-        told[3],
+        lines[3],
         r#"PersistentVolumeClaim/status {"status":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"phase":"Bound"}}"#
     );
     let versions: Vec<&str> = plan
@@ -128,18 +128,18 @@ fn a_binding_is_written_in_order() {
 fn what_a_user_promised_is_not_the_controllers_choice() {
     let promise = json!({"spec": {"claimRef": {"namespace": "ns", "name": "data"}}});
     let plan = claim_plan(&seen(&json!({}), vec![volume("v", &promise)]), &Options::default());
-    let told = told(&plan);
-    assert!(!told[0].contains("bound-by-controller"), "{told:?}");
+    let lines = lines(&plan);
+    assert!(!lines[0].contains("bound-by-controller"), "{lines:?}");
     let named = claim::Seen {
         named: Some(volume("v", &json!({}))),
         ..seen(&json!({"spec": {"volumeName": "v"}}), vec![])
     };
-    let told = told_of(&claim_plan(&named, &Options::default()), "PersistentVolumeClaim {");
-    assert!(!told.contains("bound-by-controller") && told.contains("bind-completed"), "{told}");
+    let lines = line_of(&claim_plan(&named, &Options::default()), "PersistentVolumeClaim {");
+    assert!(!lines.contains("bound-by-controller") && lines.contains("bind-completed"), "{lines}");
 }
 
-fn told_of(plan: &Plan, prefix: &str) -> String {
-    told(plan).into_iter().find(|text| text.starts_with(prefix)).unwrap_or_default()
+fn line_of(plan: &Plan, prefix: &str) -> String {
+    lines(plan).into_iter().find(|text| text.starts_with(prefix)).unwrap_or_default()
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn volumes_with_just_the_modes_asked_for_come_first() {
         &seen(&json!({}), vec![volume("wide", &wide), volume("big", &big)]),
         &Options::default(),
     );
-    assert!(told(&plan)[2].contains(r#""volumeName":"big""#), "{:?}", told(&plan));
+    assert!(lines(&plan)[2].contains(r#""volumeName":"big""#), "{:?}", lines(&plan));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn why_a_claim_waits() {
         ),
     ] {
         let plan = claim_plan(&seen, &options);
-        assert_eq!(told(&plan), [want]);
+        assert_eq!(lines(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
     let handed = with(
@@ -196,12 +196,12 @@ fn why_a_claim_waits() {
         &["p"],
         &json!({"metadata": {"annotations": {storage::volume::SELECTED_NODE: "n"}}}),
     );
-    let told = told(&claim_plan(&handed, &options));
+    let lines = lines(&claim_plan(&handed, &options));
     assert!(
-        told[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#),
-        "{told:?}"
+        lines[0].contains(r#""volume.kubernetes.io/storage-provisioner":"csi.example.com""#),
+        "{lines:?}"
     );
-    assert!(told[1].starts_with("ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'csi.example.com'"), "{told:?}");
+    assert!(lines[1].starts_with("ExternalProvisioning: Waiting for a volume to be created either by the external provisioner 'csi.example.com'"), "{lines:?}");
     let off = Options { dynamic_provisioning: false, ..Options::default() };
     assert!(claim_plan(&handed, &off).actions.is_empty());
 }
@@ -246,14 +246,14 @@ fn a_claim_without_a_class_gets_the_default_one() {
     let nameless = json!({"spec": {"storageClassName": null}});
     let with_default =
         claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&nameless, vec![]) };
-    let told_default = told(&claim_plan(&with_default, &Options::default()));
-    assert_eq!(told_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
+    let lines_default = lines(&claim_plan(&with_default, &Options::default()));
+    assert_eq!(lines_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
     // One that wants none is left so, and a volume that fits goes first.
     let none =
         claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&json!({}), vec![]) };
-    assert!(told(&claim_plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
+    assert!(lines(&claim_plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
     let fits = claim::Seen { candidates: vec![volume("v", &json!({}))], ..with_default };
-    assert_eq!(told(&claim_plan(&fits, &Options::default())).len(), 4);
+    assert_eq!(lines(&claim_plan(&fits, &Options::default())).len(), 4);
 }
 
 #[test]
@@ -300,9 +300,9 @@ fn a_named_volume_must_fit() {
             "FailedBinding: volume \"v\" already bound to a different claim.".to_owned(),
         ),
     ] {
-        let told = told(&claim_plan(&seen, &Options::default()));
-        assert_eq!(told.first().cloned().unwrap_or_default(), want);
-        assert!(told.len() <= 1, "it is pending already: {told:?}");
+        let lines = lines(&claim_plan(&seen, &Options::default()));
+        assert_eq!(lines.first().cloned().unwrap_or_default(), want);
+        assert!(lines.len() <= 1, "it is pending already: {lines:?}");
     }
 }
 
@@ -332,9 +332,9 @@ fn a_bound_claim_stays_so_or_is_lost() {
         );
     }
     let lost = json!({"status": {"phase": "Lost"}});
-    assert!(plan(&with(&lost, None)).is_nothing(), "it is told once");
+    assert!(plan(&with(&lost, None)).is_nothing(), "the event is recorded once");
     // A volume that came unbound is bound again.
-    assert_eq!(told(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
+    assert_eq!(lines(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
 }
 
 fn of(change: &Value, claim_change: Option<&Value>) -> volume::Seen {
@@ -353,7 +353,7 @@ fn claimed(policy: &str, phase: &str) -> Value {
 }
 
 fn decided(seen: &volume::Seen) -> Vec<String> {
-    told(&volume::plan(seen, &Options::default()).plan)
+    lines(&volume::plan(seen, &Options::default()).plan)
 }
 
 #[test]
@@ -377,18 +377,18 @@ fn phases_of_volumes() {
 fn a_volume_whose_claim_took_another_is_free_or_goes() {
     let elsewhere = json!({"spec": {"volumeName": "other"}});
     let ours = json!({"metadata": {"annotations": {storage::volume::BOUND_BY_CONTROLLER: "yes"}}});
-    let told = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
+    let lines = decided(&of(&merged(claimed("Retain", "Bound"), &ours), Some(&elsewhere)));
     assert_eq!(
-        told[0],
+        lines[0],
         r#"PersistentVolume {"metadata":{"annotations":{"pv.kubernetes.io/bound-by-controller":null}},"spec":{"claimRef":null}}"#
     );
-    assert!(told[1].contains("Available"));
-    let told = decided(&of(&claimed("Retain", "Bound"), Some(&elsewhere)));
-    assert_eq!(told[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
+    assert!(lines[1].contains("Available"));
+    let lines = decided(&of(&claimed("Retain", "Bound"), Some(&elsewhere)));
+    assert_eq!(lines[0], r#"PersistentVolume {"spec":{"claimRef":{"uid":null}}}"#);
     let made =
         json!({"metadata": {"annotations": {storage::volume::PROVISIONED_BY: "csi.example.com"}}});
-    let told = decided(&of(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
-    assert!(told.len() == 1 && told[0].contains("Released"), "{told:?}");
+    let lines = decided(&of(&merged(claimed("Delete", "Bound"), &made), Some(&elsewhere)));
+    assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
 }
 
 fn volume_step(seen: &volume::Seen, done: &[Outcome]) -> Option<Plan> {
@@ -414,8 +414,8 @@ fn a_claim_that_the_cache_lacks_is_read_live() {
     assert_eq!(volume_step(&seen, &[live("c")]), Some(Plan::nothing()), "it stays bound");
     let gone = Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
     for done in [gone, live("another")] {
-        let told = told(&volume_step(&seen, &[done]).unwrap());
-        assert!(told.len() == 1 && told[0].contains("Released"), "{told:?}");
+        let lines = lines(&volume_step(&seen, &[done]).unwrap());
+        assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
     }
     // A claim of the name may be a new one that the cache shows too early; without any, a released volume stays so.
     let released = of(&claimed("Retain", "Released"), None);
@@ -433,7 +433,7 @@ fn a_folder_is_made_once_the_claim_names_the_provisioner() {
         claim::next_step(seen, &options, &Outcomes(done.to_vec()))
     };
     let first = after(&seen, &[]).unwrap();
-    assert!(told(&first)[0].contains("storage-provisioner"), "{first:?}");
+    assert!(lines(&first)[0].contains("storage-provisioner"), "{first:?}");
     let folder = |plan: Option<Plan>| match &plan.unwrap().actions[..] {
         [Action::Local(local)] => local.subject.clone(),
         other => panic!("{other:?}"),
@@ -505,12 +505,12 @@ fn reclaim_policies() {
     ] {
         let seen = of(&merged(claimed(policy, "Released"), &change), None);
         let decision = volume::plan(&seen, &Options::default());
-        let told = decision.plan.actions.iter().find_map(|action| match action {
+        let recorded = decision.plan.actions.iter().find_map(|action| match action {
             Action::Rewrite(change) => change.done.as_ref(),
             _ => None,
         });
-        let told = told.map(|note| format!("{} {}", note.reason, note.message));
-        assert_eq!((told, decision.delete_folder), (event, folder), "{policy} {change}");
+        let recorded = recorded.map(|note| format!("{} {}", note.reason, note.message));
+        assert_eq!((recorded, decision.delete_folder), (event, folder), "{policy} {change}");
     }
 }
 

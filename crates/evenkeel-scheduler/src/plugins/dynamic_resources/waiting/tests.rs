@@ -116,10 +116,10 @@ impl World {
         let listed = claim.clone();
         let claim = Claim(Arc::new(Mutex::new(claim)));
         let watched: Arc<Mutex<Option<Script>>> = Arc::default();
-        let (kept, told) = (claim.clone(), Arc::clone(&watched));
+        let (kept, script_source) = (claim.clone(), Arc::clone(&watched));
         let rule = move |what: &str, body: &Value| {
             let tell = |path: &str, object: &Value| {
-                let script = told.lock().unwrap().clone().unwrap();
+                let script = script_source.lock().unwrap().clone().unwrap();
                 script.tell(path, "MODIFIED", object);
             };
             if what.starts_with(CLAIM) {
@@ -299,9 +299,9 @@ async fn given_up_and_tried_again(world: &mut World, how: &str, why: &str) {
     let given_up = json!({"allocation": null, "reservedFor": null, "devices": null});
     assert_eq!(*last_status(&written), given_up, "{written:?}");
     written.retain(|(what, _)| what.ends_with("/pods/web/status"));
-    let told = |text: &str| written.iter().any(|(_, body)| body.to_string().contains(text));
-    assert!(told(why), "{written:?}");
-    assert!(told("SchedulerError"), "{written:?}");
+    let is_written = |text: &str| written.iter().any(|(_, body)| body.to_string().contains(text));
+    assert!(is_written(why), "{written:?}");
+    assert!(is_written("SchedulerError"), "{written:?}");
     // What is free again is given anew.
     let (_, written) = world.until("/resourceclaims/c/status").await;
     assert!(last_status(&written)["allocation"]["devices"].is_object(), "{written:?}");

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 /// Scores by pod and node.
-pub(crate) struct Told {
+pub(crate) struct UpstreamScores {
     totals: BTreeMap<String, BTreeMap<String, i64>>,
     plugins: BTreeMap<(String, String), Vec<(String, i64)>>,
 }
 
-impl Told {
+impl UpstreamScores {
     /// Reads klog's lines; the last attempt's scores count.
     pub(crate) fn read(log: &str) -> Self {
-        let mut told = Self { totals: BTreeMap::new(), plugins: BTreeMap::new() };
+        let mut scores = Self { totals: BTreeMap::new(), plugins: BTreeMap::new() };
         for line in log.lines() {
             let whole = line.contains("\"Calculated node's final score for pod\"");
             if !whole && !line.contains("\"Plugin scored node for pod\"") {
@@ -25,13 +25,13 @@ impl Told {
             };
             let pod = pod.rsplit('/').next().unwrap_or_default().to_owned();
             if whole {
-                told.totals.entry(pod).or_default().insert(node, score);
+                scores.totals.entry(pod).or_default().insert(node, score);
             } else {
                 let plugin = field(line, "plugin").unwrap_or_default();
-                told.plugins.entry((pod, node)).or_default().push((plugin, score));
+                scores.plugins.entry((pod, node)).or_default().push((plugin, score));
             }
         }
-        told
+        scores
     }
 
     /// What nodes were worth for a pod; none where there was no choice.
