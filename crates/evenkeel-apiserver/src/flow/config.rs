@@ -209,7 +209,7 @@ pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Va
     };
     let mut conditions = list(schema, "status.conditions").to_vec();
     let found = conditions.iter().position(|condition| text(condition, "type") == "Dangling");
-    if let Some(old) = found.and_then(|at| conditions.get(at))
+    if let Some(old) = found.and_then(|index| conditions.get(index))
         && [text(old, "status"), text(old, "reason"), text(old, "message")]
             == [status, reason, message]
     {
@@ -223,7 +223,7 @@ pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Va
         "lastTransitionTime": now,
     });
     match found {
-        Some(at) => conditions[at] = condition,
+        Some(index) => conditions[index] = condition,
         None => conditions.push(condition),
     }
     let mut schema = schema.clone();

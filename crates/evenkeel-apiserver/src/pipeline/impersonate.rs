@@ -405,7 +405,7 @@ mod tests {
             let given: Vec<&str> = legacy
                 .iter()
                 .enumerate()
-                .filter(|(at, _)| *at != missing)
+                .filter(|(index, _)| *index != missing)
                 .map(|(_, one)| *one)
                 .collect();
             assert_eq!(asked(&some(), &user, &given).0, None, "without {}", legacy[missing]);

@@ -68,7 +68,7 @@ fn truncated_warnings(warnings: &[String]) -> Vec<&str> {
     }
     let mut left = MAX_WARNINGS;
     let cut = all.into_iter().map_while(|warning| {
-        let end = warning.char_indices().nth(MAX_WARNING).map_or(warning.len(), |(at, _)| at);
+        let end = warning.char_indices().nth(MAX_WARNING).map_or(warning.len(), |(index, _)| index);
         let warning = warning.get(..end)?;
         let fits = left > 0;
         left = left.saturating_sub(length(warning));

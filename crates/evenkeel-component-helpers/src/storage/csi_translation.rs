@@ -41,8 +41,8 @@ const DRIVERS: [(&str, &str); 7] = [
 
 /// Returns the CSI driver that replaces an in-tree plugin. Upstream: `k8s.io/csi-translation-lib`.
 pub fn driver_of(plugin: &str) -> Option<&'static str> {
-    let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
-    Some(DRIVERS[at].1)
+    let index = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
+    Some(DRIVERS[index].1)
 }
 
 /// The plug-in that was built in for this volume.
@@ -135,7 +135,8 @@ fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<Strin
         ["" | "UNSPECIFIED"] => format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{name}"),
         [zone] => format!("projects/UNSPECIFIED/zones/{zone}/disks/{name}"),
         several => {
-            let mut regions = several.iter().map(|zone| zone.rsplit_once('-').map(|(at, _)| at));
+            let mut regions =
+                several.iter().map(|zone| zone.rsplit_once('-').map(|(index, _)| index));
             let region = regions.next()??;
             if !regions.all(|other| other == Some(region)) {
                 return None;

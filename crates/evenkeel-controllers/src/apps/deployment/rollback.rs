@@ -20,7 +20,7 @@ pub(crate) fn rollback(pass: &mut Pass<'_>, asked: i64) {
     let revision = if asked == 0 { last(pass) } else { asked };
     let found = pass.sets.iter().position(|set| revision::of(&set.annotations) == Some(revision));
     let name = pass.observed.deployment.meta.name.clone();
-    match found.filter(|_| revision != 0).map(|at| pass.sets[at].present) {
+    match found.filter(|_| revision != 0).map(|index| pass.sets[index].present) {
         Some(Some(set))
             if !set.spec.template.equal_ignoring_hash(&pass.observed.deployment.spec.template) =>
         {
@@ -53,7 +53,7 @@ fn last(pass: &Pass<'_>) -> i64 {
     let mut revisions: Vec<i64> =
         pass.sets.iter().filter_map(|set| revision::of(&set.annotations)).collect();
     revisions.sort_unstable();
-    revisions.len().checked_sub(2).map_or(0, |at| revisions[at].max(0))
+    revisions.len().checked_sub(2).map_or(0, |index| revisions[index].max(0))
 }
 
 fn give_up(pass: &mut Pass<'_>, reason: &'static str, text: String) {
