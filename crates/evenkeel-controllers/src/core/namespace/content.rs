@@ -24,8 +24,7 @@ pub(super) struct Content<'a> {
     pub(super) now: Timestamp,
 }
 
-/// What is known of the objects of one resource after their deletion was requested. Lists are decoded only where they
-/// matter.
+/// State of the objects of one resource after the request to delete them. Lists are decoded only when needed.
 enum Requested<'a> {
     /// They cannot be listed.
     Unlisted,
@@ -165,7 +164,7 @@ impl Content<'_> {
         Remains::of(kind, self.namespace, &finalizers, estimate)
     }
 
-    /// Estimates the time until the pods are gone. Upstream: `estimateGracefulTermination`.
+    /// Estimates the time until the pods are deleted. Upstream: `estimateGracefulTermination`.
     fn estimate(&self, pods: &Outcome) -> Result<Duration, Failure> {
         let Some(reply) = &pods.reply else { return Ok(Duration::ZERO) };
         let pods = reply.list::<Pod>()?;

@@ -1,11 +1,11 @@
-//! What becomes of claims and volumes.
+//! Decisions about claims and volumes.
 //!
-//! A binding is two pointers, of the volume to the claim first, then of the claim to the volume; whatever interrupts it,
-//! the next look at either finishes it.
+//! A binding is two pointers, written in this order: the volume's `claimRef`, then the claim's `volumeName`. After an
+//! interruption, the next reconciliation of either object completes it.
 //!
 //! | documented | where |
 //! |---|---|
-//! | what a claim gets first, second, … | `claim::next` |
+//! | order of the steps of a claim (`syncClaim`, `syncUnboundClaim`) | `claim::next` |
 //! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
 //! | reserving: a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
 //! | reserving: a volume's `claimRef` | `claim::best`, `claim_ref` |
