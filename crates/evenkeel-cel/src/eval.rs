@@ -60,9 +60,9 @@ pub(super) fn run<'a>(
     scope: &Scope<'a>,
     budget: &mut u64,
 ) -> Result<Val<'a>, Failure> {
-    let mut run = Run { variables: scope.0.clone(), left: *budget };
+    let mut run = Run { variables: scope.0.clone(), remaining_budget: *budget };
     let result = run.value(expression);
-    *budget = if result == Err(Failure::Cost) { 0 } else { run.left };
+    *budget = if result == Err(Failure::Cost) { 0 } else { run.remaining_budget };
     result
 }
 
@@ -75,7 +75,7 @@ impl PartialEq for Val<'_> {
 /// An evaluation under way.
 pub(super) struct Run<'a> {
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
-    left: u64,
+    remaining_budget: u64,
 }
 
 pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
@@ -83,7 +83,7 @@ pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
 impl<'a> Run<'a> {
     /// Pays for a step.
     pub(super) fn pay(&mut self, cost: u64) -> Result<(), Failure> {
-        self.left = self.left.checked_sub(cost).ok_or(Failure::Cost)?;
+        self.remaining_budget = self.remaining_budget.checked_sub(cost).ok_or(Failure::Cost)?;
         Ok(())
     }
 

@@ -54,7 +54,7 @@ pub fn start(options: &LoggingOptions) -> Log {
 }
 
 impl Log {
-    /// Verbosity (`-v`).
+    /// Returns the verbosity (`-v`).
     pub fn verbosity(&self) -> u32 {
         self.levels.verbosity()
     }

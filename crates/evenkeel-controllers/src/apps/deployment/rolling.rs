@@ -16,9 +16,9 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
 
 /// Scales the new set. Returns whether its size changed. Upstream: `reconcileNewReplicaSet`.
 fn reconcile_new_replica_set(pass: &mut Pass<'_>, new: usize) -> bool {
-    let (present, wanted) = (pass.sets[new].replicas, pass.budget.replicas);
-    let replicas = if present > wanted { wanted } else { pass.room_for(present) };
-    present != wanted && pass.resize(new, replicas, false)
+    let (present, desired) = (pass.sets[new].replicas, pass.budget.replicas);
+    let replicas = if present > desired { desired } else { pass.room_for(present) };
+    present != desired && pass.resize(new, replicas, false)
 }
 
 /// Scales old sets down while enough pods stay available; the new set's unavailable pods count as missing. Returns

@@ -41,7 +41,7 @@ pub(super) enum Signer {
 }
 
 impl Signer {
-    /// All signers.
+    /// All built-in signers.
     pub(super) const ALL: [Self; 4] =
         [Self::KubeletServing, Self::KubeletUser, Self::User, Self::LegacyUnknown];
 

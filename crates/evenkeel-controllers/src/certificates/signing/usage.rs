@@ -55,8 +55,8 @@ impl Usages {
         if !unknown.is_empty() {
             return Err(UnknownUsages(unknown));
         }
-        let asked = PURPOSES.iter().filter(|(known, _)| words.iter().any(|word| word == known));
-        let mut purposes: Vec<&[u64]> = asked.map(|(_, numbers)| *numbers).collect();
+        let requested = PURPOSES.iter().filter(|(known, _)| words.iter().any(|word| word == known));
+        let mut purposes: Vec<&[u64]> = requested.map(|(_, numbers)| *numbers).collect();
         purposes.dedup();
         Ok(Self {
             bits: words.iter().filter_map(|word| bit(word)).fold(0, |all, bit| all | bit),

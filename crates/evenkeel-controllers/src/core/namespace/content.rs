@@ -31,7 +31,7 @@ enum Requested<'a> {
     /// A request failed.
     Failed(&'a Failure),
     /// This read listed them. For pods, the other one read them before.
-    Listed { left: &'a Outcome, before: Option<&'a Outcome> },
+    Listed { remaining: &'a Outcome, before: Option<&'a Outcome> },
 }
 
 impl Content<'_> {
@@ -110,8 +110,8 @@ impl Content<'_> {
         if !listable {
             return Ok(Requested::Unlisted);
         }
-        let left = self.list(kind, steps)?;
-        Ok(failure(left).map_or(Requested::Listed { left, before }, Requested::Failed))
+        let remaining = self.list(kind, steps)?;
+        Ok(failure(remaining).map_or(Requested::Listed { remaining, before }, Requested::Failed))
     }
 
     /// Deletes the objects one by one. Returns the first error. Upstream: `deleteEachItem`.
@@ -145,12 +145,12 @@ impl Content<'_> {
 
     /// Evaluates the objects that are left.
     fn remains(&self, kind: &Kind, requested: &Requested<'_>) -> Remains {
-        let (left, before) = match requested {
+        let (remaining, before) = match requested {
             Requested::Unlisted => return Remains::default(),
             Requested::Failed(error) => return Remains::failed(error),
-            Requested::Listed { left, before } => (left, before),
+            Requested::Listed { remaining, before } => (remaining, before),
         };
-        let finalizers: Vec<Box<[Text]>> = match items(left) {
+        let finalizers: Vec<Box<[Text]>> = match items(remaining) {
             Ok(items) => items.into_iter().map(|item| item.meta.finalizers).collect(),
             Err(error) => return Remains::failed(&error),
         };

@@ -72,7 +72,7 @@ impl Layout<'_> {
     /// Sets the hints to `desired_hints`, and marks slices whose hints change.
     fn set(
         &mut self,
-        wanted: impl Fn(&Endpoint) -> Option<EndpointHints>,
+        desired_hints: impl Fn(&Endpoint) -> Option<EndpointHints>,
         wrong: impl Fn(&Endpoint, &Endpoint) -> bool,
     ) {
         for index in 0..self.slices.len() {
@@ -82,7 +82,7 @@ impl Layout<'_> {
             }
         }
         for endpoint in &mut self.desired {
-            endpoint.hints = wanted(endpoint);
+            endpoint.hints = desired_hints(endpoint);
         }
     }
 }
@@ -148,8 +148,8 @@ pub(super) fn apply(
         Mode::PreferSameZone | Mode::PreferSameNode => layout.set(
             |endpoint| traffic_distribution_hint(endpoint, mode),
             |desired, present| {
-                let wanted = traffic_distribution_hint(desired, mode);
-                desired.conditions.ready == Some(true) && wanted != present.hints
+                let desired_hints = traffic_distribution_hint(desired, mode);
+                desired.conditions.ready == Some(true) && desired_hints != present.hints
             },
         ),
         Mode::Anywhere | Mode::Topology => {

@@ -46,12 +46,14 @@ pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Resu
     let (mut giving, mut receiving) = exchange(&allocations, &given);
     for index in members {
         let zone = layout.desired[index].zone.clone();
-        let Some(left) = giving.get_mut(&zone).filter(|left| **left > 0) else { continue };
+        let Some(remaining) = giving.get_mut(&zone).filter(|remaining| **remaining > 0) else {
+            continue;
+        };
         let Some((receiver, wanted)) = receiving.iter_mut().find(|(_, wanted)| **wanted > 0) else {
             break;
         };
         layout.desired[index].hints = zone_hint(receiver);
-        *left -= 1;
+        *remaining -= 1;
         *wanted -= 1;
         *given.entry(receiver.clone()).or_default() += 1;
         given.entry(zone).and_modify(|n| *n -= 1);
@@ -137,18 +139,19 @@ fn hinted(
 /// Returns how many endpoints each zone gives and receives, largest surplus to largest deficit. Upstream:
 /// `getGivingAndReceivingZones`.
 fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
-    let over = |zone: &str, allocation: &Allocation| {
+    let surplus = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
     };
     let of = |sign: f64| -> BTreeMap<&str, f64> {
-        let all =
-            allocations.iter().map(|(zone, allocation)| (&**zone, sign * over(zone, allocation)));
+        let all = allocations
+            .iter()
+            .map(|(zone, allocation)| (&**zone, sign * surplus(zone, allocation)));
         all.filter(|(_, n)| *n > 0.0).collect()
     };
     let (mut has, mut lacks) = (of(1.0), of(-1.0));
     let (mut giving, mut receiving) = (Counts::new(), Counts::new());
-    while let (Some((giver, over)), Some((receiver, under))) = (most(&has), most(&lacks)) {
-        if (over < 1.0 && under < 1.0) || over < 0.5 || under < 0.5 {
+    while let (Some((giver, surplus)), Some((receiver, deficit))) = (most(&has), most(&lacks)) {
+        if (surplus < 1.0 && deficit < 1.0) || surplus < 0.5 || deficit < 0.5 {
             break;
         }
         *giving.entry(giver.into()).or_default() += 1;

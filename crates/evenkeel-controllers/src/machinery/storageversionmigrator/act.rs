@@ -46,7 +46,7 @@ impl Migrator {
         let (all, objects) = objects(client, &found.kind, until).await?;
         for (done, object) in objects.iter().enumerate() {
             let Err(error) = rewrite(client, &found.kind, object).await else { continue };
-            let progress = Progress { left: objects.len() - done, all };
+            let progress = Progress { remaining: objects.len() - done, all };
             let words = error.to_string();
             if passes(&error) {
                 // The migration is retried in any case, so a failed status update is ignored.
@@ -59,7 +59,7 @@ impl Migrator {
                 .await?;
             return Ok(Outcome::Settled);
         }
-        let progress = Progress { left: 0, all };
+        let progress = Progress { remaining: 0, all };
         self.tell(key, context, &migration, StatusChange::Succeeded(progress)).await?;
         Ok(Outcome::Settled)
     }

@@ -96,12 +96,13 @@ pub(super) enum Found {
 /// Finds a migration's resource.
 pub(super) fn find(
     all: &ServerResources,
-    wanted: &GroupResource,
+    group_resource: &GroupResource,
     migration: &Migration,
     now: Timestamp,
 ) -> Found {
-    let is_it =
-        |one: &&Resource| *one.kind.group == *wanted.group && *one.kind.plural == *wanted.resource;
+    let is_it = |one: &&Resource| {
+        *one.kind.group == *group_resource.group && *one.kind.plural == *group_resource.resource
+    };
     match all.preferred().find(is_it) {
         Some(found) => Found::Is(found.clone()),
         None if is_new(migration, now) => {
@@ -114,9 +115,9 @@ pub(super) fn find(
 /// Progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Objects that are not migrated yet.
-    pub(super) left: usize,
-    /// All objects.
+    /// Number of objects that are not migrated yet.
+    pub(super) remaining: usize,
+    /// Number of all objects.
     pub(super) all: usize,
 }
 
@@ -186,9 +187,9 @@ pub(super) fn with(
         }
         StatusChange::Failed(Some(progress), error) => {
             let said = set(RUNNING, "True", running, runs(Some(progress), ""), None);
-            let Progress { left, all } = progress;
+            let Progress { remaining, all } = progress;
             let words = format!(
-                "{left}/{all} not yet migrated. migration encountered unhandled error: {error}"
+                "{remaining}/{all} not yet migrated. migration encountered unhandled error: {error}"
             );
             set(FAILED, "True", reason, words, None) || said
         }
@@ -226,9 +227,11 @@ fn running_words(progress: Option<Progress>, error: &str) -> String {
     let mut words = "The migration is running".to_owned();
     match progress {
         Some(Progress { all: 0, .. }) | None => {}
-        Some(Progress { left: 0, all }) => words += &format!(", {all} objects verified migrated"),
-        Some(Progress { left, all }) => {
-            words += &format!(", {left}/{all} objects not yet migrated");
+        Some(Progress { remaining: 0, all }) => {
+            words += &format!(", {all} objects verified migrated")
+        }
+        Some(Progress { remaining, all }) => {
+            words += &format!(", {remaining}/{all} objects not yet migrated");
         }
     }
     if !error.is_empty() {
@@ -308,13 +311,13 @@ mod tests {
         );
         let begun = Full::new(begun.unwrap());
         assert_eq!(with(&begun, StatusChange::Started, at(9)), None);
-        let progress = Progress { left: 2, all: 3 };
+        let progress = Progress { remaining: 2, all: 3 };
         let late = said(with(&begun, StatusChange::Interrupted(progress, text("too busy")), T0));
         assert_eq!(
             late[0].2,
             "The migration is running, 2/3 objects not yet migrated; transient error: too busy"
         );
-        let done = with(&begun, StatusChange::Succeeded(Progress { left: 0, all: 3 }), at(9));
+        let done = with(&begun, StatusChange::Succeeded(Progress { remaining: 0, all: 3 }), at(9));
         let words = said(done.clone());
         assert_eq!(words[0].2, "The migration is running, 3 objects verified migrated");
         assert_eq!((&*words[1].0, &*words[1].2), (SUCCEEDED, "Migration completed"));

@@ -91,7 +91,7 @@ impl Set {
     pub(crate) fn take(&mut self, part: &Cidr) {
         let index = self.index(number(part.first()));
         self.next = (index + 1) % self.size();
-        self.mark(index, true);
+        self.set_used(index, true);
     }
 
     /// Checks that the CIDR overlaps the set's.
@@ -101,13 +101,13 @@ impl Set {
 
     /// Allocates all parts that overlap the CIDR. Upstream: `Occupy`.
     pub(crate) fn occupy(&mut self, cidr: &Cidr) -> Result<(), Problem> {
-        self.parts_in(cidr)?.for_each(|index| self.mark(index, true));
+        self.parts_in(cidr)?.for_each(|index| self.set_used(index, true));
         Ok(())
     }
 
     /// Releases all parts that overlap the CIDR. Upstream: `Release`.
     pub(crate) fn release(&mut self, cidr: &Cidr) -> Result<(), Problem> {
-        self.parts_in(cidr)?.for_each(|index| self.mark(index, false));
+        self.parts_in(cidr)?.for_each(|index| self.set_used(index, false));
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Set {
         self.used.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    fn mark(&mut self, index: usize, used: bool) {
+    fn set_used(&mut self, index: usize, used: bool) {
         if self.is_used(index) == used {
             return;
         }

@@ -13,9 +13,9 @@ pub(super) use csi_translation::driver_of as driver;
 /// Returns the value to set for the annotation `migrated-to`; `None` if it is correct.
 fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
     let noted = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
-    let wanted = driver(provisioner?).unwrap_or_default();
-    let value = Some(wanted).filter(|wanted| !wanted.is_empty());
-    (noted != wanted).then(|| json!({volume::MIGRATED_TO: value}))
+    let driver_name = driver(provisioner?).unwrap_or_default();
+    let value = Some(driver_name).filter(|driver_name| !driver_name.is_empty());
+    (noted != driver_name).then(|| json!({volume::MIGRATED_TO: value}))
 }
 
 /// Returns the update of a claim, if its annotation differs.
@@ -36,11 +36,11 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
         body["metadata"]["annotations"] = change;
     }
     let has: Vec<&str> = meta.finalizers.iter().map(|finalizer| &**finalizer).collect();
-    if let Some(wanted) =
+    if let Some(finalizers) =
         provisioner.map(|provisioner| reclaim::finalizers(volume, provisioner, &has))
-        && wanted != has
+        && finalizers != has
     {
-        body["metadata"]["finalizers"] = json!(wanted);
+        body["metadata"]["finalizers"] = json!(finalizers);
     }
     (body != json!({})).then_some(body)
 }

@@ -77,7 +77,7 @@ pub(super) fn finalizers<'a>(
     provisioner: &str,
     has: &[&'a str],
 ) -> Vec<&'a str> {
-    let without = |gone: &[&str]| has.iter().copied().filter(|f| !gone.contains(f)).collect();
+    let without = |removed: &[&str]| has.iter().copied().filter(|f| !removed.contains(f)).collect();
     if migration::driver(provisioner).is_some() {
         return without(&[IN_TREE_PROTECTION_FINALIZER]);
     }
@@ -86,11 +86,11 @@ pub(super) fn finalizers<'a>(
     }
     match &*volume.spec.persistent_volume_reclaim_policy {
         "Delete" => {
-            let mut wanted: Vec<&str> = without(&[EXTERNAL_PROTECTION_FINALIZER]);
-            if !wanted.contains(&IN_TREE_PROTECTION_FINALIZER) {
-                wanted.push(IN_TREE_PROTECTION_FINALIZER);
+            let mut desired: Vec<&str> = without(&[EXTERNAL_PROTECTION_FINALIZER]);
+            if !desired.contains(&IN_TREE_PROTECTION_FINALIZER) {
+                desired.push(IN_TREE_PROTECTION_FINALIZER);
             }
-            wanted
+            desired
         }
         "Retain" | "Recycle" => {
             without(&[IN_TREE_PROTECTION_FINALIZER, EXTERNAL_PROTECTION_FINALIZER])
