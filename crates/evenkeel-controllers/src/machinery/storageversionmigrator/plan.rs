@@ -228,7 +228,7 @@ fn running_words(progress: Option<Progress>, error: &str) -> String {
     match progress {
         Some(Progress { all: 0, .. }) | None => {}
         Some(Progress { remaining: 0, all }) => {
-            words += &format!(", {all} objects verified migrated")
+            words += &format!(", {all} objects verified migrated");
         }
         Some(Progress { remaining, all }) => {
             words += &format!(", {remaining}/{all} objects not yet migrated");
