@@ -51,8 +51,8 @@ pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRe
 /// Whether JSON text nests more than `limit` arrays and objects, found without recursion. Text that is no JSON is
 /// measured by its brackets.
 pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
-    let (mut depth, mut at) = (0usize, 0);
-    while let Some(byte) = text.get(at) {
+    let (mut depth, mut position) = (0usize, 0);
+    while let Some(byte) = text.get(position) {
         match byte {
             b'{' | b'[' => {
                 depth += 1;
@@ -61,21 +61,21 @@ pub fn text_is_deeper(text: &[u8], limit: usize) -> bool {
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => at = end_of_string(text, at + 1),
+            b'"' => position = end_of_string(text, position + 1),
             _ => {}
         }
-        at += 1;
+        position += 1;
     }
     false
 }
 
 /// Where the string ends that begins before `at`.
-fn end_of_string(text: &[u8], mut at: usize) -> usize {
+fn end_of_string(text: &[u8], mut position: usize) -> usize {
     loop {
-        match text.get(at) {
-            None | Some(b'"') => return at,
-            Some(b'\\') => at += 2,
-            Some(_) => at += 1,
+        match text.get(position) {
+            None | Some(b'"') => return position,
+            Some(b'\\') => position += 2,
+            Some(_) => position += 1,
         }
     }
 }

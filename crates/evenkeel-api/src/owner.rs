@@ -25,8 +25,8 @@ impl OwnerReference {
             ("name", &self.name),
             ("uid", &self.uid),
         ];
-        for (at, (name, value)) in fields.into_iter().enumerate() {
-            text.push_str(if at == 0 { "{\"" } else { ",\"" });
+        for (index, (name, value)) in fields.into_iter().enumerate() {
+            text.push_str(if index == 0 { "{\"" } else { ",\"" });
             text.push_str(name);
             text.push_str("\":");
             push_json(&mut text, value);

@@ -204,7 +204,7 @@ impl Frames {
     /// Returns the end of the carried frame in the chunk.
     fn end(&mut self) -> Result<Option<usize>, DecodeError> {
         match self.encoding {
-            Encoding::Json => Ok(memchr::memchr(b'\n', &self.chunk).map(|at| at + 1)),
+            Encoding::Json => Ok(memchr::memchr(b'\n', &self.chunk).map(|index| index + 1)),
             Encoding::Protobuf => self.prefixed_end(),
         }
     }

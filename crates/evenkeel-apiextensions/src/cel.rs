@@ -150,9 +150,9 @@ fn evaluate_rule(
     }
     let activation = activation(rule, context);
     let before = (*budget).min(PER_CALL);
-    let mut left = before;
-    let result = program.run(&activation, &mut left);
-    *budget -= before - left;
+    let mut remaining_budget = before;
+    let result = program.run(&activation, &mut remaining_budget);
+    *budget -= before - remaining_budget;
     let quoted = quote(rule.text.trim());
     let why = match result {
         Ok(Val::Bool(true)) => return true,
@@ -203,9 +203,9 @@ fn error_message(rule: &Rule, activation: &Scope<'_>, budget: &mut u64) -> Strin
     let program = rule.message_program.get_or_init(|| Program::parse(&rule.message_expression));
     let Ok(program) = program else { return rule.message_or_default() };
     let before = (*budget).min(PER_CALL);
-    let mut left = before;
-    let result = program.run(activation, &mut left);
-    *budget -= before - left;
+    let mut remaining_budget = before;
+    let result = program.run(activation, &mut remaining_budget);
+    *budget -= before - remaining_budget;
     match result {
         Ok(Val::Str(message)) => {
             let message = message.trim();

@@ -32,10 +32,10 @@ impl Amount {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let end = text
             .char_indices()
-            .find(|(at, c)| {
-                !(c.is_ascii_digit() || *c == '.' || (*at == 0 && matches!(c, '+' | '-')))
+            .find(|(index, c)| {
+                !(c.is_ascii_digit() || *c == '.' || (*index == 0 && matches!(c, '+' | '-')))
             })
-            .map_or(text.len(), |(at, _)| at);
+            .map_or(text.len(), |(index, _)| index);
         let (number, suffix) = text.split_at(end);
         let (negative, digits) = match number.strip_prefix('-') {
             Some(rest) => (true, rest),

@@ -72,7 +72,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: [watch::Receiver<u64>; 2]) 
     let mut release = None;
     loop {
         let [schemas, levels] = &mut changes;
-        let next = release.map_or(adjustment, |at| adjustment.min(at));
+        let next = release.map_or(adjustment, |index| adjustment.min(index));
         let changed = tokio::select! {
             changed = schemas.changed() => changed.is_ok(),
             changed = levels.changed() => changed.is_ok(),

@@ -76,8 +76,8 @@ impl Expiry {
 
     /// Returns how long it is until the next one expires.
     fn next(&self, now: Timestamp) -> Option<Duration> {
-        let left = self.queue.front()?.at.duration_since(now);
-        Some(Duration::try_from(left).unwrap_or_default())
+        let remaining = self.queue.front()?.at.duration_since(now);
+        Some(Duration::try_from(remaining).unwrap_or_default())
     }
 }
 

@@ -50,7 +50,7 @@ impl<'a> Run<'a> {
 
     /// What a call costs by the size of what it looks at (upstream: `cel/library/cost.go`).
     fn pay_for(&mut self, name: &str, args: &[Val<'a>]) -> Result<(), Failure> {
-        let weight = |at: usize| args.get(at).map_or(0, Val::weight);
+        let weight = |index: usize| args.get(index).map_or(0, Val::weight);
         let part = |n: u64| n.div_ceil(10);
         let cost = match name {
             op::EQUALS | op::NOT_EQUALS => part(weight(0).min(weight(1))).max(1),

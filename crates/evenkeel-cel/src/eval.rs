@@ -60,9 +60,9 @@ pub(super) fn run<'a>(
     scope: &Scope<'a>,
     budget: &mut u64,
 ) -> Result<Val<'a>, Failure> {
-    let mut run = Run { variables: scope.0.clone(), left: *budget };
+    let mut run = Run { variables: scope.0.clone(), remaining_budget: *budget };
     let result = run.value(expression);
-    *budget = if result == Err(Failure::Cost) { 0 } else { run.left };
+    *budget = if result == Err(Failure::Cost) { 0 } else { run.remaining_budget };
     result
 }
 
@@ -75,7 +75,7 @@ impl PartialEq for Val<'_> {
 /// An evaluation under way.
 pub(super) struct Run<'a> {
     variables: Vec<(Cow<'a, str>, Val<'a>)>,
-    left: u64,
+    remaining_budget: u64,
 }
 
 pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
@@ -83,7 +83,7 @@ pub(super) type Result_<'a> = Result<Val<'a>, Failure>;
 impl<'a> Run<'a> {
     /// Pays for a step.
     pub(super) fn pay(&mut self, cost: u64) -> Result<(), Failure> {
-        self.left = self.left.checked_sub(cost).ok_or(Failure::Cost)?;
+        self.remaining_budget = self.remaining_budget.checked_sub(cost).ok_or(Failure::Cost)?;
         Ok(())
     }
 
@@ -268,9 +268,9 @@ impl<'a> Run<'a> {
         &mut self,
         c: &'a ComprehensionExpr,
         pairs: Vec<(Val<'a>, Val<'a>)>,
-        at: usize,
+        index: usize,
     ) -> Result<(), Failure> {
-        let logical = matches!(self.variables[at].1, Val::Bool(_));
+        let logical = matches!(self.variables[index].1, Val::Bool(_));
         for (first, second) in pairs {
             self.variables.push((Cow::Borrowed(&c.iter_var), first));
             if let Some(name) = &c.iter_var2 {
@@ -280,31 +280,31 @@ impl<'a> Run<'a> {
             if matches!(self.value(&c.loop_cond)?, Val::Bool(false)) {
                 return Ok(());
             }
-            let next = match self.step(&c.loop_step, &c.accu_var, at) {
+            let next = match self.step(&c.loop_step, &c.accu_var, index) {
                 Err(Failure::Error(error)) if logical => Val::Failed(error.into()),
                 other => other?,
             };
-            self.variables.truncate(at + 1);
-            self.variables[at].1 = next;
+            self.variables.truncate(index + 1);
+            self.variables[index].1 = next;
         }
         Ok(())
     }
 
     /// The accumulator after one round. A list that grows is not copied.
-    fn step(&mut self, e: &'a Expression, accumulator: &str, at: usize) -> Result_<'a> {
+    fn step(&mut self, e: &'a Expression, accumulator: &str, index: usize) -> Result_<'a> {
         if let Expr::Call(call) = &e.expr {
             match (call.func_name.as_str(), call.args.as_slice()) {
                 (op::CONDITIONAL, [condition, a, b]) => {
                     return match self.value(condition)? {
-                        Val::Bool(true) => self.step(a, accumulator, at),
-                        Val::Bool(false) => self.step(b, accumulator, at),
+                        Val::Bool(true) => self.step(a, accumulator, index),
+                        Val::Bool(false) => self.step(b, accumulator, index),
                         _ => Err(Failure::Error("no such overload".to_owned())),
                     };
                 }
                 (op::ADD, [left, right]) if is_variable(left, accumulator) => {
                     let added = self.value(right)?;
                     self.pay(2 * STEP)?;
-                    let mut grown = std::mem::replace(&mut self.variables[at].1, Val::Null);
+                    let mut grown = std::mem::replace(&mut self.variables[index].1, Val::Null);
                     if let (Val::List(items), Some(new)) = (&mut grown, added.items()) {
                         Rc::make_mut(items).extend(new);
                         return Ok(grown);
@@ -317,7 +317,7 @@ impl<'a> Run<'a> {
         }
         if is_variable(e, accumulator) {
             self.pay(STEP)?;
-            return Ok(std::mem::replace(&mut self.variables[at].1, Val::Null));
+            return Ok(std::mem::replace(&mut self.variables[index].1, Val::Null));
         }
         self.value(e)
     }

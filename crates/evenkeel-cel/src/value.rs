@@ -272,7 +272,7 @@ impl<'a> Val<'a> {
             };
             return at
                 .filter(|at| *at < items)
-                .and_then(|at| self.at(at))
+                .and_then(|index| self.item(index))
                 .ok_or_else(|| format!("index out of bounds: {}", key.shown()));
         }
         let found = match (self, key) {
@@ -300,11 +300,11 @@ impl<'a> Val<'a> {
         }
     }
 
-    fn at(&self, at: usize) -> Option<Self> {
+    fn item(&self, index: usize) -> Option<Self> {
         match self {
-            Self::List(items) => items.get(at).cloned(),
+            Self::List(items) => items.get(index).cloned(),
             Self::Json(Value::Array(items), node) => {
-                items.get(at).map(|item| Self::of(item, node.and_then(|n| n.items())))
+                items.get(index).map(|item| Self::of(item, node.and_then(|n| n.items())))
             }
             _ => None,
         }

@@ -101,10 +101,10 @@ impl Migration {
             bail!("resourceLock: Invalid value: {:?}: must be \"leases\"", file.resource_lock);
         }
         let mut controllers = BTreeMap::new();
-        for (at, leader) in file.controller_leaders.into_iter().enumerate() {
+        for (index, leader) in file.controller_leaders.into_iter().enumerate() {
             for (field, value) in [("component", &leader.component), ("name", &leader.name)] {
                 if value.is_empty() {
-                    bail!("controllerLeaders[{at}].{field}: Required value");
+                    bail!("controllerLeaders[{index}].{field}: Required value");
                 }
             }
             let ours = leader.component == program || leader.component == "*";

@@ -2,7 +2,7 @@
 
 use evenkeel_runtime::plan::Failure;
 
-/// Returns the failure's text as upstream writes it in events and conditions. `asked` is client-go's name for the
+/// Returns the failure's text as upstream writes it in events and conditions. `request` is client-go's name for the
 /// request, such as `get pods.metrics.k8s.io`, or empty.
 pub(crate) fn words(failure: &Failure, request: &str) -> String {
     let Failure { code, reason, message, .. } = failure;

@@ -87,7 +87,7 @@ impl Resources {
     }
 }
 
-/// What a controller lacks.
+/// Unmet requirement of a controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unmet {
     /// A feature gate is off, which stays so.

@@ -24,7 +24,7 @@ pub(crate) fn pods_to_delete(
             *on_node.entry(&pod.spec.node_name).or_default() += 1;
         }
     }
-    lowest_ranked(pods, count, |at, pod| Rank {
+    lowest_ranked(pods, count, |index, pod| Rank {
         cost: pod
             .meta
             .annotations
@@ -32,14 +32,14 @@ pub(crate) fn pods_to_delete(
             .filter(|_| use_deletion_cost)
             .map_or(0, deletion_cost),
         colocated: on_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
-        ..Rank::new(at, pod, |time| Age::logarithmic(time, now))
+        ..Rank::new(index, pod, |time| Age::logarithmic(time, now))
     })
 }
 
 /// Returns the `count` pods of a Job to delete first. Deletion cost and colocated pods do not count, and of equal pods
 /// the younger comes first. Upstream: `activePodsForRemoval`.
 pub(crate) fn pods_of_job_to_delete(pods: &[Arc<Pod>], count: usize) -> Vec<Arc<Pod>> {
-    lowest_ranked(pods, count, |at, pod| Rank::new(at, pod, Age::exact))
+    lowest_ranked(pods, count, |index, pod| Rank::new(index, pod, Age::exact))
 }
 
 fn lowest_ranked<'a>(
@@ -53,15 +53,15 @@ fn lowest_ranked<'a>(
         return all;
     }
     let mut ranked: Vec<Rank<'_>> =
-        pods.iter().enumerate().map(|(at, pod)| rank(at, pod)).collect();
-    ranked.sort_unstable_by(|a, b| a.uid.cmp(b.uid).then(a.at.cmp(&b.at)));
-    merge_sort(&mut ranked).into_iter().take(count).map(|rank| pods[rank.at].clone()).collect()
+        pods.iter().enumerate().map(|(index, pod)| rank(index, pod)).collect();
+    ranked.sort_unstable_by(|a, b| a.uid.cmp(b.uid).then(a.index.cmp(&b.index)));
+    merge_sort(&mut ranked).into_iter().take(count).map(|rank| pods[rank.index].clone()).collect()
 }
 
 /// Sort key of a pod.
 #[derive(Debug, Clone, Copy)]
 struct Rank<'a> {
-    at: usize,
+    index: usize,
     uid: &'a str,
     node: &'a str,
     phase: u8,
@@ -110,10 +110,10 @@ impl Age {
 
 impl<'a> Rank<'a> {
     /// Returns the key of a pod without deletion cost and colocated pods.
-    fn new(at: usize, pod: &'a Pod, age: impl Fn(Option<Timestamp>) -> Age) -> Self {
+    fn new(index: usize, pod: &'a Pod, age: impl Fn(Option<Timestamp>) -> Age) -> Self {
         let ready = pods::ready(pod);
         Self {
-            at,
+            index,
             uid: &pod.meta.uid,
             node: &pod.spec.node_name,
             phase: match &*pod.status.phase {

@@ -109,8 +109,8 @@ impl Script {
     }
 
     /// Headers of the request `at`.
-    pub fn headers(&self, at: usize) -> http::HeaderMap {
-        self.headers.lock().unwrap()[at].clone()
+    pub fn headers(&self, index: usize) -> http::HeaderMap {
+        self.headers.lock().unwrap()[index].clone()
     }
 }
 

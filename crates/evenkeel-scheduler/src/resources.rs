@@ -74,16 +74,16 @@ pub(crate) fn is_extended(name: &str) -> bool {
 }
 
 pub(crate) fn scalar(scalars: &Scalars, name: &str) -> i64 {
-    scalars.binary_search_by(|(own, _)| (**own).cmp(name)).map_or(0, |at| scalars[at].1)
+    scalars.binary_search_by(|(own, _)| (**own).cmp(name)).map_or(0, |index| scalars[index].1)
 }
 
 pub(crate) fn scalar_mut<'a>(scalars: &'a mut Scalars, name: &str) -> &'a mut i64 {
-    let at = match scalars.binary_search_by(|(own, _)| (**own).cmp(name)) {
-        Ok(at) => at,
-        Err(at) => {
-            scalars.insert(at, (name.into(), 0));
-            at
+    let index = match scalars.binary_search_by(|(own, _)| (**own).cmp(name)) {
+        Ok(index) => index,
+        Err(index) => {
+            scalars.insert(index, (name.into(), 0));
+            index
         }
     };
-    &mut scalars[at].1
+    &mut scalars[index].1
 }

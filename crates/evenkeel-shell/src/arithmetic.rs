@@ -14,18 +14,18 @@ pub(crate) trait Variables {
 
 /// The value of an expression in which every `$` is replaced already.
 pub(crate) fn evaluate(text: &str, variables: &mut dyn Variables) -> Result<i64, String> {
-    let mut reader = Reader { text, at: 0, depth: 0, variables, dry: 0 };
+    let mut reader = Reader { text, position: 0, depth: 0, variables, dry: 0 };
     if text.trim().is_empty() {
         return Ok(0);
     }
     let value = reader.assignment()?;
     reader.blanks();
-    if reader.at < text.len() { reader.wrong() } else { Ok(value) }
+    if reader.position < text.len() { reader.wrong() } else { Ok(value) }
 }
 
 struct Reader<'r> {
     text: &'r str,
-    at: usize,
+    position: usize,
     depth: u32,
     variables: &'r mut dyn Variables,
     /// Above zero in what is read but not done: the other branch, what `&&` leaves out.
@@ -52,14 +52,14 @@ impl<'r> Reader<'r> {
     }
 
     fn blanks(&mut self) {
-        let rest = &self.text[self.at..];
-        self.at += rest.len() - rest.trim_start().len();
+        let rest = &self.text[self.position..];
+        self.position += rest.len() - rest.trim_start().len();
     }
 
     fn eat(&mut self, token: &str) -> bool {
         self.blanks();
-        let found = self.text[self.at..].starts_with(token);
-        self.at += if found { token.len() } else { 0 };
+        let found = self.text[self.position..].starts_with(token);
+        self.position += if found { token.len() } else { 0 };
         found
     }
 
@@ -76,17 +76,17 @@ impl<'r> Reader<'r> {
     /// `NAME = …`, `NAME += …` and so on; else a choice.
     fn assignment(&mut self) -> Result<i64, String> {
         self.blanks();
-        let from = self.at;
+        let from = self.position;
         let name = self.name();
         if let Some(name) = name {
             self.blanks();
-            let rest = &self.text[self.at..];
+            let rest = &self.text[self.position..];
             let operator = ["+", "-", "*", "/", "%", ""].into_iter().find(|operator| {
                 let after = rest.strip_prefix(operator).unwrap_or("x");
                 after.starts_with('=') && !after.starts_with("==")
             });
             if let Some(operator) = operator {
-                self.at += operator.len() + 1;
+                self.position += operator.len() + 1;
                 let value = self.deeper(Self::assignment)?;
                 let value = if operator.is_empty() {
                     value
@@ -97,7 +97,7 @@ impl<'r> Reader<'r> {
                 return Ok(self.store(name, value));
             }
         }
-        self.at = from;
+        self.position = from;
         self.choice()
     }
 
@@ -142,7 +142,7 @@ impl<'r> Reader<'r> {
 
     fn operator(&mut self, operators: &[&'static str]) -> Option<&'static str> {
         self.blanks();
-        let rest = &self.text[self.at..];
+        let rest = &self.text[self.position..];
         let found = operators.iter().copied().find(|operator| rest.starts_with(operator))?;
         // What would be another operator, or the end of an assignment, is not this one.
         let longer = match found {
@@ -157,7 +157,7 @@ impl<'r> Reader<'r> {
         if longer || assigns {
             return None;
         }
-        self.at += found.len();
+        self.position += found.len();
         Some(found)
     }
 
@@ -222,27 +222,27 @@ impl<'r> Reader<'r> {
         if let Some(name) = self.name() {
             let value = self.value_of(name)?;
             for (sign, step) in [("++", 1), ("--", -1)] {
-                if self.text[self.at..].starts_with(sign) {
-                    self.at += sign.len();
+                if self.text[self.position..].starts_with(sign) {
+                    self.position += sign.len();
                     self.store(name, value.wrapping_add(step));
                 }
             }
             return Ok(value);
         }
-        let rest = &self.text[self.at..];
+        let rest = &self.text[self.position..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
-        self.at += end;
+        self.position += end;
         number(&rest[..end]).map_or_else(|| self.wrong(), Ok)
     }
 
     fn name(&mut self) -> Option<&'r str> {
-        let rest = &self.text[self.at..];
+        let rest = &self.text[self.position..];
         let end = rest.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
         let name = &rest[..end];
         if !is_name(name) {
             return None;
         }
-        self.at += end;
+        self.position += end;
         Some(name)
     }
 

@@ -245,7 +245,7 @@ fn of_service(name: &str) -> bool {
 
 /// Whether the shell would look for files of that name.
 fn globs(text: &str) -> bool {
-    text.contains(['*', '?']) || text.find('[').is_some_and(|at| text[at..].contains(']'))
+    text.contains(['*', '?']) || text.find('[').is_some_and(|index| text[index..].contains(']'))
 }
 
 /// `{1..5}`, which bash takes for five words.

@@ -25,7 +25,7 @@ pub(crate) fn script(text: &str) -> Result<List, Refused> {
 /// A text being read. Everything that has a meaning is ASCII, so positions between such are boundaries of characters.
 pub(crate) struct Parser<'t> {
     pub(crate) text: &'t str,
-    pub(crate) at: usize,
+    pub(crate) position: usize,
     pub(crate) depth: usize,
     /// Where a line ends that has here-documents, and where the text goes on after them.
     here: Option<(usize, usize)>,
@@ -36,30 +36,30 @@ impl<'t> Parser<'t> {
         if text.len() > MAX_LENGTH {
             return Err("the script is too long".into());
         }
-        let parser = Self { text, at: 0, depth, here: None };
+        let parser = Self { text, position: 0, depth, here: None };
         if depth > MAX_DEPTH { Err("nested too deeply".into()) } else { Ok(parser) }
     }
 
     pub(crate) fn whole(&mut self) -> Result<List, Refused> {
         let list = self.list()?;
-        if self.at < self.text.len() {
+        if self.position < self.text.len() {
             return self.refuse("it does not fit there");
         }
         Ok(list)
     }
 
     pub(crate) fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+        self.text.as_bytes().get(self.position).copied()
     }
 
     pub(crate) fn rest(&self) -> &'t str {
-        &self.text[self.at..]
+        &self.text[self.position..]
     }
 
     pub(crate) fn eat(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
-            self.at += token.len();
+            self.position += token.len();
         }
         found
     }
@@ -87,9 +87,9 @@ impl<'t> Parser<'t> {
     fn blanks(&mut self) {
         loop {
             match self.peek() {
-                Some(b' ' | b'\t' | b'\r') => self.at += 1,
-                Some(b'\\') if self.rest().starts_with("\\\n") => self.at += 2,
-                Some(b'#') => self.at += self.rest().find('\n').unwrap_or(self.rest().len()),
+                Some(b' ' | b'\t' | b'\r') => self.position += 1,
+                Some(b'\\') if self.rest().starts_with("\\\n") => self.position += 2,
+                Some(b'#') => self.position += self.rest().find('\n').unwrap_or(self.rest().len()),
                 _ => return,
             }
         }
@@ -107,9 +107,9 @@ impl<'t> Parser<'t> {
         if self.peek() != Some(b'\n') {
             return false;
         }
-        self.at = match self.here.take() {
-            Some((end, next)) if end == self.at => next,
-            _ => self.at + 1,
+        self.position = match self.here.take() {
+            Some((end, next)) if end == self.position => next,
+            _ => self.position + 1,
         };
         true
     }
@@ -124,7 +124,7 @@ impl<'t> Parser<'t> {
     fn expect(&mut self, word: &str) -> Result<(), Refused> {
         self.lines();
         if self.ahead() == word {
-            self.at += word.len();
+            self.position += word.len();
             return Ok(());
         }
         self.refuse(&format!("{word:?} was to follow"))
@@ -164,8 +164,8 @@ impl<'t> Parser<'t> {
         }
         let background = self.peek() == Some(b'&');
         match self.peek() {
-            Some(b'&') => self.at += 1,
-            Some(b';') if !self.rest().starts_with(";;") => self.at += 1,
+            Some(b'&') => self.position += 1,
+            Some(b';') if !self.rest().starts_with(";;") => self.position += 1,
             Some(b';' | b')' | b'\n') | None => {}
             Some(_) => return self.refuse("it does not fit there"),
         }
@@ -175,7 +175,7 @@ impl<'t> Parser<'t> {
     fn pipeline(&mut self) -> Result<Pipeline, Refused> {
         let mut negated = false;
         while self.ahead() == "!" {
-            self.at += 1;
+            self.position += 1;
             self.blanks();
             negated = !negated;
         }
@@ -201,7 +201,7 @@ impl<'t> Parser<'t> {
             "for" => parser.each(),
             "case" => parser.case(),
             "{" => {
-                parser.at += 1;
+                parser.position += 1;
                 let list = parser.list()?;
                 parser.expect("}")?;
                 Ok(CommandKind::Group(list))
@@ -247,13 +247,13 @@ impl<'t> Parser<'t> {
     /// `name() command`, or an empty simple command when there is no such.
     fn function_or_none(&mut self, name: &str) -> Result<CommandKind, Refused> {
         let none = Ok(CommandKind::Simple { set: Vec::new(), words: Vec::new() });
-        let after = self.text[self.at + name.len()..].trim_start_matches([' ', '\t']);
+        let after = self.text[self.position + name.len()..].trim_start_matches([' ', '\t']);
         if !is_name(name) || !after.starts_with('(') {
             return none;
         }
-        self.at += name.len();
+        self.position += name.len();
         self.blanks();
-        self.at += 1;
+        self.position += 1;
         self.blanks();
         if !self.eat(")") {
             return self.refuse("\")\" was to follow");
@@ -264,7 +264,7 @@ impl<'t> Parser<'t> {
     }
 
     fn condition(&mut self) -> Result<CommandKind, Refused> {
-        self.at += "if".len();
+        self.position += "if".len();
         let mut branches = Vec::new();
         loop {
             let condition = self.list()?;
@@ -272,9 +272,9 @@ impl<'t> Parser<'t> {
             branches.push((condition, self.list()?));
             self.lines();
             match self.ahead() {
-                "elif" => self.at += "elif".len(),
+                "elif" => self.position += "elif".len(),
                 "else" => {
-                    self.at += "else".len();
+                    self.position += "else".len();
                     let otherwise = self.list()?;
                     self.expect("fi")?;
                     return Ok(CommandKind::If { branches, otherwise });
@@ -288,7 +288,7 @@ impl<'t> Parser<'t> {
     }
 
     fn repeat(&mut self, until: bool) -> Result<CommandKind, Refused> {
-        self.at += "while".len(); // as long as "until"
+        self.position += "while".len(); // as long as "until"
         let condition = self.list()?;
         Ok(CommandKind::Loop { until, condition, body: self.body()? })
     }
@@ -301,17 +301,17 @@ impl<'t> Parser<'t> {
     }
 
     fn each(&mut self) -> Result<CommandKind, Refused> {
-        self.at += "for".len();
+        self.position += "for".len();
         self.blanks();
         let name = self.ahead();
         if !is_name(name) {
             return self.refuse("a name was to follow");
         }
-        self.at += name.len();
+        self.position += name.len();
         self.lines();
         let mut over = None;
         if self.ahead() == "in" {
-            self.at += "in".len();
+            self.position += "in".len();
             let mut words = Vec::new();
             self.blanks();
             while !matches!(
@@ -329,7 +329,7 @@ impl<'t> Parser<'t> {
     }
 
     fn case(&mut self) -> Result<CommandKind, Refused> {
-        self.at += "case".len();
+        self.position += "case".len();
         self.blanks();
         let of = self.word()?;
         self.expect("in")?;
@@ -337,7 +337,7 @@ impl<'t> Parser<'t> {
         loop {
             self.lines();
             if self.ahead() == "esac" {
-                self.at += "esac".len();
+                self.position += "esac".len();
                 return Ok(CommandKind::Case { of, arms });
             }
             self.eat("(");
@@ -363,12 +363,12 @@ impl<'t> Parser<'t> {
 
     /// `[[ … ]]`: words, with what would be operators elsewhere as words of their own.
     fn test(&mut self) -> Result<CommandKind, Refused> {
-        self.at += 2;
+        self.position += 2;
         let mut words = Vec::new();
         loop {
             self.lines();
             if self.ahead() == "]]" {
-                self.at += 2;
+                self.position += 2;
                 return Ok(CommandKind::Test(words));
             }
             let operator = ["&&", "||", "(", ")", "<", ">"].into_iter().find(|op| self.eat(op));
@@ -387,7 +387,7 @@ impl<'t> Parser<'t> {
         if !first || !is_name(name) || !(append || after.starts_with('=')) {
             return Ok(None);
         }
-        self.at += name.len() + 1 + usize::from(append);
+        self.position += name.len() + 1 + usize::from(append);
         if self.peek() == Some(b'(') {
             return self.refuse("lists as values are not understood");
         }
@@ -412,7 +412,7 @@ impl<'t> Parser<'t> {
         }
         let reads = after.starts_with('<');
         let fd = fd.parse().unwrap_or(u32::from(!reads));
-        self.at += digits;
+        self.position += digits;
         let operator = ["<<<", "<<-", "<<", "<&", "<>", "<(", ">>", ">&", ">|", ">(", "<", ">"]
             .into_iter()
             .find(|operator| self.eat(operator))
@@ -447,18 +447,18 @@ impl<'t> Parser<'t> {
         let Some(delimiter) = delimiter.literal() else {
             return self.refuse("that cannot end a text");
         };
-        let line_end = self.rest().find('\n').map(|n| self.at + n);
+        let line_end = self.rest().find('\n').map(|n| self.position + n);
         let (end, start) = match (self.here, line_end) {
             (Some(here), _) => here,
             (None, Some(end)) => (end, end + 1),
             (None, None) => return self.refuse("its text is missing"),
         };
-        let (mut body, mut at) = (String::new(), start);
+        let (mut body, mut position) = (String::new(), start);
         for line in self.text[start.min(self.text.len())..].split_inclusive('\n') {
-            at += line.len();
+            position += line.len();
             let line = if without_tabs { line.trim_start_matches('\t') } else { line };
             if line.trim_end_matches('\n') == delimiter {
-                self.here = Some((end, at));
+                self.here = Some((end, position));
                 if quoted {
                     return Ok(Word::text(&body).quoted());
                 }

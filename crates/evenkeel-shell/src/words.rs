@@ -51,9 +51,9 @@ impl Word {
 impl Parser<'_> {
     /// A word, which must not be empty.
     pub(crate) fn word(&mut self) -> Result<Word, Refused> {
-        let from = self.at;
+        let from = self.position;
         let word = self.pieces(Until::Blank, false)?;
-        if self.at == from { self.refuse("a word was to follow") } else { Ok(word) }
+        if self.position == from { self.refuse("a word was to follow") } else { Ok(word) }
     }
 
     /// All of a here-document.
@@ -83,9 +83,9 @@ impl Parser<'_> {
                     }
                     b'"' if !until.quotes() => {
                         flush(&mut pieces, &mut text, quoted);
-                        parser.at += 1;
+                        parser.position += 1;
                         let inner = parser.pieces(Until::Quote, true)?;
-                        parser.at += 1;
+                        parser.position += 1;
                         // Even empty quotes make a word.
                         pieces.push(Piece { quoted: true, part: Part::Text(String::new()) });
                         pieces.extend(inner.0);
@@ -107,7 +107,7 @@ impl Parser<'_> {
                     _ => {
                         let c = parser.rest().chars().next().unwrap_or_default();
                         text.push(c);
-                        parser.at += c.len_utf8();
+                        parser.position += c.len_utf8();
                     }
                 }
             }
@@ -141,13 +141,13 @@ impl Parser<'_> {
 
     /// A backslash: the character that it makes literal, if it does; else both go to the text.
     fn escape(&mut self, until: Until, text: &mut String) -> Option<String> {
-        self.at += 1;
+        self.position += 1;
         let next = self.rest().chars().next();
         let Some(next) = next else {
             text.push('\\');
             return None;
         };
-        self.at += next.len_utf8();
+        self.position += next.len_utf8();
         if next == '\n' {
             return None;
         }
@@ -167,7 +167,7 @@ impl Parser<'_> {
     fn single(&mut self) -> Result<String, Refused> {
         let body = &self.rest()[1..];
         let Some(end) = body.find('\'') else { return self.refuse("a quote is not closed") };
-        self.at += end + 2;
+        self.position += end + 2;
         Ok(body[..end].to_owned())
     }
 
@@ -176,7 +176,7 @@ impl Parser<'_> {
         while let Some((at, c)) = chars.next() {
             match c {
                 '`' => {
-                    self.at += at + 1;
+                    self.position += at + 1;
                     return Ok(Part::Output(Parser::new(&inner, self.depth + 1)?.whole()?));
                 }
                 '\\' => match chars.next() {
@@ -193,7 +193,7 @@ impl Parser<'_> {
 
     /// What follows a dollar sign; `None` where that stands for itself.
     fn expansion(&mut self, until: Until) -> Result<Option<Part>, Refused> {
-        self.at += 1;
+        self.position += 1;
         if self.eat("((") {
             let word = self.pieces(Until::Arithmetic, true)?;
             if !self.eat("))") {
@@ -222,13 +222,13 @@ impl Parser<'_> {
             }
             _ => return Ok(None),
         };
-        self.at += end;
+        self.position += end;
         Ok(Some(Part::Variable { name: rest[..end].into(), with: Modifier::Itself }))
     }
 
     fn braced(&mut self) -> Result<Part, Refused> {
         let length = self.peek() == Some(b'#') && !self.rest().starts_with("#}");
-        self.at += usize::from(length);
+        self.position += usize::from(length);
         let rest = self.rest();
         let end = match rest.chars().next() {
             Some(c) if "?#@*$!-".contains(c) => 1,
@@ -239,7 +239,7 @@ impl Parser<'_> {
         if name.is_empty() || !known {
             return self.refuse("a name was to follow");
         }
-        self.at += end;
+        self.position += end;
         let with = if length { Modifier::Length } else { self.with()? };
         if !self.eat("}") {
             return self.refuse("what is made of the variable is not understood");
@@ -250,17 +250,17 @@ impl Parser<'_> {
     fn with(&mut self) -> Result<Modifier, Refused> {
         let colon =
             self.rest().starts_with(":") && self.rest()[1..].starts_with(['-', '=', '?', '+']);
-        self.at += usize::from(colon);
+        self.position += usize::from(colon);
         match self.peek() {
             Some(how @ (b'-' | b'=' | b'?' | b'+')) => {
-                self.at += 1;
+                self.position += 1;
                 let word = self.pieces(Until::Brace, false)?;
                 Ok(Modifier::Default { how: char::from(how), colon, word })
             }
             Some(how @ (b'#' | b'%')) => {
-                self.at += 1;
+                self.position += 1;
                 let longest = self.peek() == Some(how);
-                self.at += usize::from(longest);
+                self.position += usize::from(longest);
                 let pattern = self.pieces(Until::Brace, false)?;
                 Ok(Modifier::Remove { suffix: how == b'%', longest, pattern })
             }

@@ -64,21 +64,21 @@ pub fn production(text: &str) -> &str {
         let line = rest.trim_start().lines().next().unwrap_or_default();
         line.starts_with("mod ") && line.ends_with(';')
     };
-    let end = text.match_indices(TEST).find(|(at, _)| !declares(&text[at + TEST.len()..]));
-    end.map_or(text, |(at, _)| &text[..at])
+    let end = text.match_indices(TEST).find(|(index, _)| !declares(&text[index + TEST.len()..]));
+    end.map_or(text, |(index, _)| &text[..index])
 }
 
 /// Number and text of the lines that are no comments.
 pub fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
     lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
 /// Whether `word` stands in `text` as a whole word: no letter, digit or underscore beside it.
 pub fn has_word(text: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word).any(|(at, _)| {
-        let (before, after) = (&text[..at], &text[at + word.len()..]);
+    text.match_indices(word).any(|(index, _)| {
+        let (before, after) = (&text[..index], &text[index + word.len()..]);
         !before.ends_with(part) && !after.starts_with(part)
     })
 }

@@ -13,8 +13,8 @@ fn declares(file: &Path, name: &str) -> bool {
     let text = fs::read_to_string(file).unwrap_or_default();
     ["fn", "struct", "enum"].iter().any(|keyword| {
         let declaration = format!("{keyword} {name}");
-        text.match_indices(&declaration).any(|(at, _)| {
-            let after = text[at + declaration.len()..].chars().next();
+        text.match_indices(&declaration).any(|(index, _)| {
+            let after = text[index + declaration.len()..].chars().next();
             after.is_some_and(|c| !c.is_alphanumeric() && c != '_')
         })
     })

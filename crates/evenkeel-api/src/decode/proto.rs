@@ -134,13 +134,13 @@ impl<'a> Reader<'a> {
             return Ok(u64::from(*byte));
         }
         let mut value = 0u64;
-        for (at, byte) in self.rest.iter().enumerate().take(10) {
-            if at == 9 && *byte > 1 {
+        for (index, byte) in self.rest.iter().enumerate().take(10) {
+            if index == 9 && *byte > 1 {
                 break;
             }
-            value |= u64::from(byte & 0x7f) << (7 * at);
+            value |= u64::from(byte & 0x7f) << (7 * index);
             if byte & 0x80 == 0 {
-                self.rest = self.rest.split_at(at + 1).1;
+                self.rest = self.rest.split_at(index + 1).1;
                 return Ok(value);
             }
         }

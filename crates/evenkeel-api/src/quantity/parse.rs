@@ -16,7 +16,9 @@ pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
         Some(_) => (false, text),
     };
     let digits_end = |from: usize| {
-        unsigned[from..].find(|c: char| !c.is_ascii_digit()).map_or(unsigned.len(), |at| from + at)
+        unsigned[from..]
+            .find(|c: char| !c.is_ascii_digit())
+            .map_or(unsigned.len(), |index| from + index)
     };
     let whole_end = digits_end(0);
     let fraction = if unsigned[whole_end..].starts_with('.') {
@@ -78,8 +80,8 @@ fn decimal(whole: &str, fraction: &str, exponent: i32) -> i128 {
     let kept = whole.len() as i64 + i64::from(exponent);
     let mut value = 0i128;
     let mut rest = false;
-    for (at, digit) in digits().enumerate() {
-        if (at as i64) < kept {
+    for (index, digit) in digits().enumerate() {
+        if (index as i64) < kept {
             value = value.saturating_mul(10).saturating_add(digit);
         } else {
             rest |= digit != 0;

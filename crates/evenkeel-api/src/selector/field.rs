@@ -61,13 +61,13 @@ impl FieldSelector {
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);
-    for (at, byte) in text.bytes().enumerate() {
+    for (index, byte) in text.bytes().enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = true,
             b',' => {
-                terms.push(&text[start..at]);
-                start = at + 1;
+                terms.push(&text[start..index]);
+                start = index + 1;
             }
             _ => {}
         }
@@ -77,22 +77,22 @@ fn split_terms(text: &str) -> Vec<&str> {
 }
 
 fn parse_term(term: &str) -> Result<FieldTerm, SelectorError> {
-    let found = term.char_indices().find_map(|(at, _)| {
+    let found = term.char_indices().find_map(|(index, _)| {
         let operators = [("!=", false), ("==", true), ("=", true)];
         operators
             .into_iter()
-            .find(|(sign, _)| term[at..].starts_with(sign))
-            .map(|(sign, equal)| (at, sign, equal))
+            .find(|(sign, _)| term[index..].starts_with(sign))
+            .map(|(sign, equal)| (index, sign, equal))
     });
-    let Some((at, sign, equal)) = found else {
+    let Some((index, sign, equal)) = found else {
         return Err(SelectorError::new(format!(
             "invalid selector: '{term}'; can't understand '{term}'"
         )));
     };
     Ok(FieldTerm {
-        field: term[..at].into(),
+        field: term[..index].into(),
         equal,
-        value: unescape(&term[at + sign.len()..])?.into(),
+        value: unescape(&term[index + sign.len()..])?.into(),
     })
 }
 
@@ -127,10 +127,10 @@ fn unescape(value: &str) -> Result<String, SelectorError> {
 
 impl fmt::Display for FieldSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, term) in self.0.iter().enumerate() {
+        for (index, term) in self.0.iter().enumerate() {
             let value = term.value.replace('\\', r"\\").replace(',', r"\,").replace('=', r"\=");
             let (comma, sign) =
-                (if at > 0 { "," } else { "" }, if term.equal { "=" } else { "!=" });
+                (if index > 0 { "," } else { "" }, if term.equal { "=" } else { "!=" });
             write!(f, "{comma}{}{sign}{value}", term.field)?;
         }
         Ok(())

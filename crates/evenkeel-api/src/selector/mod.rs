@@ -149,13 +149,13 @@ impl Selector {
         requirements.retain(|requirement| {
             requirement.operator != Operator::Equals || *requirement.key != *key
         });
-        let at = requirements
+        let index = requirements
             .iter()
             .position(|requirement| {
                 requirement.operator != Operator::Equals || *requirement.key > *key
             })
             .unwrap_or(requirements.len());
-        requirements.insert(at, Requirement::equals(key, value));
+        requirements.insert(index, Requirement::equals(key, value));
         Self::all(requirements)
     }
 }
@@ -165,8 +165,8 @@ impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sorted: Vec<&Requirement> = self.requirements().iter().collect();
         sorted.sort_by(|a, b| a.key.cmp(&b.key));
-        for (at, requirement) in sorted.into_iter().enumerate() {
-            if at > 0 {
+        for (index, requirement) in sorted.into_iter().enumerate() {
+            if index > 0 {
                 f.write_str(",")?;
             }
             requirement.fmt(f)?;

@@ -112,8 +112,8 @@ fn push_field(text: &mut String, field: &'static FieldDescriptor, value: &Value)
     match (field.label, value) {
         (Label::Repeated, Value::Array(items)) => {
             text.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
                     text.push(',');
                 }
                 push_value(text, Some(field.kind), item);
@@ -124,8 +124,8 @@ fn push_field(text: &mut String, field: &'static FieldDescriptor, value: &Value)
             let mut entries: Vec<(&String, &Value)> = entries.iter().collect();
             entries.sort_unstable_by_key(|(key, _)| *key);
             text.push('{');
-            for (at, (key, value)) in entries.into_iter().enumerate() {
-                if at > 0 {
+            for (index, (key, value)) in entries.into_iter().enumerate() {
+                if index > 0 {
                     text.push(',');
                 }
                 push_json(text, key);

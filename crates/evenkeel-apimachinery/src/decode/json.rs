@@ -120,7 +120,7 @@ pub(crate) fn number(text: &str) -> Value {
 
 /// Parses one document. Errors have the text of Go's decoder.
 pub(crate) fn parse(text: &[u8]) -> Result<Json<'_>, String> {
-    let mut reader = Parser { text, at: 0, depth: 0 };
+    let mut reader = Parser { text, position: 0, depth: 0 };
     let value = reader.value()?;
     reader.skip_whitespace();
     match reader.peek() {
@@ -131,18 +131,18 @@ pub(crate) fn parse(text: &[u8]) -> Result<Json<'_>, String> {
 
 struct Parser<'a> {
     text: &'a [u8],
-    at: usize,
+    position: usize,
     depth: usize,
 }
 
 impl<'a> Parser<'a> {
     fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
+        self.text.get(self.position).copied()
     }
 
     fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
         if self.depth > MAX_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }
-        self.at += 1;
+        self.position += 1;
         let value = read(self);
         self.depth -= 1;
         value
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
         let mut entries = Vec::new();
         self.skip_whitespace();
         if self.peek() == Some(b'}') {
-            self.at += 1;
+            self.position += 1;
             return Ok(Json::Object(entries));
         }
         loop {
@@ -206,13 +206,13 @@ impl<'a> Parser<'a> {
             if self.peek() != Some(b':') {
                 return Err(self.unexpected("after object key"));
             }
-            self.at += 1;
+            self.position += 1;
             entries.push((key, self.value()?));
             self.skip_whitespace();
             match self.peek() {
-                Some(b',') => self.at += 1,
+                Some(b',') => self.position += 1,
                 Some(b'}') => {
-                    self.at += 1;
+                    self.position += 1;
                     return Ok(Json::Object(entries));
                 }
                 _ => return Err(self.unexpected("after object key:value pair")),
@@ -224,16 +224,16 @@ impl<'a> Parser<'a> {
         let mut items = Vec::new();
         self.skip_whitespace();
         if self.peek() == Some(b']') {
-            self.at += 1;
+            self.position += 1;
             return Ok(Json::Array(items));
         }
         loop {
             items.push(self.value()?);
             self.skip_whitespace();
             match self.peek() {
-                Some(b',') => self.at += 1,
+                Some(b',') => self.position += 1,
                 Some(b']') => {
-                    self.at += 1;
+                    self.position += 1;
                     return Ok(Json::Array(items));
                 }
                 _ => return Err(self.unexpected("after array element")),
@@ -249,32 +249,32 @@ impl<'a> Parser<'a> {
                     char::from(expected)
                 )));
             }
-            self.at += 1;
+            self.position += 1;
         }
         Ok(value)
     }
 
     fn number(&mut self) -> Result<Cow<'a, str>, String> {
-        let start = self.at;
+        let start = self.position;
         if self.peek() == Some(b'-') {
-            self.at += 1;
+            self.position += 1;
         }
         match self.peek() {
-            Some(b'0') => self.at += 1,
+            Some(b'0') => self.position += 1,
             Some(b'1'..=b'9') => self.digits(),
             _ => return Err(self.unexpected("in numeric literal")),
         }
         if self.peek() == Some(b'.') {
-            self.at += 1;
+            self.position += 1;
             if !matches!(self.peek(), Some(b'0'..=b'9')) {
                 return Err(self.unexpected("after decimal point in numeric literal"));
             }
             self.digits();
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
+            self.position += 1;
             if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
+                self.position += 1;
             }
             if !matches!(self.peek(), Some(b'0'..=b'9')) {
                 return Err(self.unexpected("in exponent of numeric literal"));
@@ -286,33 +286,33 @@ impl<'a> Parser<'a> {
 
     /// What was read from `start` on.
     fn since(&self, start: usize) -> &'a [u8] {
-        self.text.get(start..self.at).unwrap_or_default()
+        self.text.get(start..self.position).unwrap_or_default()
     }
 
     /// What is not read yet.
     fn rest(&self) -> &'a [u8] {
-        self.text.get(self.at..).unwrap_or_default()
+        self.text.get(self.position..).unwrap_or_default()
     }
 
     fn digits(&mut self) {
         while matches!(self.peek(), Some(b'0'..=b'9')) {
-            self.at += 1;
+            self.position += 1;
         }
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>, String> {
-        self.at += 1;
-        let start = self.at;
+        self.position += 1;
+        let start = self.position;
         loop {
             match self.peek() {
                 Some(b'"') => {
                     let text = String::from_utf8_lossy(self.since(start));
-                    self.at += 1;
+                    self.position += 1;
                     return Ok(text);
                 }
                 Some(b'\\') => return self.escaped(start).map(Cow::Owned),
                 Some(0..=0x1f) | None => return Err(self.unexpected("in string literal")),
-                Some(_) => self.at += 1,
+                Some(_) => self.position += 1,
             }
         }
     }
@@ -323,18 +323,18 @@ impl<'a> Parser<'a> {
         loop {
             match self.peek() {
                 Some(b'"') => {
-                    self.at += 1;
+                    self.position += 1;
                     return Ok(String::from_utf8_lossy(&out).into_owned());
                 }
                 Some(b'\\') => {
-                    self.at += 1;
+                    self.position += 1;
                     let c = self.escape()?;
                     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                 }
                 Some(0..=0x1f) | None => return Err(self.unexpected("in string literal")),
                 Some(c) => {
                     out.push(c);
-                    self.at += 1;
+                    self.position += 1;
                 }
             }
         }
@@ -351,7 +351,7 @@ impl<'a> Parser<'a> {
             Some(b'u') => return self.unicode(),
             _ => return Err(self.unexpected("in string escape code")),
         };
-        self.at += 1;
+        self.position += 1;
         Ok(c)
     }
 
@@ -359,20 +359,20 @@ impl<'a> Parser<'a> {
     fn unicode(&mut self) -> Result<char, String> {
         let first = self.hex4()?;
         if (0xD800..0xDC00).contains(&first) && self.rest().starts_with(b"\\u") {
-            let back = self.at;
-            self.at += 1;
+            let back = self.position;
+            self.position += 1;
             let second = self.hex4()?;
             if (0xDC00..0xE000).contains(&second) {
                 let code = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
                 return Ok(char::from_u32(code).unwrap_or('\u{fffd}'));
             }
-            self.at = back;
+            self.position = back;
         }
         Ok(char::from_u32(first).unwrap_or('\u{fffd}'))
     }
 
     fn hex4(&mut self) -> Result<u32, String> {
-        self.at += 1;
+        self.position += 1;
         let mut code = 0;
         for _ in 0..4 {
             let digit = self.peek().and_then(|c| char::from(c).to_digit(16));
@@ -380,7 +380,7 @@ impl<'a> Parser<'a> {
                 return Err(self.unexpected(r"in \u hexadecimal character escape"));
             };
             code = code * 16 + digit;
-            self.at += 1;
+            self.position += 1;
         }
         Ok(code)
     }

@@ -113,9 +113,9 @@ impl<'a> Builder<'a> {
 
     /// Returns the next token: of the innermost alias that is being expanded, or of the parser.
     fn next(&mut self) -> Result<Token, String> {
-        if let Some(at) = self.aliases.last_mut() {
-            let token = self.recorded.get(*at).ok_or("yaml: unexpected end of an anchor")?;
-            *at += 1;
+        if let Some(index) = self.aliases.last_mut() {
+            let token = self.recorded.get(*index).ok_or("yaml: unexpected end of an anchor")?;
+            *index += 1;
             return Ok(token.clone());
         }
         let token = self.parsed()?;
@@ -288,7 +288,7 @@ impl Entries {
     /// Sets a key and returns whether it was a duplicate.
     fn set(&mut self, key: String, value: Json<'static>) -> bool {
         let before = self.places.insert(key.clone(), self.entries.len());
-        if let Some(entry) = before.and_then(|at| self.entries.get_mut(at)) {
+        if let Some(entry) = before.and_then(|index| self.entries.get_mut(index)) {
             *entry = None;
         }
         self.entries.push(Some((Cow::Owned(key), value)));

@@ -26,8 +26,8 @@ fn pad(depth: usize, out: &mut String) {
 fn block(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
-            for (at, (key, value)) in fields.iter().enumerate() {
-                if at > 0 || !out.ends_with("- ") {
+            for (index, (key, value)) in fields.iter().enumerate() {
+                if index > 0 || !out.ends_with("- ") {
                     pad(depth, out);
                 }
                 let key = scalar(key);

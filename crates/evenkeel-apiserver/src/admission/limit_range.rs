@@ -242,12 +242,12 @@ impl Use<'_> {
             return Some(format!("{begin}, but no limit is specified or limit is 0"));
         }
         let ratio = limit as f64 / request as f64;
-        let over = if most.value() <= MOST_IN_MILLIS {
+        let exceeds = if most.value() <= MOST_IN_MILLIS {
             ratio * 1000.0 > most.milli_value() as f64
         } else {
             ratio > most.value() as f64
         };
-        over.then(|| format!("{begin}, but provided ratio is {ratio:.6}"))
+        exceeds.then(|| format!("{begin}, but provided ratio is {ratio:.6}"))
     }
 }
 

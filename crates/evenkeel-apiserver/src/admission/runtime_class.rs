@@ -78,9 +78,11 @@ fn merged_selector(pod: &Value, class: &Value) -> Result<Object, String> {
 /// Without those that another one covers; of equal ones the first stays.
 fn merged_tolerations(all: &[Value]) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::with_capacity(all.len());
-    for (at, toleration) in all.iter().enumerate() {
+    for (index, toleration) in all.iter().enumerate() {
         let covered = kept.iter().any(|other| covers(other, toleration))
-            || all[at + 1..].iter().any(|other| other != toleration && covers(other, toleration));
+            || all[index + 1..]
+                .iter()
+                .any(|other| other != toleration && covers(other, toleration));
         if !covered {
             kept.push(toleration.clone());
         }

@@ -98,8 +98,8 @@ impl Authenticator {
         let mut notes = Notes::default();
         let user = match bearer(headers::text(headers, AUTHORIZATION)) {
             Bearer::Token(token) => {
-                let wanted = self.service_accounts.audiences();
-                match self.token(store, now, token, wanted, &mut notes).await {
+                let api_audiences = self.service_accounts.audiences();
+                match self.token(store, now, token, api_audiences, &mut notes).await {
                     Ok(response) => response.map(|response| response.user),
                     Err(error) => {
                         tracing::debug!(error, "a token is refused");
@@ -126,10 +126,10 @@ impl Authenticator {
         store: &Store,
         now: Timestamp,
         token: &str,
-        wanted: &[String],
+        requested_audiences: &[String],
         notes: &mut Notes,
     ) -> Outcome {
-        let own = intersect(self.service_accounts.audiences(), wanted);
+        let own = intersect(self.service_accounts.audiences(), requested_audiences);
         let for_the_server = |user: Arc<User>| {
             let audiences = own.clone();
             (!audiences.is_empty()).then_some(Response { user, audiences })
@@ -138,7 +138,7 @@ impl Authenticator {
             return Ok(Some(response));
         }
         let mut errors = Vec::new();
-        match self.service_accounts.authenticate(store, now, token, wanted, notes) {
+        match self.service_accounts.authenticate(store, now, token, requested_audiences, notes) {
             Ok(None) => {}
             Ok(response) => return Ok(response),
             Err(error) => errors.push(error),

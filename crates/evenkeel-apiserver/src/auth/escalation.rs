@@ -153,8 +153,8 @@ impl<'a> HeldRule<'a> {
     ///
     /// Upstream: `ruleCovers`
     fn covers(&self, part: &PolicyRule) -> bool {
-        let has_all = |owned: &HashSet<&str>, wanted: &[Box<str>]| {
-            wanted.iter().all(|wanted| owned.contains(&**wanted))
+        let has_all = |owned: &HashSet<&str>, required: &[Box<str>]| {
+            required.iter().all(|required| owned.contains(&**required))
         };
         let names = self.resource_names.is_empty()
             || !part.resource_names.is_empty()
@@ -167,15 +167,15 @@ impl<'a> HeldRule<'a> {
             && (self.verbs.contains("*") || has_all(&self.verbs, &part.verbs))
             && (self.api_groups.contains("*") || has_all(&self.api_groups, &part.api_groups))
             && (self.resources.contains("*")
-                || part.resources.iter().all(|wanted| self.has_resource(wanted)))
+                || part.resources.iter().all(|required| self.has_resource(required)))
     }
 
     /// Whether a resource is among those owned, or its sub-resource is of all resources.
     ///
     /// Upstream: `resourceCoversAll`
-    fn has_resource(&self, wanted: &str) -> bool {
-        self.resources.contains(wanted)
-            || wanted
+    fn has_resource(&self, required: &str) -> bool {
+        self.resources.contains(required)
+            || required
                 .split_once('/')
                 .is_some_and(|(_, part)| self.resources.contains(&*format!("*/{part}")))
     }

@@ -38,6 +38,6 @@ pub(crate) struct UsedSecret {
 /// Returns those of `audiences` that are wanted, in their order.
 ///
 /// Upstream: `Audiences.Intersect`
-pub(crate) fn intersect(audiences: &[String], wanted: &[String]) -> Vec<String> {
-    audiences.iter().filter(|audience| wanted.contains(audience)).cloned().collect()
+pub(crate) fn intersect(audiences: &[String], requested: &[String]) -> Vec<String> {
+    audiences.iter().filter(|audience| requested.contains(audience)).cloned().collect()
 }

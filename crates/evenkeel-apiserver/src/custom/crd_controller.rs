@@ -181,9 +181,9 @@ async fn write(api: &Arc<Api>, entry: &Arc<Entry>, old: &Value, mut new: Value) 
     let resource_prefix = &resource.resource_prefix;
     let mut transaction = Transaction::default();
     transaction.put(resource_prefix, &entry.key, Expect::At(entry.revision), encoded);
-    let gone = get(&new, "metadata.deletionTimestamp").is_some()
+    let is_removed = get(&new, "metadata.deletionTimestamp").is_some()
         && list(&new, "metadata.finalizers").is_empty();
-    if gone {
+    if is_removed {
         transaction.delete(resource_prefix, &entry.key, Expect::Written);
     }
     match api.store.commit(transaction).await {

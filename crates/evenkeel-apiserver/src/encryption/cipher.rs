@@ -144,8 +144,8 @@ impl Cipher {
     }
 }
 
-fn split(bytes: &[u8], at: usize) -> Result<(&[u8], &[u8]), String> {
-    bytes.split_at_checked(at).ok_or_else(|| TOO_SHORT.to_owned())
+fn split(bytes: &[u8], index: usize) -> Result<(&[u8], &[u8]), String> {
+    bytes.split_at_checked(index).ok_or_else(|| TOO_SHORT.to_owned())
 }
 
 fn encrypt_cbc<C>(key: &[u8], iv: &[u8], value: &[u8]) -> Option<Vec<u8>>

@@ -140,14 +140,14 @@ impl Transformer for Encryption {
             return Ok((Cow::Borrowed(stored), is_stale));
         }
         let mut refused = None;
-        for (at, transformer) in transformers.iter().enumerate() {
+        for (index, transformer) in transformers.iter().enumerate() {
             let Some(cipher) = &transformer.cipher else { continue };
             let Some(encrypted) = stored.strip_prefix(transformer.prefix.as_slice()) else {
                 continue;
             };
             // Several keys may have one name.
             match cipher.decrypt(encrypted, &authenticated_data(context)) {
-                Ok(value) => return Ok((value.into(), at > 0)),
+                Ok(value) => return Ok((value.into(), index > 0)),
                 Err(why) => refused = Some(why),
             }
         }
@@ -161,6 +161,6 @@ impl Transformer for Encryption {
 /// Provider and key of an encrypted value.
 fn name_of_key(stored: &[u8]) -> String {
     let colons = stored.iter().enumerate().filter(|(_, byte)| **byte == b':');
-    let end = colons.map(|(at, _)| at).nth(4).unwrap_or(ENCRYPTED.len());
+    let end = colons.map(|(index, _)| index).nth(4).unwrap_or(ENCRYPTED.len());
     String::from_utf8_lossy(stored.get(ENCRYPTED.len()..end).unwrap_or_default()).into_owned()
 }

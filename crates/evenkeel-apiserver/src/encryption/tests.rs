@@ -74,7 +74,7 @@ fn values_of_upstream_are_read() {
     let hex = |text: &str| -> Vec<u8> {
         (0..text.len())
             .step_by(2)
-            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex"))
+            .map(|index| u8::from_str_radix(&text[index..index + 2], 16).expect("hex"))
             .collect()
     };
     let vectors: Vec<Value> = serde_json::from_str(VECTORS).expect("json");

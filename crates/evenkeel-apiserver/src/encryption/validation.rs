@@ -19,23 +19,23 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
     if config.resources.is_empty() {
         errors.push(FieldError::required("resources", "at least one resources is required"));
     }
-    for (at, rule) in config.resources.iter().enumerate() {
-        let path = format!("resources[{at}].resources");
+    for (index, rule) in config.resources.iter().enumerate() {
+        let path = format!("resources[{index}].resources");
         if rule.resources.is_empty() {
             errors.push(FieldError::required(&*path, format!("at least one {path} is required")));
         }
         errors.extend(overlaps(&rule.resources, &path));
-        for (at, name) in rule.resources.iter().enumerate() {
+        for (index, name) in rule.resources.iter().enumerate() {
             if let Some(why) = refused_resource(name) {
-                errors.push(FieldError::invalid(format!("{path}[{at}]"), &**name, why));
+                errors.push(FieldError::invalid(format!("{path}[{index}]"), &**name, why));
             }
         }
-        let path = format!("resources[{at}].providers");
+        let path = format!("resources[{index}].providers");
         if rule.providers.is_empty() {
             errors.push(FieldError::required(&*path, format!("at least one {path} is required")));
         }
-        for (at, provider) in rule.providers.iter().enumerate() {
-            errors.extend(of_provider(provider, &format!("{path}[{at}]")));
+        for (index, provider) in rule.providers.iter().enumerate() {
+            errors.extend(of_provider(provider, &format!("{path}[{index}]")));
         }
     }
     errors
@@ -45,8 +45,10 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
 fn overlaps(resources: &[String], path: &str) -> Vec<FieldError> {
     let all: Vec<GroupResource> = resources.iter().map(|name| group_resource(name)).collect();
     let pairs = || {
-        let before = |at: usize| all.get(..at).unwrap_or_default();
-        all.iter().enumerate().flat_map(move |(at, one)| before(at).iter().map(move |it| (it, one)))
+        let before = |index: usize| all.get(..index).unwrap_or_default();
+        all.iter()
+            .enumerate()
+            .flat_map(move |(index, one)| before(index).iter().map(move |it| (it, one)))
     };
     let is_all = |it: &GroupResource| &*it.group == ANY && &*it.resource == ANY;
     let overlap = |(a, b): (&GroupResource, &GroupResource)| {
@@ -125,7 +127,7 @@ fn of_provider(provider: &Provider, path: &str) -> Vec<FieldError> {
     if keys.is_empty() {
         return vec![FieldError::required(path, "at least one keys is required")];
     }
-    let of_key = |(at, key): (usize, &Key)| of_key(key, &format!("{path}[{at}]"), sizes);
+    let of_key = |(index, key): (usize, &Key)| of_key(key, &format!("{path}[{index}]"), sizes);
     keys.iter().enumerate().flat_map(of_key).collect()
 }
 

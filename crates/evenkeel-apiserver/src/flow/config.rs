@@ -196,11 +196,11 @@ fn everything(groups: &[&str]) -> Value {
 ///
 /// Upstream: `presyncFlowSchemaStatus`
 pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {
-    let wanted = text(schema, "spec.priorityLevelConfiguration.name");
+    let level_name = text(schema, "spec.priorityLevelConfiguration.name");
     let exists =
-        levels.iter().any(|one| text(one, "metadata.name") == wanted && level(one).is_some());
+        levels.iter().any(|one| text(one, "metadata.name") == level_name && level(one).is_some());
     let named = format!(
-        "This FlowSchema references the PriorityLevelConfiguration object named {wanted:?}"
+        "This FlowSchema references the PriorityLevelConfiguration object named {level_name:?}"
     );
     let [status, reason, message] = if exists {
         ["False", "Found", &format!("{named} and it exists")]

@@ -32,7 +32,7 @@ impl DroppedRequests {
         }
         self.history.push_back(self.current);
         let kept = (2 * self.retry_after).min(MAX_RETRY_AFTER);
-        while self.history.front().is_some_and(|(at, _)| second - at > kept) {
+        while self.history.front().is_some_and(|(index, _)| second - index > kept) {
             self.history.pop_front();
         }
         self.current = (second, 1);
@@ -43,7 +43,7 @@ impl DroppedRequests {
     /// Upstream: `updateRetryAfterIfNeededLocked`
     fn update(&mut self, second: i64) {
         let recent =
-            self.history.iter().rev().take_while(|(at, _)| second - at <= self.retry_after);
+            self.history.iter().rev().take_while(|(index, _)| second - index <= self.retry_after);
         let dropped: i64 = recent.map(|(_, requests)| requests).sum();
         if second - self.raised >= self.retry_after && dropped >= 3 * self.retry_after {
             self.retry_after = (2 * self.retry_after).min(MAX_RETRY_AFTER);

@@ -233,14 +233,14 @@ impl Flows {
         }
         let mut effective = self.effective.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::take(&mut effective.levels);
-        let gone = old.iter().filter(|level| {
+        let removed_levels = old.iter().filter(|level| {
             let wanted = levels.iter().any(|wanted| wanted.name == level.name);
             let mut state = level.lock();
             state.quiescing = !wanted;
             !wanted && !state.queues.is_idle()
         });
-        let gone: Vec<Arc<PriorityLevel>> = gone.cloned().collect();
-        let shares_of_gone = gone.iter().map(|level| level.lock().config.shares.nominal);
+        let removed_levels: Vec<Arc<PriorityLevel>> = removed_levels.cloned().collect();
+        let shares_of_gone = removed_levels.iter().map(|level| level.lock().config.shares.nominal);
         let shares = levels.iter().map(|level| level.shares.nominal).chain(shares_of_gone);
         let sum: u64 = shares.map(u64::from).sum();
         let limit = self.server_limit();
@@ -262,11 +262,11 @@ impl Flows {
             drop(state);
             effective.levels.push(level);
         }
-        for level in &gone {
+        for level in &removed_levels {
             let mut state = level.lock();
             state.limits = allocation::limits(state.config.shares, sum, limit);
         }
-        effective.levels.extend(gone);
+        effective.levels.extend(removed_levels);
         let bind = |schema: Schema| bind(schema, &effective.levels);
         effective.schemas = schemas.into_iter().filter_map(bind).collect();
         self.adjust(&mut effective);

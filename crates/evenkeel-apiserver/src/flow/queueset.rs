@@ -302,32 +302,32 @@ impl<W> QueueSet<W> {
             let ticket = self.execute(now, None, (flow, work, watch), now);
             return (Start::Execute(ticket), dispatched);
         };
-        let at = self.shuffle_shard(dealer, hash);
-        if self.seats_in_use >= self.limit && self.queues[at].waiting.len() >= length_limit {
+        let index = self.shuffle_shard(dealer, hash);
+        if self.seats_in_use >= self.limit && self.queues[index].waiting.len() >= length_limit {
             self.flows[flow].reject(Reason::QueueFull);
             return (Start::Reject(Reason::QueueFull), dispatched);
         }
-        if !self.queues[at].is_active() {
-            self.queues[at].next_dispatch_r = self.current_r;
+        if !self.queues[index].is_active() {
+            self.queues[index].next_dispatch_r = self.current_r;
         }
         if self.requests_waiting == 0
             && self.seats_in_use < self.limit
             && self.can_accommodate(seats)
         {
             // Nobody else waits: what follows is what enqueuing and dispatching would come to.
-            let queue = &mut self.queues[at];
+            let queue = &mut self.queues[index];
             queue.next_dispatch_r = queue.next_dispatch_r.max(self.current_r);
             let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
             self.note_dispatch(start, (start, start), (discounted, discounted));
-            self.robin = at;
+            self.robin = index;
             self.flows[flow].queue_length.observe(1.0);
             let work = self.fit_final_seats(work);
-            let ticket = self.execute(now, Some(at), (flow, work, watch), now);
+            let ticket = self.execute(now, Some(index), (flow, work, watch), now);
             return (Start::Execute(ticket), dispatched);
         }
         let number = self.enqueues;
-        let was_active = self.queues[at].is_active();
-        let queue = &mut self.queues[at];
+        let was_active = self.queues[index].is_active();
+        let queue = &mut self.queues[index];
         queue.work += total_work(&work);
         let arrival_r = self.current_r;
         queue.waiting.push_back(Waiting {
@@ -345,7 +345,7 @@ impl<W> QueueSet<W> {
         self.count_waiting(now, flow, seats, true);
         self.flows[flow].queue_length.observe(length as f64);
         self.dispatch_as_much_as_possible(now, &mut dispatched);
-        (Start::Wait(Place { queue: at, number }), dispatched)
+        (Start::Wait(Place { queue: index, number }), dispatched)
     }
 
     /// Ends the execution of a request. Its final seats are kept for as long as its estimate says.
@@ -361,8 +361,8 @@ impl<W> QueueSet<W> {
         executed.observe(seconds);
         self.requests_executing -= 1;
         self.stats.requests_executing.set(now, self.requests_executing as f64);
-        if let Some(at) = ticket.queue {
-            let queue = &mut self.queues[at];
+        if let Some(index) = ticket.queue {
+            let queue = &mut self.queues[index];
             queue.executing -= 1;
             queue.next_dispatch_r -=
                 seats_times(ticket.work.initial_seats, ESTIMATED_SERVICE_DURATION)
@@ -389,11 +389,11 @@ impl<W> QueueSet<W> {
     pub(super) fn cancel(&mut self, now: Duration, place: Place) -> (bool, Dispatched<W>) {
         let mut dispatched = self.release_due(now);
         let Some(queue) = self.queues.get_mut(place.queue) else { return (false, dispatched) };
-        let Some(at) = queue.waiting.iter().position(|waiting| waiting.number == place.number)
+        let Some(index) = queue.waiting.iter().position(|waiting| waiting.number == place.number)
         else {
             return (false, dispatched);
         };
-        let Some(gone) = queue.waiting.remove(at) else { return (false, dispatched) };
+        let Some(gone) = queue.waiting.remove(index) else { return (false, dispatched) };
         queue.work -= total_work(&gone.work);
         queue.bound_next_dispatch();
         self.active_queues -= usize::from(!queue.is_active());
@@ -441,9 +441,9 @@ impl<W> QueueSet<W> {
     fn release(&mut self, now: Duration, seats: &Lingering) {
         self.seats_in_use -= seats.seats;
         self.flows[seats.flow].seats_executing -= seats.seats;
-        if let Some(at) = seats.queue {
+        if let Some(index) = seats.queue {
             self.queued_seats_in_use -= seats.seats;
-            self.queues[at].seats_in_use -= seats.seats;
+            self.queues[index].seats_in_use -= seats.seats;
             self.remove_queues();
         }
         self.note_seats(now);
@@ -476,24 +476,24 @@ impl<W> QueueSet<W> {
         let offset = (self.enqueues % cards.len() as u64) as usize;
         self.enqueues += 1;
         let (after, before) = cards.split_at(offset);
-        let best = before.iter().chain(after).min_by_key(|at| self.queues[**at].work);
+        let best = before.iter().chain(after).min_by_key(|index| self.queues[**index].work);
         best.copied().unwrap_or_default()
     }
 
     fn dispatch_as_much_as_possible(&mut self, now: Duration, dispatched: &mut Dispatched<W>) {
         while self.requests_waiting > 0
             && self.seats_in_use < self.limit
-            && let Some(at) = self.find_dispatch_queue()
-            && let Some(next) = self.queues[at].waiting.pop_front()
+            && let Some(index) = self.find_dispatch_queue()
+            && let Some(next) = self.queues[index].waiting.pop_front()
         {
             let Waiting { flow, work, watch, arrived, waiter, .. } = next;
-            self.queues[at].work -= total_work(&work);
+            self.queues[index].work -= total_work(&work);
             self.count_waiting(now, flow, work.max_seats(), false);
             // The queue stays active: it was, with this request waiting.
-            self.active_queues -= usize::from(!self.queues[at].is_active());
+            self.active_queues -= usize::from(!self.queues[index].is_active());
             let work = self.fit_final_seats(work);
-            let ticket = self.execute(now, Some(at), (flow, work, watch), arrived);
-            self.queues[at].bound_next_dispatch();
+            let ticket = self.execute(now, Some(index), (flow, work, watch), arrived);
+            self.queues[index].bound_next_dispatch();
             dispatched.push((waiter, ticket));
         }
     }
@@ -508,26 +508,26 @@ impl<W> QueueSet<W> {
             ((SeatNanos::MAX, SeatNanos::MIN), (SeatNanos::MAX, SeatNanos::MIN));
         let count = self.queues.len();
         for step in 1..=count {
-            let at = (self.robin + step) % count;
-            let queue = &self.queues[at];
+            let index = (self.robin + step) % count;
+            let queue = &self.queues[index];
             let Some(oldest) = queue.waiting.front() else { continue };
             let (start, discounted) = (queue.next_dispatch_r, queue.discounted_start());
             next_s = (next_s.0.min(start), next_s.1.max(start));
             discounted_s = (discounted_s.0.min(discounted), discounted_s.1.max(discounted));
             let finish = start + total_work(&oldest.work);
             if finish < least {
-                (best, least) = (Some((at, oldest.flow, oldest.work.max_seats())), finish);
+                (best, least) = (Some((index, oldest.flow, oldest.work.max_seats())), finish);
             }
         }
-        let (at, flow, seats) = best?;
+        let (index, flow, seats) = best?;
         if !self.can_accommodate(seats) {
             self.flows[flow].no_accommodation += 1;
             return None;
         }
-        self.robin = at;
-        let start = self.queues[at].next_dispatch_r;
+        self.robin = index;
+        let start = self.queues[index].next_dispatch_r;
         self.note_dispatch(start, next_s, discounted_s);
-        Some(at)
+        Some(index)
     }
 
     fn note_dispatch(
@@ -569,8 +569,8 @@ impl<W> QueueSet<W> {
         let seats = work.max_seats();
         self.requests_executing += 1;
         self.seats_in_use += seats;
-        if let Some(at) = queue {
-            let queue = &mut self.queues[at];
+        if let Some(index) = queue {
+            let queue = &mut self.queues[index];
             self.active_queues += usize::from(!queue.is_active());
             queue.executing += 1;
             queue.seats_in_use += seats;

@@ -217,15 +217,15 @@ fn builtin() -> Map<String, Value> {
     let mut known = recorded("apis/apps/v1");
     let mut known = known["components"]["schemas"].take();
     let mut builtin = Map::new();
-    let mut wanted: Vec<String> = [OBJECT_META, LIST_META, SCALE].map(str::to_owned).into();
-    while let Some(name) = wanted.pop() {
+    let mut referenced: Vec<String> = [OBJECT_META, LIST_META, SCALE].map(str::to_owned).into();
+    while let Some(name) = referenced.pop() {
         let Some(schema) = known.get_mut(&name).filter(|schema| !schema.is_null()) else {
             continue;
         };
         let schema = schema.take();
         let text = schema.to_string();
         let names = text.split("#/components/schemas/").skip(1);
-        wanted.extend(names.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+        referenced.extend(names.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
         builtin.insert(name, schema);
     }
     builtin

@@ -192,8 +192,9 @@ fn document(
             Bytes::from_static(b"404 page not found\n"),
         );
     };
-    let asked = query.iter().find(|(key, _)| key == "hash").map(|(_, value)| value.as_str());
-    if asked.is_some_and(|asked| asked != tag) {
+    let requested_hash =
+        query.iter().find(|(key, _)| key == "hash").map(|(_, value)| value.as_str());
+    if requested_hash.is_some_and(|requested_hash| requested_hash != tag) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
         set(&mut response, http::header::LOCATION, &format!("/openapi/v3/{name}?hash={tag}"));
@@ -214,7 +215,7 @@ fn document(
     };
     set(&mut response, ETAG, &quoted);
     set(&mut response, VARY, "Accept");
-    if asked.is_some() {
+    if requested_hash.is_some() {
         set(&mut response, CACHE_CONTROL, "public, immutable");
         set(&mut response, EXPIRES, "Fri, 31 Dec 9999 23:59:59 UTC");
     }

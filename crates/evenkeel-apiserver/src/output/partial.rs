@@ -45,8 +45,8 @@ pub(super) fn metadata_list(
     let mut out = Vec::with_capacity(256 + items.len() * 256);
     let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.value()});
     open(&head, &mut out);
-    for (at, item) in items.enumerate() {
-        if at > 0 {
+    for (index, item) in items.enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         partial(version, &item, &mut out)?;

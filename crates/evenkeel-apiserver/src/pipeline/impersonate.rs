@@ -42,9 +42,12 @@ pub(super) fn impersonate(
     headers: &HeaderMap,
     attributes: &Attributes<'_>,
 ) -> Result<Arc<User>, StatusError> {
-    let wanted = requested(headers)?;
-    if wanted.name.is_empty() {
-        if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() {
+    let impersonated = requested(headers)?;
+    if impersonated.name.is_empty() {
+        if impersonated.groups.is_empty()
+            && impersonated.uid.is_empty()
+            && impersonated.extra.is_empty()
+        {
             return Ok(user);
         }
         return Err(StatusError::bad_request(
@@ -55,13 +58,13 @@ pub(super) fn impersonate(
         |attributes: &Attributes<'_>| permit(&api.authorizer, &api.store, &user, attributes);
     let mut refusal = None;
     let last = api.impersonation_modes.get(&user.name);
-    for mode in Mode::in_order(last).filter(|mode| mode.applies(&wanted, &user)) {
-        match mode.check(&wanted, attributes, &permitted) {
+    for mode in Mode::in_order(last).filter(|mode| mode.applies(&impersonated, &user)) {
+        match mode.check(&impersonated, attributes, &permitted) {
             Ok(()) => {
                 if last != Some(mode) {
                     api.impersonation_modes.set(&user.name, mode);
                 }
-                return Ok(Arc::new(become_user(wanted, mode)));
+                return Ok(Arc::new(become_user(impersonated, mode)));
             }
             Err(error) => refusal = refusal.or(Some(error)),
         }
@@ -83,10 +86,11 @@ impl Mode {
     }
 
     /// Returns whether the mode is for the wanted user.
-    fn applies(self, wanted: &Requested<'_>, user: &User) -> bool {
-        let only_name =
-            wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
-        let node = node(wanted.name);
+    fn applies(self, impersonated: &Requested<'_>, user: &User) -> bool {
+        let only_name = impersonated.groups.is_empty()
+            && impersonated.uid.is_empty()
+            && impersonated.extra.is_empty();
+        let node = node(impersonated.name);
         match self {
             Self::AssociatedNode => {
                 only_name
@@ -95,8 +99,8 @@ impl Mode {
                     && node == node_of_token(user)
             }
             Self::ArbitraryNode => only_name && node.is_some(),
-            Self::ServiceAccount => only_name && service_account(wanted.name).is_some(),
-            Self::UserInfo => node.is_none() && service_account(wanted.name).is_none(),
+            Self::ServiceAccount => only_name && service_account(impersonated.name).is_some(),
+            Self::UserInfo => node.is_none() && service_account(impersonated.name).is_none(),
             Self::Legacy => true,
         }
     }
@@ -104,23 +108,24 @@ impl Mode {
     /// Returns the refusal of the first permission that is missing.
     fn check(
         self,
-        wanted: &Requested<'_>,
+        impersonated: &Requested<'_>,
         attributes: &Attributes<'_>,
         permitted: &dyn Fn(&Attributes<'_>) -> Result<(), StatusError>,
     ) -> Result<(), StatusError> {
         let Some(name) = self.name() else {
-            return permissions(wanted, self, "impersonate").iter().try_for_each(permitted);
+            return permissions(impersonated, self, "impersonate").iter().try_for_each(permitted);
         };
         let verb = format!("impersonate-on:{name}:{}", attributes.verb);
         permitted(&Attributes { verb: &verb, ..*attributes })?;
         let verb = format!("impersonate:{name}");
-        let all = permissions(wanted, self, &verb);
+        let all = permissions(impersonated, self, &verb);
         let of_many = |one: &&Attributes<'_>| matches!(one.resource, "groups" | "userextras");
         all.iter().filter(|one| !of_many(one)).try_for_each(permitted)?;
-        sane(wanted, &verb)?;
-        for (resource, subresource, n_wanted) in
-            [("groups", "", wanted.groups.len()), ("userextras", "*", wanted.extra.len())]
-        {
+        sane(impersonated, &verb)?;
+        for (resource, subresource, n_wanted) in [
+            ("groups", "", impersonated.groups.len()),
+            ("userextras", "*", impersonated.extra.len()),
+        ] {
             let group = AUTHENTICATION;
             let name = "*";
             let any = Attributes {
@@ -151,18 +156,18 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// Refuses groups and extra that the constrained modes never allow.
 ///
 /// Upstream: `authorizeGroups`, `validateExtra`
-fn sane(wanted: &Requested<'_>, verb: &str) -> Result<(), StatusError> {
+fn sane(impersonated: &Requested<'_>, verb: &str) -> Result<(), StatusError> {
     let refuse = |resource: &str, name: &str, why: &str| {
         let resource = GroupResource { group: AUTHENTICATION.into(), resource: resource.into() };
         Err(StatusError::forbidden(&resource, name, format!("{verb}: {why}")))
     };
-    if wanted.groups.contains(&"") {
+    if impersonated.groups.contains(&"") {
         return refuse("groups", "", "impersonating the empty string group is not allowed");
     }
-    if wanted.groups.contains(&MASTERS) {
+    if impersonated.groups.contains(&MASTERS) {
         return refuse("groups", MASTERS, "impersonating the system:masters group is not allowed");
     }
-    for (key, value) in &wanted.extra {
+    for (key, value) in &impersonated.extra {
         let (domain, path) = key.split_once('/').unwrap_or_default();
         let why = if key.is_empty() {
             "impersonating the empty string key in extra is not allowed"
@@ -226,24 +231,28 @@ fn node_of_token(user: &User) -> Option<&str> {
 /// extra on its own.
 ///
 /// Upstream: `impersonationModeState.check`
-fn permissions<'a>(wanted: &'a Requested<'_>, mode: Mode, verb: &'a str) -> Vec<Attributes<'a>> {
+fn permissions<'a>(
+    impersonated: &'a Requested<'_>,
+    mode: Mode,
+    verb: &'a str,
+) -> Vec<Attributes<'a>> {
     let of =
         |group, resource, name| Attributes { verb, group, resource, name, ..Attributes::default() };
     let group = if mode == Mode::Legacy { "" } else { AUTHENTICATION };
-    let mut all = vec![match (mode, service_account(wanted.name), node(wanted.name)) {
+    let mut all = vec![match (mode, service_account(impersonated.name), node(impersonated.name)) {
         // Which node it is says the token.
         (Mode::AssociatedNode, ..) => of(group, "nodes", "*"),
         (Mode::ArbitraryNode, _, Some(node)) => of(group, "nodes", node),
         (_, Some((namespace, name)), _) => {
             Attributes { namespace, ..of(group, "serviceaccounts", name) }
         }
-        _ => of(group, "users", wanted.name),
+        _ => of(group, "users", impersonated.name),
     }];
-    if !wanted.uid.is_empty() {
-        all.push(of(AUTHENTICATION, "uids", wanted.uid));
+    if !impersonated.uid.is_empty() {
+        all.push(of(AUTHENTICATION, "uids", impersonated.uid));
     }
-    all.extend(wanted.groups.iter().map(|name| of(group, "groups", *name)));
-    all.extend(wanted.extra.iter().map(|(key, value)| Attributes {
+    all.extend(impersonated.groups.iter().map(|name| of(group, "groups", *name)));
+    all.extend(impersonated.extra.iter().map(|(key, value)| Attributes {
         subresource: key.as_str(),
         ..of(AUTHENTICATION, "userextras", *value)
     }));
@@ -251,9 +260,9 @@ fn permissions<'a>(wanted: &'a Requested<'_>, mode: Mode, verb: &'a str) -> Vec<
 }
 
 /// The impersonated user, with the groups that every such user has.
-fn become_user(wanted: Requested<'_>, mode: Mode) -> User {
-    let account = service_account(wanted.name);
-    let mut groups: Vec<Box<str>> = wanted.groups.into_iter().map(Into::into).collect();
+fn become_user(impersonated: Requested<'_>, mode: Mode) -> User {
+    let account = service_account(impersonated.name);
+    let mut groups: Vec<Box<str>> = impersonated.groups.into_iter().map(Into::into).collect();
     if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
         groups.push("system:nodes".into());
     } else if let Some((namespace, _)) = account
@@ -264,7 +273,7 @@ fn become_user(wanted: Requested<'_>, mode: Mode) -> User {
     }
     let is_in = |groups: &[Box<str>], name: &str| groups.iter().any(|group| **group == *name);
     let unauthenticated = is_in(&groups, "system:unauthenticated");
-    if wanted.name == "system:anonymous" {
+    if impersonated.name == "system:anonymous" {
         if !unauthenticated {
             groups.push("system:unauthenticated".into());
         }
@@ -272,12 +281,12 @@ fn become_user(wanted: Requested<'_>, mode: Mode) -> User {
         groups.push("system:authenticated".into());
     }
     let mut extras: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
-    for (key, value) in wanted.extra {
+    for (key, value) in impersonated.extra {
         extras.entry(key.into()).or_default().push(value.into());
     }
     User {
-        name: wanted.name.into(),
-        uid: wanted.uid.into(),
+        name: impersonated.name.into(),
+        uid: impersonated.uid.into(),
         groups: groups.into(),
         extra: extras.into_iter().map(|(k, v)| (k, v.into())).collect(),
     }
@@ -290,7 +299,11 @@ mod tests {
     use super::*;
 
     /// The permissions that are asked for, of which those with one of these beginnings are given.
-    fn asked(wanted: &Requested<'_>, user: &User, given: &[&str]) -> (Option<Mode>, Vec<String>) {
+    fn asked(
+        impersonated: &Requested<'_>,
+        user: &User,
+        given: &[&str],
+    ) -> (Option<Mode>, Vec<String>) {
         let request = Attributes { verb: "list", resource: "pods", ..Attributes::default() };
         let all = RefCell::new(Vec::new());
         let permitted = |one: &Attributes<'_>| {
@@ -302,12 +315,12 @@ mod tests {
             if allowed { Ok(()) } else { Err(StatusError::unauthorized()) }
         };
         let mode = Mode::in_order(None)
-            .filter(|mode| mode.applies(wanted, user))
-            .find(|mode| mode.check(wanted, &request, &permitted).is_ok());
+            .filter(|mode| mode.applies(impersonated, user))
+            .find(|mode| mode.check(impersonated, &request, &permitted).is_ok());
         (mode, all.into_inner())
     }
 
-    fn wanted(name: &str) -> Requested<'_> {
+    fn impersonated(name: &str) -> Requested<'_> {
         Requested { name, groups: Vec::new(), uid: "", extra: Vec::new() }
     }
 
@@ -369,7 +382,7 @@ mod tests {
                 "impersonate users. system:node:n",
             ),
         ] {
-            let (found, asked) = asked(&wanted(name), user, &[given]);
+            let (found, asked) = asked(&impersonated(name), user, &[given]);
             assert_eq!(
                 (found, asked.last().map(String::as_str)),
                 (mode, Some(last)),
@@ -391,7 +404,7 @@ mod tests {
                 ("example.org/scope".to_owned(), "a"),
                 ("example.org/scope".to_owned(), "b"),
             ],
-            ..wanted("bob")
+            ..impersonated("bob")
         };
         let legacy = [
             "impersonate users. bob",
@@ -405,14 +418,15 @@ mod tests {
             let given: Vec<&str> = legacy
                 .iter()
                 .enumerate()
-                .filter(|(at, _)| *at != missing)
+                .filter(|(index, _)| *index != missing)
                 .map(|(_, one)| *one)
                 .collect();
             assert_eq!(asked(&some(), &user, &given).0, None, "without {}", legacy[missing]);
         }
         assert_eq!(asked(&some(), &user, &legacy).0, Some(Mode::Legacy));
         // Many groups are allowed at once; the group of administrators never is.
-        let many = |groups: &[&'static str]| Requested { groups: groups.to_vec(), ..wanted("bob") };
+        let many =
+            |groups: &[&'static str]| Requested { groups: groups.to_vec(), ..impersonated("bob") };
         let given = [
             "impersonate-on:user-info:list",
             "impersonate:user-info users",
@@ -440,7 +454,8 @@ mod tests {
             ),
             ("system:serviceaccount:a:web", &["x"], Mode::Legacy, &["x", "system:authenticated"]),
         ] {
-            let user = become_user(Requested { groups: groups.to_vec(), ..wanted(name) }, mode);
+            let user =
+                become_user(Requested { groups: groups.to_vec(), ..impersonated(name) }, mode);
             let found: Vec<&str> = user.groups.iter().map(|group| &**group).collect();
             assert_eq!(found, expected, "{name} {groups:?} {mode:?}");
         }

@@ -307,8 +307,8 @@ fn authorize(api: &Api, user: &User, attributes: &Attributes<'_>) -> Result<(), 
 
 /// Rejects a path with a `%` that begins no encoded byte: as Go, which rejects it before any handler.
 fn check_path(path: &str) -> Result<(), StatusError> {
-    let broken = path.match_indices('%').any(|(at, _)| {
-        let digits = path.as_bytes().get(at + 1..at + 3);
+    let broken = path.match_indices('%').any(|(index, _)| {
+        let digits = path.as_bytes().get(index + 1..index + 3);
         !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     });
     if broken {
@@ -338,10 +338,10 @@ fn without_watch(path: Cow<'_, str>) -> (Cow<'_, str>, bool) {
     } else {
         return (path, false);
     };
-    let Some((at, _)) = path.match_indices('/').nth(slashes) else { return (path, false) };
-    match path[at..].strip_prefix("/watch/") {
+    let Some((index, _)) = path.match_indices('/').nth(slashes) else { return (path, false) };
+    match path[index..].strip_prefix("/watch/") {
         Some(rest) => {
-            let rest = format!("{}/{rest}", &path[..at]);
+            let rest = format!("{}/{rest}", &path[..index]);
             (Cow::Owned(rest), true)
         }
         None => (path, false),

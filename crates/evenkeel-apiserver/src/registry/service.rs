@@ -272,19 +272,19 @@ fn addresses(api: &Api, service: &mut Value, had: &[IpAddr], errors: &mut Vec<Fi
             format!("failed to allocate IP {ip}: {why}"),
         ));
     };
-    let wanted = text(service, "spec.clusterIP").to_owned();
-    if wanted == "None" {
+    let cluster_ip_of_spec = text(service, "spec.clusterIP").to_owned();
+    if cluster_ip_of_spec == "None" {
         return;
     }
-    if !wanted.is_empty() {
-        let Ok(address) = wanted.parse::<IpAddr>() else { return };
+    if !cluster_ip_of_spec.is_empty() {
+        let Ok(address) = cluster_ip_of_spec.parse::<IpAddr>() else { return };
         if had.contains(&address) {
             return;
         }
         let taken = is_taken(api, &address_value(address));
         let why = taken.then_some("provided IP is already allocated");
         if let Some(why) = cluster_ips::refusal(api, address).or(why) {
-            refuse(&wanted, why, service, errors);
+            refuse(&cluster_ip_of_spec, why, service, errors);
         }
         return;
     }

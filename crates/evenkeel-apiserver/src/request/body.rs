@@ -75,10 +75,10 @@ async fn drain<B>(mut body: Pin<&mut B>)
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let mut left = DRAIN;
+    let mut remaining = DRAIN;
     while let Some(Ok(frame)) = body.frame().await {
         let size = frame.data_ref().map_or(0, Bytes::len);
-        let Some(rest) = left.checked_sub(size) else { return };
-        left = rest;
+        let Some(rest) = remaining.checked_sub(size) else { return };
+        remaining = rest;
     }
 }

@@ -107,7 +107,7 @@ fn named(fields: &str) -> &str {
         return "";
     }
     // A name without escapes stands in the query as it is.
-    fields.find(name).map_or("", |at| &fields[at..at + name.len()])
+    fields.find(name).map_or("", |index| &fields[index..index + name.len()])
 }
 
 #[cfg(test)]

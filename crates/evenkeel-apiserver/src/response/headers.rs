@@ -66,12 +66,12 @@ fn truncated_warnings(warnings: &[String]) -> Vec<&str> {
     if all.iter().map(|warning| length(warning)).sum::<usize>() <= MAX_WARNINGS {
         return all;
     }
-    let mut left = MAX_WARNINGS;
+    let mut remaining = MAX_WARNINGS;
     let cut = all.into_iter().map_while(|warning| {
-        let end = warning.char_indices().nth(MAX_WARNING).map_or(warning.len(), |(at, _)| at);
+        let end = warning.char_indices().nth(MAX_WARNING).map_or(warning.len(), |(index, _)| index);
         let warning = warning.get(..end)?;
-        let fits = left > 0;
-        left = left.saturating_sub(length(warning));
+        let fits = remaining > 0;
+        remaining = remaining.saturating_sub(length(warning));
         fits.then_some(warning)
     });
     cut.collect()

@@ -334,10 +334,10 @@ impl SelectionAttributes {
         Self(packed.into())
     }
 
-    /// The value of the field at this place among the kind's names.
-    pub(crate) fn field(&self, at: usize) -> &str {
+    /// Returns the value of the field with this index among the selectable fields of the kind.
+    pub(crate) fn field(&self, index: usize) -> &str {
         let Some((&count, rest)) = self.0.split_first() else { return "" };
-        if at < count as usize { Texts(rest).nth(at).unwrap_or_default() } else { "" }
+        if index < count as usize { Texts(rest).nth(index).unwrap_or_default() } else { "" }
     }
 
     /// The value of a label.

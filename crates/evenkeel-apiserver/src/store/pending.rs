@@ -195,8 +195,8 @@ impl Pending {
         }
         let mut values = values.into_iter().peekable();
         let mut writes = Vec::with_capacity(transaction.ops.len());
-        for (at, op) in transaction.ops.into_iter().enumerate() {
-            let values = values.next_if(|(place, _)| *place == at);
+        for (index, op) in transaction.ops.into_iter().enumerate() {
+            let values = values.next_if(|(place, _)| *place == index);
             let values = values.map(|(_, values)| values).unwrap_or_default();
             writes.extend(self.write(state, op, values));
         }
@@ -245,19 +245,19 @@ impl Pending {
             }
         }
         let ops = &transaction.ops;
-        for (at, op) in ops.iter().enumerate() {
+        for (index, op) in ops.iter().enumerate() {
             let possible = match op.object {
                 Some(_) => op.expect != Expect::Written,
                 None => op.expect != Expect::Absent,
             };
-            let found = self.found(state, &ops[..at], op);
+            let found = self.found(state, &ops[..index], op);
             if !possible || !found.is(op.expect) {
                 let pending = self.latest(&op.resource_prefix, &op.key).filter(|_| {
                     let committed = state.get(&op.resource_prefix, &op.key);
                     possible && Found::of(committed.map(|entry| entry.revision)).is(op.expect)
                 });
                 let pending = pending.map(|latest| latest.revision);
-                return Err((WriteError::Mismatch { op: at }, pending));
+                return Err((WriteError::Mismatch { op: index }, pending));
             }
         }
         Ok(())

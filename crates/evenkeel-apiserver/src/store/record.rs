@@ -223,8 +223,8 @@ fn split(revision: u64, bytes: &[u8]) -> Result<(Head<'_>, &[u8]), DamagedRecord
 
 fn try_split(bytes: &[u8]) -> Option<(Head<'_>, &[u8])> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
-    let length = |at: usize| -> Option<usize> {
-        let length = u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?);
+    let length = |index: usize| -> Option<usize> {
+        let length = u32::from_le_bytes(head.get(index..index + 4)?.try_into().ok()?);
         usize::try_from(length).ok()
     };
     let (resource_prefix, rest) = rest.split_at_checked(length(6)?)?;

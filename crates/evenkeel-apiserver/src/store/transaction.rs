@@ -134,11 +134,11 @@ impl Transaction {
 
     /// The indexed values of its objects, by place: computed outside of the store's locks.
     pub(super) fn values(&self, indexed_resources: IndexedResources) -> Vec<(usize, Vec<String>)> {
-        let values = |(at, op): (usize, &Op)| {
+        let values = |(index, op): (usize, &Op)| {
             let indexed = indexed_resources.iter().find(|(it, _)| *it == &*op.resource_prefix);
             let (_, values_of) = indexed?;
             let object = op.object.as_ref()?.decode().unwrap_or_default();
-            Some((at, values_of(&object)))
+            Some((index, values_of(&object)))
         };
         self.ops.iter().enumerate().filter_map(values).collect()
     }

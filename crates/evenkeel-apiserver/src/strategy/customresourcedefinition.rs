@@ -64,9 +64,10 @@ impl Strategy for DefinitionStrategy {
 
     fn validate(&self, _cx: &Context<'_>, crd: &Value) -> Vec<FieldError> {
         let mut errors = Vec::new();
-        let wanted = format!("{}.{}", text(crd, "spec.names.plural"), text(crd, "spec.group"));
+        let expected_name =
+            format!("{}.{}", text(crd, "spec.names.plural"), text(crd, "spec.group"));
         let name = text(crd, "metadata.name");
-        if name != wanted {
+        if name != expected_name {
             let why = "must be spec.names.plural+\".\"+spec.group";
             errors.push(FieldError::invalid("metadata.name", name, why));
         }

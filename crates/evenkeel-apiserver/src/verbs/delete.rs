@@ -281,8 +281,8 @@ fn plan(
         let period = meta::grace(object).unwrap_or(0);
         if period > 0 {
             match options.grace_period_seconds {
-                Some(wanted) if wanted < period => {
-                    shorten(object, period, wanted.max(0));
+                Some(desired) if desired < period => {
+                    shorten(object, period, desired.max(0));
                     graceful = true;
                 }
                 // A graceful deletion is under way already.
@@ -315,15 +315,15 @@ fn plan(
 }
 
 fn apply_finalizers(stored: &ResourceType, object: &mut Value, options: &DeleteOptions) {
-    let wanted: Vec<String> =
+    let desired: Vec<String> =
         options.finalizers(stored, object).into_iter().map(Into::into).collect();
     let mut before: Vec<&str> = meta::finalizers(object);
-    let mut after: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    let mut after: Vec<&str> = desired.iter().map(String::as_str).collect();
     before.sort_unstable();
     after.sort_unstable();
     if before != after {
-        let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-        meta::set_finalizers(object, &wanted);
+        let desired: Vec<&str> = desired.iter().map(String::as_str).collect();
+        meta::set_finalizers(object, &desired);
     }
 }
 
@@ -333,11 +333,11 @@ fn set_deletion(object: &mut Value, at: &str, period: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(period));
 }
 
-fn shorten(object: &mut Value, period: i64, wanted: i64) {
+fn shorten(object: &mut Value, period: i64, desired: i64) {
     let before: Option<jiff::Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
     if let Some(before) = before {
-        let at = before - jiff::SignedDuration::from_secs(period - wanted);
-        set_deletion(object, &seconds(at), wanted);
+        let at = before - jiff::SignedDuration::from_secs(period - desired);
+        set_deletion(object, &seconds(at), desired);
     }
 }
 
@@ -355,22 +355,22 @@ fn preconditions(
     name: &str,
     options: &DeleteOptions,
 ) -> Result<(), StatusError> {
-    let Some(wanted) = &options.preconditions else { return Ok(()) };
+    let Some(preconditions) = &options.preconditions else { return Ok(()) };
     let kind = crate::resource::GroupResource {
         group: stored.gvk.group.clone(),
         resource: stored.gvk.kind.clone(),
     };
     let uid = meta::text(object, "uid");
-    if let Some(wanted) = wanted.uid.as_deref().filter(|w| *w != uid) {
+    if let Some(expected) = preconditions.uid.as_deref().filter(|w| *w != uid) {
         let why = format!(
-            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            "the UID in the precondition ({expected}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
         );
         return Err(StatusError::conflict(&kind, name, why));
     }
     let version = entry.revision.to_string();
-    if let Some(wanted) = wanted.resource_version.as_deref().filter(|w| **w != version) {
+    if let Some(expected) = preconditions.resource_version.as_deref().filter(|w| **w != version) {
         let why = format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+            "the ResourceVersion in the precondition ({expected}) does not match the ResourceVersion in record ({version}). The object might have been modified"
         );
         return Err(StatusError::conflict(&kind, name, why));
     }

@@ -43,15 +43,15 @@ pub(super) async fn serve(
 }
 
 fn named(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
-    let (name, wanted) = (meta::text(object, "name"), request.target.name);
+    let (name, path_name) = (meta::text(object, "name"), request.target.name);
     if name.is_empty() {
         return Err(StatusError::bad_request(format!(
-            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+            "the name of the object ({path_name} based on URL) was undeterminable: name must be provided"
         )));
     }
-    if name != wanted {
+    if name != path_name {
         return Err(StatusError::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+            "the name of the object ({name}) does not match the name on the URL ({path_name})"
         )));
     }
     Ok(())

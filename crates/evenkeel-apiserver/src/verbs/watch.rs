@@ -153,10 +153,10 @@ fn too_old(version: u64, current: u64) -> Vec<u8> {
 }
 
 /// Waits until the definition of a custom resource changes or is deleted; never returns for a built-in resource.
-async fn gone(served: Option<&mut tokio::sync::watch::Receiver<bool>>) {
+async fn definition_replaced(served: Option<&mut tokio::sync::watch::Receiver<bool>>) {
     match served {
-        Some(over) => {
-            let _ = over.wait_for(|over| *over).await;
+        Some(replaced) => {
+            let _ = replaced.wait_for(|replaced| *replaced).await;
         }
         None => std::future::pending().await,
     }
@@ -213,7 +213,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = self.cursor.changed() => {}
-                () = gone(self.served.as_mut()) => {
+                () = definition_replaced(self.served.as_mut()) => {
                     self.ended = true;
                     return self.changes().await.unwrap_or_else(Some);
                 }

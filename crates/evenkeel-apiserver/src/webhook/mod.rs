@@ -43,14 +43,14 @@ pub(crate) async fn post(
     let seconds = u64::try_from(seconds).unwrap_or(1).clamp(1, 30);
     let place = place(api, config, seconds)?;
     let failed = |why: &str| format!("Post \"{}\": {why}", place.url);
-    let asked = async {
+    let request_future = async {
         let call = api.webhooks.begin(&place.url, api.clock.instant()).await;
         let call = call.map_err(|_| "too many calls are in flight without an answer".to_owned())?;
         let answer = exchange(&place, text(config, "caBundle"), body).await;
         call.answered(api.clock.instant());
         answer
     };
-    match tokio::time::timeout(Duration::from_secs(seconds), asked).await {
+    match tokio::time::timeout(Duration::from_secs(seconds), request_future).await {
         Ok(Ok((code, bytes))) if code.is_success() => {
             json::from_slice(&bytes).map_err(|error| error.to_string())
         }
@@ -136,8 +136,8 @@ fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String>
     let not_found = || format!("Post \"{url}\": service \"{name}\" not found");
     let entry = api.store.get("/services", &format!("{namespace}/{name}")).ok_or_else(not_found)?;
     let object = entry.decode().map_err(|error| error.to_string())?;
-    let wanted = list(&object, "spec.ports").iter().find(|p| int(p, "port") == Some(port));
-    let port_name = wanted.map_or("", |p| text(p, "name"));
+    let service_port = list(&object, "spec.ports").iter().find(|p| int(p, "port") == Some(port));
+    let port_name = service_port.map_or("", |p| text(p, "name"));
     let address = endpoint(api, namespace, name, port_name)
         .ok_or_else(|| format!("Post \"{url}\": no endpoints available for service \"{name}\""))?;
     Ok(Place { url, host, address, path })

@@ -64,7 +64,7 @@ async fn each_part_of_a_user_needs_its_own_permission() {
         let given: Vec<&Value> = parts
             .iter()
             .enumerate()
-            .filter(|(at, _)| *at != missing)
+            .filter(|(index, _)| *index != missing)
             .map(|(_, rule)| rule)
             .collect();
         grant(&admin, &name, json!(given)).await;

@@ -194,8 +194,8 @@ async fn services_made_at_once_share_nothing() {
     let cidr = json!({"metadata": {"name": "small"}, "spec": {"cidrs": ["10.97.0.0/28"]}});
     client.make("/apis/networking.k8s.io/v1/servicecidrs", cidr).await;
     for round in 0..8 {
-        let named = |at: usize| {
-            let mut body = service(&format!("named-{round}-{at}"), "NodePort");
+        let named = |index: usize| {
+            let mut body = service(&format!("named-{round}-{index}"), "NodePort");
             body["spec"]["ports"][0]["nodePort"] = json!(30_080 + round);
             body["spec"]["clusterIP"] = json!(format!("10.97.0.{}", round + 1));
             body
@@ -215,7 +215,7 @@ async fn objects_made_at_once_stay_within_their_quota() {
         "status": {"hard": {name: "5"}, "used": {name: "0"}}});
     client.make(QUOTAS, quota.clone()).await;
     assert_eq!(client.ask("PUT", &format!("{QUOTAS}/q/status"), quota).await.0, 200);
-    let map = |at: usize| json!({"metadata": {"name": format!("c{at}")}});
+    let map = |index: usize| json!({"metadata": {"name": format!("c{index}")}});
     let configmaps = "/api/v1/namespaces/default/configmaps";
     let codes = at_once(&client, configmaps, (0..12).map(map).collect()).await;
     assert_eq!(codes.iter().filter(|code| **code == 201).count(), 5, "{codes:?}");

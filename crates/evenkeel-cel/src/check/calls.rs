@@ -201,7 +201,7 @@ fn tenth(size: u64) -> u64 {
 }
 
 fn operator_cost(name: &str, args: &[&Known<'_>]) -> u64 {
-    let size = |at: usize| args.get(at).map_or(1, |a| a.size);
+    let size = |index: usize| args.get(index).map_or(1, |a| a.size);
     match name {
         op::EQUALS | op::NOT_EQUALS => match args[0].kind {
             Type::Bool | Type::Int | Type::Uint | Type::Double | Type::Null => 1,
@@ -216,7 +216,7 @@ fn operator_cost(name: &str, args: &[&Known<'_>]) -> u64 {
 }
 
 fn function_cost(name: &str, args: &[&Known<'_>]) -> u64 {
-    let size = |at: usize| args.get(at).map_or(1, |a| a.size);
+    let size = |index: usize| args.get(index).map_or(1, |a| a.size);
     match name {
         "contains" => tenth(size(0)).saturating_mul(tenth(size(1))).max(1),
         "matches" | "find" | "findAll" => tenth(size(0)).saturating_mul(size(1).div_ceil(4)).max(1),

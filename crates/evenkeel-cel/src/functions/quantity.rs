@@ -83,7 +83,7 @@ fn version<'a>(
     suffix: &str,
     rest: &[Val<'a>],
 ) -> Option<Outcome<'a>> {
-    let number = |at: usize| Val::Int(i64::try_from(numbers[at]).unwrap_or(i64::MAX));
+    let number = |index: usize| Val::Int(i64::try_from(numbers[index]).unwrap_or(i64::MAX));
     Some(Ok(match (name, rest) {
         ("major", []) => number(0),
         ("minor", []) => number(1),

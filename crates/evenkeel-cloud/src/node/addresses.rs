@@ -27,10 +27,10 @@ pub(super) fn node_addresses_from_node_ip(
     known: Vec<NodeAddress>,
 ) -> Result<Vec<NodeAddress>, NodeIpError> {
     let Some(text) = node.meta.annotations.get(NODE_IP) else { return Ok(known) };
-    let wanted: Result<Vec<IpAddr>, _> = text.split(',').map(|ip| ip.trim().parse()).collect();
-    let wanted = wanted.map_err(|_| NodeIpError::Unreadable(text.into()))?;
+    let node_ips: Result<Vec<IpAddr>, _> = text.split(',').map(|ip| ip.trim().parse()).collect();
+    let node_ips = node_ips.map_err(|_| NodeIpError::Unreadable(text.into()))?;
     let mut chosen: Vec<NodeAddress> = Vec::new();
-    for ip in wanted {
+    for ip in node_ips {
         let before = chosen.len();
         let matches = |address: &&NodeAddress| address.address.parse() == Ok(ip);
         chosen.extend(known.iter().filter(matches).cloned());

@@ -133,8 +133,8 @@ impl Nodes {
         instances: &dyn Instances,
         context: &Context,
     ) -> Result<Outcome, Error> {
-        let asked = instances.metadata(node).await;
-        let machine = asked.map_err(|error| {
+        let metadata_result = instances.metadata(node).await;
+        let machine = metadata_result.map_err(|error| {
             Error::message(format!(
                 "failed to get instance metadata for node {}: {}",
                 key.name,

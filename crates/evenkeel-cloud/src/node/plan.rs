@@ -126,18 +126,18 @@ pub(super) fn update_node_address(
     machine: &InstanceMetadata,
 ) -> Result<Plan, InitializeError> {
     let mut plan = Plan::nothing();
-    let mut wanted = machine.addresses.clone();
-    if wanted.is_empty() {
+    let mut addresses_of_node = machine.addresses.clone();
+    if addresses_of_node.is_empty() {
         return Ok(plan);
     }
     let is_hostname = |address: &NodeAddress| &*address.type_ == "Hostname";
-    if !wanted.iter().any(is_hostname) {
-        wanted.extend(node.status.addresses.iter().filter(|a| is_hostname(a)).cloned());
+    if !addresses_of_node.iter().any(is_hostname) {
+        addresses_of_node.extend(node.status.addresses.iter().filter(|a| is_hostname(a)).cloned());
     }
-    let wanted = addresses::node_addresses_from_node_ip(node, wanted)
+    let addresses_of_node = addresses::node_addresses_from_node_ip(node, addresses_of_node)
         .map_err(|unmatched| InitializeError::NodeIp(node.meta.name.clone(), unmatched))?;
-    if *wanted != *node.status.addresses {
-        let addresses: Vec<Value> = wanted
+    if *addresses_of_node != *node.status.addresses {
+        let addresses: Vec<Value> = addresses_of_node
             .iter()
             .map(|address| json!({"type": &*address.type_, "address": &*address.address}))
             .collect();

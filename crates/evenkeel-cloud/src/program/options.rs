@@ -139,13 +139,13 @@ fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
 fn chosen(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
     let (all, items) = (descriptors(), read.list("controllers"));
     let mut unknown = Vec::new();
-    let mut asked: Vec<(&'static str, bool)> = Vec::new();
+    let mut requested: Vec<(&'static str, bool)> = Vec::new();
     for item in items.iter().filter(|item| *item != "*") {
         let name = item.strip_prefix('-').unwrap_or(item);
         let found = all.iter().find(|d| d.name == name || d.aliases.contains(&name));
         match found {
             Some(found) => {
-                asked.push((found.name, !item.starts_with('-')));
+                requested.push((found.name, !item.starts_with('-')));
                 if found.name != name {
                     warnings.push(format!("{name} is an old name of {}", found.name));
                 }
@@ -158,6 +158,6 @@ fn chosen(read: &Reader, warnings: &mut Vec<String>) -> Vec<Descriptor> {
     }
     let star = items.iter().any(|item| item == "*");
     let mut all = all;
-    all.retain(|d| asked.iter().find(|(name, _)| *name == d.name).map_or(star, |(_, on)| *on));
+    all.retain(|d| requested.iter().find(|(name, _)| *name == d.name).map_or(star, |(_, on)| *on));
     all
 }

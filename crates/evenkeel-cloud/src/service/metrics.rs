@@ -37,7 +37,10 @@ impl Metrics {
             histogram(registry, &name, help, &exponential(1.0, 2.0, 15))
         };
         Self {
-            syncs: counter("loadbalancer_sync_total", "Load balancers told of other nodes."),
+            syncs: counter(
+                "loadbalancer_sync_total",
+                "Updates of load balancers after node changes.",
+            ),
             sync_errors: counter(
                 "nodesync_error_total",
                 "Load balancers that refused other nodes.",

@@ -83,8 +83,8 @@ impl From<&Map<Quantity>> for Usage {
 impl fmt::Display for Usage {
     /// `cpu=1,memory=2Gi`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (name, amount)) in self.0.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
+        for (index, (name, amount)) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{name}={amount}")?;
         }
         Ok(())

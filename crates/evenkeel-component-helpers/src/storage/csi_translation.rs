@@ -41,8 +41,8 @@ const DRIVERS: [(&str, &str); 7] = [
 
 /// Returns the CSI driver that replaces an in-tree plugin. Upstream: `k8s.io/csi-translation-lib`.
 pub fn driver_of(plugin: &str) -> Option<&'static str> {
-    let at = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
-    Some(DRIVERS[at].1)
+    let index = DRIVERS.binary_search_by_key(&plugin, |(plugin, _)| plugin).ok()?;
+    Some(DRIVERS[index].1)
 }
 
 /// The plug-in that was built in for this volume.
@@ -135,7 +135,8 @@ fn gce_handle(disk: &GcePersistentDiskVolumeSource, zones: &str) -> Option<Strin
         ["" | "UNSPECIFIED"] => format!("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/{name}"),
         [zone] => format!("projects/UNSPECIFIED/zones/{zone}/disks/{name}"),
         several => {
-            let mut regions = several.iter().map(|zone| zone.rsplit_once('-').map(|(at, _)| at));
+            let mut regions =
+                several.iter().map(|zone| zone.rsplit_once('-').map(|(index, _)| index));
             let region = regions.next()??;
             if !regions.all(|other| other == Some(region)) {
                 return None;
@@ -187,7 +188,7 @@ fn translated(volume: &PersistentVolume, key: &str) -> Option<NodeSelector> {
     let mut selector = required.cloned();
     let names = |selector: &Option<NodeSelector>, key: &str| {
         let terms = selector.iter().flat_map(|selector| &*selector.node_selector_terms);
-        terms.flat_map(|term| &*term.match_expressions).any(|wanted| &*wanted.key == key)
+        terms.flat_map(|term| &*term.match_expressions).any(|expression| &*expression.key == key)
     };
     let labels = &volume.meta.labels;
     let is_beta = !names(&selector, ZONE)
@@ -206,9 +207,9 @@ fn translated(volume: &PersistentVolume, key: &str) -> Option<NodeSelector> {
 
 fn rename(selector: &mut Option<NodeSelector>, from: &str, to: &str) {
     let terms = selector.iter_mut().flat_map(|selector| &mut *selector.node_selector_terms);
-    for wanted in terms.flat_map(|term| &mut *term.match_expressions) {
-        if &*wanted.key == from {
-            wanted.key = to.into();
+    for expression in terms.flat_map(|term| &mut *term.match_expressions) {
+        if &*expression.key == from {
+            expression.key = to.into();
         }
     }
 }
@@ -224,13 +225,13 @@ fn add_zones(selector: &mut Option<NodeSelector>, key: &str, label: &str) {
         selector.node_selector_terms = Box::new([Default::default()]);
     }
     for term in &mut selector.node_selector_terms {
-        let mut wanted = std::mem::take(&mut term.match_expressions).into_vec();
-        wanted.push(NodeSelectorRequirement {
+        let mut expressions = std::mem::take(&mut term.match_expressions).into_vec();
+        expressions.push(NodeSelectorRequirement {
             key: key.into(),
             operator: "In".into(),
             values: values.clone(),
         });
-        term.match_expressions = wanted.into();
+        term.match_expressions = expressions.into();
     }
 }
 

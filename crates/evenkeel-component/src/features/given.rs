@@ -47,7 +47,7 @@ impl FeatureGates {
         }
         resolved.problems = resolved.gates.versions.problems();
         match pairs(gates) {
-            Ok(asked) => resolved.set(&asked, |_| true),
+            Ok(requested) => resolved.set(&requested, |_| true),
             Err(problem) => resolved.problems.push(problem),
         }
         resolved
@@ -58,7 +58,7 @@ impl FeatureGates {
     pub fn resolve_generic(gates: &[(String, String)]) -> Resolved {
         let mut resolved = Resolved::default();
         match pairs(gates) {
-            Ok(asked) => resolved.set(&asked, is_generic),
+            Ok(requested) => resolved.set(&requested, is_generic),
             Err(problem) => resolved.problems.push(problem),
         }
         resolved
@@ -72,7 +72,7 @@ fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
         let rule = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use";
         return Err(rule.to_owned());
     }
-    let mut asked = BTreeMap::new();
+    let mut requested = BTreeMap::new();
     for (component, pair) in given {
         if !matches!(component.as_str(), "" | "kube") {
             return Err(format!("component not registered: {component}"));
@@ -92,25 +92,25 @@ fn pairs(given: &[(String, String)]) -> Result<BTreeMap<&str, bool>, String> {
                 return Err(format!("invalid value of {gate}={value}, err: {reason}"));
             }
         };
-        asked.insert(gate, on);
+        requested.insert(gate, on);
     }
-    Ok(asked)
+    Ok(requested)
 }
 
 impl Resolved {
     /// Sets the requested values. `AllAlpha` and `AllBeta` apply to the gates that are `known`.
     ///
     /// Upstream: `unsafeSetFromMap` in `component-base/featuregate`.
-    fn set(&mut self, asked: &BTreeMap<&str, bool>, known: fn(&str) -> bool) {
+    fn set(&mut self, requested: &BTreeMap<&str, bool>, known: fn(&str) -> bool) {
         let before = self.problems.len();
-        for (asked_name, on) in asked {
+        for (asked_name, on) in requested {
             let Some((name, gate)) = GATES.get_key_value(*asked_name) else {
                 self.problems.push(format!("unrecognized feature gate: {asked_name}"));
                 return;
             };
             match *name {
-                "AllAlpha" => self.set_all(Stage::Alpha, *on, asked, known),
-                "AllBeta" => self.set_all(Stage::Beta, *on, asked, known),
+                "AllAlpha" => self.set_all(Stage::Alpha, *on, requested, known),
+                "AllBeta" => self.set_all(Stage::Beta, *on, requested, known),
                 _ => self.set_one(name, gate, *on),
             }
             if matches!(*name, "AllAlpha" | "AllBeta") {
@@ -162,12 +162,12 @@ impl Resolved {
         &mut self,
         stage: Stage,
         on: bool,
-        asked: &BTreeMap<&str, bool>,
+        requested: &BTreeMap<&str, bool>,
         known: fn(&str) -> bool,
     ) {
         for (name, gate) in GATES.iter().filter(|(name, _)| known(name)) {
             let of_stage = gate.at(self.gates.versions).is_some_and(|spec| spec.stage == stage);
-            if of_stage && !asked.contains_key(name) {
+            if of_stage && !requested.contains_key(name) {
                 self.gates.set.insert(name, on);
             }
         }

@@ -75,7 +75,7 @@ pub(super) fn verbosity_of(metadata: &Metadata<'_>) -> u32 {
 fn matches(pattern: &str, path: &str) -> bool {
     let path = path.strip_suffix("/mod.rs").or_else(|| path.strip_suffix(".rs")).unwrap_or(path);
     let depth = pattern.matches('/').count();
-    let start = path.rmatch_indices('/').nth(depth).map_or(0, |(at, _)| at + 1);
+    let start = path.rmatch_indices('/').nth(depth).map_or(0, |(index, _)| index + 1);
     like(pattern.strip_suffix(".rs").unwrap_or(pattern).as_bytes(), &path.as_bytes()[start..])
 }
 

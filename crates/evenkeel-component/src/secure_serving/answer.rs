@@ -92,10 +92,10 @@ fn unmarked(text: &str) -> String {
 pub(super) fn finished(
     mut response: Response<Bytes>,
     method: &Method,
-    asked: &HeaderMap,
+    request_headers: &HeaderMap,
 ) -> Response<Bytes> {
     if response.body().len() >= GZIP_THRESHOLD
-        && takes_gzip(asked)
+        && takes_gzip(request_headers)
         && !response.headers().contains_key(header::CONTENT_ENCODING)
         && let Some(smaller) = gzip(response.body())
     {
@@ -114,8 +114,8 @@ pub(super) fn finished(
     response
 }
 
-fn takes_gzip(asked: &HeaderMap) -> bool {
-    let values = asked.get_all(header::ACCEPT_ENCODING).into_iter();
+fn takes_gzip(request_headers: &HeaderMap) -> bool {
+    let values = request_headers.get_all(header::ACCEPT_ENCODING).into_iter();
     let mut codings = values.filter_map(text).flat_map(|value| value.split(','));
     codings.any(|coding| {
         let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
@@ -179,10 +179,10 @@ mod tests {
             ("gzip", GZIP_THRESHOLD - 1, false),
         ];
         for (encoding, size, wanted) in table {
-            let mut asked = HeaderMap::new();
-            asked.insert(header::ACCEPT_ENCODING, encoding.parse().unwrap());
+            let mut request_headers = HeaderMap::new();
+            request_headers.insert(header::ACCEPT_ENCODING, encoding.parse().unwrap());
             let body = answer(StatusCode::OK, "text/plain", vec![b'a'; size]);
-            let response = finished(body, &Method::GET, &asked);
+            let response = finished(body, &Method::GET, &request_headers);
             assert_eq!(response.headers().contains_key("content-encoding"), wanted, "{encoding}");
             assert_eq!(response.headers()["content-length"], response.body().len().to_string());
         }

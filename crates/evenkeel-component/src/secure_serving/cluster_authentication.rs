@@ -49,14 +49,14 @@ pub enum ClusterAuthenticationError {
 pub struct ClusterAuthentication {
     client: Client,
     clock: Clock,
-    wanted: ClientCaSources,
+    sources: ClientCaSources,
     queues: Option<queue::Metrics>,
 }
 
 impl ClusterAuthentication {
     /// Reads through `client`, whose user needs the role `extension-apiserver-authentication-reader`.
-    pub fn new(client: Client, clock: Clock, wanted: ClientCaSources) -> Self {
-        Self { client, clock, wanted, queues: None }
+    pub fn new(client: Client, clock: Clock, sources: ClientCaSources) -> Self {
+        Self { client, clock, sources, queues: None }
     }
 
     /// Counts syncs in these queue metrics.
@@ -71,7 +71,7 @@ impl ClusterAuthentication {
     /// If the request fails or a field is invalid.
     pub async fn once(&self, trust: &Trust) -> Result<(), ClusterAuthenticationError> {
         match self.client.get::<Full<ConfigMap>>(NAMESPACE, NAME).await {
-            Ok(map) => apply(&map, self.wanted, trust),
+            Ok(map) => apply(&map, self.sources, trust),
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(ClusterAuthenticationError::Read(error)),
         }
@@ -84,24 +84,24 @@ impl ClusterAuthentication {
         let caches =
             Caches::in_namespace(self.client.clone(), self.clock.clone(), &registry, NAMESPACE);
         let maps = caches.selected::<Full<ConfigMap>>("", &format!("metadata.name={NAME}"));
-        let ClientCaSources { clients, proxies } = self.wanted;
-        for (name, wanted) in [
+        let ClientCaSources { clients, proxies } = self.sources;
+        for (name, sources) in [
             ("DynamicConfigMapCABundle-client-ca", ClientCaSources { clients, proxies: false }),
             ("RequestHeaderAuthRequestController", ClientCaSources { clients: false, proxies }),
         ] {
-            if !wanted.clients && !wanted.proxies {
+            if !sources.clients && !sources.proxies {
                 continue;
             }
             let passes = SyncQueue::new(name, self.queues.as_ref(), &self.clock);
-            let (asked, maps_now, trust) = (passes.clone(), maps.clone(), trust.clone());
-            maps.subscribe(move |_| asked.ask());
+            let (trigger, maps_now, trust) = (passes.clone(), maps.clone(), trust.clone());
+            maps.subscribe(move |_| trigger.ask());
             passes.ask();
             tasks.spawn_restarting_until_cancelled(name, move || {
                 let (passes, maps, trust) = (passes.clone(), maps_now.clone(), trust.clone());
                 async move {
                     let trouble = "Whose certificates are believed stays as it was";
                     let pass = || match maps.get(NAMESPACE, NAME) {
-                        Some(map) => apply(&map, wanted, &trust),
+                        Some(map) => apply(&map, sources, &trust),
                         None => Ok(()),
                     };
                     passes.work(trouble, pass).await;
@@ -114,16 +114,16 @@ impl ClusterAuthentication {
 
 fn apply(
     map: &ConfigMap,
-    wanted: ClientCaSources,
+    sources: ClientCaSources,
     trust: &Trust,
 ) -> Result<(), ClusterAuthenticationError> {
     let empty = BTreeMap::new();
-    let read_anchors = read(map.data.as_ref().unwrap_or(&empty), wanted)?;
+    let read_anchors = read(map.data.as_ref().unwrap_or(&empty), sources)?;
     trust.change(|anchors| {
-        if wanted.clients && read_anchors.clients.is_some() {
+        if sources.clients && read_anchors.clients.is_some() {
             anchors.clients = read_anchors.clients;
         }
-        if wanted.proxies && read_anchors.proxies.is_some() {
+        if sources.proxies && read_anchors.proxies.is_some() {
             anchors.proxies = read_anchors.proxies;
         }
     });
@@ -132,7 +132,7 @@ fn apply(
 
 fn read(
     data: &BTreeMap<String, String>,
-    wanted: ClientCaSources,
+    sources: ClientCaSources,
 ) -> Result<Anchors, ClusterAuthenticationError> {
     let authority = |field: &'static str| {
         let Some(pem) = data.get(field).filter(|pem| !pem.is_empty()) else { return Ok(None) };
@@ -147,8 +147,8 @@ fn read(
             ClusterAuthenticationError::Field { field, reason: error.to_string() }
         }),
     };
-    let clients = if wanted.clients { authority("client-ca-file")? } else { None };
-    let proxies = if wanted.proxies { authority("requestheader-client-ca-file")? } else { None };
+    let clients = if sources.clients { authority("client-ca-file")? } else { None };
+    let proxies = if sources.proxies { authority("requestheader-client-ca-file")? } else { None };
     let Some(proxies) = proxies else { return Ok(Anchors { clients, proxies: None }) };
     let words = ProxyHeaders {
         allowed_names: list("requestheader-allowed-names")?,
@@ -244,9 +244,9 @@ mod tests {
                 "requestheader-group-headers",
             ),
         ];
-        for (data, wanted) in table {
+        for (data, message) in table {
             let text = read(&data, BOTH).unwrap_err().to_string();
-            assert!(text.contains(wanted), "{text}");
+            assert!(text.contains(message), "{text}");
         }
         assert_eq!(read(&map(&[]), BOTH).unwrap(), Anchors::default());
     }

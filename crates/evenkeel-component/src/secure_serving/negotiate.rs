@@ -96,11 +96,11 @@ pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
     let plain = |clause: &Clause| {
         !["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
     };
-    let wanted = clauses(headers);
-    let found = wanted.iter().filter(|clause| plain(clause)).find_map(|clause| {
+    let accepted = clauses(headers);
+    let found = accepted.iter().filter(|clause| plain(clause)).find_map(|clause| {
         forms.iter().find(|(sub, _)| clause.covers("application", sub)).map(|(_, form)| *form)
     });
-    let other = if wanted.is_empty() { json } else { Format::Json { pretty: true } };
+    let other = if accepted.is_empty() { json } else { Format::Json { pretty: true } };
     found.unwrap_or(other)
 }
 
@@ -153,8 +153,8 @@ mod tests {
             ("application/yaml;as=Table;g=meta.k8s.io;v=v1", people),
             ("", json),
         ];
-        for (accept, wanted) in table {
-            assert_eq!(for_errors(&headers(accept), ""), wanted, "{accept}");
+        for (accept, expected) in table {
+            assert_eq!(for_errors(&headers(accept), ""), expected, "{accept}");
         }
     }
 
@@ -173,8 +173,8 @@ mod tests {
             ("kubectl/v1.37", "pretty=true", true),
             ("curl/8", "a=b&pretty=0", false),
         ];
-        for (name, query, wanted) in table {
-            assert_eq!(pretty(&agent(name), query), wanted, "{name} ?{query}");
+        for (name, query, expected) in table {
+            assert_eq!(pretty(&agent(name), query), expected, "{name} ?{query}");
         }
     }
 }

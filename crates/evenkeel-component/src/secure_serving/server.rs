@@ -189,9 +189,9 @@ impl Shared {
         chain: &[CertificateDer<'static>],
     ) -> (Response<Bytes>, bool) {
         let (parts, body) = request.into_parts();
-        let (method, asked) = (parts.method.clone(), parts.headers.clone());
+        let (method, request_headers) = (parts.method.clone(), parts.headers.clone());
         let http2 = parts.version == Version::HTTP_2;
-        if let Some(name) = unreadable(&asked) {
+        if let Some(name) = unreadable(&request_headers) {
             let why = format!(
                 "header \"{name}\" cannot be read: its value is not UTF-8; encode it or leave it out"
             );
@@ -206,7 +206,7 @@ impl Shared {
             }
             Ok(user) => (self.route(parts, body).await, !user.is_anonymous()),
         };
-        let mut response = finished(response, &method, &asked);
+        let mut response = finished(response, &method, &request_headers);
         if http2 {
             // HTTP/2 has its own way to say so.
             response.headers_mut().remove(header::CONNECTION);

@@ -138,7 +138,7 @@ fn form(headers: &HeaderMap, query: &str, kind: &str) -> Option<Form> {
     };
     clauses(headers).iter().find_map(|clause| {
         let object = |format: Format| {
-            let (version, old) = asked(clause, kind)?;
+            let (version, old) = accepted_type(clause, kind)?;
             Some(Form::Object { format, version, old })
         };
         let text = || (clause.covers("text", "plain") && plain(clause)).then_some(Form::Text);
@@ -154,7 +154,7 @@ fn form(headers: &HeaderMap, query: &str, kind: &str) -> Option<Form> {
 }
 
 /// Which version of the object a client asks for, and whether there is a better one.
-fn asked(clause: &Clause, kind: &str) -> Option<(&'static str, bool)> {
+fn accepted_type(clause: &Clause, kind: &str) -> Option<(&'static str, bool)> {
     let has = |name: &str, value: &str| clause.parameters.get(name).is_some_and(|v| v == value);
     let version = VERSIONS.into_iter().find(|(version, _)| has("v", version));
     version.filter(|_| has("g", GROUP) && has("as", kind))

@@ -69,12 +69,12 @@ impl Choice {
     /// The controllers asked for. Of the items that name one the first counts; `*` asks for all that are on by default.
     pub fn enabled<'a>(&self, known: impl IntoIterator<Item = (&'a str, bool)>) -> Vec<&'a str> {
         let star = self.items.iter().any(|item| item == "*");
-        let asked = |(name, by_default): &(&str, bool)| {
+        let is_requested = |(name, by_default): &(&str, bool)| {
             let named =
                 self.items.iter().find(|item| item.strip_prefix('-').unwrap_or(item) == *name);
             named.map_or(star && *by_default, |item| !item.starts_with('-'))
         };
-        known.into_iter().filter(asked).map(|(name, _)| name).collect()
+        known.into_iter().filter(is_requested).map(|(name, _)| name).collect()
     }
 
     /// Returns the help text's list of controllers.

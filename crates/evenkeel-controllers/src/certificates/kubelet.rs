@@ -104,7 +104,7 @@ mod tests {
             (node(|r| r.emails.push("a".into())), "Email subjectAltNames are not allowed"),
             (node(|r| r.addresses.push([1, 2, 3, 4].into())), "IP subjectAltNames are not allowed"),
             (node(|r| r.uris.push("a".into())), "URI subjectAltNames are not allowed"),
-            // The names are looked at before who it is.
+            // The names are checked before the subject.
             (
                 node(|r| {
                     r.uris.push("a".into());
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(serving_error(&node(|r| r.addresses.push([1, 2, 3, 4].into())), &right), None);
         let none = serving_error(&node(|_| {}), &right);
         assert_eq!(none.as_deref(), Some("DNS or IP subjectAltName is required"));
-        // Usages are looked at before who it is.
+        // Usages are checked before the subject.
         let wrong = node(|r| {
             r.dns_names.push("a".into());
             r.subject.common_name.clear();

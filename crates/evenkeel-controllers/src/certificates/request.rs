@@ -1,4 +1,4 @@
-//! What a request for a certificate asks for: PKCS#10, as `crypto/x509` of Go reads it.
+//! Parser of certificate signing requests (PKCS#10), as Go's `crypto/x509` reads them.
 
 use rustls_pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
 use std::net::IpAddr;
@@ -9,24 +9,24 @@ use x509_parser::{
     prelude::FromDer as _,
 };
 
-/// Why a request cannot be read.
+/// Why a request cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
-    /// No PEM of that sort.
+    /// The text has no PEM block of that type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
-    /// No PKCS#10.
+    /// The block is not PKCS#10.
     #[error("the request is no PKCS#10: {0}")]
     Der(String),
-    /// A part of it makes no sense.
+    /// This part of it is malformed.
     #[error("the request's {0} cannot be read")]
     Part(&'static str),
-    /// It is not signed with the key that it names.
+    /// The signature does not match the public key.
     #[error("unable to verify certificate request signature: {0}")]
     Signature(String),
 }
 
-/// What is asked for.
+/// A parsed certificate signing request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Request {
     pub(super) subject: Subject,
@@ -36,11 +36,11 @@ pub(super) struct Request {
     pub(super) uris: Vec<String>,
     /// The public key, SubjectPublicKeyInfo in DER.
     pub(super) key: Vec<u8>,
-    /// All of it, DER.
+    /// The whole request, DER.
     der: Vec<u8>,
 }
 
-/// Who the certificate is for. Attributes that are not here are left out, as Go does.
+/// Subject of the request. Other attributes are ignored, as in Go.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Subject {
     pub(super) countries: Vec<String>,
@@ -79,7 +79,7 @@ impl Request {
         Ok(request)
     }
 
-    /// Whether who asks has the key.
+    /// Verifies that the request is signed with its own key.
     pub(super) fn verify(&self) -> Result<(), RequestError> {
         let failed = |error: &dyn std::fmt::Display| RequestError::Signature(error.to_string());
         let (_, parsed) =
@@ -87,7 +87,7 @@ impl Request {
         parsed.verify_signature().map_err(|error| failed(&error))
     }
 
-    /// Names of other sorts are left out, as Go does.
+    /// Adds a subject alternative name. Other types are ignored, as in Go.
     fn add(&mut self, name: &GeneralName<'_>) -> Result<(), RequestError> {
         match name {
             GeneralName::DNSName(name) => self.dns_names.push((*name).to_owned()),
@@ -110,7 +110,7 @@ fn address(bytes: &[u8]) -> Result<IpAddr, RequestError> {
 fn subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestError> {
     let mut subject = Subject::default();
     for attribute in name.iter_attributes() {
-        let Some(number) = known(attribute.attr_type()) else { continue };
+        let Some(number) = x520_attribute(attribute.attr_type()) else { continue };
         let value = attribute.as_str().map_err(|_| RequestError::Part("subject"))?.to_owned();
         match number {
             3 => subject.common_name = value,
@@ -128,8 +128,8 @@ fn subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestErr
     Ok(subject)
 }
 
-/// The last number of an attribute of X.520 (2.5.4.…).
-fn known(oid: &Oid<'_>) -> Option<u64> {
+/// Returns the last number of an X.520 attribute (2.5.4.…).
+fn x520_attribute(oid: &Oid<'_>) -> Option<u64> {
     match *oid.iter()?.collect::<Vec<_>>() {
         [2, 5, 4, number] => Some(number),
         _ => None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Returns why an object is deleted, if it is.
 pub(super) type Expired<V> = fn(&V, Timestamp) -> Option<&'static str>;
 
-/// Deletes the expired ones of all objects of a kind. What fails is left to the next pass.
+/// Deletes the expired objects of a kind. Failed deletions are retried in the next pass.
 pub(super) fn plan<V: View>(objects: &[Arc<V>], expired: Expired<V>, now: Timestamp) -> Plan {
     let is_expired = |object: &&Arc<V>| expired(object, now).is_some();
     let delete = |object: &Arc<V>| Delete::new(wire::target(&**object)).into();

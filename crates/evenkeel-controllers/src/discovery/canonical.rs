@@ -25,14 +25,14 @@ pub(super) fn repack_subsets(mut candidates: Vec<EndpointCandidate<'_>>) -> Box<
         if addresses.last().is_none_or(|last| place(last) != place(&address)) {
             addresses.push(address);
         }
-        let at = addresses.len() - 1;
+        let index = addresses.len() - 1;
         let none = [None];
         let ports = ports.iter().map(Some).chain(none.into_iter().filter(|_| ports.is_empty()));
         for port in ports {
             let group = by_port.entry(port).or_default();
             match group.last_mut() {
-                Some((last, was)) if *last == at => *was &= ready,
-                _ => group.push((at, ready)),
+                Some((last, was)) if *last == index => *was &= ready,
+                _ => group.push((index, ready)),
             }
         }
     }
@@ -75,7 +75,7 @@ fn subset(
     order::ports(&mut ports);
     let those = |wanted: bool| {
         let some = group.iter().filter(|(_, ready)| *ready == wanted);
-        some.map(|(at, _)| addresses[*at].clone()).collect()
+        some.map(|(index, _)| addresses[*index].clone()).collect()
     };
     EndpointSubset {
         addresses: those(true),

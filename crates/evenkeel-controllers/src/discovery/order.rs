@@ -137,7 +137,7 @@ mod tests {
     use evenkeel_api::views::{EndpointSlice, Endpoints};
     use serde_json::json;
 
-    /// What upstream's code makes of the same values.
+    /// The hashes equal those of upstream's code for the same values.
     #[test]
     fn hashes_are_upstreams() {
         let slice: EndpointSlice = object(&json!({"ports": [

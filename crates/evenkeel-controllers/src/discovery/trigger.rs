@@ -70,7 +70,7 @@ pub(super) fn annotated(annotations: &StrMap, trigger: Option<Timestamp>) -> Str
     }
 }
 
-/// Times of a Service's last reconciliation, and of the one that runs.
+/// Trigger times of a Service's last and current reconciliation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TriggerTimes {
     last: Option<Arc<Times>>,

@@ -15,7 +15,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(30);
 /// Age from which a kind that is missing is looked up again.
 const MISSED_FOR: Duration = Duration::from_secs(5);
 
-/// What a read returned; where it is not carried out yet, its step.
+/// Result of a read, or the plan that carries it out.
 type Step<T, E> = Result<Result<T, E>, Plan>;
 
 /// Finds the resource of a kind in one version of its group.

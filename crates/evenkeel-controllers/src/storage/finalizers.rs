@@ -1,21 +1,21 @@
-//! Finalizers that keep objects as long as somebody uses them.
+//! Finalizers that protect objects in use from deletion.
 
 use crate::wire;
 use evenkeel_api::{Meta, View};
 use evenkeel_runtime::plan::{PatchForm, Plan, Rewrite};
 use serde_json::json;
 
-/// Whether the object waits for this finalizer to go.
+/// Whether the object is terminating and has this finalizer.
 pub(super) fn holds(meta: &Meta, finalizer: &str) -> bool {
     meta.deleting() && has(meta, finalizer)
 }
 
-/// Whether the object is to get this finalizer.
+/// Whether the object is not terminating and lacks this finalizer.
 pub(super) fn is_missing(meta: &Meta, finalizer: &str) -> bool {
     !meta.deleting() && !has(meta, finalizer)
 }
 
-/// Whether something may have to be done about this finalizer.
+/// Whether the finalizer may have to be added or removed.
 pub(super) fn concerns(meta: &Meta, finalizer: &str) -> bool {
     holds(meta, finalizer) || is_missing(meta, finalizer)
 }
@@ -25,7 +25,7 @@ pub(super) fn has(meta: &Meta, finalizer: &str) -> bool {
     meta.finalizers.iter().any(|present| **present == *finalizer)
 }
 
-/// Adds the finalizer to an object that stays, and takes it from one that goes and that nobody uses.
+/// Adds the finalizer to an object that is not terminating, and removes it from a terminating one that is unused.
 pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan {
     let (meta, mut plan) = (object.meta(), Plan::nothing());
     if is_missing(meta, finalizer) {
@@ -37,7 +37,7 @@ pub(super) fn protect<V: View>(object: &V, finalizer: &str, used: bool) -> Plan 
     plan
 }
 
-/// Takes the finalizer from the object.
+/// Removes the finalizer from the object.
 pub(super) fn without<V: View>(object: &V, finalizer: &str) -> Rewrite {
     let others = object.meta().finalizers.iter().map(|present| &**present);
     set(object, &others.filter(|present| *present != finalizer).collect::<Vec<_>>())

@@ -47,7 +47,7 @@ pub(crate) trait Follower: Send + Sync + 'static {
     /// Discovery or a watch failed.
     fn failed(&self) {}
 
-    /// All wanted kinds have synced, or the wait is over.
+    /// Called when all followed kinds have synced, or the wait timed out.
     fn settled(&self) {}
 }
 
@@ -170,11 +170,11 @@ impl Monitors {
     }
 
     fn drop_gone(&self, followers: &[Arc<Following>], found: &ServerResources) {
-        let mut gone: BTreeSet<Kind> = BTreeSet::new();
+        let mut removed: BTreeSet<Kind> = BTreeSet::new();
         for following in followers {
-            gone.extend(following.changes(found, &lock(&following.watched)).stop);
+            removed.extend(following.changes(found, &lock(&following.watched)).stop);
         }
-        for kind in gone {
+        for kind in removed {
             // A cache of another controller stays and delivers events after the kind is restored.
             if self.0.env.caches.stop(&kind) {
                 for following in followers {

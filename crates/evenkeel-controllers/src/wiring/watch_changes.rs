@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Changes of the watches of one follower.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WatchChanges {
-    /// Kinds that the follower wants and does not watch.
+    /// Kinds to watch that are not watched yet.
     pub(super) start: Vec<Kind>,
     /// Watched kinds that the server no longer has.
     pub(super) stop: Vec<Kind>,

@@ -88,15 +88,15 @@ pub(crate) fn plan(facts: &Facts<'_>, memory: &Memory, now: Timestamp) -> Decisi
             node_writes: Vec::new(),
         };
     }
-    let over = memory.written.phase.terminal();
+    let is_terminal = memory.written.phase.terminal();
     match &facts.refused {
-        Some(refusal) if !over => {
+        Some(refusal) if !is_terminal => {
             pass.memory.refused = true;
             pass.warn(refusal.reason.name(), refusal.message.clone());
         }
         Some(_) => {}
         None if pass.memory.refused => {}
-        None if over && !memory.slots().any(|slot| slot.running().is_some()) => {}
+        None if is_terminal && !memory.slots().any(|slot| slot.running().is_some()) => {}
         None => pass.advance(),
     }
     let phase = pass.phase();
@@ -323,8 +323,8 @@ impl Pass<'_> {
     fn finish(&mut self) {
         let failed_init =
             self.facts.inits.iter().zip(&*self.memory.inits).any(|(container, slot)| {
-                let over = slot.ended().filter(|ended| ended.exit_code != 0);
-                !container.sidecar && container.restart == Restart::Never && over.is_some()
+                let failed = slot.ended().filter(|ended| ended.exit_code != 0);
+                !container.sidecar && container.restart == Restart::Never && failed.is_some()
             });
         let all_ended = !self.memory.mains.is_empty()
             && self.memory.mains.iter().all(|slot| slot.ended().is_some());

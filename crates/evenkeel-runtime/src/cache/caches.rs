@@ -189,11 +189,11 @@ impl Caches {
         }
     }
 
-    /// Starts the caches whose kind is `wanted`; the others, and later ones, stay empty. For programs that read once and
+    /// Starts the caches whose kind is `is_needed`; the others, and later ones, stay empty. For programs that read once and
     /// exit.
-    pub fn start_some(&self, tasks: &Tasks, wanted: impl Fn(&Kind) -> bool) {
+    pub fn start_some(&self, tasks: &Tasks, is_needed: impl Fn(&Kind) -> bool) {
         let mut state = self.state();
-        for entry in state.entries.iter_mut().filter(|entry| wanted(&entry.scope.kind)) {
+        for entry in state.entries.iter_mut().filter(|entry| is_needed(&entry.scope.kind)) {
             if let Some(start) = entry.start.take() {
                 start(tasks);
             }

@@ -154,7 +154,7 @@ impl<V: View> Cache<V> {
     /// returns the present index, with its own `keys`.
     #[doc(alias = "AddIndexers")]
     pub fn index(&self, name: &'static str, keys: IndexFunc<V>) -> Index<V> {
-        Index { shared: Arc::clone(&self.shared), at: self.shared.declare(name, keys) }
+        Index { shared: Arc::clone(&self.shared), index: self.shared.declare(name, keys) }
     }
 
     /// Adds an event handler. It first receives every cached object, then every change. It runs on the reflector's task: it
@@ -196,18 +196,18 @@ impl<V: View> Cache<V> {
 /// Objects of a cache by a declared key.
 pub struct Index<V> {
     shared: Arc<Shared<V>>,
-    at: usize,
+    index: usize,
 }
 
 impl<V> Clone for Index<V> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), at: self.at }
+        Self { shared: Arc::clone(&self.shared), index: self.index }
     }
 }
 
 impl<V> std::fmt::Debug for Index<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Index").field("at", &self.at).finish_non_exhaustive()
+        f.debug_struct("Index").field("index", &self.index).finish_non_exhaustive()
     }
 }
 
@@ -216,25 +216,25 @@ impl<V: View> Index<V> {
     pub fn get(&self, key: &str) -> Vec<Arc<V>> {
         let store = self.shared.read();
         store
-            .bucket(self.at, key)
+            .bucket(self.index, key)
             .map(|bucket| bucket.iter().cloned().collect())
             .unwrap_or_default()
     }
 
     /// How many objects are under `key`.
     pub fn count(&self, key: &str) -> usize {
-        self.shared.read().bucket(self.at, key).map_or(0, store::Table::len)
+        self.shared.read().bucket(self.index, key).map_or(0, store::Table::len)
     }
 
     /// Calls `each` with the objects under `key` while the cache is locked: `each` must not use a cache.
     pub fn for_each(&self, key: &str, each: impl FnMut(&Arc<V>)) {
-        if let Some(bucket) = self.shared.read().bucket(self.at, key) {
+        if let Some(bucket) = self.shared.read().bucket(self.index, key) {
             bucket.iter().for_each(each);
         }
     }
 
     /// All keys with how many objects each has, in an order without meaning.
     pub fn keys(&self) -> Vec<(Text, usize)> {
-        self.shared.read().keys(self.at).map(|(key, count)| (key.into(), count)).collect()
+        self.shared.read().keys(self.index).map(|(key, count)| (key.into(), count)).collect()
     }
 }

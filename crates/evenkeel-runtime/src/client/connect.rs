@@ -215,8 +215,8 @@ fn with_own_proxy(mut config: Config, named: bool) -> Config {
 
 /// Whether the kubeconfig names a proxy (`proxy-url`).
 fn names_proxy(kubeconfig: &Kubeconfig, context: Option<&String>) -> bool {
-    let wanted = context.or(kubeconfig.current_context.as_ref());
-    let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == wanted);
+    let context_name = context.or(kubeconfig.current_context.as_ref());
+    let context = kubeconfig.contexts.iter().find(|named| Some(&named.name) == context_name);
     let context = context.and_then(|named| named.context.as_ref());
     let of = |named: &&NamedCluster| context.is_some_and(|own| own.cluster == named.name);
     let cluster = kubeconfig.clusters.iter().find(of).and_then(|named| named.cluster.as_ref());

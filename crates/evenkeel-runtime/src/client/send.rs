@@ -193,8 +193,8 @@ fn pause(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Opti
     match result {
         Ok(response) => {
             let status = response.status();
-            let asked = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-            if asked { wire::retry_after(response.headers()) } else { None }
+            let is_retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+            if is_retryable { wire::retry_after(response.headers()) } else { None }
         }
         Err(error) => (call.method == Method::GET && is_lost_connection(error))
             .then_some(Duration::from_secs(1)),

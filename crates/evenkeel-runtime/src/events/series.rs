@@ -99,11 +99,11 @@ impl EventCache {
         let mut ended = Vec::new();
         self.events.retain(|_, event| {
             let last = event.series.map_or(event.at, |(_, last)| last);
-            let over = now.duration_since(last) > FINISH_TIME;
-            if over && event.series.is_some() {
+            let is_finished = now.duration_since(last) > FINISH_TIME;
+            if is_finished && event.series.is_some() {
                 ended.push(event.clone());
             }
-            !over
+            !is_finished
         });
         ended.sort_by(|a, b| a.name.cmp(&b.name));
         ended

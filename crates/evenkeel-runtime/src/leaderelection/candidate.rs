@@ -73,8 +73,8 @@ impl Candidate {
                 let spec = &mut found.spec;
                 let renewed = spec.renew_time.as_ref().map(|time| time.0);
                 let pinged = spec.ping_time.as_ref().map(|time| time.0) > renewed;
-                let stale = renewed.is_none_or(|at| {
-                    Duration::try_from(now.duration_since(at))
+                let stale = renewed.is_none_or(|index| {
+                    Duration::try_from(now.duration_since(index))
                         .is_ok_and(|age| age >= RENEWAL_INTERVAL)
                 });
                 if pinged || stale {

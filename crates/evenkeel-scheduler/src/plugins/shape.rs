@@ -32,12 +32,12 @@ impl Shape {
         }
     }
 
-    /// Returns the score of `asked` out of `have`.
-    pub fn of_share(&self, asked: i64, have: i64) -> i64 {
-        if have == 0 || asked > have {
+    /// Returns the score of `requested` out of `capacity`.
+    pub fn of_share(&self, requested: i64, capacity: i64) -> i64 {
+        if capacity == 0 || requested > capacity {
             return self.at(FULL);
         }
-        self.at((i128::from(asked) * i128::from(FULL) / i128::from(have)) as i64)
+        self.at((i128::from(requested) * i128::from(FULL) / i128::from(capacity)) as i64)
     }
 }
 

@@ -480,12 +480,13 @@ impl SchedulingQueue {
     ///
     /// Upstream: `flushBackoffQCompleted`
     fn flush_backoff_q_completed(&mut self, now: Timestamp) {
-        let over = |first: Option<&(Timestamp, SortKey, u64, Arc<str>)>| {
+        let expired = |first: Option<&(Timestamp, SortKey, u64, Arc<str>)>| {
             first
                 .filter(|(until, ..)| !backoff_policy::is_backing_off(*until, now))
                 .map(|(.., uid)| Arc::clone(uid))
         };
-        while let Some(uid) = over(self.backoff.first()).or_else(|| over(self.failed.first())) {
+        while let Some(uid) = expired(self.backoff.first()).or_else(|| expired(self.failed.first()))
+        {
             self.move_to_active_q(&uid, EventLabel::BackoffComplete, false, now);
         }
     }

@@ -40,9 +40,9 @@ fn of_profile(profile: &Profile) -> [PluginSet; WIDTH] {
     let mut sets = [PluginSet::default(); WIDTH];
     for (n, plugin) in profile.plugins() {
         let cluster_events = plugin.events_to_register();
-        for (at, set) in sets.iter_mut().enumerate() {
-            let resource = EventResource::ALL[at / ActionType::COUNT];
-            let action = ActionType::ALL[at % ActionType::COUNT];
+        for (index, set) in sets.iter_mut().enumerate() {
+            let resource = EventResource::ALL[index / ActionType::COUNT];
+            let action = ActionType::ALL[index % ActionType::COUNT];
             if cluster_events.iter().any(|event| event.covers(resource, action)) {
                 set.insert(n);
             }

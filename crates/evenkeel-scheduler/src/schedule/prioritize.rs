@@ -100,13 +100,13 @@ fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<
     let top = scores.iter().copied().max().unwrap_or(0);
     let n_ties = scores.iter().filter(|score| **score == top).count().max(1);
     let winner = (mix(seed) % n_ties as u64) as usize;
-    let at = scores
+    let index = scores
         .iter()
         .enumerate()
         .filter(|(_, score)| **score == top)
         .nth(winner)
-        .map_or(0, |(at, _)| at);
-    nodes[at]
+        .map_or(0, |(index, _)| index);
+    nodes[index]
 }
 
 /// Mixes a seed over all bits (`splitmix64`).

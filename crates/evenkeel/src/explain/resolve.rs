@@ -34,10 +34,10 @@ pub fn resolve(
     namespace: &str,
     name: &str,
 ) -> Result<Subject> {
-    let asked = kind.to_lowercase();
-    let (short, group) = match asked.split_once('.') {
+    let query = kind.to_lowercase();
+    let (short, group) = match query.split_once('.') {
         Some((short, group)) => (short, Some(group)),
-        None => (&*asked, None),
+        None => (&*query, None),
     };
     let named = |resource: &&Resource| {
         let kind = &resource.kind;

@@ -84,9 +84,9 @@ pub(crate) async fn becomes_ready(cluster: &Cluster) {
     let mut status = web["status"].clone();
     for condition in status["conditions"].as_array_mut().expect("conditions") {
         for time in ["lastUpdateTime", "lastTransitionTime"] {
-            let at = condition.as_object_mut().and_then(|condition| condition.remove(time));
+            let index = condition.as_object_mut().and_then(|condition| condition.remove(time));
             assert!(
-                at.is_some_and(|at| at.as_str().is_some_and(|at| at.ends_with('Z'))),
+                index.is_some_and(|index| index.as_str().is_some_and(|index| index.ends_with('Z'))),
                 "{time}: {condition}"
             );
         }

@@ -96,7 +96,7 @@ impl Compiled {
     pub(super) fn get(&self, sort: usize, entry: &Entry) -> Option<Arc<Policy>> {
         let place = (sort, entry.key.clone());
         let known = |kept: &Kept| {
-            kept.get(&place).filter(|(at, _)| *at == entry.revision).map(|(_, p)| p.clone())
+            kept.get(&place).filter(|(index, _)| *index == entry.revision).map(|(_, p)| p.clone())
         };
         if let Some(policy) = known(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Some(policy);

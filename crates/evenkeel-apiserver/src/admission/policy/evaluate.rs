@@ -45,9 +45,9 @@ pub(super) fn run<'a>(
 ) -> Result<Val<'a>, Failure> {
     let program = expression.program.as_ref().map_err(|error| Failure::Error(error.clone()))?;
     let before = (*budget).min(PER_CALL);
-    let mut left = before;
-    let result = program.run(scope, &mut left);
-    *budget -= before - left;
+    let mut remaining_budget = before;
+    let result = program.run(scope, &mut remaining_budget);
+    *budget -= before - remaining_budget;
     result
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn run(source: Source, keys: Arc<RemoteKeySet>) {
         let next = if fetched.is_ok() { REFRESH_PERIOD } else { RETRY_PERIOD };
         keys.publish(fetched.ok());
         tokio::time::sleep(MIN_PERIOD).await;
-        let _ = tokio::time::timeout(next, keys.wanted()).await;
+        let _ = tokio::time::timeout(next, keys.refresh_requested()).await;
     }
 }
 

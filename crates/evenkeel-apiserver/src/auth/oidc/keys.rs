@@ -16,7 +16,7 @@ const KEYS_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct RemoteKeySet {
     fetched: watch::Sender<Fetched>,
-    wanted: Notify,
+    refresh_requested: Notify,
 }
 
 /// The keys, and how often they were fetched.
@@ -30,7 +30,7 @@ struct Fetched {
 
 impl Default for RemoteKeySet {
     fn default() -> Self {
-        Self { fetched: watch::Sender::new(Fetched::default()), wanted: Notify::new() }
+        Self { fetched: watch::Sender::new(Fetched::default()), refresh_requested: Notify::new() }
     }
 }
 
@@ -47,7 +47,7 @@ impl RemoteKeySet {
         if verifies(keys, token) {
             return Ok(());
         }
-        self.wanted.notify_one();
+        self.refresh_requested.notify_one();
         let newer = receiver.wait_for(|fetched| fetched.n_attempts > before.n_attempts);
         let newer = tokio::time::timeout(KEYS_TIMEOUT, newer).await;
         let newer = newer.ok().and_then(Result::ok).and_then(|fetched| fetched.keys.clone());
@@ -68,8 +68,8 @@ impl RemoteKeySet {
     }
 
     /// Waits until a token asks for newer keys.
-    pub(super) async fn wanted(&self) {
-        self.wanted.notified().await;
+    pub(super) async fn refresh_requested(&self) {
+        self.refresh_requested.notified().await;
     }
 }
 

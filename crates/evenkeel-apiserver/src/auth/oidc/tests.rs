@@ -65,7 +65,7 @@ async fn a_token_with_a_new_key_waits_for_newer_keys() {
     let claims = json!({"iss": "https://issuer", "sub": "ann", "aud": "a", "exp": 60});
     let token = Signer::from_pem(new).expect("a key").sign(&claims).expect("signed");
     let fetched = async {
-        authenticator.keys.wanted().await;
+        authenticator.keys.refresh_requested().await;
         authenticator.keys.publish(Some(key(new)));
     };
     let (user, ()) = tokio::join!(authenticator.authenticate(&token, now), fetched);
@@ -73,7 +73,7 @@ async fn a_token_with_a_new_key_waits_for_newer_keys() {
     // The old key is withdrawn with that.
     let token = Signer::from_pem(old).expect("a key").sign(&claims).expect("signed");
     let fails = async {
-        authenticator.keys.wanted().await;
+        authenticator.keys.refresh_requested().await;
         authenticator.keys.publish(None);
     };
     let (user, ()) = tokio::join!(authenticator.authenticate(&token, now), fails);

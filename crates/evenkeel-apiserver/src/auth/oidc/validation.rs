@@ -31,8 +31,8 @@ pub(super) fn compile(
     let mut checker = Checker::default();
     let (mut urls, mut discovery_urls) = (BTreeSet::new(), BTreeSet::new());
     let mut mappers = Vec::new();
-    for (at, authenticator) in config.jwt.iter().enumerate() {
-        let path = format!("jwt[{at}]");
+    for (index, authenticator) in config.jwt.iter().enumerate() {
+        let path = format!("jwt[{index}]");
         mappers.push(checker.authenticator(authenticator, &path, disallowed));
         let issuer = &authenticator.issuer;
         if !urls.insert(&issuer.url) {
@@ -156,12 +156,12 @@ impl Checker {
             return self.add(FieldError::required(field, why));
         }
         let mut seen = BTreeSet::new();
-        for (at, audience) in issuer.audiences.iter().enumerate() {
+        for (index, audience) in issuer.audiences.iter().enumerate() {
             if audience.is_empty() {
-                self.add(FieldError::required(format!("{field}[{at}]"), ""));
+                self.add(FieldError::required(format!("{field}[{index}]"), ""));
             }
             if !seen.insert(audience) {
-                self.add(FieldError::duplicate(format!("{field}[{at}]"), &**audience));
+                self.add(FieldError::duplicate(format!("{field}[{index}]"), &**audience));
             }
         }
         let policy = &*issuer.audience_match_policy;
@@ -193,8 +193,8 @@ impl Checker {
     ) -> (Vec<(String, String)>, Vec<Condition>) {
         let (mut required, mut conditions) = (Vec::new(), Vec::new());
         let (mut claims, mut expressions) = (BTreeSet::new(), BTreeSet::new());
-        for (at, rule) in rules.iter().enumerate() {
-            let path = format!("{path}[{at}]");
+        for (index, rule) in rules.iter().enumerate() {
+            let path = format!("{path}[{index}]");
             match (rule.claim.is_empty(), rule.expression.is_empty()) {
                 (false, false) => {
                     let why = "claim and expression can't both be set";
@@ -282,8 +282,8 @@ impl Checker {
     fn extra(&mut self, mappings: &ClaimMappings, path: &str) -> Vec<(String, Expression)> {
         let mut seen = BTreeSet::new();
         let mut extra = Vec::new();
-        for (at, mapping) in mappings.extra.iter().enumerate() {
-            let (path, key) = (format!("{path}.extra[{at}]"), &*mapping.key);
+        for (index, mapping) in mappings.extra.iter().enumerate() {
+            let (path, key) = (format!("{path}.extra[{index}]"), &*mapping.key);
             let field = format!("{path}.key");
             if let Err(why) = domain_prefixed_path(key) {
                 self.add(match key {
@@ -361,8 +361,8 @@ impl Checker {
     fn user_rules(&mut self, rules: &[UserValidationRule], path: &str) -> Vec<Condition> {
         let mut seen = BTreeSet::new();
         let mut conditions = Vec::new();
-        for (at, rule) in rules.iter().enumerate() {
-            let field = format!("{path}[{at}].expression");
+        for (index, rule) in rules.iter().enumerate() {
+            let field = format!("{path}[{index}].expression");
             if rule.expression.is_empty() {
                 self.add(FieldError::required(field, ""));
                 continue;

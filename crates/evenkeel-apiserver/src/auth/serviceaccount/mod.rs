@@ -86,12 +86,12 @@ impl ServiceAccounts {
         store: &Store,
         now: Timestamp,
         token: &str,
-        wanted: &[String],
+        requested_audiences: &[String],
         notes: &mut Notes,
     ) -> Outcome {
         let find =
             |resource_prefix: &str, key: &str| store.get(resource_prefix, key)?.decode().ok();
-        self.authenticate_with(&find, now, token, wanted, notes)
+        self.authenticate_with(&find, now, token, requested_audiences, notes)
     }
 
     fn authenticate_with(
@@ -99,7 +99,7 @@ impl ServiceAccounts {
         lookup: Lookup<'_>,
         now: Timestamp,
         token: &str,
-        wanted: &[String],
+        requested_audiences: &[String],
         notes: &mut Notes,
     ) -> Outcome {
         let Some(jws) = Jws::parse(token) else { return Ok(None) };
@@ -121,10 +121,10 @@ impl ServiceAccounts {
             none if none.is_empty() => self.audiences.clone(),
             listed => listed,
         };
-        let audiences = intersect(&listed, wanted);
+        let audiences = intersect(&listed, requested_audiences);
         if audiences.is_empty() {
             return Err(format!(
-                "token audiences {listed:?} is invalid for the target audiences {wanted:?}"
+                "token audiences {listed:?} is invalid for the target audiences {requested_audiences:?}"
             ));
         }
         let account = if is_legacy {

@@ -172,7 +172,7 @@ fn a_watcher_misses_no_event_of_a_commit_under_way() {
         }
         for (scope, follower) in followers {
             let seen = follower.join().expect("a follower");
-            let missed: Vec<u64> = (1..=last).filter(|at| !seen.contains(at)).collect();
+            let missed: Vec<u64> = (1..=last).filter(|index| !seen.contains(index)).collect();
             assert!(missed.is_empty(), "{scope:?} misses {missed:?}");
             assert!(seen.into_iter().eq(1..=last), "{scope:?}");
         }

@@ -87,13 +87,13 @@ async fn all_or_nothing_is_written() {
             }),
         ),
     ];
-    for (at, (which, transaction)) in refused.into_iter().enumerate() {
+    for (index, (which, transaction)) in refused.into_iter().enumerate() {
         let failed = match store.commit(transaction).await {
             Err(WriteError::Mismatch { op }) => op.to_string(),
             Err(WriteError::Taken { value }) => value,
-            other => panic!("{at}: {other:?}"),
+            other => panic!("{index}: {other:?}"),
         };
-        assert_eq!((&*failed, state(&store)), (which, before.clone()), "{at}");
+        assert_eq!((&*failed, state(&store)), (which, before.clone()), "{index}");
     }
     assert!(cursor.take().expect("events").is_empty());
 }

@@ -19,12 +19,12 @@ fn version_1(names: &[&str], damaged: bool) -> FaultyFolder {
     let write = database.begin_write().expect("a transaction");
     {
         let mut objects = write.open_table(OBJECTS).expect("a table");
-        for (at, name) in names.iter().enumerate() {
+        for (index, name) in names.iter().enumerate() {
             let encoded = Encoded::new(
-                &json!({"metadata": {"name": name}, "numbers": [at]}),
+                &json!({"metadata": {"name": name}, "numbers": [index]}),
                 SelectionAttributes::default(),
             );
-            let entry = encoded.into_entry((*name).into(), at as u64 + 5, Change::Added);
+            let entry = encoded.into_entry((*name).into(), index as u64 + 5, Change::Added);
             let mut bytes = entry.to_log();
             if damaged {
                 bytes[0] ^= 2;

@@ -59,11 +59,11 @@ fn assign(pod: &mut Value, binding: &Value, now: &str) -> Result<(), StatusError
     };
     for field in ["uid", "resourceVersion"] {
         let path = format!("metadata.{field}");
-        let (wanted, own) = (text(binding, &path), text(pod, &path));
-        if !wanted.is_empty() && wanted != own {
+        let (expected, own) = (text(binding, &path), text(pod, &path));
+        if !expected.is_empty() && expected != own {
             let field = if field == "uid" { "UID" } else { "ResourceVersion" };
             return conflict(format!(
-                "Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {own}"
+                "Precondition failed: {field} in precondition: {expected}, {field} in object meta: {own}"
             ));
         }
     }

@@ -74,8 +74,8 @@ impl Selectors {
             let why = format!("when {path} is specified, requirements or rawSelector is required");
             self.errors.push(FieldError::required(format!("{path}.requirements"), why));
         }
-        for (at, one) in requirements.iter().enumerate() {
-            let path = format!("{path}.requirements[{at}]");
+        for (index, one) in requirements.iter().enumerate() {
+            let path = format!("{path}.requirements[{index}]");
             let (key, values) = (text(one, "key"), list(one, "values"));
             if name == "fieldSelector" && key.is_empty() {
                 self.errors.push(FieldError::required(format!("{path}.key"), "must be specified"));
@@ -97,9 +97,9 @@ impl Selectors {
             if let Err(why) = qualified(key) {
                 self.errors.push(FieldError::invalid(format!("{path}.key"), key, why.to_string()));
             }
-            for (at, value) in values.iter().filter_map(Value::as_str).enumerate() {
+            for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
                 if let Err(why) = label_value(value) {
-                    let field = format!("{path}.values[{at}]");
+                    let field = format!("{path}.values[{index}]");
                     self.errors.push(FieldError::invalid(field, value, why.to_string()));
                 }
             }

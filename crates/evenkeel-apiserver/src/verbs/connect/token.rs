@@ -150,10 +150,10 @@ fn bound(
             quote(request.target.name)
         )));
     }
-    let (uid, wanted) = (meta::text(&object, "uid"), field("uid"));
-    if !wanted.is_empty() && wanted != uid {
+    let (uid, expected_uid) = (meta::text(&object, "uid"), field("uid"));
+    if !expected_uid.is_empty() && expected_uid != uid {
         let why = format!(
-            "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+            "the UID in the bound object reference ({expected_uid}) does not match the UID in record. The object might have been deleted and then recreated"
         );
         let kind = GroupResource { group: "".into(), resource: kind.into() };
         return Err(StatusError::conflict(&kind, name, why));

@@ -20,9 +20,9 @@ pub(crate) struct Backoff(HashMap<BackoffKey, (Timestamp, Duration)>);
 
 impl Backoff {
     /// Returns the remaining backoff.
-    pub(crate) fn left(&self, place: &BackoffKey, now: Timestamp) -> Option<Duration> {
+    pub(crate) fn remaining(&self, place: &BackoffKey, now: Timestamp) -> Option<Duration> {
         let (since, delay) = self.0.get(place)?;
-        delay.checked_sub(age(*since, now)).filter(|left| !left.is_zero())
+        delay.checked_sub(age(*since, now)).filter(|remaining| !remaining.is_zero())
     }
 
     /// Records that a failed pod is deleted now.
@@ -50,15 +50,15 @@ mod tests {
     #[test]
     fn it_doubles_up_to_a_quarter_of_an_hour() {
         let mut backoff = Backoff::default();
-        assert_eq!(backoff.left(&place(), T0), None);
+        assert_eq!(backoff.remaining(&place(), T0), None);
         let mut now = T0;
         let mut delays = Vec::new();
         for _ in 0..12 {
             backoff.note(place(), now);
-            let left = backoff.left(&place(), now).unwrap();
-            delays.push(left.as_secs());
-            now += SignedDuration::try_from(left).unwrap();
-            assert_eq!(backoff.left(&place(), now), None);
+            let remaining = backoff.remaining(&place(), now).unwrap();
+            delays.push(remaining.as_secs());
+            now += SignedDuration::try_from(remaining).unwrap();
+            assert_eq!(backoff.remaining(&place(), now), None);
         }
         assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
     }
@@ -70,6 +70,6 @@ mod tests {
             backoff.note(place(), T0);
         }
         backoff.note(place(), at(1801));
-        assert_eq!(backoff.left(&place(), at(1801)), Some(FIRST));
+        assert_eq!(backoff.remaining(&place(), at(1801)), Some(FIRST));
     }
 }

@@ -195,8 +195,9 @@ impl<'a> Pass<'a> {
             let event = match &*pod.status.phase {
                 "Failed" => {
                     let place = (set.meta.uid.clone(), set.status.observed_generation, node.into());
-                    if let Some(left) = backoff.left(&place, self.now) {
-                        self.requeue = Some(self.requeue.map_or(left, |other| other.min(left)));
+                    if let Some(remaining) = backoff.remaining(&place, self.now) {
+                        self.requeue =
+                            Some(self.requeue.map_or(remaining, |other| other.min(remaining)));
                         continue;
                     }
                     self.failed.push(place);

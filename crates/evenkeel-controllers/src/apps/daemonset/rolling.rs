@@ -68,9 +68,9 @@ fn replace(pass: &mut Pass<'_>, budget: Budget) {
             Ok(_) | Err(()) => n_unavailable += 1,
         }
     }
-    let left = budget.unavailable.saturating_sub(n_unavailable);
+    let allowed = budget.unavailable.saturating_sub(n_unavailable);
     pass.pods_to_delete.extend(free);
-    pass.pods_to_delete.extend(candidates.into_iter().take(left));
+    pass.pods_to_delete.extend(candidates.into_iter().take(allowed));
 }
 
 /// With `maxSurge`: creates a new pod beside the old one, which is deleted when the new one is available. An

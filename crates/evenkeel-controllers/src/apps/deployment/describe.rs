@@ -43,12 +43,12 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
 
 fn sets(pass: &Pass<'_>, description: &mut Description) {
     // The existing sets; the changes are among the actions.
-    let present = |at: usize| pass.observed.sets.get(at).map(SetCopy::of);
+    let present = |index: usize| pass.observed.sets.get(index).map(SetCopy::of);
     match pass.observed.new.and_then(present) {
         Some(set) => description.fact("new set", counts(&set)),
         None => description.fact("new set", "none has the deployment's template"),
     }
-    let old = (0..pass.observed.sets.len()).filter(|at| Some(*at) != pass.observed.new);
+    let old = (0..pass.observed.sets.len()).filter(|index| Some(*index) != pass.observed.new);
     let old: Vec<SetCopy<'_>> = old.filter_map(present).collect();
     let in_use: Vec<_> =
         old.iter().filter(|set| set.replicas > 0 || set.status().replicas > 0).collect();
@@ -120,7 +120,9 @@ fn waits(pass: &Pass<'_>, description: &mut Description) {
 
 fn rollout(pass: &Pass<'_>, description: &mut Description) {
     let desired = pass.budget.replicas;
-    let Some(set) = pass.observed.new.and_then(|at| pass.observed.sets.get(at)) else { return };
+    let Some(set) = pass.observed.new.and_then(|index| pass.observed.sets.get(index)) else {
+        return;
+    };
     let available = set.status.available_replicas;
     if available < desired {
         let name = &set.meta.name;
@@ -129,7 +131,7 @@ fn rollout(pass: &Pass<'_>, description: &mut Description) {
     }
     let old: i32 = pass
         .old()
-        .filter_map(|at| pass.sets[at].present)
+        .filter_map(|index| pass.sets[index].present)
         .fold(0, |sum: i32, set| sum.saturating_add(set.status.replicas));
     if old > 0 {
         let pods = words::count(i64::from(old), "pod");

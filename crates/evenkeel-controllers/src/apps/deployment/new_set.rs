@@ -33,10 +33,10 @@ impl Pass<'_> {
 
     /// Updates the new set's annotations and the Deployment's revision. Upstream: `SetNewReplicaSetAnnotations`.
     pub(crate) fn adopt_new(&mut self) {
-        let Some(at) = self.new else { return };
+        let Some(index) = self.new else { return };
         let revision = self.next_revision();
         let deployment = &*self.observed.deployment;
-        let set = &mut self.sets[at];
+        let set = &mut self.sets[index];
         let annotations =
             revision::of_new_set(&set.annotations, &deployment.meta.annotations, revision);
         let min_ready_seconds = deployment.spec.min_ready_seconds;
@@ -54,8 +54,8 @@ impl Pass<'_> {
 
     /// Returns the new set's index in `sets`; creates the set if it is missing.
     pub(crate) fn new_or_make(&mut self) -> usize {
-        if let Some(at) = self.new {
-            return at;
+        if let Some(index) = self.new {
+            return index;
         }
         let deployment = &*self.observed.deployment;
         let revision = self.next_revision();
@@ -79,8 +79,8 @@ impl Pass<'_> {
             set.events.push(EventRecord::normal(self.target.clone(), "ScalingReplicaSet", text));
         }
         self.sets.push(set);
-        let at = self.sets.len() - 1;
-        self.new = Some(at);
+        let index = self.sets.len() - 1;
+        self.new = Some(index);
         self.set_revision(revision.to_string());
         if has_deadline(deployment) {
             self.progressing(
@@ -88,7 +88,7 @@ impl Pass<'_> {
                 &format!("Created new replica set \"{name}\""),
             );
         }
-        at
+        index
     }
 
     /// Returns the size of a new set with `present` pods: all replicas, or as many as `maxSurge` allows beside the old
@@ -107,7 +107,7 @@ impl Pass<'_> {
     }
 
     fn next_revision(&self) -> i64 {
-        let old = self.old().filter_map(|at| revision::of(&self.sets[at].annotations));
+        let old = self.old().filter_map(|index| revision::of(&self.sets[index].annotations));
         old.max().unwrap_or(0).max(0).saturating_add(1)
     }
 

@@ -82,7 +82,7 @@ impl<'a> Pass<'a> {
     /// Returns the indexes of old sets, oldest first. Upstream: `FindOldReplicaSets`.
     pub(crate) fn old(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
         let new = self.new;
-        (0..self.sets.len()).filter(move |at| Some(*at) != new)
+        (0..self.sets.len()).filter(move |index| Some(*index) != new)
     }
 
     /// Returns the desired pods of all sets. Upstream: `GetReplicaCountForReplicaSets`.
@@ -97,9 +97,9 @@ impl<'a> Pass<'a> {
 
     /// Scales a set and updates its size annotations; with `always`, even if the size stays. Returns whether the size
     /// changed. Upstream: `scaleReplicaSet`.
-    pub(crate) fn resize(&mut self, at: usize, replicas: i32, always: bool) -> bool {
+    pub(crate) fn resize(&mut self, index: usize, replicas: i32, always: bool) -> bool {
         let budget = self.budget;
-        let set = &mut self.sets[at];
+        let set = &mut self.sets[index];
         let resized = set.replicas != replicas;
         if resized
             || (always && !revision::notes_sizes(&set.annotations, budget.replicas, budget.max()))
@@ -129,7 +129,7 @@ impl<'a> Pass<'a> {
         let Some(limit) = limit.and_then(|limit| usize::try_from(limit).ok()) else { return };
         let mut alive: Vec<_> = self
             .old()
-            .filter_map(|at| self.sets[at].present)
+            .filter_map(|index| self.sets[index].present)
             .filter(|s| !s.meta.deleting())
             .collect();
         // `old` is sorted by age, and the sort is stable.

@@ -4,9 +4,9 @@ use super::{pass::Pass, progress};
 
 /// Takes one step of the rollout. Upstream: `rolloutRecreate`.
 pub(crate) fn roll_out(pass: &mut Pass<'_>) {
-    let old: Vec<usize> = pass.old().filter(|at| pass.sets[*at].replicas > 0).collect();
-    for at in &old {
-        pass.resize(*at, 0, false);
+    let old: Vec<usize> = pass.old().filter(|index| pass.sets[*index].replicas > 0).collect();
+    for index in &old {
+        pass.resize(*index, 0, false);
     }
     if !old.is_empty() || old_pods_run(pass) {
         return;
@@ -20,10 +20,10 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
 
 /// Whether an old set's pod may still run, by the sets' status or by the pods. Upstream: `oldPodsRunning`.
 fn old_pods_run(pass: &Pass<'_>) -> bool {
-    pass.old().any(|at| {
-        let counted = pass.sets[at].status().replicas > 0;
+    pass.old().any(|index| {
+        let counted = pass.sets[index].status().replicas > 0;
         counted
-            || pass.sets[at]
+            || pass.sets[index]
                 .present
                 .is_some_and(|set| pass.observed.running.contains(&set.meta.uid))
     })

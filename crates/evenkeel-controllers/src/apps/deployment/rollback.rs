@@ -14,13 +14,13 @@ use evenkeel_runtime::plan::{EventRecord, OnError, PatchForm, Rewrite};
 use serde_json::json;
 
 /// Performs a requested rollback, or records why not, and removes the annotation. Upstream: `rollback`.
-pub(crate) fn rollback(pass: &mut Pass<'_>, asked: i64) {
+pub(crate) fn rollback(pass: &mut Pass<'_>, to_revision: i64) {
     pass.new_or_make();
     pass.finish = Finish::Nothing;
-    let revision = if asked == 0 { last(pass) } else { asked };
+    let revision = if to_revision == 0 { last(pass) } else { to_revision };
     let found = pass.sets.iter().position(|set| revision::of(&set.annotations) == Some(revision));
     let name = pass.observed.deployment.meta.name.clone();
-    match found.filter(|_| revision != 0).map(|at| pass.sets[at].present) {
+    match found.filter(|_| revision != 0).map(|index| pass.sets[index].present) {
         Some(Some(set))
             if !set.spec.template.equal_ignoring_hash(&pass.observed.deployment.spec.template) =>
         {
@@ -34,7 +34,7 @@ pub(crate) fn rollback(pass: &mut Pass<'_>, asked: i64) {
             );
             give_up(pass, "DeploymentRollbackTemplateUnchanged", text);
         }
-        None if asked == 0 && revision == 0 => {
+        None if to_revision == 0 && revision == 0 => {
             give_up(
                 pass,
                 "DeploymentRollbackRevisionNotFound",
@@ -53,7 +53,7 @@ fn last(pass: &Pass<'_>) -> i64 {
     let mut revisions: Vec<i64> =
         pass.sets.iter().filter_map(|set| revision::of(&set.annotations)).collect();
     revisions.sort_unstable();
-    revisions.len().checked_sub(2).map_or(0, |at| revisions[at].max(0))
+    revisions.len().checked_sub(2).map_or(0, |index| revisions[index].max(0))
 }
 
 fn give_up(pass: &mut Pass<'_>, reason: &'static str, text: String) {

@@ -16,15 +16,15 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
 
 /// Scales the new set. Returns whether its size changed. Upstream: `reconcileNewReplicaSet`.
 fn reconcile_new_replica_set(pass: &mut Pass<'_>, new: usize) -> bool {
-    let (present, wanted) = (pass.sets[new].replicas, pass.budget.replicas);
-    let replicas = if present > wanted { wanted } else { pass.room_for(present) };
-    present != wanted && pass.resize(new, replicas, false)
+    let (present, desired) = (pass.sets[new].replicas, pass.budget.replicas);
+    let replicas = if present > desired { desired } else { pass.room_for(present) };
+    present != desired && pass.resize(new, replicas, false)
 }
 
 /// Scales old sets down while enough pods stay available; the new set's unavailable pods count as missing. Returns
 /// whether a size changed. Upstream: `reconcileOldReplicaSets`, `scaleDownOldReplicaSetsForRollingUpdate`.
 fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
-    let old: Vec<usize> = pass.old().filter(|at| pass.sets[*at].replicas > 0).collect();
+    let old: Vec<usize> = pass.old().filter(|index| pass.sets[*index].replicas > 0).collect();
     let newest = &pass.sets[new];
     let missing = newest.replicas.saturating_sub(newest.status().available_replicas).max(0);
     let spare = pass.total().saturating_sub(pass.budget.min_available()).saturating_sub(missing);
@@ -33,7 +33,7 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
     let lags = old
         .iter()
         .chain([&new])
-        .any(|at| pass.sets[*at].status().available_replicas > pass.sets[*at].replicas);
+        .any(|index| pass.sets[*index].status().available_replicas > pass.sets[*index].replicas);
     if old.is_empty() || spare <= 0 || lags {
         return false;
     }
@@ -45,26 +45,27 @@ fn reconcile_old_replica_sets(pass: &mut Pass<'_>, new: usize) -> bool {
 /// Scales down unavailable pods of old sets first, which reduces no availability. Upstream: `cleanupUnhealthyReplicas`.
 fn cleanup_unhealthy_replicas(pass: &mut Pass<'_>, old: &[usize], spare: i32) -> bool {
     let mut remaining = spare;
-    for &at in old {
-        let set = &pass.sets[at];
+    for &index in old {
+        let set = &pass.sets[index];
         let unhealthy = set.replicas.saturating_sub(set.status().available_replicas);
         let fewer = unhealthy.min(remaining).max(0);
         let replicas = set.replicas - fewer;
-        pass.resize(at, replicas, false);
+        pass.resize(index, replicas, false);
         remaining -= fewer;
     }
     remaining < spare
 }
 
 fn shrink_available(pass: &mut Pass<'_>, new: usize, old: &[usize]) -> bool {
-    let counted = old.iter().chain([&new]).map(|at| pass.sets[*at].status().available_replicas);
+    let counted =
+        old.iter().chain([&new]).map(|index| pass.sets[*index].status().available_replicas);
     let available = counted.fold(0, i32::saturating_add);
     let spare = available.saturating_sub(pass.budget.min_available());
     let mut remaining = spare;
-    for &at in old {
-        let fewer = pass.sets[at].replicas.min(remaining).max(0);
-        let replicas = pass.sets[at].replicas - fewer;
-        pass.resize(at, replicas, false);
+    for &index in old {
+        let fewer = pass.sets[index].replicas.min(remaining).max(0);
+        let replicas = pass.sets[index].replicas - fewer;
+        pass.resize(index, replicas, false);
         remaining -= fewer;
     }
     remaining < spare

@@ -13,21 +13,21 @@ pub(crate) fn is_scaling_event(pass: &Pass<'_>) -> bool {
 /// Scales the sets by the Deployment's size. Upstream: `scale`.
 pub(crate) fn scale(pass: &mut Pass<'_>) {
     let active: Vec<usize> =
-        (0..pass.sets.len()).filter(|at| pass.sets[*at].replicas > 0).collect();
+        (0..pass.sets.len()).filter(|index| pass.sets[*index].replicas > 0).collect();
     match active[..] {
         // Without pods, the newest set gets all.
         [] => {
-            if let Some(at) = pass.new.or_else(|| pass.old().next_back()) {
-                pass.resize(at, pass.budget.replicas, false);
+            if let Some(index) = pass.new.or_else(|| pass.old().next_back()) {
+                pass.resize(index, pass.budget.replicas, false);
             }
         }
-        [at] => {
-            pass.resize(at, pass.budget.replicas, false);
+        [index] => {
+            pass.resize(index, pass.budget.replicas, false);
         }
         _ if pass.new.is_some_and(|new| is_saturated(pass, &pass.sets[new])) => {
             let new = pass.new;
-            for at in active.into_iter().filter(|at| Some(*at) != new) {
-                pass.resize(at, 0, false);
+            for index in active.into_iter().filter(|index| Some(*index) != new) {
+                pass.resize(index, 0, false);
             }
         }
         _ if pass.is_rolling() => scale_proportionally(pass, active),
@@ -50,19 +50,19 @@ fn is_saturated(pass: &Pass<'_>, set: &SetCopy<'_>) -> bool {
 fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     let allowed = if pass.budget.replicas > 0 { pass.budget.max() } else { 0 };
     let change = i64::from(allowed)
-        - active.iter().map(|at| i64::from(pass.sets[*at].replicas)).sum::<i64>();
+        - active.iter().map(|index| i64::from(pass.sets[*index].replicas)).sum::<i64>();
     // `active` is sorted by age. Of equal sets, newer ones gain first and older ones lose first. Upstream:
     // `ReplicaSetsBySizeNewer`, `ReplicaSetsBySizeOlder`.
     if change > 0 {
         active.reverse();
     }
     if change != 0 {
-        active.sort_by_key(|at| std::cmp::Reverse(pass.sets[*at].replicas));
+        active.sort_by_key(|index| std::cmp::Reverse(pass.sets[*index].replicas));
     }
     let mut remaining = change;
     let mut sizes: Vec<i64> = Vec::with_capacity(active.len());
-    for at in &active {
-        let set = &pass.sets[*at];
+    for index in &active {
+        let set = &pass.sets[*index];
         let part = if remaining == 0 { 0 } else { fraction(pass, set) };
         let part = if change > 0 { part.min(remaining) } else { part.max(remaining) };
         sizes.push(i64::from(set.replicas) + part);
@@ -71,8 +71,8 @@ fn scale_proportionally(pass: &mut Pass<'_>, mut active: Vec<usize>) {
     if let Some(largest) = sizes.first_mut().filter(|_| change != 0) {
         *largest = (*largest + remaining).max(0);
     }
-    for (at, size) in active.into_iter().zip(sizes) {
-        pass.resize(at, i32::try_from(size).unwrap_or(i32::MAX), true);
+    for (index, size) in active.into_iter().zip(sizes) {
+        pass.resize(index, i32::try_from(size).unwrap_or(i32::MAX), true);
     }
 }
 

@@ -137,13 +137,13 @@ fn volumes(
     if templates.is_empty() {
         return HashMap::new();
     }
-    let wanted =
+    let desired =
         (0..identity::replicas(set)).map(|n| identity::ordinals_start(set).saturating_add(n));
     let condemned = pods
         .iter()
         .filter_map(|pod| identity::ordinal(pod))
         .filter(|ordinal| identity::place(set, *ordinal).is_none());
-    let names = wanted.chain(condemned).flat_map(|ordinal| {
+    let names = desired.chain(condemned).flat_map(|ordinal| {
         templates.iter().map(move |claim| identity::claim_name(set, &claim.name, ordinal))
     });
     names.filter_map(|name| find(&name).map(|claim| (name.into(), claim))).collect()

@@ -206,14 +206,14 @@ impl<'a> Pass<'a> {
     }
 
     fn process_ordered(&mut self) -> Next {
-        for at in 0..self.replicas.len() {
-            let next = self.process_replica(at);
+        for index in 0..self.replicas.len() {
+            let next = self.process_replica(index);
             if next != Next::Go {
                 return next;
             }
         }
-        for at in 0..self.condemned.len() {
-            let (ordinal, pod) = self.condemned[at];
+        for index in 0..self.condemned.len() {
+            let (ordinal, pod) = self.condemned[index];
             self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Condemned);
         }
         // All replicas are available, and condemned pods are deleted one at a time. Each must be available first,
@@ -238,10 +238,10 @@ impl<'a> Pass<'a> {
     /// Upstream: `runForAll` with `monotonic` off.
     fn process_parallel(&mut self) -> Next {
         let (mut missing, mut next) = (Vec::new(), Next::Go);
-        for at in 0..self.replicas.len() {
-            match self.replicas[at] {
+        for index in 0..self.replicas.len() {
+            match self.replicas[index] {
                 Replica::Missing(ordinal) => missing.push(ordinal),
-                Replica::Existing(_) => next = next.max(self.process_replica(at)),
+                Replica::Existing(_) => next = next.max(self.process_replica(index)),
             }
         }
         missing.retain(|ordinal| !self.has_stale_claims(*ordinal));
@@ -258,15 +258,15 @@ impl<'a> Pass<'a> {
             rest = later;
             size *= 2;
         }
-        for at in 0..self.condemned.len() {
-            let (ordinal, pod) = self.condemned[at];
+        for index in 0..self.condemned.len() {
+            let (ordinal, pod) = self.condemned[index];
             self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Condemned);
         }
         if next == Next::Blocked {
             return Next::Blocked;
         }
-        for at in 0..self.condemned.len() {
-            let (_, pod) = self.condemned[at];
+        for index in 0..self.condemned.len() {
+            let (_, pod) = self.condemned[index];
             if !pod.meta.deleting() {
                 self.delete(pod);
             }
@@ -281,9 +281,9 @@ impl<'a> Pass<'a> {
     /// is reverted. The broken pod is neither ready nor terminal and blocks all replicas, itself included. As
     /// documented for upstream ("forced rollback"), the user deletes the pod, which is then recreated from the current
     /// template. `maxUnavailable` does not help; `Parallel` does.
-    fn process_replica(&mut self, at: usize) -> Next {
+    fn process_replica(&mut self, index: usize) -> Next {
         let ordered = self.observed.is_ordered();
-        let pod = match self.replicas[at] {
+        let pod = match self.replicas[index] {
             Replica::Existing(pod) => pod,
             Replica::Missing(ordinal) => {
                 if !self.has_stale_claims(ordinal) {
@@ -293,7 +293,7 @@ impl<'a> Pass<'a> {
             }
         };
         let ordinal = identity::ordinals_start(&self.observed.set)
-            .saturating_add(i32::try_from(at).unwrap_or(i32::MAX));
+            .saturating_add(i32::try_from(index).unwrap_or(i32::MAX));
         if pods::is_terminal(pod) {
             // A terminal pod is recreated after its deletion, whatever its phase.
             if !pod.meta.deleting() {

@@ -36,8 +36,8 @@ pub(crate) fn unknown(pass: &Pass<'_>) -> EventRecord {
     EventRecord::warning(pass.target.clone(), "UnknownStrategy", text)
 }
 
-/// Deletes all pods of old revisions, condemned ones included. Returns whether there are any; until they are gone,
-/// nothing else is done.
+/// Deletes all pods of old revisions, condemned ones included. Returns whether there are any: nothing else
+/// is done before their deletion completes.
 pub(crate) fn clear(pass: &mut Pass<'_>) -> bool {
     let (observed, update) = (pass.observed, pass.observed.update.name());
     let is_old = |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update;

@@ -19,8 +19,10 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     let update = pass.observed.update.name();
     let old: Vec<_> = (0..pass.replicas.len())
         .rev()
-        .filter_map(|at| match pass.replicas[at] {
-            Replica::Existing(pod) if pass.revision(pass.replicas[at]) != update => Some((at, pod)),
+        .filter_map(|index| match pass.replicas[index] {
+            Replica::Existing(pod) if pass.revision(pass.replicas[index]) != update => {
+                Some((index, pod))
+            }
             Replica::Existing(_) | Replica::Missing(_) => None,
         })
         .filter(|(_, pod)| !pod.meta.deleting())
@@ -31,7 +33,7 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
     }
     let partition = budget::partition(&pass.observed.set);
     let mut budget = max - unavailable;
-    let candidates = old.into_iter().filter(|(at, _)| *at >= partition).map(|(_, pod)| pod);
+    let candidates = old.into_iter().filter(|(index, _)| *index >= partition).map(|(_, pod)| pod);
     let (free, rest): (Vec<_>, Vec<_>) =
         candidates.partition(|pod| !ordered && pass.is_unavailable(pod));
     for pod in free {
@@ -50,8 +52,8 @@ pub(crate) fn roll_out(pass: &mut Pass<'_>) {
 /// one is unavailable.
 fn one_by_one(pass: &mut Pass<'_>) {
     let update = pass.observed.update.name();
-    for at in (budget::partition(&pass.observed.set)..pass.replicas.len()).rev() {
-        let slot = pass.replicas[at];
+    for index in (budget::partition(&pass.observed.set)..pass.replicas.len()).rev() {
+        let slot = pass.replicas[index];
         match slot {
             Replica::Existing(pod) if pass.revision(slot) != update && !pod.meta.deleting() => {
                 return replace(pass, pod);
@@ -63,10 +65,10 @@ fn one_by_one(pass: &mut Pass<'_>) {
 }
 
 fn replace(pass: &mut Pass<'_>, pod: &evenkeel_api::views::Pod) {
-    let at = pass.actions.len();
+    let index = pass.actions.len();
     pass.delete(pod);
     // A terminal pod is deleted already.
-    if pass.actions.len() > at {
-        pass.replaced.push(at);
+    if pass.actions.len() > index {
+        pass.replaced.push(index);
     }
 }

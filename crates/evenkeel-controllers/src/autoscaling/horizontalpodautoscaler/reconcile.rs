@@ -27,7 +27,7 @@ const MAX_ATTEMPTS: u32 = 5;
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// An autoscaler, and what is known of its surroundings before its scale is read.
+/// An autoscaler and its pods, before its scale is read.
 pub(super) struct Watched {
     pub(super) key: Key,
     pub(super) autoscaler: Arc<HorizontalPodAutoscaler>,

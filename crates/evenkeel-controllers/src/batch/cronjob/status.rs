@@ -81,10 +81,10 @@ fn events(observed: &Observed) -> Vec<EventRecord> {
 
 /// Returns the entries of `status.active` whose Jobs are gone.
 fn missing(observed: &Observed) -> impl Iterator<Item = &ObjectReference> {
-    let gone = |active: &&ObjectReference| {
+    let is_missing = |active: &&ObjectReference| {
         observed.all && !observed.jobs.iter().any(|job| job.meta.uid == active.uid)
     };
-    observed.cron.status.active.iter().filter(gone)
+    observed.cron.status.active.iter().filter(is_missing)
 }
 
 #[derive(Debug, PartialEq, Serialize)]

@@ -107,8 +107,8 @@ impl Times {
             Ok(Due { any: false, .. }) => since(cron),
             Ok(_) | Err(_) => now,
         };
-        let left = self.next(from)?.duration_since(now);
-        Some(Duration::try_from(left).unwrap_or(Duration::ZERO) + SCHEDULE_DELAY)
+        let remaining = self.next(from)?.duration_since(now);
+        Some(Duration::try_from(remaining).unwrap_or(Duration::ZERO) + SCHEDULE_DELAY)
     }
 
     fn next(&self, after: Timestamp) -> Option<Timestamp> {

@@ -138,8 +138,8 @@ pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration
     if job.spec.suspend {
         return None;
     }
-    let left = SignedDuration::from_secs(seconds) - now.duration_since(since);
-    Some(Duration::try_from(left).unwrap_or(Duration::ZERO))
+    let remaining = SignedDuration::from_secs(seconds) - now.duration_since(since);
+    Some(Duration::try_from(remaining).unwrap_or(Duration::ZERO))
 }
 
 /// `maxFailedIndexes`, or all indexes finished and some failed.

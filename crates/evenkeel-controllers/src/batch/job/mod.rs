@@ -117,8 +117,8 @@ fn start_orphan_pods(context: &ControllerContext, jobs: &Cache<Job>, pods: &Cach
             let job = event.object();
             let gone = matches!(event, CacheEvent::Deleted(_)) || end::is_finished(job);
             let pods = if gone { owned.owned(&job.meta.uid) } else { Vec::new() };
-            let left = pods.iter().filter(|pod| pod::is_tracked(pod));
-            left.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
+            let tracked = pods.iter().filter(|pod| pod::is_tracked(pod));
+            tracked.for_each(|pod| enqueue.add(Key::of(&pod.meta)));
         });
     context.run(builder.planned(OrphanPods { jobs: jobs.clone(), pods: pods.clone() }));
 }
@@ -129,7 +129,7 @@ struct Jobs {
     clears_start_time: bool,
 }
 
-/// What the controller remembers of a Job.
+/// State of a Job between two reconciliations.
 #[derive(Debug, Default, PartialEq)]
 struct Memory {
     /// Failures as of the last reconciliation, with the Job's uid. Upstream: `podBackoffStore`.

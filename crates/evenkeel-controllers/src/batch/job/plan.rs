@@ -171,9 +171,10 @@ pub(super) fn plan(observed: &Observed, decision: &Decision, now: Timestamp) -> 
         Some(PodChange::Nothing) | None => {}
     }
     plan.actions.extend(decision.deletes(observed).iter().map(|pod| delete(pod, &target).into()));
-    if let Some(left) = end::active_deadline_left(&observed.job, now).filter(|left| !left.is_zero())
+    if let Some(remaining) =
+        end::active_deadline_left(&observed.job, now).filter(|remaining| !remaining.is_zero())
     {
-        plan.requeue_after(left + Duration::from_millis(1));
+        plan.requeue_after(remaining + Duration::from_millis(1));
     }
     plan
 }

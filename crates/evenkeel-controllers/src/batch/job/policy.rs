@@ -41,11 +41,11 @@ impl PodFailurePolicyAction {
 /// Returns the action of the first rule that matches the failed pod. Upstream: `matchPodFailurePolicy`.
 pub(super) fn match_pod_failure_policy(job: &Job, pod: &Pod) -> PodFailurePolicyAction {
     let rules = job.spec.pod_failure_policy.iter().flat_map(|policy| policy.rules.iter());
-    let mut actions = rules.enumerate().filter_map(|(at, rule)| {
+    let mut actions = rules.enumerate().filter_map(|(index, rule)| {
         let why = matched(rule, pod)?;
         match &*rule.action {
             "FailJob" => Some(PodFailurePolicyAction::FailJob(format!(
-                "{why} matching FailJob rule at index {at}"
+                "{why} matching FailJob rule at index {index}"
             ))),
             "FailIndex" => Some(PodFailurePolicyAction::FailIndex),
             "Ignore" => Some(PodFailurePolicyAction::Ignore),
@@ -95,7 +95,7 @@ pub(super) fn match_success_policy(
     }
     let rules = job.spec.success_policy.iter().flat_map(|policy| policy.rules.iter());
     let met = rules.enumerate().find(|(_, rule)| is_met(rule, completions, succeeded));
-    met.map(|(at, _)| format!("Matched rules at index {at}"))
+    met.map(|(index, _)| format!("Matched rules at index {index}"))
 }
 
 fn is_met(rule: &SuccessPolicyRule, completions: u32, succeeded: &Indexes) -> bool {

@@ -226,8 +226,8 @@ impl Next {
         self.conditions.push(condition.with_transition_time(self.now).with_probe_time(self.now));
         if end.complete {
             self.body.completion_time = Some(self.now);
-            let wanted = observed.job.spec.completions;
-            if wanted.is_some_and(|wanted| self.body.succeeded > wanted) {
+            let completions = observed.job.spec.completions;
+            if completions.is_some_and(|completions| self.body.succeeded > completions) {
                 let message = "Too many succeeded pods running after completion count reached";
                 let note = EventRecord::warning(target.clone(), "TooManySucceededPods", message);
                 self.events.push(note);

@@ -1,7 +1,7 @@
-//! Requests that may be approved, and the required permissions. Upstream: `sarapprove.go`.
+//! Requests that can be approved, and the required permissions. Upstream: `sarapprove.go`.
 //!
-//! The first step asks the API server for the requester's first permission; each next one approves the request, or asks for
-//! the next permission.
+//! The first step creates a SubjectAccessReview for the first permission. Each next one approves the request, or reviews the
+//! next permission.
 
 use crate::{
     certificates::{
@@ -25,7 +25,7 @@ const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// A request, and the permissions of which one suffices for its approval.
+/// A request, and the permissions for its approval; one is sufficient.
 pub(super) struct Observed {
     request: Arc<SigningRequest>,
     rights: Result<Vec<Right>, RequestError>,
@@ -111,8 +111,7 @@ fn not_allowed(observed: &Observed, rights: &[Right]) -> Plan {
     ))
 }
 
-/// Returns the permissions of which one suffices, in order; none for other requests or decided ones. Upstream:
-/// `recognizers`.
+/// Returns the permissions, in order, any of which is sufficient; none for other or decided requests. Upstream: `recognizers`.
 fn rights(request: &SigningRequest) -> Result<Vec<Right>, RequestError> {
     if issued(request).is_some() || has(request, "Approved") || has(request, "Denied") {
         return Ok(Vec::new());

@@ -57,7 +57,7 @@ mod tests {
 
     const HOUR: i64 = 3600;
 
-    /// One that was made 1000 hours ago, with this condition as old as said, at the time of the tests.
+    /// Returns a request created 1000 hours before the tests' time, with conditions of the given ages in seconds.
     fn request(condition: &[(&str, i64)], certificate: Option<&str>) -> SigningRequest {
         let conditions: Vec<Value> = condition
             .iter()
@@ -98,7 +98,7 @@ mod tests {
             (&[("Failed", HOUR)], None, false),
             (&[("Approved", HOUR), ("Failed", HOUR + 1)], None, true),
             (&[], None, true),
-            // Others' conditions say that somebody is at it.
+            // An unknown condition keeps the request.
             (&[("Other", 1000 * HOUR)], None, false),
             (&[("Other", 1)], Some(&old), false),
         ];

@@ -1,5 +1,5 @@
-//! A certificate as Go's `crypto/x509` writes one: the same fields in the same order and form, so that clusters with both
-//! programs issue alike. (The libraries that write certificates hold one value of each attribute, and users have groups.)
+//! Encoder of certificates, with the fields, order and encodings of Go's `crypto/x509`. So this program and upstream's issue the
+//! same certificates. (Rust libraries encode one value per attribute; users have several groups.)
 
 use super::usage::Usages;
 use crate::certificates::request::{Request, Subject};
@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use std::net::IpAddr;
 use yasna::{DERWriter, DERWriterSeq, Tag, construct_der, models::ObjectIdentifier};
 
-/// What is said of whoever asked.
+/// Subject and extensions of a certificate.
 pub(super) struct Content<'a> {
     pub(super) request: &'a Request,
     pub(super) usages: &'a Usages,
@@ -18,16 +18,16 @@ pub(super) struct Content<'a> {
     pub(super) not_after: Timestamp,
 }
 
-/// Who says so.
+/// Issuer of a certificate.
 pub(super) struct By<'a> {
     /// The subject of its own certificate, DER.
     pub(super) name: &'a [u8],
-    /// Its key's id, empty where its certificate has none.
+    /// Subject key identifier; empty if its certificate has none.
     pub(super) key_id: &'a [u8],
     pub(super) algorithm: Algorithm,
 }
 
-/// The part that is signed, DER.
+/// Returns the `TBSCertificate`, DER.
 pub(super) fn to_be_signed(content: &Content<'_>, by: &By<'_>) -> Vec<u8> {
     let subject = name(&content.request.subject);
     construct_der(|writer| {
@@ -49,7 +49,7 @@ pub(super) fn to_be_signed(content: &Content<'_>, by: &By<'_>) -> Vec<u8> {
     })
 }
 
-/// The certificate, DER.
+/// Returns the signed certificate, DER.
 pub(super) fn signed(to_be_signed: &[u8], by: &By<'_>, signature: &[u8]) -> Vec<u8> {
     construct_der(|writer| {
         writer.write_sequence(|writer| {
@@ -79,7 +79,7 @@ fn algorithm(writer: DERWriter<'_>, algorithm: Algorithm) {
     });
 }
 
-/// Up to 2049 with two digits of the year, then with four (RFC 5280, 4.1.2.5).
+/// Writes a UTCTime until 2049, then a GeneralizedTime (RFC 5280, 4.1.2.5).
 fn time(writer: DERWriter<'_>, time: Timestamp) {
     let time = time.to_zoned(TimeZone::UTC);
     let (tag, text) = if (1950..2050).contains(&time.year()) {
@@ -90,7 +90,7 @@ fn time(writer: DERWriter<'_>, time: Timestamp) {
     writer.write_tagged_implicit(tag, |writer| writer.write_bytes(text.as_bytes()));
 }
 
-/// A name in Go's order, with all values of an attribute side by side.
+/// Returns a distinguished name in Go's order, with all values of an attribute in one set.
 fn name(subject: &Subject) -> Vec<u8> {
     let one = |text: &String| if text.is_empty() { Vec::new() } else { vec![text.clone()] };
     let (common, serial) = (one(&subject.common_name), one(&subject.serial_number));
@@ -121,7 +121,7 @@ fn name(subject: &Subject) -> Vec<u8> {
     })
 }
 
-/// In the narrow form where its letters allow that. Go leaves out the asterisk and the ampersand.
+/// Writes a PrintableString if possible, else a UTF8String. As in Go, the asterisk and the ampersand are not printable.
 fn text(writer: DERWriter<'_>, text: &str) {
     let narrow = |byte: u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte);
     if text.bytes().all(narrow) {
@@ -146,7 +146,7 @@ fn extensions(writer: &mut DERWriterSeq<'_>, content: &Content<'_>, by: &By<'_>,
         });
         extension(writer, 37, false, &value);
     }
-    // It is no authority.
+    // Basic constraints: not a certificate authority.
     extension(writer, 19, true, &construct_der(|writer| writer.write_sequence(|_| {})));
     if !by.key_id.is_empty() && by.name != subject {
         let value = construct_der(|writer| {
@@ -162,10 +162,10 @@ fn extensions(writer: &mut DERWriterSeq<'_>, content: &Content<'_>, by: &By<'_>,
     }
 }
 
-/// A sequence of nothing.
+/// An empty sequence.
 const EMPTY: &[u8] = &[0x30, 0x00];
 
-/// One of RFC 5280's (2.5.29.…).
+/// Writes an extension of RFC 5280 (2.5.29.…).
 fn extension(writer: &mut DERWriterSeq<'_>, number: u64, critical: bool, value: &[u8]) {
     writer.next().write_sequence(|writer| {
         writer.next().write_oid(&oid(&[2, 5, 29, number]));
@@ -176,7 +176,7 @@ fn extension(writer: &mut DERWriterSeq<'_>, number: u64, critical: bool, value: 
     });
 }
 
-/// The first bit is the highest, and what is not set at the end is not written.
+/// Writes the key usage: the first bit is the highest, and trailing zero bits are omitted.
 fn key_usage(writer: DERWriter<'_>, bits: u16) {
     let bytes = bits.reverse_bits().to_be_bytes();
     let length = 16 - bits.leading_zeros() as usize;

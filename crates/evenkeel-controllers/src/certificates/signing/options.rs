@@ -11,31 +11,31 @@ pub struct Options {
     pub duration: Duration,
     /// Signer for all signer names without one of their own.
     pub common: Option<Pair>,
-    /// Who signs what kubelets serve with; `--cluster-signing-kubelet-serving-{cert,key}-file`.
+    /// Signer of kubelet serving certificates; `--cluster-signing-kubelet-serving-{cert,key}-file`.
     pub kubelet_serving: Option<Pair>,
-    /// Who signs by what kubelets are known; `--cluster-signing-kubelet-client-{cert,key}-file`.
+    /// Signer of kubelet client certificates; `--cluster-signing-kubelet-client-{cert,key}-file`.
     pub kubelet_client: Option<Pair>,
-    /// Who signs by what clients are known; `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
+    /// Signer of API client certificates; `--cluster-signing-kube-apiserver-client-{cert,key}-file`.
     pub client: Option<Pair>,
-    /// Who signs without rules; `--cluster-signing-legacy-unknown-{cert,key}-file`.
+    /// Signer of `kubernetes.io/legacy-unknown`; `--cluster-signing-legacy-unknown-{cert,key}-file`.
     pub legacy_unknown: Option<Pair>,
 }
 
 /// An authority's certificate and key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Pair {
-    /// Paths of PEM files, which may change. One of them may be missing, which is found out when they are read.
+    /// Paths of PEM files, which may change. A missing one is an error when they are read.
     Files {
-        /// The certificate's.
+        /// Path of the certificate.
         certificate: String,
-        /// The key's.
+        /// Path of the key.
         key: String,
     },
     /// PEM texts.
     Texts {
         /// The certificate.
         certificate: String,
-        /// The key, which is never shown.
+        /// The key; never logged.
         key: String,
     },
 }
@@ -67,7 +67,7 @@ impl Options {
         }
     }
 
-    /// Whose key each signer has. One key for all, or one for each: not both.
+    /// Returns the key of each signer: one for all, or one each, but not both.
     pub(super) fn signers(&self) -> Result<Vec<(Signer, &Pair)>, &'static str> {
         let common = self.common.as_ref().filter(|pair| pair.is_whole());
         let of = |signer| match signer {

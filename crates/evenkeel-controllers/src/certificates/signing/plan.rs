@@ -1,4 +1,4 @@
-//! Whether a request is signed, refused or left alone, and for how long a certificate lasts.
+//! Decision about a certificate signing request: sign, fail, or ignore; and the validity of the certificate.
 
 use super::authority::{CertificateAuthority, Serial, SignError};
 use crate::{
@@ -20,28 +20,28 @@ use k8s_openapi::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Clocks differ: a certificate is good so long before it was made.
+/// Backdating of certificates, because clocks differ. Upstream: `PermissiveSigningPolicy.Backdate`.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
-/// From this on, the end is as early as the start.
-const LONG: Duration = Duration::from_secs(8 * 3600);
-/// The least that can be asked for.
-const LEAST: Duration = Duration::from_secs(600);
+/// Certificates with a shorter validity have only their start backdated. Upstream: `PermissiveSigningPolicy.Short`.
+const SHORT: Duration = Duration::from_secs(8 * 3600);
+/// Minimum of `spec.expirationSeconds`. Upstream: `duration`.
+const MIN_DURATION: Duration = Duration::from_secs(600);
 
-/// Who signs what, by rules of its own.
+/// Built-in signers, each with its own rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Signer {
-    /// What kubelets serve with.
+    /// `kubernetes.io/kubelet-serving`: serving certificates of kubelets.
     KubeletServing,
-    /// By which kubelets are known to the API server.
+    /// `kubernetes.io/kube-apiserver-client-kubelet`: client certificates of kubelets.
     KubeletUser,
-    /// By which anybody is known to the API server.
+    /// `kubernetes.io/kube-apiserver-client`: client certificates.
     User,
-    /// Without rules.
+    /// `kubernetes.io/legacy-unknown`: no rules.
     LegacyUnknown,
 }
 
 impl Signer {
-    /// All there are.
+    /// All built-in signers.
     pub(super) const ALL: [Self; 4] =
         [Self::KubeletServing, Self::KubeletUser, Self::User, Self::LegacyUnknown];
 
@@ -55,7 +55,7 @@ impl Signer {
         }
     }
 
-    /// What is wrong with a request to it, if anything.
+    /// Returns why the request breaks the rules of the signer, if it does.
     fn error(self, request: &Request, usages: &[String]) -> Option<String> {
         match self {
             Self::KubeletServing => kubelet::serving_error(request, usages),
@@ -75,28 +75,28 @@ fn client_usage_error(usages: &[String]) -> Option<String> {
     missing.then(|| "missing required usage for client certificate: client auth".to_owned())
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It is not ours, not approved, or done.
+    /// The signer is not built in, or the request is not approved, or it is complete.
     Nothing,
-    /// It breaks its signer's rules, by these words.
+    /// The request breaks its signer's rules; the message of the condition `Failed`.
     Refuse(String),
-    /// It is signed by this signer.
+    /// This signer signs the request.
     Sign(Signer, Box<Request>),
 }
 
-/// A request, and what is needed to sign it.
+/// A request, and the inputs for signing it.
 pub(super) struct Observed {
     pub(super) request: Arc<SigningRequest>,
     pub(super) step: Result<Step, RequestError>,
-    /// The signer's key, where the request is signed.
+    /// The signer's key, if the request is to be signed.
     pub(super) issuer: Option<Issuer>,
     /// Maximum lifetime of certificates.
     pub(super) max_duration: Duration,
 }
 
-/// What signs one certificate.
+/// Key and serial number for one certificate.
 pub(super) struct Issuer {
     pub(super) authority: Arc<CertificateAuthority>,
     /// Serial number of the certificate; `None` if the random number generator failed.
@@ -150,32 +150,32 @@ fn update_status(request: &SigningRequest, changed: &CertificateSigningRequest) 
     Plan::one(Update::status(wire::target(request), wire::json(changed)))
 }
 
-/// A certificate that would be of no use.
+/// A certificate that would not be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Expired {
-    /// The signer has not been good for as long as certificates are backdated.
+    /// The signer expired before the backdated start.
     #[error("the signer has expired: NotAfter={0}")]
     Signer(Timestamp),
-    /// The signer is not good any more.
+    /// The signer has expired.
     #[error("refusing to sign a certificate that expired in the past: NotAfter={0}")]
     Certificate(Timestamp),
 }
 
-/// How long a certificate lasts: what was asked for, where it is neither very short nor above `longest`.
+/// Returns the validity of a certificate: the requested one, at least [`MIN_DURATION`] and at most `longest`. Upstream: `duration`.
 fn lifetime(requested: Option<i32>, longest: Duration) -> Duration {
     let Some(requested) = requested else { return longest };
     let requested = Duration::from_secs(u64::try_from(requested).unwrap_or_default());
-    if requested > longest { longest } else { requested.max(LEAST) }
+    if requested > longest { longest } else { requested.max(MIN_DURATION) }
 }
 
-/// From when and until when a certificate is good whose signer is good until `signer_end`.
+/// Returns `notBefore` and `notAfter` of a certificate whose signer is valid until `signer_end`.
 pub(super) fn validity(
     lifetime: Duration,
     signer_end: Timestamp,
     now: Timestamp,
 ) -> Result<(Timestamp, Timestamp), Expired> {
     let start = now.checked_sub(BACKDATE).unwrap_or(Timestamp::MIN);
-    let from = if lifetime < LONG { now } else { start };
+    let from = if lifetime < SHORT { now } else { start };
     let lasts = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
     let end = from.checked_add(lasts).unwrap_or(Timestamp::MAX).min(signer_end);
     if start >= signer_end {
@@ -187,14 +187,14 @@ pub(super) fn validity(
     Ok((start, end))
 }
 
-/// The request with its certificate.
+/// Returns the request with `status.certificate`.
 fn with_certificate(request: &SigningRequest, pem: String) -> CertificateSigningRequest {
     let mut request = changed(request);
     request.status.get_or_insert_default().certificate = Some(ByteString(pem.into_bytes()));
     request
 }
 
-/// The request with the reason why there is none.
+/// Returns the request with the condition `Failed`.
 fn refused(request: &SigningRequest, words: &str, now: Timestamp) -> CertificateSigningRequest {
     let mut request = changed(request);
     let conditions = request.status.get_or_insert_default().conditions.get_or_insert_default();
@@ -215,7 +215,7 @@ fn changed(request: &SigningRequest) -> CertificateSigningRequest {
     request
 }
 
-/// Describes a request, and who gets its certificate.
+/// Describes a request and the subject of its certificate.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     description.fact("signer", &observed.request.spec.signer_name);

@@ -1,6 +1,8 @@
-//! What a certificate may be used for, from the words of the API to X.509.
+//! Key usages of a certificate: from the API's names to X.509.
+//!
+//! Upstream: `keyUsagesFromStrings`.
 
-/// Words, and the bit that they mean.
+/// Names of the API and their bits of the X.509 key usage.
 const BITS: [(&str, u16); 10] = [
     ("signing", 1),
     ("digital signature", 1),
@@ -14,7 +16,7 @@ const BITS: [(&str, u16); 10] = [
     ("decipher only", 1 << 8),
 ];
 
-/// Words, and the purpose that they mean, in the order in which Go writes them.
+/// Names of the API and their extended key usages, in the order in which Go writes them.
 const PURPOSES: [(&str, &[u64]); 13] = [
     ("any", &[2, 5, 29, 37, 0]),
     ("server auth", &[1, 3, 6, 1, 5, 5, 7, 3, 1]),
@@ -31,20 +33,20 @@ const PURPOSES: [(&str, &[u64]); 13] = [
     ("netscape sgc", &[2, 16, 840, 1, 113_730, 4, 1]),
 ];
 
-/// What a certificate may be used for.
+/// Key usages and extended key usages of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Usages {
     bits: u16,
     purposes: Vec<&'static [u64]>,
 }
 
-/// Words that mean nothing.
+/// Names that are not key usages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unrecognized usage values: {0:?}")]
 pub(super) struct UnknownUsages(Vec<String>);
 
 impl Usages {
-    /// What these words say.
+    /// Parses the names of `spec.usages`.
     pub(super) fn read(words: &[String]) -> Result<Self, UnknownUsages> {
         let bit = |word: &str| BITS.iter().find(|(known, _)| *known == word).map(|(_, bit)| *bit);
         let is_purpose = |word: &str| PURPOSES.iter().any(|(known, _)| *known == word);
@@ -53,8 +55,8 @@ impl Usages {
         if !unknown.is_empty() {
             return Err(UnknownUsages(unknown));
         }
-        let asked = PURPOSES.iter().filter(|(known, _)| words.iter().any(|word| word == known));
-        let mut purposes: Vec<&[u64]> = asked.map(|(_, numbers)| *numbers).collect();
+        let requested = PURPOSES.iter().filter(|(known, _)| words.iter().any(|word| word == known));
+        let mut purposes: Vec<&[u64]> = requested.map(|(_, numbers)| *numbers).collect();
         purposes.dedup();
         Ok(Self {
             bits: words.iter().filter_map(|word| bit(word)).fold(0, |all, bit| all | bit),
@@ -62,12 +64,12 @@ impl Usages {
         })
     }
 
-    /// Bits of the key's usage; the lowest is the first of RFC 5280.
+    /// Returns the bits of the key usage; the lowest is the first of RFC 5280.
     pub(super) fn bits(&self) -> u16 {
         self.bits
     }
 
-    /// Purposes, as object identifiers.
+    /// Returns the extended key usages as object identifiers.
     pub(super) fn purposes(&self) -> &[&'static [u64]] {
         &self.purposes
     }

@@ -119,9 +119,9 @@ impl Graph {
         self.nodes.get(uid)
     }
 
-    /// Returns the first node, by uid, whose coordinates satisfy `wanted`; observed nodes precede virtual ones.
-    pub(crate) fn find(&self, wanted: impl Fn(&Coordinates) -> bool) -> Option<(&Uid, &Node)> {
-        let found = self.nodes.iter().filter(|(_, node)| wanted(&node.coordinates));
+    /// Returns the first node, by uid, whose coordinates satisfy `predicate`; observed nodes precede virtual ones.
+    pub(crate) fn find(&self, predicate: impl Fn(&Coordinates) -> bool) -> Option<(&Uid, &Node)> {
+        let found = self.nodes.iter().filter(|(_, node)| predicate(&node.coordinates));
         found.min_by_key(|(uid, node)| (node.is_virtual, *uid))
     }
 

@@ -114,7 +114,7 @@ struct Shared {
     /// Set once the graph holds every object of every resource that can be watched. Workers wait for it: while
     /// dependents are missing from the graph, a foreground deletion would look finished.
     complete: Latch,
-    /// Set when somebody panicked while changing the graph.
+    /// Set when a change of the graph panicked.
     broken: Latch,
     attempt_to_delete: Queue<Uid>,
     attempt_to_orphan: Queue<Uid>,

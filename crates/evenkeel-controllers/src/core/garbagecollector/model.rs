@@ -16,7 +16,7 @@ struct World {
     objects: BTreeMap<String, Meta>,
     graph: Graph,
     work: Work,
-    /// Objects that were looked at live.
+    /// Number of live reads.
     looked: usize,
 }
 
@@ -58,7 +58,7 @@ impl World {
         self.work.attempt_to_orphan.extend(work.attempt_to_orphan);
     }
 
-    /// What an API server does on DELETE.
+    /// Deletes an object as an API server does.
     fn delete(&mut self, uid: &str, propagation: Propagation) {
         let Some(meta) = self.objects.get_mut(uid) else { return };
         let mut finalizers: BTreeSet<Text> = meta.finalizers.iter().cloned().collect();
@@ -72,7 +72,7 @@ impl World {
         self.finish(uid);
     }
 
-    /// An object whose deletion was asked for goes with its last finalizer.
+    /// Removes a terminating object without finalizers.
     fn finish(&mut self, uid: &str) {
         if self.objects.get(uid).is_some_and(|meta| meta.deleting() && meta.finalizers.is_empty()) {
             self.objects.remove(uid);
@@ -304,8 +304,8 @@ fn an_owner_in_another_namespace_is_no_owner() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// From any graph and any deletions the collector comes to rest, and at rest every object either has no owners or
-    /// has one that exists; and what never lost an owner is still there.
+    /// From any graph and any deletions, the collector becomes idle. Then each object has no owners or an existing one, and
+    /// an object that never lost an owner exists.
     #[test]
     fn at_rest_nothing_dangles(
         edges in prop::collection::vec((0u8..12, 0u8..12, any::<bool>()), 0..24),

@@ -1,5 +1,5 @@
-//! A pass over all legacy tokens, in steps: since when the API server tracks their use, then, namespace by namespace, which
-//! Secrets pods use, and what becomes of the others. Upstream: `evaluateSATokens`.
+//! Pass over all legacy tokens, in steps: the first reads since when the API server tracks their use. The next ones list the
+//! pods of each namespace, and mark or delete the tokens that no pod uses. Upstream: `evaluateSATokens`.
 
 use super::token::{self, Age, INVALID_SINCE, Verdict};
 use crate::wire;
@@ -44,8 +44,8 @@ pub(super) fn plan() -> Plan {
     Plan::one(LiveRead { on_error: OnError::Abort, ..read })
 }
 
-/// Marks or deletes the tokens of the namespace whose pods were listed, and asks for the next one's. The last action of each
-/// step but the last is a live read.
+/// Marks or deletes the tokens of the namespace whose pods were listed, and lists those of the next one. Each step except the
+/// last ends with a live read.
 pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     let mut replies = done.0.iter().filter_map(|outcome| outcome.reply.as_ref());
     let Some(tracking) = replies.next() else {

@@ -17,7 +17,7 @@ const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// Label with the date since which a token is invalid. Upstream: `InvalidSinceLabelKey`.
 pub(super) const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// What becomes of a legacy token.
+/// Decision about a legacy token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Mark the token as invalid since this date.

@@ -24,15 +24,14 @@ pub(super) struct Content<'a> {
     pub(super) now: Timestamp,
 }
 
-/// What is known of the objects of one resource after their deletion was requested. Lists are decoded only where they
-/// matter.
+/// State of the objects of one resource after the request to delete them. Lists are decoded only when needed.
 enum Requested<'a> {
     /// They cannot be listed.
     Unlisted,
     /// A request failed.
     Failed(&'a Failure),
     /// This read listed them. For pods, the other one read them before.
-    Listed { left: &'a Outcome, before: Option<&'a Outcome> },
+    Listed { remaining: &'a Outcome, before: Option<&'a Outcome> },
 }
 
 impl Content<'_> {
@@ -111,8 +110,8 @@ impl Content<'_> {
         if !listable {
             return Ok(Requested::Unlisted);
         }
-        let left = self.list(kind, steps)?;
-        Ok(failure(left).map_or(Requested::Listed { left, before }, Requested::Failed))
+        let remaining = self.list(kind, steps)?;
+        Ok(failure(remaining).map_or(Requested::Listed { remaining, before }, Requested::Failed))
     }
 
     /// Deletes the objects one by one. Returns the first error. Upstream: `deleteEachItem`.
@@ -146,12 +145,12 @@ impl Content<'_> {
 
     /// Evaluates the objects that are left.
     fn remains(&self, kind: &Kind, requested: &Requested<'_>) -> Remains {
-        let (left, before) = match requested {
+        let (remaining, before) = match requested {
             Requested::Unlisted => return Remains::default(),
             Requested::Failed(error) => return Remains::failed(error),
-            Requested::Listed { left, before } => (left, before),
+            Requested::Listed { remaining, before } => (remaining, before),
         };
-        let finalizers: Vec<Box<[Text]>> = match items(left) {
+        let finalizers: Vec<Box<[Text]>> = match items(remaining) {
             Ok(items) => items.into_iter().map(|item| item.meta.finalizers).collect(),
             Err(error) => return Remains::failed(&error),
         };
@@ -165,7 +164,7 @@ impl Content<'_> {
         Remains::of(kind, self.namespace, &finalizers, estimate)
     }
 
-    /// Estimates the time until the pods are gone. Upstream: `estimateGracefulTermination`.
+    /// Estimates the time until the pods are deleted. Upstream: `estimateGracefulTermination`.
     fn estimate(&self, pods: &Outcome) -> Result<Duration, Failure> {
         let Some(reply) = &pods.reply else { return Ok(Duration::ZERO) };
         let pods = reply.list::<Pod>()?;

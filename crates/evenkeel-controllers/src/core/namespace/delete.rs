@@ -19,7 +19,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 /// Retries of a write after conflicts.
 const CONFLICTS: usize = 5;
 
-/// What the deletion ends with, if no error is in its way.
+/// Result of the deletion without an error.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Deleted {
     pub(super) plan: Plan,
@@ -30,11 +30,11 @@ pub(super) struct Deleted {
 /// Why a step is the last one for now.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// It is not carried out yet.
+    /// The plan of this step has to be carried out first.
     Step(Plan),
-    /// The namespace is gone; another one may have its name.
+    /// The namespace does not exist any more; another one may have its name.
     Gone,
-    /// It failed.
+    /// A request failed.
     Failed(String),
 }
 
@@ -92,7 +92,7 @@ fn delete(
     }
     let discovered = discover(steps)?;
     let findings = Content { namespace: name, deleted_at, now }.delete(&discovered, steps)?;
-    // As upstream, what is written here is not known to the write after it, which then has a conflict.
+    // As upstream, the next write uses the version before this one, and gets a conflict.
     let mut with_conditions = namespace.clone();
     let change = |seen: &Value| findings.with_conditions(seen, now);
     let unwritten_conditions = match write(&mut with_conditions, "status", change, steps) {

@@ -10,7 +10,7 @@
 //! | conditions `NamespaceDeletionDiscoveryFailure`, `NamespaceDeletionGroupVersionParsingFailure`, `NamespaceDeletionContentFailure`, `NamespaceContentRemaining`, `NamespaceFinalizersRemaining` | `conditions` |
 //! | `terminationGracePeriodSeconds` of pods that are waited for, `--namespace-sync-period` | `pods_estimate`, `within` |
 //! | which kinds there are, pods first, and how they are deleted | `content::delete`, `content::delete_all` |
-//! | nothing new in a namespace that goes (`NamespaceLifecycle`) | `../../../../evenkeel-apiserver/src/verbs/namespace.rs` |
+//! | no creates in a terminating namespace (`NamespaceLifecycle`) | `../../../../evenkeel-apiserver/src/verbs/namespace.rs` |
 
 use evenkeel_api::{
     Kind, Text,
@@ -33,7 +33,7 @@ pub(super) struct Remains {
     pub(super) count: usize,
     /// Number of objects by finalizer.
     pub(super) finalizers: BTreeMap<Text, usize>,
-    /// Estimated time until they are gone.
+    /// Estimated time until they are deleted.
     pub(super) estimate: Duration,
     /// Error of the deletion or of the list.
     pub(super) error: Option<String>,
@@ -101,7 +101,7 @@ fn resource(kind: &Kind) -> String {
     format!("{}/{}, Resource={}", kind.group, kind.version, kind.plural)
 }
 
-/// Estimates the time until the pods are gone, by their longest grace period since the namespace's deletion. Upstream:
+/// Estimates the time until the pods are deleted, by their longest grace period since the namespace's deletion. Upstream:
 /// `estimateGracefulTermination`.
 pub(super) fn pods_estimate(
     longest_grace: Duration,

@@ -58,7 +58,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The allocator that the planner asks, and that the handler of its passes changes.
+/// The allocator: read by the planner, changed by the handler of its passes.
 struct State {
     allocator: Allocator,
     listed: Listed,

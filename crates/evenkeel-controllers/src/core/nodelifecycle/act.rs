@@ -2,8 +2,8 @@
 //! `doNoExecuteTaintingPass`.
 //!
 //! It is a shell of its own, because a pass is over all nodes at once: the states of the zones follow from the health of
-//! every node, which live reads and writes of each node change midway, and the zones' rate limiters, not events, say when a
-//! node is tainted. The decisions are [`super::plan`]'s.
+//! every node, which live reads and writes of each node change midway, and the zones' rate limiters, not events, decide when
+//! a node is tainted. The decisions are [`super::plan`]'s.
 
 use super::{
     DESCRIPTOR, MonitorState, Options,
@@ -137,7 +137,7 @@ impl Monitor {
     /// Upstream removes both `NoExecute` taints from each node that is new to it, thus from all nodes at each start. A
     /// node that is not ready then waits for the zone's rate limiter, in a partially disrupted zone perhaps for ever.
     /// Here the taint stays until the node's condition changes ([`no_execute::taint_action`]), because a restart or a
-    /// new leader says nothing about a node.
+    /// new leader is no evidence about a node.
     fn classify_nodes(&self, nodes: &[Arc<Node>]) {
         let now = self.memory.now();
         let mut state = self.memory.lock();

@@ -42,7 +42,7 @@ struct Doomed {
     /// Label `reason` in metrics.
     reason: &'static str,
     /// Status that is written before.
-    mark: Option<Patch>,
+    condition_patch: Option<Patch>,
 }
 
 /// A deletion, and why it or the status before it failed, if so.
@@ -53,7 +53,7 @@ pub(super) struct Deletion<'a> {
     pub(super) error: Option<&'a Failure>,
 }
 
-/// What a collection leaves for the next one.
+/// State between two passes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Memory {
     quarantine: Quarantine,
@@ -111,13 +111,14 @@ pub(super) fn collect<'a>(
 ) -> Result<Vec<Deletion<'a>>, Plan> {
     let lost = discover_deleted_nodes(&memory.missed, steps)?;
     let doomed = doomed(observed, &lost, threshold, now);
-    let marks = doomed.iter().filter_map(|doomed| doomed.mark.clone());
-    let marks = marks.map(|mark| Patch { on_error: OnError::Ignore, ..mark }.into());
+    let marks = doomed.iter().filter_map(|doomed| doomed.condition_patch.clone());
+    let marks =
+        marks.map(|condition_patch| Patch { on_error: OnError::Ignore, ..condition_patch }.into());
     let mut marked = steps.all(Plan::of(marks.collect()))?.iter();
     let mut deletions: Vec<Deletion<'a>> = doomed
         .into_iter()
-        .map(|Doomed { pod, reason, mark }| {
-            let error = mark.and_then(|_| marked.next()?.error.as_ref());
+        .map(|Doomed { pod, reason, condition_patch }| {
+            let error = condition_patch.and_then(|_| marked.next()?.error.as_ref());
             Deletion { pod, reason, error }
         })
         .collect();
@@ -162,8 +163,8 @@ fn doomed(
         if !taken.insert(pod.meta.uid.clone()) {
             return;
         }
-        let mark = marked(pod, why.filter(|_| !is_terminal(pod)), true, now);
-        doomed.push(Doomed { pod: pod.clone(), reason, mark });
+        let condition_patch = marked(pod, why.filter(|_| !is_terminal(pod)), true, now);
+        doomed.push(Doomed { pod: pod.clone(), reason, condition_patch });
     };
     for pod in superfluous(&observed.pods, threshold) {
         take(pod, "terminated", None);
@@ -193,9 +194,9 @@ fn superfluous(pods: &[Arc<Pod>], threshold: i64) -> Vec<&Arc<Pod>> {
     if threshold == 0 || ended.len() <= threshold {
         return Vec::new();
     }
-    let over = ended.len() - threshold;
+    let n_excess = ended.len() - threshold;
     let mut ended = in_order(ended);
-    ended.truncate(over);
+    ended.truncate(n_excess);
     ended
 }
 
@@ -306,11 +307,11 @@ mod tests {
         let observed =
             observed(vec![on("a", "lost", "Running"), on("b", "lost", "Failed")], Vec::new());
         let doomed = doomed(&observed, &BTreeSet::from(["lost".into()]), 0, T0);
-        let patch = doomed[0].mark.as_ref().expect("a patch");
+        let patch = doomed[0].condition_patch.as_ref().expect("a patch");
         let body: serde_json::Value = serde_json::from_slice(&patch.body).expect("JSON");
         assert_eq!(body["status"]["phase"], "Failed");
         assert_eq!(body["status"]["conditions"][0]["reason"], "DeletionByPodGC");
-        assert!(doomed[1].mark.is_none());
+        assert!(doomed[1].condition_patch.is_none());
     }
 
     /// The next step after these outcomes, in words.

@@ -17,7 +17,7 @@ pub struct Options {
 pub enum SigningKey {
     /// Path of a PEM file.
     File(String),
-    /// PEM text, which is never shown.
+    /// PEM text; never logged.
     Text(String),
 }
 

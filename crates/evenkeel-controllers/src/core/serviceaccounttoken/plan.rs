@@ -16,22 +16,22 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// A key's Secret, or what is left of it.
+/// The Secret of a key, or the references to a deleted one.
 pub(super) enum Observed {
     /// A Secret, and the account that it names, if the cache has it.
     Secret { secret: Arc<Full<Secret>>, account: Option<Arc<ServiceAccount>> },
-    /// A Secret that is gone, and the accounts that refer to it.
+    /// A deleted Secret, and the accounts that refer to it.
     Gone { name: Arc<str>, referrers: Vec<Arc<ServiceAccount>> },
 }
 
-/// What Secrets are filled with.
+/// Data for token Secrets, besides the token.
 pub(super) struct Filling {
     /// Certificate authority of the API server.
     pub(super) ca: Option<Arc<str>>,
     pub(super) signer: Signer,
 }
 
-/// Reads what the caches cannot be trusted with, or deletes a Secret.
+/// Reads an account or Secret live before a write, or deletes a Secret.
 pub(super) fn plan(observed: &Observed, filling: &Filling) -> Plan {
     match observed {
         Observed::Gone { referrers, .. } => {
@@ -120,7 +120,7 @@ fn fill(
     Some(Plan::one(update(wire::target(secret), &live)))
 }
 
-/// Removes references to a Secret that is gone from the accounts that were read. Upstream: `removeSecretReference`.
+/// Removes references to a deleted Secret from the accounts that were read. Upstream: `removeSecretReference`.
 fn remove_references(
     name: &str,
     referrers: &[Arc<ServiceAccount>],
@@ -160,7 +160,7 @@ fn live<V: View>(object: &V) -> LiveRead {
     LiveRead { on_error: OnError::Abort, ..read }
 }
 
-/// The next step judges its failure.
+/// Returns an update. The next step handles its failure.
 fn update(target: Target, live: &Value) -> Update {
     Update { on_error: OnError::Ignore, ..Update::new(target, live.to_string()) }
 }

@@ -39,7 +39,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// What becomes of a token Secret.
+/// Decision about a token Secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The Secret is complete.

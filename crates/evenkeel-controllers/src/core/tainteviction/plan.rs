@@ -209,7 +209,7 @@ mod tests {
             (observed(&["a", "b"], &[("a", Some(30)), ("b", Some(20))], None), wait(20)),
             (observed(&["a", "b"], &[("a", Some(30)), ("b", None)], None), wait(30)),
             (observed(&["a", "b"], &[("a", Some(30))], None), now),
-            // What was set stays set, whatever is borne for how long now.
+            // A scheduled eviction keeps its time, whatever the tolerations are now.
             (observed(&["a"], &[("a", Some(30))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(3))], Some(5)), wait(5)),
             (observed(&["a"], &[("a", Some(0))], Some(5)), wait(5)),

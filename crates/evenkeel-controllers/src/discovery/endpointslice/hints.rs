@@ -44,12 +44,12 @@ impl Layout<'_> {
     /// Returns the number of ready endpoints.
     pub(super) fn ready(&self) -> usize {
         let all = self.slices.iter().flat_map(|slice| &slice.members);
-        all.filter(|at| self.is_ready(**at)).count()
+        all.filter(|index| self.is_ready(**index)).count()
     }
 
     /// Whether the endpoint is ready.
-    pub(super) fn is_ready(&self, at: usize) -> bool {
-        self.desired[at].conditions.ready == Some(true)
+    pub(super) fn is_ready(&self, index: usize) -> bool {
+        self.desired[index].conditions.ready == Some(true)
     }
 
     /// Returns the endpoints of slices that are written; new slices come first.
@@ -63,26 +63,26 @@ impl Layout<'_> {
     }
 
     /// Returns the desired and the existing endpoints of an unchanged slice.
-    pub(super) fn present(&self, at: usize) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
-        let slice = &self.slices[at];
+    pub(super) fn present(&self, index: usize) -> impl Iterator<Item = (&Endpoint, &Endpoint)> {
+        let slice = &self.slices[index];
         let present = slice.existing.map_or(&[][..], |slice| &slice.endpoints);
-        slice.members.iter().map(|at| &self.desired[*at]).zip(present)
+        slice.members.iter().map(|index| &self.desired[*index]).zip(present)
     }
 
     /// Sets the hints to `desired_hints`, and marks slices whose hints change.
     fn set(
         &mut self,
-        wanted: impl Fn(&Endpoint) -> Option<EndpointHints>,
+        desired_hints: impl Fn(&Endpoint) -> Option<EndpointHints>,
         wrong: impl Fn(&Endpoint, &Endpoint) -> bool,
     ) {
-        for at in 0..self.slices.len() {
+        for index in 0..self.slices.len() {
             let is_wrong = |(desired, present): (&Endpoint, &Endpoint)| wrong(desired, present);
-            if !self.slices[at].needs_write && self.present(at).any(is_wrong) {
-                self.slices[at].needs_write = true;
+            if !self.slices[index].needs_write && self.present(index).any(is_wrong) {
+                self.slices[index].needs_write = true;
             }
         }
         for endpoint in &mut self.desired {
-            endpoint.hints = wanted(endpoint);
+            endpoint.hints = desired_hints(endpoint);
         }
     }
 }
@@ -148,8 +148,8 @@ pub(super) fn apply(
         Mode::PreferSameZone | Mode::PreferSameNode => layout.set(
             |endpoint| traffic_distribution_hint(endpoint, mode),
             |desired, present| {
-                let wanted = traffic_distribution_hint(desired, mode);
-                desired.conditions.ready == Some(true) && wanted != present.hints
+                let desired_hints = traffic_distribution_hint(desired, mode);
+                desired.conditions.ready == Some(true) && desired_hints != present.hints
             },
         ),
         Mode::Anywhere | Mode::Topology => {

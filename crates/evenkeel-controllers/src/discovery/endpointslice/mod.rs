@@ -178,7 +178,7 @@ struct Controller {
     max: usize,
 }
 
-/// What a Service's reconciliation leaves for the next one.
+/// State of a Service between two reconciliations.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Memory {
     times: TriggerTimes,

@@ -43,8 +43,11 @@ pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     needs_relabel: impl Fn(&EndpointSlice) -> bool,
 ) -> PackedSlices<'a> {
     let mut packed = PackedSlices::default();
-    let mut unplaced: HashMap<EndpointKey<'_>, usize> =
-        desired.iter().enumerate().map(|(at, endpoint)| (endpoint_key(endpoint), at)).collect();
+    let mut unplaced: HashMap<EndpointKey<'_>, usize> = desired
+        .iter()
+        .enumerate()
+        .map(|(index, endpoint)| (endpoint_key(endpoint), index))
+        .collect();
     for slice in existing {
         let (members, changed) = retain_desired(slice, desired, &mut unplaced);
         let removed = slice.endpoints.len() - members.len();
@@ -60,7 +63,7 @@ pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     packed.added = unplaced.len();
     let mut unplaced: Vec<usize> = unplaced.into_values().collect();
     // Reversed, because elements are taken from the end.
-    unplaced.sort_unstable_by_key(|at| Reverse(*at));
+    unplaced.sort_unstable_by_key(|index| Reverse(*index));
     fill_changed_slices(&mut packed.slices, &mut unplaced, max);
     fill_unchanged_or_new_slices(&mut packed.slices, &mut unplaced, max);
     packed
@@ -91,9 +94,9 @@ fn retain_desired<'a>(
 ) -> (Vec<usize>, usize) {
     let (mut members, mut changed) = (Vec::with_capacity(slice.endpoints.len()), 0);
     for endpoint in &slice.endpoints {
-        if let Some(at) = unplaced.remove(&endpoint_key(endpoint)) {
-            changed += usize::from(!endpoints_equal_beyond_key(&desired[at], endpoint));
-            members.push(at);
+        if let Some(index) = unplaced.remove(&endpoint_key(endpoint)) {
+            changed += usize::from(!endpoints_equal_beyond_key(&desired[index], endpoint));
+            members.push(index);
         }
     }
     (members, changed)

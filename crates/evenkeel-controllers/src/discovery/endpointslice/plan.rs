@@ -228,7 +228,7 @@ impl<'a> Slices<'a> {
         let offset = self.layout.desired.len();
         self.layout.desired.extend(group.endpoints);
         for mut slice in packed.slices {
-            slice.members.iter_mut().for_each(|at| *at += offset);
+            slice.members.iter_mut().for_each(|index| *index += offset);
             self.layout.slices.push(slice);
             self.ports.push(group.ports.clone());
         }
@@ -261,12 +261,12 @@ impl<'a> Slices<'a> {
         self.recycled = vec![None; self.layout.slices.len()];
         let new = (0..self.layout.slices.len())
             .rev()
-            .filter(|at| self.layout.slices[*at].existing.is_none());
+            .filter(|index| self.layout.slices[*index].existing.is_none());
         let (mut usable, others): (Vec<_>, Vec<_>) =
             self.deleted.iter().partition(|slice| is_owned(slice, service));
         usable.reverse();
-        for at in new {
-            self.recycled[at] = usable.pop();
+        for index in new {
+            self.recycled[index] = usable.pop();
         }
         usable.reverse();
         self.deleted = others;
@@ -279,29 +279,34 @@ impl<'a> Slices<'a> {
         ServiceCounts { endpoints, slices: self.layout.slices.len(), ideal: ideal.max(1) }
     }
 
-    fn endpoints(&self, at: usize) -> Vec<Endpoint> {
-        self.layout.slices[at].members.iter().map(|at| self.layout.desired[*at].clone()).collect()
+    fn endpoints(&self, index: usize) -> Vec<Endpoint> {
+        self.layout.slices[index]
+            .members
+            .iter()
+            .map(|index| self.layout.desired[*index].clone())
+            .collect()
     }
 
     fn content<'b>(
         &'b self,
-        at: usize,
+        index: usize,
         endpoints: &'b [Endpoint],
         labels: &'b StrMap,
     ) -> Content<'b> {
-        Content { address_type: self.family.name(), ports: &self.ports[at], endpoints, labels }
+        Content { address_type: self.family.name(), ports: &self.ports[index], endpoints, labels }
     }
 
     /// Returns the creations; none for a terminating Service, whose slices the garbage collector deletes.
     fn creates(&self, common: &Common<'_>) -> Vec<Write> {
         let slices = &self.layout.slices;
-        let is_new = |at: &usize| slices[*at].existing.is_none() && self.recycled[*at].is_none();
+        let is_new =
+            |index: &usize| slices[*index].existing.is_none() && self.recycled[*index].is_none();
         let annotations = annotated(&StrMap::default(), common.trigger);
         (0..slices.len())
-            .filter(|at| is_new(at) && !common.deleting)
-            .map(|at| {
-                let endpoints = self.endpoints(at);
-                let content = self.content(at, &endpoints, &common.labels);
+            .filter(|index| is_new(index) && !common.deleting)
+            .map(|index| {
+                let endpoints = self.endpoints(index);
+                let content = self.content(index, &endpoints, &common.labels);
                 slice::create(common.key, &common.owner, &annotations, &content)
             })
             .collect()
@@ -311,7 +316,7 @@ impl<'a> Slices<'a> {
         let slices = self.layout.slices.iter().zip(&self.recycled).enumerate();
         let written = slices.filter(|(_, (slice, _))| slice.needs_write);
         written
-            .filter_map(|(at, (packed, recycled))| {
+            .filter_map(|(index, (packed, recycled))| {
                 let slice = packed.existing.or(*recycled)?;
                 // A recycled slice loses the annotations that it had.
                 let kept = if packed.existing.is_some() {
@@ -320,8 +325,8 @@ impl<'a> Slices<'a> {
                     &StrMap::default()
                 };
                 let annotations = annotated(kept, common.trigger);
-                let endpoints = self.endpoints(at);
-                let content = self.content(at, &endpoints, &common.labels);
+                let endpoints = self.endpoints(index);
+                let content = self.content(index, &endpoints, &common.labels);
                 let metadata = PreservedMetadata {
                     labels: &common.labels,
                     ..PreservedMetadata::with_annotations(&slice.meta, &annotations)

@@ -26,32 +26,34 @@ struct Allocation {
 pub(super) fn allocate(layout: &mut Layout<'_>, ratios: Option<&Ratios>) -> Result<Counts, String> {
     let allocations = allocations(layout.ready(), ratios)?;
     let (mut given, wrong) = unchanged(layout, &allocations);
-    let others = wrong.iter().flat_map(|at| layout.slices[*at].members.iter().copied());
-    let members = layout.written().chain(others).filter(|at| layout.is_ready(*at));
+    let others = wrong.iter().flat_map(|index| layout.slices[*index].members.iter().copied());
+    let members = layout.written().chain(others).filter(|index| layout.is_ready(*index));
     let members: Vec<usize> = members.collect();
-    if members.iter().any(|at| layout.desired[*at].zone.is_empty()) {
+    if members.iter().any(|index| layout.desired[*index].zone.is_empty()) {
         return Err("One or more endpoints do not have a zone specified".to_owned());
     }
     if members.is_empty() && given.is_empty() {
         return Err("No hints allocated for zones".to_owned());
     }
-    for at in wrong {
-        layout.slices[at].needs_write = true;
+    for index in wrong {
+        layout.slices[index].needs_write = true;
     }
-    for at in &members {
-        let zone = layout.desired[*at].zone.clone();
-        layout.desired[*at].hints = zone_hint(&zone);
+    for index in &members {
+        let zone = layout.desired[*index].zone.clone();
+        layout.desired[*index].hints = zone_hint(&zone);
         *given.entry(zone).or_default() += 1;
     }
     let (mut giving, mut receiving) = exchange(&allocations, &given);
-    for at in members {
-        let zone = layout.desired[at].zone.clone();
-        let Some(left) = giving.get_mut(&zone).filter(|left| **left > 0) else { continue };
+    for index in members {
+        let zone = layout.desired[index].zone.clone();
+        let Some(remaining) = giving.get_mut(&zone).filter(|remaining| **remaining > 0) else {
+            continue;
+        };
         let Some((receiver, wanted)) = receiving.iter_mut().find(|(_, wanted)| **wanted > 0) else {
             break;
         };
-        layout.desired[at].hints = zone_hint(receiver);
-        *left -= 1;
+        layout.desired[index].hints = zone_hint(receiver);
+        *remaining -= 1;
         *wanted -= 1;
         *given.entry(receiver.clone()).or_default() += 1;
         given.entry(zone).and_modify(|n| *n -= 1);
@@ -91,14 +93,14 @@ fn unchanged(
     allocations: &BTreeMap<Text, Allocation>,
 ) -> (Counts, Vec<usize>) {
     let (mut given, mut wrong) = (Counts::new(), Vec::new());
-    for at in (0..layout.slices.len()).filter(|at| !layout.slices[*at].needs_write) {
-        match hinted(layout, at, &given, allocations) {
+    for index in (0..layout.slices.len()).filter(|index| !layout.slices[*index].needs_write) {
+        match hinted(layout, index, &given, allocations) {
             Some(hints) => {
                 for (zone, n) in hints {
                     *given.entry(zone).or_default() += n;
                 }
             }
-            None => wrong.push(at),
+            None => wrong.push(index),
         }
     }
     (given, wrong)
@@ -108,12 +110,12 @@ fn unchanged(
 /// Upstream: `getHintsByZone`.
 fn hinted(
     layout: &Layout<'_>,
-    at: usize,
+    index: usize,
     given: &Counts,
     allocations: &BTreeMap<Text, Allocation>,
 ) -> Option<Counts> {
     let mut counts = Counts::new();
-    for (endpoint, present) in layout.present(at) {
+    for (endpoint, present) in layout.present(index) {
         if endpoint.conditions.ready != Some(true) {
             continue;
         }
@@ -137,18 +139,19 @@ fn hinted(
 /// Returns how many endpoints each zone gives and receives, largest surplus to largest deficit. Upstream:
 /// `getGivingAndReceivingZones`.
 fn exchange(allocations: &BTreeMap<Text, Allocation>, given: &Counts) -> (Counts, Counts) {
-    let over = |zone: &str, allocation: &Allocation| {
+    let surplus = |zone: &str, allocation: &Allocation| {
         given.get(zone).copied().unwrap_or_default() as f64 - allocation.desired
     };
     let of = |sign: f64| -> BTreeMap<&str, f64> {
-        let all =
-            allocations.iter().map(|(zone, allocation)| (&**zone, sign * over(zone, allocation)));
+        let all = allocations
+            .iter()
+            .map(|(zone, allocation)| (&**zone, sign * surplus(zone, allocation)));
         all.filter(|(_, n)| *n > 0.0).collect()
     };
     let (mut has, mut lacks) = (of(1.0), of(-1.0));
     let (mut giving, mut receiving) = (Counts::new(), Counts::new());
-    while let (Some((giver, over)), Some((receiver, under))) = (most(&has), most(&lacks)) {
-        if (over < 1.0 && under < 1.0) || over < 0.5 || under < 0.5 {
+    while let (Some((giver, surplus)), Some((receiver, deficit))) = (most(&has), most(&lacks)) {
+        if (surplus < 1.0 && deficit < 1.0) || surplus < 0.5 || deficit < 0.5 {
             break;
         }
         *giving.entry(giver.into()).or_default() += 1;

@@ -140,9 +140,9 @@ mod tests {
         assert!(!zones.see(&added(node("c", "1", "False"))), "not ready");
         zones.see(&added(node("", "1", "True")));
         assert_eq!(shares(&mut zones), None, "a node without a zone");
-        let gone =
+        let removed =
             CacheEvent::Updated { old: node("", "1", "True"), new: node("", "1", "Unknown") };
-        assert!(zones.see(&gone));
+        assert!(zones.see(&removed));
         assert_eq!(shares(&mut zones), both);
         zones.see(&CacheEvent::Deleted(node("a", "3", "True")));
         assert_eq!(shares(&mut zones), None, "one zone again");

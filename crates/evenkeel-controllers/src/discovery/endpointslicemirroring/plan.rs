@@ -176,7 +176,7 @@ fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) 
     let (mut groups, mut invalid, mut skipped) = (Vec::<Group>::new(), 0, 0);
     for subset in &canonical::repack(subsets) {
         let ports = ports(subset);
-        let at = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
+        let index = groups.iter().position(|group| group.ports == ports).unwrap_or_else(|| {
             let group = |family| Group { ports: ports.clone(), family, endpoints: Vec::new() };
             groups.extend(Family::BOTH.map(group));
             groups.len() - 2
@@ -191,7 +191,7 @@ fn groups(subsets: &[EndpointSubset], max: usize) -> (Vec<Group>, usize, usize) 
             match address::parse(&address.ip) {
                 Some(ip) => {
                     let family = Family::of(ip);
-                    groups[at + family as usize].endpoints.push(endpoint(
+                    groups[index + family as usize].endpoints.push(endpoint(
                         address,
                         &ip.to_string(),
                         ready,
@@ -260,7 +260,7 @@ fn recycle<'a, 'b>(
 ) {
     created.retain(|group| {
         let usable = deleted.iter().position(|slice| *slice.address_type == *group.family.name());
-        usable.map(|at| updated.push((deleted.remove(at), group))).is_none()
+        usable.map(|index| updated.push((deleted.remove(index), group))).is_none()
     });
 }
 

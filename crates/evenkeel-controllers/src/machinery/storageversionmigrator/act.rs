@@ -1,11 +1,11 @@
-//! Writes the objects of a resource again.
+//! Storage migration: rewrites all objects of a resource, so that they are stored in the storage version.
 //!
-//! A shell of its own: it lists the objects page by page and writes each by itself, one after the other, until one fails. A
-//! planner's steps would hold all pages, and decide from the first one again after each of maybe 100,000 writes.
+//! It has its own shell: it lists the objects page by page and updates them one by one, until an update fails. A planner would
+//! hold all pages, and decide from the first one again after each of maybe 100,000 writes.
 
 use super::{
     Migration, name,
-    plan::{self, Found, News, Progress},
+    plan::{self, Found, Progress, StatusChange},
 };
 use crate::wire;
 use evenkeel_api::{Kind, View as _};
@@ -19,7 +19,7 @@ use evenkeel_runtime::{
 use serde_json::json;
 use std::sync::Arc;
 
-/// How many objects are read at a time.
+/// Page size of lists.
 const PAGE: u32 = 500;
 
 /// Cache of the migrator.
@@ -28,7 +28,7 @@ pub(super) struct Migrator {
 }
 
 impl Migrator {
-    /// Writes every object that is older again, as it is: the server stores it in today's version.
+    /// Rewrites each object that is older than the migration, unchanged. The server stores it in the storage version.
     pub(super) async fn migrate(&self, key: &Key, context: &Context) -> Result<Outcome, Error> {
         let noted = |one: &Arc<Migration>| plan::is_open(one) && !plan::version(one).is_empty();
         let Some(migration) = self.migrations.get("", &key.name).filter(noted) else {
@@ -39,31 +39,31 @@ impl Migrator {
         };
         let Ok(until) = plan::version(&migration).parse::<u64>() else {
             let words = "the version that was noted is no number".to_owned();
-            self.tell(key, context, &migration, News::Failed(None, words)).await?;
+            self.tell(key, context, &migration, StatusChange::Failed(None, words)).await?;
             return Ok(Outcome::Settled);
         };
         let client = &context.env.client;
         let (all, objects) = objects(client, &found.kind, until).await?;
         for (done, object) in objects.iter().enumerate() {
             let Err(error) = rewrite(client, &found.kind, object).await else { continue };
-            let progress = Progress { left: objects.len() - done, all };
+            let progress = Progress { remaining: objects.len() - done, all };
             let words = error.to_string();
             if passes(&error) {
                 // The migration is retried in any case, so a failed status update is ignored.
                 let _ =
-                    self.tell(key, context, &migration, News::Interrupted(progress, words)).await;
+                    self.tell(key, context, &migration, StatusChange::Interrupted(progress, words)).await;
                 return Err(error.into());
             }
-            self.tell(key, context, &migration, News::Failed(Some(progress), words)).await?;
+            self.tell(key, context, &migration, StatusChange::Failed(Some(progress), words))
+                .await?;
             return Ok(Outcome::Settled);
         }
-        let progress = Progress { left: 0, all };
-        self.tell(key, context, &migration, News::Done(progress)).await?;
+        let progress = Progress { remaining: 0, all };
+        self.tell(key, context, &migration, StatusChange::Succeeded(progress)).await?;
         Ok(Outcome::Settled)
     }
 
-    /// The resource as the server has it; a migration of one that it does not have fails once the resource is not new any
-    /// more.
+    /// Returns the discovered resource. A migration of an unknown resource fails after the grace period for new resources.
     async fn found(
         &self,
         key: &Key,
@@ -76,7 +76,7 @@ impl Migrator {
             Found::Is(found) => Ok(Some(found)),
             Found::NotYet(why) => Err(Error::message(why)),
             Found::Never(why) => {
-                self.tell(key, context, migration, News::Impossible(why)).await?;
+                self.tell(key, context, migration, StatusChange::Unsupported(why)).await?;
                 Ok(None)
             }
         }
@@ -87,7 +87,7 @@ impl Migrator {
         key: &Key,
         context: &Context,
         migration: &Arc<Migration>,
-        news: News,
+        news: StatusChange,
     ) -> Result<(), Error> {
         let Some(changed) = plan::with(migration, news, context.env.clock.now()) else {
             return Ok(());
@@ -100,7 +100,7 @@ impl Migrator {
     }
 }
 
-/// How many objects there are, and those that are not newer than `until`.
+/// Returns the number of objects, and those that are not newer than `until`.
 async fn objects(
     client: &Client,
     kind: &Kind,
@@ -119,7 +119,7 @@ async fn objects(
     }
 }
 
-/// One that has changed meanwhile was stored anew by that, and one that is gone needs nothing.
+/// Rewrites an object. A conflict or NotFound counts as success: another write stored it, or it was deleted.
 async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), ApiError> {
     let meta = object.meta();
     let body = json!({
@@ -134,7 +134,7 @@ async fn rewrite(client: &Client, kind: &Kind, object: &Metadata) -> Result<(), 
     }
 }
 
-/// Whether the server may do it later.
+/// Whether the error is temporary.
 fn passes(error: &ApiError) -> bool {
     matches!(error.code(), 0 | 429 | 500 | 503 | 504)
 }

@@ -1,4 +1,4 @@
-//! Which migration runs, and what its conditions say.
+//! Chooses the migration to run, and sets the conditions of migrations.
 
 use super::{Migration, name};
 use evenkeel_api::{View as _, time::Timestamp};
@@ -16,25 +16,25 @@ const RUNNING: &str = "Running";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 
-/// What is to be done with the migrations of one resource.
+/// Decision about the migrations of one resource.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
-    /// Those that have ended and still say that they run.
+pub(super) struct Schedule {
+    /// Finished migrations with the condition `Running`.
     pub(super) ended: Vec<Arc<Migration>>,
-    /// The one whose turn it is.
+    /// The migration to start.
     pub(super) next: Option<Arc<Migration>>,
 }
 
-/// The oldest that has not begun has its turn, unless one runs. (One that has ended and still says so counts as running only
-/// for itself, as upstream has it.)
-pub(super) fn turn(migrations: Vec<Arc<Migration>>) -> Turn {
+/// Returns the oldest migration that has not started, unless one runs. A finished migration that still has the condition
+/// `Running` does not count as running for others, as upstream.
+pub(super) fn schedule(migrations: Vec<Arc<Migration>>) -> Schedule {
     let (running, mut waiting): (Vec<_>, Vec<_>) =
         migrations.into_iter().partition(|one| is_running(one));
     let (ended, busy): (Vec<_>, Vec<_>) = running.into_iter().partition(|one| has_ended(one));
     waiting.retain(|one| !has_ended(one));
     let age = |one: &Arc<Migration>| (one.meta().creation, name(one).to_owned());
     let next = if busy.is_empty() { waiting.into_iter().min_by_key(age) } else { None };
-    Turn { ended, next }
+    Schedule { ended, next }
 }
 
 fn conditions(migration: &StorageVersionMigration) -> &[Condition] {
@@ -46,62 +46,63 @@ fn is_true(migration: &Migration, type_: &str) -> bool {
     conditions(migration).iter().any(|one| one.type_ == type_ && one.status == "True")
 }
 
-/// Whether it is its turn.
+/// Whether the migration has the condition `Running`.
 fn is_running(migration: &Migration) -> bool {
     is_true(migration, RUNNING)
 }
 
-/// Whether it has ended, well or not.
+/// Whether the migration succeeded or failed.
 fn has_ended(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED) || is_true(migration, FAILED)
 }
 
-/// Whether it has ended well.
+/// Whether the migration succeeded.
 pub(super) fn has_succeeded(migration: &Migration) -> bool {
     is_true(migration, SUCCEEDED)
 }
 
-/// Up to which version objects are written again; empty while nobody has noted it.
+/// Returns the resource version up to which objects are migrated; empty before it is recorded.
 pub(super) fn version(migration: &Migration) -> &str {
     let status = migration.status.as_ref();
     status.and_then(|status| status.resource_version.as_deref()).unwrap_or_default()
 }
 
-/// A resource may be so new that discovery does not tell of it; after this long it is not.
+/// Whether the migration is so new that discovery may lack its resource.
 fn is_new(migration: &Migration, now: Timestamp) -> bool {
     let made = migration.meta().creation;
     made.is_some_and(|made| now.duration_since(made).as_secs() < 60)
 }
 
-/// Whether it is its turn and it has not ended.
+/// Whether the migration is running and not finished.
 pub(super) fn is_open(migration: &Migration) -> bool {
     is_running(migration) && !has_ended(migration)
 }
 
-/// The resource whose objects are migrated.
+/// Returns the resource whose objects are migrated.
 pub(super) fn resource(migration: &Migration) -> Option<&GroupResource> {
     migration.spec.as_ref().map(|spec| &spec.resource)
 }
 
-/// A migration's resource, as discovery shows it.
+/// Result of the discovery of a migration's resource.
 pub(super) enum Found {
-    /// The server has it.
+    /// The server serves the resource.
     Is(Resource),
-    /// It may be too new for discovery, and why this is tried again.
+    /// The resource may be too new for discovery; the reason of the retry.
     NotYet(&'static str),
-    /// The server does not have it, in words for the status.
+    /// The server does not serve the resource; the message of the status.
     Never(String),
 }
 
 /// Finds a migration's resource.
 pub(super) fn find(
     all: &ServerResources,
-    wanted: &GroupResource,
+    group_resource: &GroupResource,
     migration: &Migration,
     now: Timestamp,
 ) -> Found {
-    let is_it =
-        |one: &&Resource| *one.kind.group == *wanted.group && *one.kind.plural == *wanted.resource;
+    let is_it = |one: &&Resource| {
+        *one.kind.group == *group_resource.group && *one.kind.plural == *group_resource.resource
+    };
     match all.preferred().find(is_it) {
         Some(found) => Found::Is(found.clone()),
         None if is_new(migration, now) => {
@@ -111,45 +112,45 @@ pub(super) fn find(
     }
 }
 
-/// How far a migration is.
+/// Progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Objects that are still to be written.
-    pub(super) left: usize,
-    /// Objects there are.
+    /// Number of objects that are not migrated yet.
+    pub(super) remaining: usize,
+    /// Number of all objects.
     pub(super) all: usize,
 }
 
-/// What is said of a migration.
+/// Change of a migration's status.
 #[derive(Debug)]
-pub(super) enum News {
-    /// It is its turn.
-    Begun,
-    /// It is at it, and was interrupted.
+pub(super) enum StatusChange {
+    /// The migration starts.
+    Started,
+    /// The migration was interrupted and continues later.
     Interrupted(Progress, String),
-    /// It is done.
-    Done(Progress),
-    /// It cannot be done, by the resource's nature.
-    Impossible(String),
-    /// It failed on the way.
+    /// The migration succeeded.
+    Succeeded(Progress),
+    /// The resource cannot be migrated.
+    Unsupported(String),
+    /// The migration failed.
     Failed(Option<Progress>, String),
-    /// It has ended, and so does not run.
-    Over,
-    /// Up to this version there is something to do.
+    /// The migration has finished: the condition `Running` becomes False.
+    Finished,
+    /// The resource version up to which objects are migrated.
     Version(String),
 }
 
-/// The migration with the news in its status; `None` where it says so already.
+/// Returns the migration with the changed status; `None` if nothing changes.
 pub(super) fn with(
     migration: &Migration,
-    news: News,
+    news: StatusChange,
     now: Timestamp,
 ) -> Option<StorageVersionMigration> {
     let mut changed: StorageVersionMigration = (**migration).clone();
     changed.metadata.managed_fields = None;
     let generation = changed.metadata.generation;
     let status = changed.status.get_or_insert_default();
-    if let News::Version(version) = news {
+    if let StatusChange::Version(version) = news {
         status.resource_version = Some(version);
         return Some(changed);
     }
@@ -170,41 +171,41 @@ pub(super) fn with(
     let runs = |progress: Option<Progress>, error: &str| running_words(progress, error);
     let (running, reason) = ("MigrationRunning", "StorageVersionMigrationFailed");
     let is_new = match news {
-        News::Begun => set(RUNNING, "True", running, runs(None, ""), None),
-        News::Interrupted(progress, error) => {
+        StatusChange::Started => set(RUNNING, "True", running, runs(None, ""), None),
+        StatusChange::Interrupted(progress, error) => {
             set(RUNNING, "True", running, runs(Some(progress), &error), None)
         }
-        News::Done(progress) => {
+        StatusChange::Succeeded(progress) => {
             let said = set(RUNNING, "True", running, runs(Some(progress), ""), None);
             let words = "Migration completed".to_owned();
             set(SUCCEEDED, "True", "StorageVersionMigrationSucceeded", words, None) || said
         }
-        News::Impossible(words) => set(FAILED, "True", reason, words, None),
-        News::Failed(None, error) => {
+        StatusChange::Unsupported(words) => set(FAILED, "True", reason, words, None),
+        StatusChange::Failed(None, error) => {
             let words = format!("migration encountered unhandled error: {error}");
             set(FAILED, "True", reason, words, None)
         }
-        News::Failed(Some(progress), error) => {
+        StatusChange::Failed(Some(progress), error) => {
             let said = set(RUNNING, "True", running, runs(Some(progress), ""), None);
-            let Progress { left, all } = progress;
+            let Progress { remaining, all } = progress;
             let words = format!(
-                "{left}/{all} not yet migrated. migration encountered unhandled error: {error}"
+                "{remaining}/{all} not yet migrated. migration encountered unhandled error: {error}"
             );
             set(FAILED, "True", reason, words, None) || said
         }
-        News::Over => set(
+        StatusChange::Finished => set(
             RUNNING,
             "False",
             "MigrationCompleted",
             "Migration completed".to_owned(),
             generation,
         ),
-        News::Version(_) => false,
+        StatusChange::Version(_) => false,
     };
     is_new.then_some(changed)
 }
 
-/// Puts a condition in the place of the one of its type; the time changes only with the status. Whether anything changed.
+/// Sets a condition; its time changes only with its status. Returns whether anything changed.
 fn put(all: &mut Vec<Condition>, mut new: Condition) -> bool {
     match all.iter_mut().find(|one| one.type_ == new.type_) {
         None => {
@@ -226,9 +227,11 @@ fn running_words(progress: Option<Progress>, error: &str) -> String {
     let mut words = "The migration is running".to_owned();
     match progress {
         Some(Progress { all: 0, .. }) | None => {}
-        Some(Progress { left: 0, all }) => words += &format!(", {all} objects verified migrated"),
-        Some(Progress { left, all }) => {
-            words += &format!(", {left}/{all} objects not yet migrated");
+        Some(Progress { remaining: 0, all }) => {
+            words += &format!(", {all} objects verified migrated");
+        }
+        Some(Progress { remaining, all }) => {
+            words += &format!(", {remaining}/{all} objects not yet migrated");
         }
     }
     if !error.is_empty() {
@@ -237,7 +240,7 @@ fn running_words(progress: Option<Progress>, error: &str) -> String {
     words
 }
 
-/// What is seen of a migration.
+/// Describes a migration.
 pub(super) fn describe(migration: &Migration) -> Description {
     let mut description = Description::new();
     for condition in conditions(migration) {
@@ -267,9 +270,9 @@ mod tests {
     }
 
     fn description(migrations: &[Arc<Migration>]) -> (Vec<String>, Option<String>) {
-        let turn = turn(migrations.to_vec());
-        let names = turn.ended.iter().map(|one| name(one).to_owned());
-        (names.collect(), turn.next.map(|one| name(&one).to_owned()))
+        let schedule = schedule(migrations.to_vec());
+        let names = schedule.ended.iter().map(|one| name(one).to_owned());
+        (names.collect(), schedule.next.map(|one| name(&one).to_owned()))
     }
 
     #[test]
@@ -300,29 +303,29 @@ mod tests {
     #[test]
     fn news_are_told_once() {
         let fresh = migration("m", 0, &[]);
-        let begun = with(&fresh, News::Begun, T0);
+        let begun = with(&fresh, StatusChange::Started, T0);
         let text = |text: &str| text.to_owned();
         assert_eq!(
             said(begun.clone()),
             [(text(RUNNING), text("True"), text("The migration is running"))]
         );
         let begun = Full::new(begun.unwrap());
-        assert_eq!(with(&begun, News::Begun, at(9)), None);
-        let progress = Progress { left: 2, all: 3 };
-        let late = said(with(&begun, News::Interrupted(progress, text("too busy")), T0));
+        assert_eq!(with(&begun, StatusChange::Started, at(9)), None);
+        let progress = Progress { remaining: 2, all: 3 };
+        let late = said(with(&begun, StatusChange::Interrupted(progress, text("too busy")), T0));
         assert_eq!(
             late[0].2,
             "The migration is running, 2/3 objects not yet migrated; transient error: too busy"
         );
-        let done = with(&begun, News::Done(Progress { left: 0, all: 3 }), at(9));
+        let done = with(&begun, StatusChange::Succeeded(Progress { remaining: 0, all: 3 }), at(9));
         let words = said(done.clone());
         assert_eq!(words[0].2, "The migration is running, 3 objects verified migrated");
         assert_eq!((&*words[1].0, &*words[1].2), (SUCCEEDED, "Migration completed"));
         let done = Full::new(done.unwrap());
         assert_eq!(conditions(&done)[0].last_transition_time.0, T0);
-        let over = said(with(&done, News::Over, at(10)));
+        let over = said(with(&done, StatusChange::Finished, at(10)));
         assert_eq!((&*over[0].1, &*over[0].2), ("False", "Migration completed"));
-        let failed = said(with(&begun, News::Failed(Some(progress), text("no")), T0));
+        let failed = said(with(&begun, StatusChange::Failed(Some(progress), text("no")), T0));
         assert_eq!(failed[1].2, "2/3 not yet migrated. migration encountered unhandled error: no");
     }
 }

@@ -1,11 +1,11 @@
-//! Steps of the two planners that prepare a migration: one lets the oldest migration of a resource run, one notes up to which
-//! version there is something to do.
+//! Steps of the two planners that prepare a migration: one starts the oldest migration of a resource, one records the resource
+//! version up to which objects are migrated.
 
 use super::{
     Migration,
     custom::{self, MANAGER, Stage},
     name,
-    plan::{self, News},
+    plan::{self, StatusChange},
 };
 use crate::wire;
 use evenkeel_api::{Kind, time::Timestamp};
@@ -21,35 +21,36 @@ use std::{sync::Arc, time::Duration};
 /// Verbs that a resource must support.
 pub(super) const VERBS: [&str; 3] = ["update", "patch", "list"];
 /// A name that no namespace has, so that a list in it is empty and only returns the resource version. Upstream: `fakeSVMNamespaceName`.
-const NOWHERE: &str = "@fake:svm_ns!";
+const FAKE_NAMESPACE: &str = "@fake:svm_ns!";
 /// Maximum attempts to update a definition that others change.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The migrations of a resource.
 pub(super) struct OfResource {
-    /// Name of the resource's definition, if it is a custom one.
+    /// Name of the CustomResourceDefinition, for a custom resource.
     pub(super) definition: String,
     pub(super) migrations: Vec<Arc<Migration>>,
 }
 
-/// Ends what has ended of a resource's migrations, and lets the next one begin.
+/// Completes finished migrations of a resource, and starts the next one.
 pub(super) fn run_next(observed: &OfResource, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     Steps::next(done, |steps| {
-        let (turn, definition) = (plan::turn(observed.migrations.clone()), &*observed.definition);
-        for ended in &turn.ended {
+        let (schedule, definition) =
+            (plan::schedule(observed.migrations.clone()), &*observed.definition);
+        for ended in &schedule.ended {
             let well = plan::has_succeeded(ended);
             tell_definition(definition, Stage::Ended { well }, now, steps)?;
-            tell(ended, News::Over, now, steps)?;
+            tell(ended, StatusChange::Finished, now, steps)?;
         }
-        if let Some(next) = &turn.next {
+        if let Some(next) = &schedule.next {
             tell_definition(definition, Stage::Begun(name(next)), now, steps)?;
-            tell(next, News::Begun, now, steps)?;
+            tell(next, StatusChange::Started, now, steps)?;
         }
         Ok(Plan::nothing())
     })
 }
 
-/// Notes up to which version objects are to be written again.
+/// Records the resource version up to which objects are migrated.
 pub(super) fn note_version(migration: &Migration, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     Steps::next(done, |steps| {
         if !plan::is_open(migration) || !plan::version(migration).is_empty() {
@@ -57,10 +58,10 @@ pub(super) fn note_version(migration: &Migration, done: &Outcomes, now: Timestam
         }
         let Some(found) = found(migration, now, steps)? else { return Ok(Plan::nothing()) };
         if let Some(words) = unsupported(&found) {
-            tell(migration, News::Impossible(words), now, steps)?;
+            tell(migration, StatusChange::Unsupported(words), now, steps)?;
             return Ok(Plan::nothing());
         }
-        let namespace = if found.kind.namespaced { NOWHERE } else { "" };
+        let namespace = if found.kind.namespaced { FAKE_NAMESPACE } else { "" };
         let options = ListOptions { limit: 1, ..ListOptions::default() };
         let read = LiveRead::list::<Metadata>(&found.kind, namespace, &options);
         let read = steps.one(LiveRead { on_error: OnError::Abort, ..read })?;
@@ -70,12 +71,12 @@ pub(super) fn note_version(migration: &Migration, done: &Outcomes, now: Timestam
             (None, None) => return Ok(Plan::nothing()),
         };
         let list = list.map_err(|error| Plan::failure(error.message))?;
-        tell(migration, News::Version(list.resource_version.to_string()), now, steps)?;
+        tell(migration, StatusChange::Version(list.resource_version.to_string()), now, steps)?;
         Ok(Plan::nothing())
     })
 }
 
-/// Why the resource cannot be migrated, if so.
+/// Returns why the resource cannot be migrated, if it cannot.
 pub(super) fn unsupported(found: &Resource) -> Option<String> {
     if VERBS.iter().all(|verb| found.supports_verb(verb)) {
         return None;
@@ -87,7 +88,7 @@ pub(super) fn unsupported(found: &Resource) -> Option<String> {
     ))
 }
 
-/// The resource as the server has it; a migration of one that it does not have fails once the resource is not new any more.
+/// Returns the discovered resource. A migration of an unknown resource fails after the grace period for new resources.
 fn found(
     migration: &Migration,
     now: Timestamp,
@@ -104,16 +105,16 @@ fn found(
         plan::Found::Is(found) => Ok(Some(found)),
         plan::Found::NotYet(why) => Err(Plan::failure(why)),
         plan::Found::Never(why) => {
-            tell(migration, News::Impossible(why), now, steps)?;
+            tell(migration, StatusChange::Unsupported(why), now, steps)?;
             Ok(None)
         }
     }
 }
 
-/// Puts news into a migration's status, where it does not say so already.
+/// Updates the migration's status, if it differs.
 fn tell(
     migration: &Migration,
-    news: News,
+    news: StatusChange,
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<(), Plan> {
@@ -128,8 +129,7 @@ fn update_status(migration: &Migration, changed: &StorageVersionMigration) -> Up
     Update { on_error: OnError::Abort, ..update }
 }
 
-/// Tells the resource's definition, if it is a custom one. Its status is applied to the version that was read, and read again
-/// after a conflict.
+/// Updates the status of the CustomResourceDefinition, for a custom resource. After a conflict, the definition is read again.
 fn tell_definition(
     definition: &str,
     stage: Stage<'_>,

@@ -51,7 +51,7 @@ pub(super) struct Observed {
     pub(super) prioritized: bool,
 }
 
-/// What a pod's claim refers to.
+/// Claim or template that an entry of `spec.resourceClaims` names.
 #[derive(Default)]
 pub(super) struct Named {
     pub(super) claim: Option<Arc<Claim>>,

@@ -102,7 +102,7 @@ fn remaining(
     Ok(remaining)
 }
 
-/// Describes who a claim is reserved for.
+/// Describes the consumers of a claim.
 pub(super) fn describe(observed: &Observed) -> Description {
     let mut description = Description::new();
     let names: Vec<&str> =

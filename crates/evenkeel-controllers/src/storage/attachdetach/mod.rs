@@ -163,7 +163,7 @@ fn nodes_of_users(
         .collect()
 }
 
-/// What event handlers and passes know of all nodes besides the caches.
+/// State of all nodes that event handlers and passes share, besides the caches.
 #[derive(Default)]
 struct NodeStates {
     /// Nodes as last observed, deleted ones with attachments included.

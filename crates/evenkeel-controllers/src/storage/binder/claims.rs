@@ -1,8 +1,10 @@
-//! The half that looks at claims.
+//! Worker of the claim queue.
+//!
+//! Upstream: `claimWorker`.
 
 use super::{
     Binder, DESCRIPTOR,
-    plan::claim::{self, Next, Provisioner, Seen},
+    plan::claim::{self, Next, Observed, Provisioner},
 };
 use crate::{storage::persistentvolumeclaimprotection, wiring::descriptor::ControllerContext};
 use evenkeel_api::{
@@ -18,7 +20,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// Runs it. One worker: two could choose one volume for two claims.
+/// Starts the worker of the claim queue. There is one: two could choose the same volume for two claims.
 pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     let (of_volumes, of_classes) = (Arc::clone(binder), Arc::clone(binder));
     let metrics = binder.metrics.clone();
@@ -41,57 +43,57 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     context.run(builder.planned_with(Claims(Arc::clone(binder)), Claims(Arc::clone(binder))));
 }
 
-/// The binder's half that looks at claims, and counts what becomes of them.
+/// Planner of claims; it also counts their provisioning.
 struct Claims(Arc<Binder>);
 
 impl Planner for Claims {
-    type Observed = Seen;
+    type Observed = Observed;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        self.0.claim_seen(key)
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
+        self.0.observe_claim(key)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.first_step(seen, &(), now), ())
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.first_step(observed, &(), now), ())
     }
 
-    fn next(&self, seen: &Seen, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
-        claim::next_step(seen, &self.0.options, done)
+    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
+        claim::next_step(observed, &self.0.options, done)
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        claim::describe(seen)
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        claim::describe(observed)
     }
 }
 
 impl PassHandler<Self> for Claims {
-    fn on_planned(&self, seen: &Seen, planned: Planned<'_, ()>) {
+    fn on_planned(&self, observed: &Observed, planned: Planned<'_, ()>) {
         let Self(binder) = self;
         if let Next::Provision(Provisioner::External(provisioner)) =
-            claim::next(seen, &binder.options)
+            claim::next(observed, &binder.options)
         {
-            binder.metrics.begun(&seen.claim.meta, provisioner, planned.at);
+            binder.metrics.provisioning_started(&observed.claim.meta, provisioner, planned.at);
         }
     }
 
-    fn on_passed(&self, seen: &Seen, pass: &Pass<'_>) {
+    fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         let Self(binder) = self;
-        match claim::next(seen, &binder.options) {
+        match claim::next(observed, &binder.options) {
             Next::DefaultClass(_) => binder.metrics.filled_in(pass.succeeded),
             Next::Bind(_) if pass.succeeded => {
-                binder.metrics.bound(&seen.claim.meta, pass.planned);
+                binder.metrics.bound(&observed.claim.meta, pass.planned);
             }
             _ => {}
         }
         if !pass.succeeded {
-            binder.metrics.failed(&seen.claim.meta);
+            binder.metrics.failed(&observed.claim.meta);
         }
     }
 }
 
 impl Binder {
-    fn claim_seen(&self, key: &Key) -> Option<Seen> {
+    fn observe_claim(&self, key: &Key) -> Option<Observed> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
         let class = volume::class_of_claim(&claim);
         let named = match &*claim.spec.volume_name {
@@ -107,7 +109,7 @@ impl Binder {
         let nameless = unbound && !volume::names_class(&claim);
         let default_class =
             nameless.then(|| volume::default_class(&self.classes.list()).cloned()).flatten();
-        Some(Seen {
+        Some(Observed {
             named,
             candidates,
             class: Some(class).filter(|c| !c.is_empty()).and_then(|c| self.classes.get("", c)),
@@ -117,7 +119,7 @@ impl Binder {
         })
     }
 
-    /// Pods that want the claim and have no node.
+    /// Returns the names of unscheduled pods that use the claim.
     fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Text> {
         let users = self.users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
         let waits = |pod: &&Arc<Pod>| {

@@ -1,12 +1,12 @@
-//! Folders below `/tmp` as volumes, for single-node clusters: the only volumes that this controller makes and deletes itself.
-//! The wiring makes and removes the folders.
+//! Provisioner of hostPath volumes below `/tmp`, for single-node clusters: the only volumes that this controller provisions and
+//! deletes itself. The wiring creates and removes the folders.
 //!
 //! Upstream: `pkg/volume/hostpath`, for testing only.
 
 use super::{
     Options,
     plan::{
-        claim::{HOST_PATH, Seen},
+        claim::{HOST_PATH, Observed},
         reclaim::{self, IN_TREE_PROTECTION_FINALIZER},
     },
 };
@@ -22,23 +22,23 @@ use evenkeel_runtime::plan::{
 use serde_json::{Value, json};
 use std::path::{Component, Path};
 
-/// Makes a folder, and those that it is in.
+/// Creates a folder and its parents.
 pub(super) const MAKE_FOLDER: &str = "make the folder";
-/// Removes a folder with all that is in it, if it is there.
+/// Removes a folder and its contents, if it exists.
 pub(super) const REMOVE_FOLDER: &str = "remove the folder";
 
-/// Work on the folder; the next step judges its failure.
+/// Returns the work on the folder. The next step handles its failure.
 fn folder(work: &'static str, path: &str) -> Local {
     Local { work, subject: path.to_owned(), on_error: OnError::Ignore }
 }
 
-/// Makes a folder for the claim, and the volume that it is behind. Upstream: `provisionClaimOperation`.
+/// Creates a folder for the claim, and its volume. Upstream: `provisionClaimOperation`.
 pub(super) fn provision(
-    seen: &Seen,
+    observed: &Observed,
     options: &Options,
     steps: &mut Steps<'_>,
 ) -> Result<Plan, Plan> {
-    let claim = &*seen.claim;
+    let claim = &*observed.claim;
     let refuse = |why: String| {
         let event = EventRecord::warning(wire::target(claim), "ProvisioningFailed", why.clone());
         Plan { error: Some(PlanError::new(why)), ..Plan::one(event) }
@@ -55,14 +55,14 @@ pub(super) fn provision(
     if &*claim.spec.volume_mode == "Block" {
         return Ok(failed(&format!("{HOST_PATH} does not support block volume provisioning")));
     }
-    // By uid: a second attempt finds the folder of the first.
+    // The path has the uid, so that a retry uses the same folder.
     let path = format!("/tmp/hostpath_pv/{}", claim.meta.uid);
     if options.host_path_files
         && let Some(error) = &steps.one(folder(MAKE_FOLDER, &path))?.error
     {
         return Ok(failed(&error.message));
     }
-    let policy = seen.class.as_deref().map_or("Delete", |class| &class.reclaim_policy);
+    let policy = observed.class.as_deref().map_or("Delete", |class| &class.reclaim_policy);
     let created = steps.one(create(claim, &object(claim, class, policy, &path)))?;
     let error = created.error.as_ref().filter(|error| !error.is_already_exists());
     if let Some(error) = error {
@@ -71,7 +71,7 @@ pub(super) fn provision(
     Ok(Plan { requeue: Some(options.sync_period), ..Plan::nothing() })
 }
 
-/// Creates the volume; the next step judges its failure.
+/// Returns the creation of the volume. The next step handles its failure.
 fn create(claim: &PersistentVolumeClaim, volume: &Value) -> Create {
     let name = format!("pvc-{}", claim.meta.uid);
     let message = format!("Successfully provisioned volume {name} using {HOST_PATH}");
@@ -114,7 +114,7 @@ fn object(claim: &PersistentVolumeClaim, class: &str, policy: &str, path: &str) 
     volume
 }
 
-/// Deletes the folder behind the volume, and then the volume. Upstream: `deleteVolumeOperation`.
+/// Deletes the folder of the volume, then the volume. Upstream: `deleteVolumeOperation`.
 pub(super) fn delete(
     volume: &PersistentVolume,
     options: &Options,
@@ -144,7 +144,7 @@ pub(super) fn delete(
     Ok(plan)
 }
 
-/// Whether the path is that of something below `/tmp`.
+/// Whether the path is below `/tmp`.
 fn is_below_tmp(path: &str) -> bool {
     Path::new(path).strip_prefix("/tmp").is_ok_and(|rest| {
         let mut parts = rest.components().peekable();
@@ -187,23 +187,23 @@ mod tests {
         Options { host_path_provisioning: true, ..Options::default() }
     }
 
-    fn claim(mode: &str) -> Seen {
+    fn claim(mode: &str) -> Observed {
         let claim = decoded(&json!({
             "metadata": {"name": "data", "namespace": "ns", "uid": "c"},
             "spec": {"storageClassName": "local", "volumeMode": mode},
         }));
-        Seen { claim: std::sync::Arc::new(claim), ..Seen::default() }
+        Observed { claim: std::sync::Arc::new(claim), ..Observed::default() }
     }
 
-    fn provisioned(seen: &Seen, options: &Options, done: &[Outcome]) -> Option<Plan> {
+    fn provisioned(observed: &Observed, options: &Options, done: &[Outcome]) -> Option<Plan> {
         let outcomes = Outcomes(done.to_vec());
-        Steps::next(&outcomes, |steps| provision(seen, options, steps))
+        Steps::next(&outcomes, |steps| provision(observed, options, steps))
     }
 
     #[test]
     fn a_volume_is_created_once_its_folder_is_there() {
-        let (seen, options) = (claim("Filesystem"), options());
-        let after = |done: &[Outcome]| provisioned(&seen, &options, done);
+        let (observed, options) = (claim("Filesystem"), options());
+        let after = |done: &[Outcome]| provisioned(&observed, &options, done);
         assert_eq!(words(&after(&[]).unwrap()), ["make the folder /tmp/hostpath_pv/c"]);
         let made = Outcome::success;
         assert_eq!(words(&after(&[made()]).unwrap()), ["create PersistentVolume"]);
@@ -218,10 +218,10 @@ mod tests {
         assert_eq!(refused.error, Some(PlanError::new(why)));
         assert_eq!(after(&[failed(0, ""), made()]), None);
         let without_disk = Options { host_path_files: false, ..options.clone() };
-        let first = provisioned(&seen, &without_disk, &[]).unwrap();
+        let first = provisioned(&observed, &without_disk, &[]).unwrap();
         assert_eq!(words(&first), ["create PersistentVolume"]);
-        for (seen, options) in [(claim("Block"), options), (seen, Options::default())] {
-            let refused = provisioned(&seen, &options, &[]).unwrap();
+        for (observed, options) in [(claim("Block"), options), (observed, Options::default())] {
+            let refused = provisioned(&observed, &options, &[]).unwrap();
             assert!(words(&refused)[0].starts_with("ProvisioningFailed: "));
         }
     }

@@ -1,4 +1,4 @@
-//! What is counted of claims and volumes, under upstream's names.
+//! Metrics of claims and volumes, with upstream's names.
 
 use super::Binder;
 use evenkeel_api::{
@@ -22,18 +22,18 @@ const SECONDS: [f64; 13] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0];
 const OPERATION: &[&str] = &["plugin_name", "operation_name"];
 
-/// Handles. Clones share them.
+/// Handles of the metrics; clones share them.
 #[derive(Clone)]
 pub(super) struct Metrics {
     filled_in: IntCounter,
     not_filled_in: IntCounter,
     took: HistogramVec,
     errors: [IntCounterVec; 2],
-    /// Claims whose volumes are being made: by whom, and since when.
-    making: Arc<Mutex<Making>>,
+    /// Claims in provisioning: the provisioner and the start time.
+    provisioning: Arc<Mutex<Provisioning>>,
 }
 
-type Making = HashMap<Key, (Text, Timestamp)>;
+type Provisioning = HashMap<Key, (Text, Timestamp)>;
 
 impl Metrics {
     pub(super) fn new(registry: &Registry) -> Self {
@@ -60,59 +60,59 @@ impl Metrics {
             ),
             errors: ["volume_operation_total_errors", "volume_operation_errors_total"]
                 .map(|name| metrics::counters(registry, name, errors, OPERATION)),
-            making: Arc::default(),
+            provisioning: Arc::default(),
         }
     }
 
-    /// A class was put on a claim, or could not be.
-    pub(super) fn filled_in(&self, well: bool) {
+    /// Counts an update that sets the default class of a claim.
+    pub(super) fn filled_in(&self, succeeded: bool) {
         self.filled_in.inc();
-        if !well {
+        if !succeeded {
             self.not_filled_in.inc();
         }
     }
 
-    fn making(&self) -> MutexGuard<'_, Making> {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner)
+    fn provisioning(&self) -> MutexGuard<'_, Provisioning> {
+        self.provisioning.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A claim's volume is being made, since now if not for longer.
-    pub(super) fn begun(&self, claim: &Meta, maker: &str, now: Timestamp) {
-        self.making().entry(Key::of(claim)).or_insert_with(|| (maker.into(), now));
+    /// Records the start of provisioning, unless it has started already.
+    pub(super) fn provisioning_started(&self, claim: &Meta, provisioner: &str, now: Timestamp) {
+        self.provisioning().entry(Key::of(claim)).or_insert_with(|| (provisioner.into(), now));
     }
 
-    /// A claim has its volume.
+    /// Records that the claim is bound, with the duration of provisioning.
     pub(super) fn bound(&self, claim: &Meta, now: Timestamp) {
-        let made = self.making().remove(&Key::of(claim));
-        if let Some((maker, since)) = made {
+        let made = self.provisioning().remove(&Key::of(claim));
+        if let Some((provisioner, since)) = made {
             let seconds = now.duration_since(since).as_secs_f64();
-            self.took.with_label_values(&[&*maker, "provision"]).observe(seconds);
+            self.took.with_label_values(&[&*provisioner, "provision"]).observe(seconds);
         }
     }
 
-    /// Something of it went wrong.
+    /// Counts a failed operation of the claim.
     pub(super) fn failed(&self, claim: &Meta) {
-        if let Some((maker, _)) = self.making().get(&Key::of(claim)) {
+        if let Some((provisioner, _)) = self.provisioning().get(&Key::of(claim)) {
             for errors in &self.errors {
-                errors.with_label_values(&[&**maker, "provision"]).inc();
+                errors.with_label_values(&[&**provisioner, "provision"]).inc();
             }
         }
     }
 
-    /// A claim is gone.
+    /// Removes the state of a deleted claim.
     pub(super) fn forget(&self, claim: &Meta) {
-        self.making().remove(&Key::of(claim));
+        self.provisioning().remove(&Key::of(claim));
     }
 
-    /// Shows how many claims and volumes there are.
-    pub(super) fn count(&self, registry: &Registry, binder: &Arc<Binder>) {
+    /// Registers the gauges of claims and volumes.
+    pub(super) fn register_counts(&self, registry: &Registry, binder: &Arc<Binder>) {
         if let Err(error) = registry.register(Box::new(Counts::new(binder))) {
             tracing::debug!(%error, "volumes are counted already");
         }
     }
 }
 
-/// How many claims and volumes there are, counted when somebody asks.
+/// Gauges of claims and volumes, computed at each scrape.
 struct Counts {
     binder: Weak<Binder>,
     volumes: IntGaugeVec,
@@ -120,7 +120,7 @@ struct Counts {
     unbound_volumes: IntGaugeVec,
     bound_claims: IntGaugeVec,
     unbound_claims: IntGaugeVec,
-    /// Gauges are filled by one at a time.
+    /// Held while the gauges are computed.
     filling: Mutex<()>,
 }
 
@@ -204,7 +204,7 @@ impl Collector for Counts {
     }
 }
 
-/// The plug-in that a volume is of, as upstream's binder knows them.
+/// Returns the name of the volume's plug-in, as upstream's metrics have it.
 fn plugin(volume: &PersistentVolume) -> String {
     match &volume.spec.source {
         PersistentVolumeSource { host_path: Some(_), .. } => "kubernetes.io/host-path".to_owned(),

@@ -1,4 +1,5 @@
-//! Binds claims to volumes, hands those without one to provisioners, and reclaims volumes whose claims are gone.
+//! Persistent volume controller: binds claims to volumes, requests provisioning for claims without one, and reclaims volumes of
+//! deleted claims.
 //!
 //! Upstream: `pkg/controller/volume/persistentvolume`.
 
@@ -23,7 +24,7 @@ use futures::future::BoxFuture;
 use metrics::Metrics;
 use std::{io, sync::Arc};
 
-/// The controller that binds claims and volumes.
+/// Descriptor of the persistent volume binder.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolume-binder-controller",
     aliases: &["persistentvolume-binder"],
@@ -33,18 +34,18 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ..Descriptor::ORDINARY
 };
 
-/// The component that events are from.
+/// Reporting component of events.
 const SOURCE: &str = "persistentvolume-controller";
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let binder = Arc::new(Binder::new(context));
-    binder.metrics.count(&context.registry, &binder);
+    binder.metrics.register_counts(&context.registry, &binder);
     claims::start(context, &binder);
     volumes::start(context, &binder);
     Ok(())
 }
 
-/// Makes or removes the folder of a volume.
+/// Creates or removes the folder of a volume.
 fn work_on_folder(local: &Local) -> BoxFuture<'static, Result<(), String>> {
     let (work, path) = (local.work, local.subject.clone());
     Box::pin(async move {
@@ -61,19 +62,19 @@ fn if_there(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// What both halves look at.
+/// Caches and indexes that both queues share.
 struct Binder {
     claims: Cache<PersistentVolumeClaim>,
     volumes: Cache<PersistentVolume>,
     classes: Cache<StorageClass>,
     pods: Cache<Pod>,
-    /// Volumes that are nobody's, by class.
+    /// Volumes without `claimRef`, by class.
     free: Index<PersistentVolume>,
-    /// Volumes that are for a claim, by its `namespace/name`.
+    /// Volumes with `claimRef`, by its `namespace/name`.
     promised: Index<PersistentVolume>,
-    /// Claims that were never bound, by class.
+    /// Claims without the bind-completed annotation, by class.
     unbound: Index<PersistentVolumeClaim>,
-    /// Claims by the volume that they name, bound or not.
+    /// Claims by `spec.volumeName`, bound or not.
     naming: Index<PersistentVolumeClaim>,
     /// Pods by `namespace/name` of the claims that they use.
     users: Index<Pod>,
@@ -118,13 +119,13 @@ impl Binder {
         }
     }
 
-    /// A builder of one half, with what both have in common.
+    /// Adds the settings that both planners share.
     fn described(&self, builder: Builder) -> Builder {
         builder.event_source(SOURCE).reads(&self.pods)
     }
 
-    /// The claims that an event of a volume may concern: whose it is or was, who names it, who may have it now. A claim
-    /// that is lost, and whose volume comes back without a `claimRef`, is among those who name it.
+    /// Returns the claims to enqueue for a volume event: those of its old and new `claimRef`, those that name it, and those that
+    /// may be bound to it. A lost claim whose volume returns without a `claimRef` still names it.
     fn concerned_by_volume(&self, event: &CacheEvent<PersistentVolume>) -> Vec<Key> {
         let volume = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
@@ -148,8 +149,8 @@ impl Binder {
         keys
     }
 
-    /// The volumes that an event of a claim may concern: those that it names or named, and all that say that they are its.
-    /// It may name none of the latter, or another one; upstream comes to them when it looks at everything (`resync`).
+    /// Returns the volumes to enqueue for a claim event: those that it names or named, and all whose `claimRef` is the claim.
+    /// Upstream enqueues the latter with its periodic `resync`.
     fn concerned_by_claim(&self, event: &CacheEvent<PersistentVolumeClaim>) -> Vec<Key> {
         let claim = event.object();
         let old = if let CacheEvent::Updated { old, .. } = event { Some(old) } else { None };
@@ -168,7 +169,7 @@ impl Binder {
         keys
     }
 
-    /// The claims that an event of a class may concern: those of it, and those without one.
+    /// Returns the claims to enqueue for a class event: those of the class, and those without one.
     fn concerned_by_class(&self, class: &StorageClass) -> Vec<Key> {
         let named = self.unbound.get(&class.meta.name);
         let nameless = self.unbound.get("");

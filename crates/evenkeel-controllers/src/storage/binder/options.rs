@@ -6,31 +6,31 @@ use std::{sync::Arc, time::Duration};
 /// Options of the persistent volume binder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How often claims and volumes that wait for something are looked at again; `--pvclaimbinder-sync-period`. Upstream
-    /// looks at all of them so often; here those that are at rest are looked at when something changes that concerns them.
+    /// Interval after which waiting claims and volumes are reconciled again; `--pvclaimbinder-sync-period`. Upstream reconciles
+    /// all of them in this interval; here, others are reconciled on events only.
     pub sync_period: Duration,
-    /// Whether claims without a volume are handed to provisioners; `--enable-dynamic-provisioning`.
+    /// Whether provisioning is requested for claims without a volume; `--enable-dynamic-provisioning`.
     pub dynamic_provisioning: bool,
-    /// Whether folders below `/tmp` are made for claims, for single-node clusters; `--enable-hostpath-provisioner`.
+    /// Whether hostPath volumes below `/tmp` are provisioned, for single-node clusters; `--enable-hostpath-provisioner`.
     pub host_path_provisioning: bool,
-    /// Whether there is a disk behind hostPath volumes that may be written and deleted from. Not so with simulated nodes.
+    /// Whether hostPath volumes are real folders on this machine. False with simulated nodes.
     pub host_path_files: bool,
-    /// How NFS volumes are scrubbed; `--pv-recycler-…-nfs`.
+    /// Recycler settings of NFS volumes; `--pv-recycler-…-nfs`.
     pub recycle_nfs: Recycling,
-    /// How hostPath volumes are scrubbed; `--pv-recycler-…-hostpath`.
+    /// Recycler settings of hostPath volumes; `--pv-recycler-…-hostpath`.
     pub recycle_host_path: Recycling,
 }
 
-/// How volumes of one sort are scrubbed.
+/// Recycler settings of one volume type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recycling {
-    /// It may take at least so long.
+    /// Minimum timeout of the recycler pod.
     pub least: Duration,
-    /// And so long for each Gi of the volume.
+    /// Additional timeout for each Gi of the volume.
     pub each_gi: Duration,
-    /// The file that the pod's template is in, if it is not upstream's.
+    /// Path of the pod template file; upstream's template if unset.
     pub template_file: Option<Arc<str>>,
-    /// The template itself, JSON; the program reads it.
+    /// Contents of the template file as JSON, read by the program.
     pub template: Option<Arc<str>>,
 }
 
@@ -54,7 +54,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the flags say.
+    /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         let recycling = |sort: &str, increment: &str| {
             let seconds = |flag: &str| {

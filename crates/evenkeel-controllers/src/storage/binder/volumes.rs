@@ -1,10 +1,12 @@
-//! The half that looks at volumes.
+//! Workers of the volume queue.
+//!
+//! Upstream: `volumeWorker`.
 
 use super::{
     Binder, DESCRIPTOR,
     plan::{
         reclaim,
-        volume::{self, Seen},
+        volume::{self, Observed},
     },
 };
 use crate::wiring::descriptor::ControllerContext;
@@ -38,39 +40,39 @@ pub(super) fn start(context: &ControllerContext, binder: &Arc<Binder>) {
     context.run(builder.planned(Volumes(Arc::clone(binder))));
 }
 
-/// The binder's half that looks at volumes.
+/// Planner of volumes.
 struct Volumes(Arc<Binder>);
 
 impl Planner for Volumes {
-    type Observed = Seen;
+    type Observed = Observed;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Some(self.0.volume_seen(self.0.volumes.get("", &key.name)?))
+    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
+        Some(self.0.observe_volume(self.0.volumes.get("", &key.name)?))
     }
 
-    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.first_step(seen, &(), now), ())
+    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.first_step(observed, &(), now), ())
     }
 
-    fn next(&self, seen: &Seen, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
-        volume::next_step(seen, &self.0.options, done)
+    fn next(&self, observed: &Observed, (): &(), done: &Outcomes, _: Timestamp) -> Option<Plan> {
+        volume::next_step(observed, &self.0.options, done)
     }
 
-    fn describe(&self, seen: &Seen, _: Timestamp) -> Description {
-        volume::describe(seen)
+    fn describe(&self, observed: &Observed, _: Timestamp) -> Description {
+        volume::describe(observed)
     }
 }
 
 impl Binder {
-    /// The claim that the volume is for, in the cache.
+    /// Returns the claim of the volume's `claimRef` from the cache.
     fn claim_of(&self, volume: &PersistentVolume) -> Option<Arc<PersistentVolumeClaim>> {
         let reference = volume.spec.claim_ref.as_deref()?;
         let claim = self.claims.get(&reference.namespace, &reference.name)?;
         (claim.meta.uid == reference.uid).then_some(claim)
     }
 
-    fn volume_seen(&self, volume: Arc<PersistentVolume>) -> Seen {
+    fn observe_volume(&self, volume: Arc<PersistentVolume>) -> Observed {
         let reference = volume.spec.claim_ref.as_deref();
         let taken = |of: &ObjectReference| self.claims.get(&of.namespace, &of.name).is_some();
         let users = |of: &ObjectReference| {
@@ -79,7 +81,7 @@ impl Binder {
         let recycled = &*volume.spec.persistent_volume_reclaim_policy == "Recycle";
         let recycler =
             || self.pods.get(reclaim::NAMESPACE, &reclaim::recycler_name(&volume.meta.name));
-        Seen {
+        Observed {
             name_is_taken: reference.is_some_and(taken),
             users: reference.filter(|_| recycled).map(users).unwrap_or_default(),
             recycler: recycled.then(recycler).flatten(),

@@ -22,10 +22,10 @@ use evenkeel_runtime::{
 use plan::{Creates, Observed};
 use prometheus::IntCounter;
 
-/// How many pods are looked at at the same time; `--concurrent-ephemeralvolume-syncs`.
+/// Number of workers; `--concurrent-ephemeralvolume-syncs`.
 pub type Options = Workers<5>;
 
-/// The flag that says so.
+/// Flag of the number of workers.
 pub(crate) const WORKERS: &str = "concurrent-ephemeralvolume-syncs";
 
 /// The controller of ephemeral volumes.
@@ -62,7 +62,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let volumes = Volumes { pods: pods.clone(), claims: claims.clone() };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
-            // What a pod's volumes are never changes.
+            // The volumes of a pod are immutable.
             if let CacheEvent::Added { object: pod, .. } = event
                 && plan::concerns(pod)
             {

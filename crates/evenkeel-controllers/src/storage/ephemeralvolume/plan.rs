@@ -12,7 +12,7 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// A pod, and the claims of its ephemeral volumes as far as they are there.
+/// A pod, and the claims of its ephemeral volumes if they exist.
 pub(super) struct Observed {
     pod: Arc<Pod>,
     claims: Vec<Option<Arc<PersistentVolumeClaim>>>,
@@ -29,16 +29,16 @@ impl Observed {
     }
 }
 
-/// What is to be done about one volume.
+/// Step for one volume.
 #[derive(Debug, PartialEq)]
 enum Step {
-    /// The claim is made.
+    /// Create the claim.
     Make(Box<Create>),
-    /// There is a claim of the name that was not made for the pod.
+    /// Another claim has the name; the event about it.
     Refuse(EventRecord),
 }
 
-/// Whether the pod has ephemeral volumes and stays.
+/// Whether the pod has ephemeral volumes and is not terminating.
 pub(super) fn concerns(pod: &Pod) -> bool {
     !pod.meta.deleting() && claims::of_pod(pod).any(|used| used.ephemeral)
 }
@@ -89,7 +89,7 @@ pub(super) fn describe(observed: &Observed) -> Description {
     description
 }
 
-/// What is to be done, in the order of the volumes.
+/// Returns the steps in the order of the volumes.
 fn steps(observed: &Observed) -> Vec<Step> {
     let pod = &*observed.pod;
     if pod.meta.deleting() {

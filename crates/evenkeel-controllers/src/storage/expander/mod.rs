@@ -1,6 +1,6 @@
-//! Tells whoever makes volumes bigger that a claim asks for more than it has.
+//! Volume expansion: reports with an event that an external controller must expand a volume.
 //!
-//! Nothing that was built in can be made bigger by a controller any more: drivers do it. Upstream:
+//! No in-tree plug-in can be expanded by this controller any more; CSI drivers do it. Upstream:
 //! `pkg/controller/volume/expand`.
 
 mod plan;

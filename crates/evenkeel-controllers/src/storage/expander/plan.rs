@@ -69,7 +69,7 @@ pub(super) fn plan(observed: &Observed) -> Plan {
     plan
 }
 
-/// The plug-in that a volume was of before a driver took over, and the driver.
+/// Returns the in-tree plug-in of a migrated volume, and its CSI driver.
 fn taken_over(volume: &PersistentVolume) -> Option<(&'static str, &'static str)> {
     let source = &volume.spec.source;
     let table = [

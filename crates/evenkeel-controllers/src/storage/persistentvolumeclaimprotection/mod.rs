@@ -1,7 +1,7 @@
-//! Keeps claims that a pod uses from being deleted, and notes since when no pod does.
+//! Protects claims that a pod uses from deletion, and records since when a claim is unused.
 //!
-//! Whether a claim is in use is asked of the cache first; that it is not is believed only after pods were read live, once
-//! for all claims of a namespace that wait for it. Upstream: `pkg/controller/volume/pvcprotection` (KEP-5541 for the
+//! The cache of pods is checked first. A claim counts as unused only after a live list of pods, one for all queued claims of a
+//! namespace. Upstream: `pkg/controller/volume/pvcprotection` (KEP-5541 for the
 //! condition).
 
 mod plan;
@@ -28,10 +28,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The gate of the condition that says whether a claim is used.
+/// Feature gate of the condition `Unused` of claims.
 const UNUSED_SINCE: &str = "PersistentVolumeClaimUnusedSinceTime";
 
-/// The controller that protects claims.
+/// Descriptor of the PVC protection controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "persistentvolumeclaim-protection-controller",
     aliases: &["pvc-protection"],
@@ -64,8 +64,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Names of claims to be looked at, by namespace; clones share them. A name waits until a pass that saw its last event has
-/// succeeded.
+/// Queued claims by namespace; clones share them. A claim stays queued until a pass after its last event succeeds.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<Events>>);
 
@@ -107,7 +106,7 @@ impl Waiting {
     }
 
     fn on_pod(&self, event: &CacheEvent<Pod>, noting: bool, enqueue: &Enqueue) {
-        let (pod, gone) = (event.object(), matches!(event, CacheEvent::Deleted(_)));
+        let (pod, is_deleted) = (event.object(), matches!(event, CacheEvent::Deleted(_)));
         if let CacheEvent::Updated { old, new } = event {
             if old.meta.uid != new.meta.uid {
                 self.enqueue_claims(old, enqueue);
@@ -116,7 +115,7 @@ impl Waiting {
             }
         }
         let scheduled = !pod.spec.node_name.is_empty();
-        if noting || gone || plan::is_terminated(pod) || !scheduled {
+        if noting || is_deleted || plan::is_terminated(pod) || !scheduled {
             self.enqueue_claims(pod, enqueue);
         }
     }
@@ -128,7 +127,7 @@ impl Waiting {
     }
 }
 
-/// Claims of a pass that failed wait for the next one.
+/// Claims of a failed pass stay queued.
 impl PassHandler<Protection> for Waiting {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         if !pass.succeeded {
@@ -161,7 +160,7 @@ impl Protection {
     }
 }
 
-/// A key is a namespace.
+/// The key is a namespace.
 impl Planner for Protection {
     type Observed = Observed;
     type Memory = ();

@@ -1,7 +1,7 @@
-//! Whether a claim may go, and what it says of who uses it.
+//! Decides whether the finalizer of a claim is added or removed, and sets its condition `Unused`.
 //!
-//! Where something would follow from a claim's not being used, the first step lists the pods of the namespace live, and the
-//! next one decides by that list.
+//! If an unused claim would be changed, the first step lists the pods of the namespace live, and the next one decides by that
+//! list.
 
 use crate::{conditions::Condition, storage::finalizers, wire};
 use evenkeel_api::{
@@ -21,13 +21,13 @@ use std::sync::Arc;
 pub(super) const FINALIZER: &str = "kubernetes.io/pvc-protection";
 const UNUSED: &str = "Unused";
 
-/// Claims of a namespace that wait to be looked at.
+/// Queued claims of a namespace.
 pub(super) struct Observed {
     pub(super) namespace: Arc<str>,
     /// Names of the claims, each with the number of its last event.
     pub(super) waiting: Vec<(Text, u64)>,
     pub(super) claims: Vec<WaitingClaim>,
-    /// Whether claims note since when they are unused.
+    /// Whether claims get the condition `Unused`.
     pub(super) noting: bool,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct WaitingClaim {
     pub(super) users: Vec<Arc<Pod>>,
 }
 
-/// Decides about all claims that wait, or asks for the namespace's pods. Upstream: `processPVCsByNamespace`.
+/// Decides about all queued claims, or lists the namespace's pods. Upstream: `processPVCsByNamespace`.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if must_ask(observed) {
         let options = ListOptions::default();
@@ -47,7 +47,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     protect_all(observed, None, now)
 }
 
-/// Decides by the live list of pods, where there is one. Upstream: `askAPIServer`.
+/// Decides by the live list of pods, if one was requested. Upstream: `askAPIServer`.
 pub(super) fn next(observed: &Observed, done: &Outcomes, now: Timestamp) -> Option<Plan> {
     let [listed] = &done.0[..] else { return None };
     let pods = match (&listed.reply, &listed.error) {
@@ -84,7 +84,7 @@ pub(super) fn is_held(claim: &PersistentVolumeClaim) -> bool {
     finalizers::holds(&claim.meta, FINALIZER)
 }
 
-/// Describes who keeps claims from being deleted.
+/// Describes the pods that block the deletion of claims.
 pub(super) fn describe(held: impl Iterator<Item = WaitingClaim>) -> Description {
     let mut description = Description::new();
     for WaitingClaim { claim, users } in held {
@@ -98,13 +98,13 @@ pub(super) fn describe(held: impl Iterator<Item = WaitingClaim>) -> Description 
     description
 }
 
-/// What the claim says of being used.
+/// Returns the claim's condition `Unused`.
 pub(super) fn condition(claim: &PersistentVolumeClaim) -> Option<&PersistentVolumeClaimCondition> {
     claim.status.conditions.iter().find(|condition| &*condition.type_ == UNUSED)
 }
 
-/// Whether the pod keeps the claim from being deleted: one that was scheduled does, even when it has ended; one whose
-/// containers are gone no longer does so for a claim that is its own.
+/// Whether the pod blocks the deletion of the claim. A scheduled pod does, even a terminal one; a pod without running
+/// containers does not block its own ephemeral claim.
 fn keeps(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
     !pod.spec.node_name.is_empty() && names(pod, claim, shut_down)
@@ -124,7 +124,7 @@ fn names(pod: &Pod, claim: &PersistentVolumeClaim, only_by_name: bool) -> bool {
         })
 }
 
-/// Whether the pod has ended, or goes and nothing of it runs.
+/// Whether the pod is terminal, or is terminating without running containers.
 pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
     let idle = |statuses: &[ContainerStatus]| {
         statuses
@@ -138,7 +138,7 @@ pub(in crate::storage) fn is_terminated(pod: &Pod) -> bool {
             && idle(&pod.status.ephemeral_container_statuses))
 }
 
-/// Whether a pod's change is of no concern to its claims.
+/// Whether a pod's update does not affect its claims.
 pub(super) fn uses_alike(old: &Pod, new: &Pod) -> bool {
     let of = |pod: &Pod| {
         let shut_down = pod.meta.deleting() && pod.meta.deletion_grace_seconds == Some(0);
@@ -147,7 +147,7 @@ pub(super) fn uses_alike(old: &Pod, new: &Pod) -> bool {
     of(old) == of(new)
 }
 
-/// Whether something would follow from the claim's not being used, so that the cache alone is not to be trusted.
+/// Whether the claim would be changed if it is unused, which needs a live list of pods.
 fn must_be_sure(claim: &PersistentVolumeClaim, users: &[Arc<Pod>], noting: bool) -> bool {
     let would_go = is_held(claim) && !users.iter().any(|pod| keeps(pod, claim));
     let would_say = noting
@@ -161,7 +161,7 @@ fn is_noted(claim: &PersistentVolumeClaim) -> bool {
     !claim.meta.deleting() && &*claim.status.phase == "Bound"
 }
 
-/// What is done about a claim that these pods, and no others, may use. Upstream: `processPVC`.
+/// Returns the changes of a claim that only these pods may use. Upstream: `processPVC`.
 fn protect(claim: &PersistentVolumeClaim, pods: &[Arc<Pod>], noting: bool, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     if noting && is_noted(claim) {
@@ -182,14 +182,14 @@ fn protect(claim: &PersistentVolumeClaim, pods: &[Arc<Pod>], noting: bool, now: 
     plan
 }
 
-/// Says since when the claim is used, or is not, where it does not say so yet.
+/// Sets the condition `Unused` of the claim, if its status differs.
 fn note(claim: &PersistentVolumeClaim, used: bool, now: Timestamp) -> Option<Rewrite> {
     let (status, reason, message) = if used {
         ("False", "PodUsingPVC", "A pod is currently referencing this PVC")
     } else {
         ("True", "NoPodsUsingPVC", "No pods are currently referencing this PVC")
     };
-    // As upstream, a condition that is neither is taken for an answer where the claim is used.
+    // As upstream, a condition with another status counts as correct for a claim in use.
     let known = condition(claim).is_some_and(|known| match (used, &*known.status) {
         (true, known) => known != "True",
         (false, known) => known == "True",

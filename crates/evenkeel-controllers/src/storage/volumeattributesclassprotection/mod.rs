@@ -52,8 +52,8 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder_watching(&DESCRIPTOR, &classes, |event, enqueue| {
             let meta = &event.object().meta;
-            let gone = matches!(event, CacheEvent::Deleted(_));
-            if !gone && finalizers::concerns(meta, plan::FINALIZER) {
+            let is_deleted = matches!(event, CacheEvent::Deleted(_));
+            if !is_deleted && finalizers::concerns(meta, plan::FINALIZER) {
                 enqueue.add(Key::of(meta));
             }
         })

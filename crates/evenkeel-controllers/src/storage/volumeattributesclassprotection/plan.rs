@@ -22,7 +22,7 @@ pub(super) fn named_by_volume(volume: &PersistentVolume) -> impl Iterator<Item =
     [&*volume.spec.volume_attributes_class_name].into_iter().filter(|name| !name.is_empty())
 }
 
-/// The classes that a claim asks for, has, and is being changed to; one may stand there more than once.
+/// Returns the requested, current and target class of a claim; duplicates are possible.
 pub(super) fn named_by_claim(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &str> {
     let target = claim.status.modify_volume_status.as_deref();
     let names = [

@@ -63,7 +63,7 @@ impl std::fmt::Debug for Offer {
     }
 }
 
-/// Finds devices for all claims, or fails. `evaluate` returns a selector's result for a device; `over` reports whether the
+/// Finds devices for all claims, or fails. `evaluate` returns a selector's result for a device; `is_timed_out` reports whether the
 /// timeout has passed.
 pub(super) fn allocate<'a>(
     inventory: &'a Inventory,
@@ -71,9 +71,9 @@ pub(super) fn allocate<'a>(
     node: &'a Node,
     claims: &'a [Arc<ClaimRequests>],
     evaluate: &'a Evaluate<'a>,
-    over: &'a (dyn Fn() -> bool + 'a),
+    is_timed_out: &'a (dyn Fn() -> bool + 'a),
 ) -> Result<Vec<Allocated<'a>>, Failure> {
-    let mut search = Search::new(inventory, in_use, node, claims, evaluate, over)?;
+    let mut search = Search::new(inventory, in_use, node, claims, evaluate, is_timed_out)?;
     match search.next(At::default(), false, Place::default())? {
         Step::Done => Ok(search.results()),
         Step::None | Step::TooMany => {
@@ -126,7 +126,7 @@ struct Search<'a> {
     node: &'a Node,
     claims: &'a [Arc<ClaimRequests>],
     evaluate: &'a Evaluate<'a>,
-    over: &'a (dyn Fn() -> bool + 'a),
+    is_timed_out: &'a (dyn Fn() -> bool + 'a),
     pools: Vec<Pool<'a>>,
     constraints: Vec<Vec<Constraint<'a>>>,
     /// Devices of requests with `allocationMode: All`, by claim, request and subrequest.
@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
         node: &'a Node,
         claims: &'a [Arc<ClaimRequests>],
         evaluate: &'a Evaluate<'a>,
-        over: &'a (dyn Fn() -> bool + 'a),
+        is_timed_out: &'a (dyn Fn() -> bool + 'a),
     ) -> Result<Self, Failure> {
         let mut search = Self {
             inventory,
@@ -160,7 +160,7 @@ impl<'a> Search<'a> {
             node,
             claims,
             evaluate,
-            over,
+            is_timed_out,
             pools: pools::gather(inventory, node),
             constraints: Vec::with_capacity(claims.len()),
             all: HashMap::new(),
@@ -254,7 +254,7 @@ impl<'a> Search<'a> {
     /// tried.
     fn next(&mut self, at: At, chosen: bool, start: Place) -> Result<Step, Failure> {
         self.steps += 1;
-        if self.steps.is_multiple_of(64) && (self.over)() {
+        if self.steps.is_multiple_of(64) && (self.is_timed_out)() {
             return Err(Failure::TimedOut);
         }
         let Some(claim_requests) = self.claims.get(at.claim) else { return Ok(Step::Done) };

@@ -32,10 +32,10 @@ impl Evaluations {
         selector: &Selector,
         device: usize,
     ) -> Evaluated {
-        if self.0.len() <= offer.at {
-            self.0.resize_with(offer.at + 1, OfOffer::new);
+        if self.0.len() <= offer.index {
+            self.0.resize_with(offer.index + 1, OfOffer::new);
         }
-        let of_offer = &mut self.0[offer.at];
+        let of_offer = &mut self.0[offer.index];
         if of_offer.len() >= MAX_ENTRIES && !of_offer.contains_key(selector.text()) {
             of_offer.clear();
         }

@@ -14,18 +14,18 @@ pub(super) fn device_id(driver: &str, pool: &str, device: &str) -> Arc<str> {
 /// A ResourceSlice of the inventory.
 pub(super) struct Offer {
     /// Index in the inventory.
-    pub(super) at: usize,
+    pub(super) index: usize,
     pub(super) slice: Arc<ResourceSlice>,
     /// Id of each device.
     pub(super) ids: Arc<[Arc<str>]>,
 }
 
 impl Offer {
-    fn new(at: usize, slice: Arc<ResourceSlice>) -> Self {
+    fn new(index: usize, slice: Arc<ResourceSlice>) -> Self {
         let spec = &slice.spec;
         let ids =
             spec.devices.iter().map(|one| device_id(&spec.driver, &spec.pool.name, &one.name));
-        Self { at, ids: ids.collect(), slice }
+        Self { index, ids: ids.collect(), slice }
     }
 
     pub(super) fn driver(&self) -> &str {
@@ -71,18 +71,18 @@ impl Inventory {
             .map(|offer| (Arc::as_ptr(&offer.slice), offer))
             .collect();
         let mut inventory = Self { rules, ..Self::default() };
-        for (at, slice) in slices.into_iter().enumerate() {
+        for (index, slice) in slices.into_iter().enumerate() {
             let spec = &slice.spec;
             if spec.node_name.is_empty() {
-                inventory.shared.push(at);
+                inventory.shared.push(index);
             } else {
-                inventory.on_node.entry(spec.node_name.clone()).or_default().push(at);
+                inventory.on_node.entry(spec.node_name.clone()).or_default().push(index);
             }
             let pool = (spec.driver.clone(), spec.pool.name.clone());
-            inventory.by_pool.entry(pool).or_default().push(at);
+            inventory.by_pool.entry(pool).or_default().push(index);
             let offer = match known.get(&Arc::as_ptr(&slice)) {
-                Some(same) => Offer { at, ids: Arc::clone(&same.ids), slice },
-                None => Offer::new(at, slice),
+                Some(same) => Offer { index, ids: Arc::clone(&same.ids), slice },
+                None => Offer::new(index, slice),
             };
             inventory.offers.push(offer);
         }
@@ -97,13 +97,13 @@ impl Inventory {
     /// Returns the slices that may apply to a node.
     pub(super) fn for_node(&self, node: &str) -> impl Iterator<Item = &Offer> {
         let own = self.on_node.get(node).into_iter().flatten();
-        own.chain(&self.shared).map(|at| &self.offers[*at])
+        own.chain(&self.shared).map(|index| &self.offers[*index])
     }
 
     /// Returns the slices of a pool, of every generation.
     pub(super) fn of_pool(&self, driver: &str, pool: &str) -> impl Iterator<Item = &Offer> {
-        let at = self.by_pool.get(&(driver.into(), pool.into()));
-        at.into_iter().flatten().map(|at| &self.offers[*at])
+        let index = self.by_pool.get(&(driver.into(), pool.into()));
+        index.into_iter().flatten().map(|index| &self.offers[*index])
     }
 
     /// Returns the taints that DeviceTaintRules add to the device.

@@ -105,7 +105,7 @@ fn pool<'a>(inventory: &'a Inventory, mut offers: Vec<&'a Offer>) -> Option<Pool
                 continue;
             }
             n_all += 1;
-            if !offers.iter().any(|own| own.at == other.at) {
+            if !offers.iter().any(|own| own.index == other.index) {
                 pool.elsewhere.push(other);
             }
         }

@@ -34,12 +34,12 @@ pub(super) fn hint(pod: &PodInfo, change: &Change, is_devices: IsDevices<'_>) ->
 /// Reports whether a requested resource was mapped to a DeviceClass.
 fn names_more(edit: &Edit<Arc<DeviceClass>>, asks: &Resources) -> bool {
     let Some(class) = edit.now() else { return false };
-    let is_asked = |name: &str| asks.scalars.iter().any(|(asked, _)| **asked == *name);
+    let is_requested = |name: &str| asks.scalars.iter().any(|(requested, _)| **requested == *name);
     let named = &class.spec.extended_resource_name;
     match edit.before() {
         Some(before) if before.spec.extended_resource_name == *named => false,
-        Some(_) => is_asked(named),
-        None => is_asked(&implicit(&class.meta.name)) || is_asked(named),
+        Some(_) => is_requested(named),
+        None => is_requested(&implicit(&class.meta.name)) || is_requested(named),
     }
 }
 

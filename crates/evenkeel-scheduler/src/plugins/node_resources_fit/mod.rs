@@ -193,9 +193,9 @@ struct Short {
 }
 
 impl Short {
-    fn check(&mut self, reason: &'static str, asked: i64, used: i64, most: i64) {
-        if asked > 0 && asked > most - used {
-            self.unresolvable |= asked > most;
+    fn check(&mut self, reason: &'static str, requested: i64, used: i64, most: i64) {
+        if requested > 0 && requested > most - used {
+            self.unresolvable |= requested > most;
             self.reasons.push(Reason::Borrowed(reason));
         }
     }

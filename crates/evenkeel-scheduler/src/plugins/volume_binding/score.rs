@@ -29,6 +29,7 @@ pub(super) fn score(found: &PodVolumes, shape: &Shape) -> i64 {
     if classes.is_empty() {
         return 0;
     }
-    let sum: i64 = classes.values().map(|(asked, have)| shape.of_share(*asked, *have)).sum();
+    let sum: i64 =
+        classes.values().map(|(requested, capacity)| shape.of_share(*requested, *capacity)).sum();
     (sum as f64 / classes.len() as f64).round() as i64
 }

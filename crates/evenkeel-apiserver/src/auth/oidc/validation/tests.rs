@@ -14,8 +14,8 @@ fn config(changes: &[(&str, Value)]) -> AuthenticationConfiguration {
             "userValidationRules": [],
         }],
     });
-    for (at, value) in changes {
-        let (parent, key) = at.rsplit_once('/').expect("a pointer");
+    for (index, value) in changes {
+        let (parent, key) = index.rsplit_once('/').expect("a pointer");
         document.pointer_mut(parent).expect("a parent")[key] = value.clone();
     }
     AuthenticationConfiguration::parse(document.to_string().as_bytes()).expect("it is read")
@@ -147,9 +147,9 @@ fn what_is_wrong_is_told_by_its_field() {
             "enabled should be set to true",
         ),
     ];
-    for (at, value, why) in table {
-        let found = errors(&[(at, value.clone())]);
-        assert!(found.iter().any(|error| error.contains(why)), "{at} {value}: {found:?}");
+    for (index, value, why) in table {
+        let found = errors(&[(index, value.clone())]);
+        assert!(found.iter().any(|error| error.contains(why)), "{index} {value}: {found:?}");
     }
 }
 
@@ -157,7 +157,7 @@ fn what_is_wrong_is_told_by_its_field() {
 fn email_needs_its_verification_in_one_of_the_expressions() {
     let email = ("/jwt/0/claimMappings/username", json!({"expression": "claims.email"}));
     let verified = "claims.?email_verified.orValue(true) == true";
-    for (at, value) in [
+    for (index, value) in [
         (
             "/jwt/0/claimMappings/username",
             json!({"expression": "claims.email_verified ? claims.email : ''"}),
@@ -168,7 +168,7 @@ fn email_needs_its_verification_in_one_of_the_expressions() {
             json!([{"key": "example.org/verified", "valueExpression": "has(claims.email_verified) ? 'a' : 'b'"}]),
         ),
     ] {
-        assert_eq!(errors(&[email.clone(), (at, value.clone())]), [""; 0], "{at} {value}");
+        assert_eq!(errors(&[email.clone(), (index, value.clone())]), [""; 0], "{index} {value}");
     }
 }
 

@@ -175,7 +175,7 @@ proptest! {
     ) {
         let longest = Duration::from_secs(longest);
         let lasts = lifetime(asked, longest);
-        prop_assert!(lasts <= longest.max(LEAST));
+        prop_assert!(lasts <= longest.max(MIN_DURATION));
         match validity(lasts, at(signer), T0) {
             Ok((start, end)) => {
                 prop_assert!(start < T0 && T0 < end.max(at(1)) && end <= at(signer));

@@ -143,9 +143,9 @@ impl Allocator {
         }
         // Two nodes may share a CIDR that was set by hand; then it stays occupied.
         for held in self.held.values() {
-            for (at, range) in held.iter().enumerate() {
-                if ranges.get(at).is_some_and(|released| released.overlaps(range)) {
-                    let _ = self.sets[at].occupy(range);
+            for (index, range) in held.iter().enumerate() {
+                if ranges.get(index).is_some_and(|released| released.overlaps(range)) {
+                    let _ = self.sets[index].occupy(range);
                 }
             }
         }

@@ -15,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 /// Attempts of a write. Upstream: `cidrUpdateRetries`.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Time after which a node is looked at again while another one's pass lists all nodes.
+/// Delay of a node's retry while another pass lists all nodes.
 const WAIT: Duration = Duration::from_millis(10);
 
 /// A node, and the allocator's verdict about it.
@@ -73,7 +73,7 @@ pub(crate) fn list_nodes(steps: &mut Steps<'_>) -> Result<Result<Vec<Node>, Fail
     })
 }
 
-/// Writes the CIDRs, with retries. That the node is gone is a failure as any other. Upstream: `updateCIDRsAllocation`.
+/// Writes the CIDRs, with retries. A missing node is a failure, as any other error. Upstream: `updateCIDRsAllocation`.
 fn update_cidrs_allocation(
     node: &Node,
     ranges: &[Cidr],

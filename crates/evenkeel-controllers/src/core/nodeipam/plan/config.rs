@@ -33,8 +33,8 @@ fn cluster(text: &str) -> Result<Vec<Cidr>, String> {
     if text.trim().is_empty() {
         return Err("must specify --cluster-cidr if --allocate-node-cidrs is set".to_owned());
     }
-    let parse = |(at, text): (usize, &str)| {
-        Cidr::parse(text).ok_or_else(|| format!("--cluster-cidr: invalid CIDR[{at}]: {text:?}"))
+    let parse = |(index, text): (usize, &str)| {
+        Cidr::parse(text).ok_or_else(|| format!("--cluster-cidr: invalid CIDR[{index}]: {text:?}"))
     };
     let ranges: Vec<Cidr> =
         text.trim().split(',').enumerate().map(parse).collect::<Result<_, _>>()?;

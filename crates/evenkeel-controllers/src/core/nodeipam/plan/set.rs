@@ -89,9 +89,9 @@ impl Set {
 
     /// Allocates a free part; the search continues after it.
     pub(crate) fn take(&mut self, part: &Cidr) {
-        let at = self.index(number(part.first()));
-        self.next = (at + 1) % self.size();
-        self.mark(at, true);
+        let index = self.index(number(part.first()));
+        self.next = (index + 1) % self.size();
+        self.set_used(index, true);
     }
 
     /// Checks that the CIDR overlaps the set's.
@@ -101,28 +101,28 @@ impl Set {
 
     /// Allocates all parts that overlap the CIDR. Upstream: `Occupy`.
     pub(crate) fn occupy(&mut self, cidr: &Cidr) -> Result<(), Problem> {
-        self.parts_in(cidr)?.for_each(|at| self.mark(at, true));
+        self.parts_in(cidr)?.for_each(|index| self.set_used(index, true));
         Ok(())
     }
 
     /// Releases all parts that overlap the CIDR. Upstream: `Release`.
     pub(crate) fn release(&mut self, cidr: &Cidr) -> Result<(), Problem> {
-        self.parts_in(cidr)?.for_each(|at| self.mark(at, false));
+        self.parts_in(cidr)?.for_each(|index| self.set_used(index, false));
         Ok(())
     }
 
-    fn is_used(&self, at: usize) -> bool {
-        self.used.get(at / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    fn is_used(&self, index: usize) -> bool {
+        self.used.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    fn mark(&mut self, at: usize, used: bool) {
-        if self.is_used(at) == used {
+    fn set_used(&mut self, index: usize, used: bool) {
+        if self.is_used(index) == used {
             return;
         }
-        if self.used.len() <= at / 64 {
-            self.used.resize(at / 64 + 1, 0);
+        if self.used.len() <= index / 64 {
+            self.used.resize(index / 64 + 1, 0);
         }
-        self.used[at / 64] ^= 1 << (at % 64);
+        self.used[index / 64] ^= 1 << (index % 64);
         if used {
             self.taken += 1;
             self.allocated += 1;
@@ -149,8 +149,8 @@ impl Set {
         usize::try_from(distance.checked_shr(self.host_bits()).unwrap_or(0)).unwrap_or(usize::MAX)
     }
 
-    fn part(&self, at: usize) -> Cidr {
-        let distance = (at as u128).checked_shl(self.host_bits()).unwrap_or(0);
+    fn part(&self, index: usize) -> Cidr {
+        let distance = (index as u128).checked_shl(self.host_bits()).unwrap_or(0);
         let first = from_number(number(self.range.first()) + distance, self.range.is_ipv4());
         Cidr::new(first, self.length)
     }
@@ -225,7 +225,7 @@ mod tests {
             let mut set = set("10.0.0.0/20", 24);
             let mut held: BTreeSet<String> = BTreeSet::new();
             for step in steps {
-                match step.and_then(|at| held.iter().nth(at).cloned()) {
+                match step.and_then(|index| held.iter().nth(index).cloned()) {
                     Some(part) => {
                         set.release(&cidr(&part)).unwrap();
                         held.remove(&part);

@@ -138,13 +138,13 @@ mod tests {
         Lease { meta: meta("n"), spec }
     }
 
-    /// When it was looked at, what the node said and at which time, and when its lease had been renewed.
-    type Look = (i64, &'static str, i64, Option<i64>);
+    /// An observation: its time, the Ready status and its heartbeat time, and the renew time of the lease.
+    type Observation = (i64, &'static str, i64, Option<i64>);
 
-    /// Until when a node counts as heard of, after these looks: when, what the node says and when it said so, its lease.
-    fn probe_time(looks: &[Look]) -> i64 {
+    /// Returns the probe time of a node after these observations.
+    fn probe_time(observations: &[Observation]) -> i64 {
         let mut health = None;
-        for (when, ready, reported, renewed) in looks {
+        for (when, ready, reported, renewed) in observations {
             let lease = renewed.map(lease);
             health = Some(NodeHealth::updated(
                 health,
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn signs_of_life() {
-        let table: [(&[Look], i64); 9] = [
+        let table: [(&[Observation], i64); 9] = [
             (&[(100, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 8, None)], 200),
@@ -174,8 +174,8 @@ mod tests {
             (&[(100, "", 0, None), (200, "True", 8, None)], 200),
             (&[(100, "True", 7, None), (200, "", 0, None)], 200),
         ];
-        for (number, (looks, want)) in table.iter().enumerate() {
-            assert_eq!(probe_time(looks), *want, "{number}");
+        for (number, (observations, want)) in table.iter().enumerate() {
+            assert_eq!(probe_time(observations), *want, "{number}");
         }
     }
 

@@ -122,7 +122,7 @@ mod tests {
     const SCHEDULING: &str = "node.kubernetes.io/not-ready:NoSchedule";
     const UNREACHABLE_X: &str = "node.kubernetes.io/unreachable:NoExecute";
 
-    /// What the node says and its taints; what is to be done, and its taints then.
+    /// Ready status and taints of a node; the expected action, and the taints after it.
     type Row =
         (&'static str, &'static [&'static str], TaintAction, Option<&'static [&'static str]>);
 

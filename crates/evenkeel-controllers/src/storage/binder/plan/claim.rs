@@ -1,4 +1,6 @@
-//! What becomes of a claim.
+//! Decision about a claim.
+//!
+//! Upstream: `syncClaim`.
 
 use super::{bind, change_claim, claim_phase_now, migration};
 use crate::{
@@ -17,62 +19,62 @@ use evenkeel_runtime::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The provisioner that makes folders.
+/// Name of the hostPath provisioner.
 pub(in crate::storage::binder) const HOST_PATH: &str = "kubernetes.io/host-path";
 
-/// A claim and what may become its volume.
+/// A claim, its class, and the volumes that it may be bound to.
 #[derive(Default)]
-pub(in crate::storage::binder) struct Seen {
+pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) claim: Arc<PersistentVolumeClaim>,
-    /// The volume that it names, if that is there.
+    /// The volume of `spec.volumeName`, if it exists.
     pub(in crate::storage::binder) named: Option<Arc<PersistentVolume>>,
-    /// Volumes of its class that are nobody's, and those that are promised to it.
+    /// Available volumes of its class, and volumes whose `claimRef` is the claim.
     pub(in crate::storage::binder) candidates: Vec<Arc<PersistentVolume>>,
-    /// Its class, if that is there.
+    /// Its class, if it exists.
     pub(in crate::storage::binder) class: Option<Arc<StorageClass>>,
-    /// The class of claims that name none.
+    /// Default class of the cluster.
     pub(in crate::storage::binder) default_class: Option<Arc<StorageClass>>,
-    /// Pods that want it and have no node yet, by name.
+    /// Names of unscheduled pods that use it.
     pub(in crate::storage::binder) waiting: Vec<Text>,
 }
 
-/// What a claim gets next. The order is that of upstream's `syncClaim` and `syncUnboundClaim`.
+/// Next step of a claim, in the order of upstream's `syncClaim` and `syncUnboundClaim`.
 #[derive(Debug, PartialEq)]
 pub(in crate::storage::binder) enum Next<'a> {
-    /// The note of the driver that took over what was built in is put right.
+    /// Update the annotation of CSI migration.
     Migrate(Value),
-    /// It has been bound: it stays so, or is lost.
+    /// The claim was bound before: it stays bound, or is lost.
     Bound,
-    /// It names the volume that it wants.
+    /// The claim requests a volume by `volumeName`.
     Prebound,
-    /// This volume is for it, or the best of those that are nobody's.
+    /// Bind this volume: the one whose `claimRef` is the claim, or the best available one.
     Bind(&'a Arc<PersistentVolume>),
-    /// It names no class, and there is a default one (KEP-3333).
+    /// Set the default class, because the claim has none (KEP-3333).
     DefaultClass(&'a str),
     /// Its class has `volumeBindingMode: WaitForFirstConsumer`, and no node is selected for a pod that uses it.
     WaitForFirstConsumer,
-    /// No volume fits, and it has no class that one could be made by.
+    /// No volume matches, and the claim has no class to provision one.
     NoClass,
-    /// A volume is to be made.
+    /// Provision a volume.
     Provision(Provisioner<'a>),
 }
 
-/// Who makes a claim's volume.
+/// Provisioner of a claim's volume.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::storage::binder) enum Provisioner<'a> {
-    /// A provisioner that watches claims.
+    /// An external provisioner of this name.
     External(&'a str),
-    /// A folder is made.
+    /// The built-in hostPath provisioner.
     HostPath,
-    /// Nobody, and why.
+    /// None, with the reason.
     Nobody(String),
-    /// Nobody: `--enable-dynamic-provisioning` is off.
+    /// None: `--enable-dynamic-provisioning` is off.
     Off,
 }
 
-/// Decides what comes next.
-pub(in crate::storage::binder) fn next<'a>(seen: &'a Seen, options: &Options) -> Next<'a> {
-    let claim = &*seen.claim;
+/// Returns the next step of a claim.
+pub(in crate::storage::binder) fn next<'a>(observed: &'a Observed, options: &Options) -> Next<'a> {
+    let claim = &*observed.claim;
     let annotations = &claim.meta.annotations;
     if let Some(body) = migration::of_claim(claim) {
         return Next::Migrate(body);
@@ -83,56 +85,60 @@ pub(in crate::storage::binder) fn next<'a>(seen: &'a Seen, options: &Options) ->
     if !claim.spec.volume_name.is_empty() {
         return Next::Prebound;
     }
-    let delayed = seen.class.as_deref().is_some_and(volume::waits_for_consumer);
-    if let Some(volume) = best(seen, delayed) {
+    let delayed = observed.class.as_deref().is_some_and(volume::waits_for_consumer);
+    if let Some(volume) = best(observed, delayed) {
         Next::Bind(volume)
-    } else if let Some(class) = default_class(seen) {
+    } else if let Some(class) = default_class(observed) {
         Next::DefaultClass(class)
     } else if delayed && !annotations.contains(volume::SELECTED_NODE) {
         Next::WaitForFirstConsumer
     } else if volume::class_of_claim(claim).is_empty() {
         Next::NoClass
     } else {
-        Next::Provision(provisioner(seen, options))
+        Next::Provision(provisioner(observed, options))
     }
 }
 
-/// The step after these outcomes: a folder is made once the claim names its provisioner.
+/// Returns the plan after these outcomes: the folder is created after the claim names its provisioner.
 pub(in crate::storage::binder) fn next_step(
-    seen: &Seen,
+    observed: &Observed,
     options: &Options,
     done: &Outcomes,
 ) -> Option<Plan> {
-    let next = next(seen, options);
+    let next = next(observed, options);
     Steps::next(done, |steps| {
-        let plan = plan(seen, &next, options);
+        let plan = plan(observed, &next, options);
         if next != Next::Provision(Provisioner::HostPath) {
             return Ok(plan);
         }
         steps.all(plan)?;
-        host_path::provision(seen, options, steps)
+        host_path::provision(observed, options, steps)
     })
 }
 
-/// What is done for it.
-pub(in crate::storage::binder) fn plan(seen: &Seen, next: &Next<'_>, options: &Options) -> Plan {
-    let claim = &*seen.claim;
+/// Returns the actions of a step.
+pub(in crate::storage::binder) fn plan(
+    observed: &Observed,
+    next: &Next<'_>,
+    options: &Options,
+) -> Plan {
+    let claim = &*observed.claim;
     let mut plan = match next {
         Next::Migrate(body) => return one(change(claim, body)),
-        Next::Bound => return bound(seen),
-        Next::Prebound => prebound(seen),
+        Next::Bound => return bound(observed),
+        Next::Prebound => prebound(observed),
         Next::Bind(volume) => Plan::of(bind(volume, claim)),
         Next::DefaultClass(class) => {
             one(change(claim, &json!({"spec": {"storageClassName": class}})))
         }
-        Next::WaitForFirstConsumer => pending(claim, Some(waits_for_pod(seen))),
+        Next::WaitForFirstConsumer => pending(claim, Some(waits_for_pod(observed))),
         Next::NoClass => {
             let why = "no persistent volumes available for this claim and no storage class is set";
             pending(claim, Some(normal(claim, "FailedBinding", why.to_owned())))
         }
         Next::Provision(provisioner) => provision(claim, provisioner),
     };
-    // What it waits for may come about without a change that says so.
+    // The wait may end without an event.
     plan.requeue_after(options.sync_period);
     plan
 }
@@ -141,13 +147,13 @@ fn one(change: Rewrite) -> Plan {
     Plan::one(change)
 }
 
-/// A change of the claim, and the only one.
+/// Returns the update of the claim.
 fn change(claim: &PersistentVolumeClaim, body: &Value) -> Rewrite {
     let version = Arc::from(&*claim.meta.resource_version);
     Rewrite { resource_version: version, ..change_claim(claim, body) }
 }
 
-/// The claim is to wait; an event says why.
+/// Sets the phase `Pending`, with an event.
 fn pending(claim: &PersistentVolumeClaim, why: Option<EventRecord>) -> Plan {
     let mut plan = Plan::nothing();
     plan.actions.extend(why.map(Into::into));
@@ -165,21 +171,23 @@ fn normal(claim: &PersistentVolumeClaim, reason: &'static str, message: String) 
     EventRecord::normal(wire::target(claim), reason, message)
 }
 
-/// The class that the claim gets, for it names none (KEP-3333).
-fn default_class(seen: &Seen) -> Option<&str> {
-    if volume::names_class(&seen.claim) {
+/// Returns the default class for a claim without one (KEP-3333).
+fn default_class(observed: &Observed) -> Option<&str> {
+    if volume::names_class(&observed.claim) {
         return None;
     }
-    seen.default_class.as_deref().map(|class| &*class.meta.name)
+    observed.default_class.as_deref().map(|class| &*class.meta.name)
 }
 
-/// Of the volumes with just the `accessModes` asked for, then of those with more, the best match ([`volume::best_match`]):
-/// the one whose `claimRef` is the claim, or else the smallest that is big enough, of the same `storageClassName`,
-/// `volumeMode` and `volumeAttributesClassName`, as `selector` says, and free.
-fn best(seen: &Seen, delayed: bool) -> Option<&Arc<PersistentVolume>> {
+/// Returns the best match ([`volume::best_match`]) of the volumes with exactly the requested `accessModes`, or else of those
+/// with more: the volume whose `claimRef` is the claim, or else the smallest available one that is large enough, with the same
+/// `storageClassName`, `volumeMode` and `volumeAttributesClassName`, that matches `selector`.
+///
+/// Upstream: `findBestMatchForClaim`.
+fn best(observed: &Observed, delayed: bool) -> Option<&Arc<PersistentVolume>> {
     let mut groups: BTreeMap<(usize, Vec<&str>), Vec<&Arc<PersistentVolume>>> = BTreeMap::new();
-    for volume in &seen.candidates {
-        if volume::has_access_modes(&seen.claim, volume) {
+    for volume in &observed.candidates {
+        if volume::has_access_modes(&observed.claim, volume) {
             let mut modes: Vec<&str> =
                 volume.spec.access_modes.iter().map(|mode| &**mode).collect();
             modes.sort_unstable();
@@ -187,12 +195,14 @@ fn best(seen: &Seen, delayed: bool) -> Option<&Arc<PersistentVolume>> {
             groups.entry((modes.len(), modes)).or_default().push(volume);
         }
     }
-    groups.into_values().find_map(|volumes| volume::best_match(&seen.claim, volumes, None, delayed))
+    groups
+        .into_values()
+        .find_map(|volumes| volume::best_match(&observed.claim, volumes, None, delayed))
 }
 
-fn waits_for_pod(seen: &Seen) -> EventRecord {
-    let claim = &*seen.claim;
-    match &seen.waiting[..] {
+fn waits_for_pod(observed: &Observed) -> EventRecord {
+    let claim = &*observed.claim;
+    match &observed.waiting[..] {
         [] => normal(
             claim,
             "WaitForFirstConsumer",
@@ -208,24 +218,24 @@ fn waits_for_pod(seen: &Seen) -> EventRecord {
     }
 }
 
-/// Who makes volumes of the claim's class.
-fn provisioner<'a>(seen: &'a Seen, options: &Options) -> Provisioner<'a> {
+/// Returns the provisioner of the claim's class.
+fn provisioner<'a>(observed: &'a Observed, options: &Options) -> Provisioner<'a> {
     if !options.dynamic_provisioning {
         return Provisioner::Off;
     }
-    let Some(class) = seen.class.as_deref() else {
-        let name = volume::class_of_claim(&seen.claim);
+    let Some(class) = observed.class.as_deref() else {
+        let name = volume::class_of_claim(&observed.claim);
         return Provisioner::Nobody(format!("storageclass.storage.k8s.io \"{name}\" not found"));
     };
     let name = &*class.provisioner;
     match migration::driver(name) {
         Some(driver) => Provisioner::External(driver),
         None if name == HOST_PATH => Provisioner::HostPath,
-        // A volume that was built in can be recycled, but not made.
+        // The in-tree NFS plug-in can recycle volumes, but not provision them.
         None if name == "kubernetes.io/nfs" => {
             Provisioner::Nobody("no provisionable volume plugin matched".to_owned())
         }
-        // Among them `kubernetes.io/no-provisioner`, by which a class says that users make its volumes.
+        // Such as `kubernetes.io/no-provisioner`: users create the volumes of the class.
         None if name.starts_with("kubernetes.io/") => {
             Provisioner::Nobody(format!("no volume plugin matched name: {name}"))
         }
@@ -238,7 +248,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     match provisioner {
         Provisioner::Off => {}
         Provisioner::Nobody(why) => plan.push(warning(claim, "ProvisioningFailed", why.clone())),
-        // The next step makes the folder; see `host_path`. Upstream's `provisionClaimOperation` records no event when the claim
+        // The next step creates the folder; see `host_path`. Upstream's `provisionClaimOperation` records no event when the claim
         // cannot be saved, `provisionClaimOperationExternal` does.
         Provisioner::HostPath => {
             plan.actions.extend(set_provisioner(claim, HOST_PATH).map(Into::into));
@@ -258,7 +268,7 @@ fn provision(claim: &PersistentVolumeClaim, provisioner: &Provisioner<'_>) -> Pl
     plan
 }
 
-/// Names the provisioner on the claim, where it is not named.
+/// Sets the annotation `storage-provisioner` of the claim, if it differs.
 fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<Rewrite> {
     let annotations = &claim.meta.annotations;
     if annotations.get(volume::STORAGE_PROVISIONER) == Some(provisioner) {
@@ -268,7 +278,7 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
         volume::BETA_STORAGE_PROVISIONER: provisioner,
         volume::STORAGE_PROVISIONER: provisioner,
     });
-    // Named by its driver, it is nothing that was built in.
+    // A migrated plug-in is provisioned by its CSI driver.
     if annotations.contains(volume::MIGRATED_TO) {
         notes[volume::MIGRATED_TO] = Value::Null;
     }
@@ -276,10 +286,10 @@ fn set_provisioner(claim: &PersistentVolumeClaim, provisioner: &str) -> Option<R
     Some(Rewrite { on_error: evenkeel_runtime::plan::OnError::SkipRest, ..change })
 }
 
-/// A certain volume is asked for.
-fn prebound(seen: &Seen) -> Plan {
-    let claim = &*seen.claim;
-    let Some(volume) = seen.named.as_deref() else { return pending(claim, None) };
+/// Binds the claim to the volume that it requests by name.
+fn prebound(observed: &Observed) -> Plan {
+    let claim = &*observed.claim;
+    let Some(volume) = observed.named.as_deref() else { return pending(claim, None) };
     let name = &volume.meta.name;
     if volume.spec.claim_ref.is_none() {
         return match mismatch(volume, claim) {
@@ -302,7 +312,7 @@ fn prebound(seen: &Seen) -> Plan {
     pending(claim, Some(event))
 }
 
-/// Why the volume that the claim names is not for it.
+/// Returns why the requested volume does not match the claim.
 fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     if volume.meta.deleting() {
         Some(format!("the volume is marked for deletion \"{}\"", volume.meta.name))
@@ -321,9 +331,9 @@ fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<
     }
 }
 
-/// The claim has been bound: it stays so, or is lost.
-fn bound(seen: &Seen) -> Plan {
-    let claim = &*seen.claim;
+/// Checks a claim that was bound before: it stays bound, or is lost. Upstream: `syncBoundClaim`.
+fn bound(observed: &Observed) -> Plan {
+    let claim = &*observed.claim;
     if claim.spec.volume_name.is_empty() {
         return lost(
             claim,
@@ -331,7 +341,7 @@ fn bound(seen: &Seen) -> Plan {
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         );
     }
-    let Some(volume) = seen.named.as_deref() else {
+    let Some(volume) = observed.named.as_deref() else {
         return lost(
             claim,
             "ClaimLost",
@@ -358,21 +368,21 @@ fn lost(claim: &PersistentVolumeClaim, reason: &'static str, message: &str) -> P
     Plan::of(change.into_iter().collect())
 }
 
-/// What there is to say of a claim.
-pub(in crate::storage::binder) fn describe(seen: &Seen) -> Description {
-    let (claim, mut description) = (&*seen.claim, Description::new());
+/// Describes a claim.
+pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
+    let (claim, mut description) = (&*observed.claim, Description::new());
     let class = volume::class_of_claim(claim);
     description.fact("class", if class.is_empty() { "none" } else { class });
     description.fact("asks for", volume::requested(claim));
     if claim.spec.volume_name.is_empty() {
-        description.fact("volumes that come into question", seen.candidates.len());
+        description.fact("volumes that come into question", observed.candidates.len());
     } else {
         description.fact("volume", &claim.spec.volume_name);
     }
     if claim.meta.annotations.contains(volume::BIND_COMPLETED) {
         return description;
     }
-    match (&seen.named, seen.waiting.as_slice()) {
+    match (&observed.named, observed.waiting.as_slice()) {
         (None, _) if !claim.spec.volume_name.is_empty() => {
             description.waits(format!("there is no volume {}", claim.spec.volume_name));
         }

@@ -1,4 +1,4 @@
-//! Volumes that were built in once, and that CSI drivers have taken over.
+//! CSI migration: annotations and finalizers of volumes of in-tree plug-ins that CSI drivers replaced.
 
 use super::reclaim;
 use evenkeel_api::{
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 
 pub(super) use csi_translation::driver_of as driver;
 
-/// What the note of the driver that took over is to become; `None` where it is right.
+/// Returns the value to set for the annotation `migrated-to`; `None` if it is correct.
 fn annotation(annotations: &StrMap, provisioner: Option<&str>) -> Option<Value> {
     let noted = annotations.get(volume::MIGRATED_TO).unwrap_or_default();
-    let wanted = driver(provisioner?).unwrap_or_default();
-    let value = Some(wanted).filter(|wanted| !wanted.is_empty());
-    (noted != wanted).then(|| json!({volume::MIGRATED_TO: value}))
+    let driver_name = driver(provisioner?).unwrap_or_default();
+    let value = Some(driver_name).filter(|driver_name| !driver_name.is_empty());
+    (noted != driver_name).then(|| json!({volume::MIGRATED_TO: value}))
 }
 
-/// What is to be put right on a claim.
+/// Returns the update of a claim, if its annotation differs.
 pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
     let annotations = &claim.meta.annotations;
     let old = || annotations.get(volume::BETA_STORAGE_PROVISIONER);
@@ -27,7 +27,7 @@ pub(super) fn of_claim(claim: &PersistentVolumeClaim) -> Option<Value> {
     Some(json!({"metadata": {"annotations": change}}))
 }
 
-/// What is to be put right on a volume: the note, and the finalizers of whoever will delete what is behind it.
+/// Returns the update of a volume, if its annotation or the finalizers of its deleter differ.
 pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
     let meta = &volume.meta;
     let provisioner = meta.annotations.get(volume::PROVISIONED_BY);
@@ -36,11 +36,11 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Value> {
         body["metadata"]["annotations"] = change;
     }
     let has: Vec<&str> = meta.finalizers.iter().map(|finalizer| &**finalizer).collect();
-    if let Some(wanted) =
+    if let Some(finalizers) =
         provisioner.map(|provisioner| reclaim::finalizers(volume, provisioner, &has))
-        && wanted != has
+        && finalizers != has
     {
-        body["metadata"]["finalizers"] = json!(wanted);
+        body["metadata"]["finalizers"] = json!(finalizers);
     }
     (body != json!({})).then_some(body)
 }

@@ -1,11 +1,11 @@
-//! What becomes of claims and volumes.
+//! Decisions about claims and volumes.
 //!
-//! A binding is two pointers, of the volume to the claim first, then of the claim to the volume; whatever interrupts it,
-//! the next look at either finishes it.
+//! A binding is two pointers, written in this order: the volume's `claimRef`, then the claim's `volumeName`. After an
+//! interruption, the next reconciliation of either object completes it.
 //!
 //! | documented | where |
 //! |---|---|
-//! | what a claim gets first, second, … | `claim::next` |
+//! | order of the steps of a claim (`syncClaim`, `syncUnboundClaim`) | `claim::next` |
 //! | a claim's `accessModes`, `volumeMode`, `storage` requested, `selector`, `storageClassName`, `volumeAttributesClassName` | `claim::best`, `../../../../../evenkeel-component-helpers/src/storage/volume.rs` |
 //! | reserving: a claim's `volumeName` | `claim::prebound`, `claim::mismatch` |
 //! | reserving: a volume's `claimRef` | `claim::best`, `claim_ref` |
@@ -161,8 +161,8 @@ fn phase_now(volume: &PersistentVolume, to: &str, message: &str) -> Option<Rewri
     Some(Rewrite { resource_version: Arc::from(&*volume.meta.resource_version), ..change })
 }
 
-/// The claim's status, where it is another; what it has of its volume goes where it has none. How big it is is the
-/// volume's word only when it becomes bound: later, whoever makes it bigger says so.
+/// Returns the update of the claim's status, if it differs. Without a volume, access modes and capacity are removed. The
+/// volume sets the capacity only when the claim becomes bound; later, the expander does.
 fn claim_status(
     claim: &PersistentVolumeClaim,
     phase: &str,
@@ -210,7 +210,7 @@ fn claim_phase_now(claim: &PersistentVolumeClaim, phase: &str) -> Option<Rewrite
     Some(Rewrite { resource_version: version, ..change })
 }
 
-/// What the claim's capacity is to become, as a merge patch of it.
+/// Returns the merge patch of the claim's capacity, if it differs.
 fn capacity(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<Value> {
     let (was, has) = (&claim.status.capacity, &volume.spec.capacity);
     if let Some(before) = volume.meta.annotations.get(PRE_RESIZE) {
@@ -225,8 +225,8 @@ fn capacity(claim: &PersistentVolumeClaim, volume: &PersistentVolume) -> Option<
 
 /// A merge patch from one map to another.
 fn replacing(was: &Map<Quantity>, becomes: &Map<Quantity>) -> Value {
-    let gone = was.iter().filter(|(key, _)| !becomes.contains(key));
-    let gone = gone.map(|(key, _)| (key.to_owned(), Value::Null));
+    let removed = was.iter().filter(|(key, _)| !becomes.contains(key));
+    let removed = removed.map(|(key, _)| (key.to_owned(), Value::Null));
     let new = becomes.iter().map(|(key, amount)| (key.to_owned(), amount.to_string().into()));
-    Value::Object(gone.chain(new).collect())
+    Value::Object(removed.chain(new).collect())
 }

@@ -1,6 +1,8 @@
-//! What becomes of a volume that is released.
+//! Reclaim policy of a released volume.
+//!
+//! Upstream: `reclaimVolume`.
 
-use super::{phase_now, unbind, volume::Decision, volume::Seen};
+use super::{phase_now, unbind, volume::Decision, volume::Observed};
 use crate::{
     storage::{
         binder::{
@@ -21,26 +23,26 @@ use evenkeel_runtime::plan::{Create, Delete, EventRecord, OnError, Plan, Rewrite
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// On a volume that this controller deletes, so that it does not go before what is behind it (KEP-2644).
+/// Finalizer of a volume that this controller deletes: the backing storage is deleted first (KEP-2644).
 pub(in crate::storage::binder) const IN_TREE_PROTECTION_FINALIZER: &str =
     "kubernetes.io/pv-controller";
-/// The same where an external provisioner does so.
+/// Finalizer of a volume that an external provisioner deletes.
 pub(super) const EXTERNAL_PROTECTION_FINALIZER: &str =
     "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// Where scrubbing pods run.
+/// Namespace of recycler pods.
 pub(in crate::storage::binder) const NAMESPACE: &str = "default";
 const GI: i64 = 1 << 30;
 
-/// Carries out the volume's policy.
-pub(super) fn plan(seen: &Seen, options: &Options) -> Decision {
-    let volume = &*seen.volume;
+/// Applies the volume's reclaim policy.
+pub(super) fn plan(observed: &Observed, options: &Options) -> Decision {
+    let volume = &*observed.volume;
     if volume.meta.annotations.get(volume::MIGRATED_TO).is_some_and(|to| !to.is_empty()) {
         return Decision::default();
     }
     match &*volume.spec.persistent_volume_reclaim_policy {
         "Retain" => Decision::default(),
-        "Recycle" => recycle(seen, options).into(),
+        "Recycle" => recycle(observed, options).into(),
         "Delete" => match deleter(volume) {
             Ok(Deleter::Folder) => {
                 let mut plan = Plan::nothing();
@@ -69,14 +71,13 @@ pub(in crate::storage::binder) fn fail(
     Plan::of(change.into_iter().collect())
 }
 
-/// The finalizers of a volume that this provisioner made: that of whoever will delete what is behind it is there, that of
-/// anybody else is not. Upstream: `modifyDeletionFinalizers`.
+/// Returns the finalizers of a volume of this provisioner: the finalizer of its deleter, and of no other. Upstream: `modifyDeletionFinalizers`.
 pub(super) fn finalizers<'a>(
     volume: &PersistentVolume,
     provisioner: &str,
     has: &[&'a str],
 ) -> Vec<&'a str> {
-    let without = |gone: &[&str]| has.iter().copied().filter(|f| !gone.contains(f)).collect();
+    let without = |removed: &[&str]| has.iter().copied().filter(|f| !removed.contains(f)).collect();
     if migration::driver(provisioner).is_some() {
         return without(&[IN_TREE_PROTECTION_FINALIZER]);
     }
@@ -85,11 +86,11 @@ pub(super) fn finalizers<'a>(
     }
     match &*volume.spec.persistent_volume_reclaim_policy {
         "Delete" => {
-            let mut wanted: Vec<&str> = without(&[EXTERNAL_PROTECTION_FINALIZER]);
-            if !wanted.contains(&IN_TREE_PROTECTION_FINALIZER) {
-                wanted.push(IN_TREE_PROTECTION_FINALIZER);
+            let mut desired: Vec<&str> = without(&[EXTERNAL_PROTECTION_FINALIZER]);
+            if !desired.contains(&IN_TREE_PROTECTION_FINALIZER) {
+                desired.push(IN_TREE_PROTECTION_FINALIZER);
             }
-            wanted
+            desired
         }
         "Retain" | "Recycle" => {
             without(&[IN_TREE_PROTECTION_FINALIZER, EXTERNAL_PROTECTION_FINALIZER])
@@ -98,11 +99,11 @@ pub(super) fn finalizers<'a>(
     }
 }
 
-/// Who deletes what is behind a volume.
+/// Deleter of a volume's backing storage.
 enum Deleter {
-    /// This controller: it is a folder.
+    /// This controller: the storage is a folder.
     Folder,
-    /// Somebody else.
+    /// An external provisioner.
     Other,
 }
 
@@ -133,18 +134,18 @@ fn deleter(volume: &PersistentVolume) -> Result<Deleter, String> {
     }
 }
 
-/// The name of the pod that scrubs a volume.
+/// Returns the name of the recycler pod of a volume.
 pub(in crate::storage::binder) fn recycler_name(volume: &str) -> String {
     format!("recycler-for-{volume}")
 }
 
-/// The volume that a pod scrubs.
+/// Returns the volume that a recycler pod empties.
 pub(in crate::storage::binder) fn recycled_by(pod: &Pod) -> Option<&str> {
     (&*pod.meta.namespace == NAMESPACE).then_some(())?;
     pod.meta.name.strip_prefix("recycler-for-")
 }
 
-/// Of pods that use a claim, those that may still write to its volume: `namespace/name`, sorted.
+/// Returns the pods of a claim that may still write to its volume: `namespace/name`, sorted.
 pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
     let alive = pods.iter().filter(|pod| !persistentvolumeclaimprotection::is_terminated(pod));
     let mut names: Vec<String> =
@@ -153,9 +154,9 @@ pub(in crate::storage::binder) fn users(pods: &[Arc<Pod>]) -> Vec<String> {
     names
 }
 
-/// A pod empties the volume; then it is anyone's again.
-fn recycle(seen: &Seen, options: &Options) -> Plan {
-    let volume = &*seen.volume;
+/// Runs a recycler pod; after its success, the volume becomes available again. Upstream: `recycleVolumeOperation`.
+fn recycle(observed: &Observed, options: &Options) -> Plan {
+    let volume = &*observed.volume;
     let source = &volume.spec.source;
     let recycling = match (&source.nfs, &source.host_path) {
         (Some(_), _) => &options.recycle_nfs,
@@ -166,18 +167,18 @@ fn recycle(seen: &Seen, options: &Options) -> Plan {
         }
     };
     let mut plan = Plan::nothing();
-    if !seen.users.is_empty() && !seen.name_is_taken {
-        let message = format!("Volume is used by pods: {}", seen.users.join(","));
+    if !observed.users.is_empty() && !observed.name_is_taken {
+        let message = format!("Volume is used by pods: {}", observed.users.join(","));
         plan.push(EventRecord::normal(wire::target(volume), "VolumeFailedRecycle", message));
         plan.requeue_after(options.sync_period);
         return plan;
     }
-    let Some(pod) = seen.recycler.as_deref() else {
+    let Some(pod) = observed.recycler.as_deref() else {
         plan.push(scrub(volume, recycling));
         plan.requeue_after(options.sync_period);
         return plan;
     };
-    // One that goes belongs to an earlier attempt.
+    // A terminating pod belongs to an earlier attempt.
     match &*pod.status.phase {
         _ if pod.meta.deleting() => plan.requeue_after(options.sync_period),
         "Succeeded" => {
@@ -204,7 +205,7 @@ fn recycle(seen: &Seen, options: &Options) -> Plan {
     plan
 }
 
-/// The pod that empties the volume.
+/// Returns the recycler pod of the volume.
 fn scrub(volume: &PersistentVolume, recycling: &Recycling) -> Create {
     let template = recycling.template.as_deref().and_then(|text| serde_json::from_str(text).ok());
     let mut pod: Value = template.unwrap_or_else(default_template);
@@ -227,14 +228,18 @@ fn scrub(volume: &PersistentVolume, recycling: &Recycling) -> Create {
     Create::new(Pod::kind(), &namespace, pod.to_string())
 }
 
-/// Upstream's `CalculateTimeoutForVolume`.
+/// Returns the timeout of the recycler pod in seconds.
+///
+/// Upstream: `CalculateTimeoutForVolume`.
 fn time_for(volume: &PersistentVolume, recycling: &Recycling) -> i64 {
     let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let gi = volume::capacity(volume).value() / GI;
     gi.saturating_mul(seconds(recycling.each_gi)).max(seconds(recycling.least))
 }
 
-/// Upstream's `NewPersistentVolumeRecyclerPodTemplate`.
+/// Returns the default template of recycler pods.
+///
+/// Upstream: `NewPersistentVolumeRecyclerPodTemplate`.
 fn default_template() -> Value {
     json!({
         "metadata": {"namespace": NAMESPACE},

@@ -62,8 +62,8 @@ fn class(provisioner: &str, mode: &str) -> Arc<StorageClass> {
     ))
 }
 
-fn seen(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Seen {
-    claim::Seen {
+fn observed(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Observed {
+    claim::Observed {
         claim: Arc::new(object(&claim_json(change))),
         named: None,
         candidates,
@@ -73,8 +73,8 @@ fn seen(change: &Value, candidates: Vec<Arc<PersistentVolume>>) -> claim::Seen {
     }
 }
 
-fn claim_plan(seen: &claim::Seen, options: &Options) -> Plan {
-    claim::plan(seen, &claim::next(seen, options), options)
+fn claim_plan(observed: &claim::Observed, options: &Options) -> Plan {
+    claim::plan(observed, &claim::next(observed, options), options)
 }
 
 fn lines(plan: &Plan) -> Vec<String> {
@@ -95,7 +95,8 @@ fn lines(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn a_binding_is_written_in_order() {
-    let plan = claim_plan(&seen(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
+    let plan =
+        claim_plan(&observed(&json!({}), vec![volume("v", &json!({}))]), &Options::default());
     let lines = lines(&plan);
     assert!(lines[0].starts_with("PersistentVolume {"), "{lines:?}");
     assert!(
@@ -127,12 +128,12 @@ fn a_binding_is_written_in_order() {
 #[test]
 fn what_a_user_promised_is_not_the_controllers_choice() {
     let promise = json!({"spec": {"claimRef": {"namespace": "ns", "name": "data"}}});
-    let plan = claim_plan(&seen(&json!({}), vec![volume("v", &promise)]), &Options::default());
+    let plan = claim_plan(&observed(&json!({}), vec![volume("v", &promise)]), &Options::default());
     let lines = lines(&plan);
     assert!(!lines[0].contains("bound-by-controller"), "{lines:?}");
-    let named = claim::Seen {
+    let named = claim::Observed {
         named: Some(volume("v", &json!({}))),
-        ..seen(&json!({"spec": {"volumeName": "v"}}), vec![])
+        ..observed(&json!({"spec": {"volumeName": "v"}}), vec![])
     };
     let lines = line_of(&claim_plan(&named, &Options::default()), "PersistentVolumeClaim {");
     assert!(!lines.contains("bound-by-controller") && lines.contains("bind-completed"), "{lines}");
@@ -147,7 +148,7 @@ fn volumes_with_just_the_modes_asked_for_come_first() {
     let wide = json!({"spec": {"accessModes": ["ReadWriteOnce", "ReadOnlyMany"]}});
     let big = json!({"spec": {"capacity": {"storage": "9Gi"}}});
     let plan = claim_plan(
-        &seen(&json!({}), vec![volume("wide", &wide), volume("big", &big)]),
+        &observed(&json!({}), vec![volume("wide", &wide), volume("big", &big)]),
         &Options::default(),
     );
     assert!(lines(&plan)[2].contains(r#""volumeName":"big""#), "{:?}", lines(&plan));
@@ -158,15 +159,15 @@ fn why_a_claim_waits() {
     let fast = json!({"spec": {"storageClassName": "fast"}});
     let late = || Some(class("csi.example.com", "WaitForFirstConsumer"));
     let options = Options::default();
-    let with = |class, waiting: &[&str], change: &Value| claim::Seen {
+    let with = |class, waiting: &[&str], change: &Value| claim::Observed {
         class,
         waiting: waiting.iter().map(|pod| (*pod).into()).collect(),
-        ..seen(&merged(fast.clone(), change), vec![])
+        ..observed(&merged(fast.clone(), change), vec![])
     };
     let none = json!({});
-    for (seen, want) in [
+    for (observed, want) in [
         (
-            seen(&none, vec![]),
+            observed(&none, vec![]),
             "FailedBinding: no persistent volumes available for this claim and no storage class is set",
         ),
         (
@@ -187,7 +188,7 @@ fn why_a_claim_waits() {
             "ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner",
         ),
     ] {
-        let plan = claim_plan(&seen, &options);
+        let plan = claim_plan(&observed, &options);
         assert_eq!(lines(&plan), [want]);
         assert_eq!(plan.requeue, Some(options.sync_period));
     }
@@ -209,13 +210,13 @@ fn why_a_claim_waits() {
 #[test]
 fn who_makes_volumes() {
     let check = |provisioner: &str, want: Provisioner<'_>| {
-        let seen = claim::Seen {
+        let observed = claim::Observed {
             class: Some(class(provisioner, "Immediate")),
-            ..seen(&json!({"spec": {"storageClassName": "fast"}}), vec![])
+            ..observed(&json!({"spec": {"storageClassName": "fast"}}), vec![])
         };
-        assert_eq!(claim::next(&seen, &Options::default()), Next::Provision(want));
+        assert_eq!(claim::next(&observed, &Options::default()), Next::Provision(want));
         let off = Options { dynamic_provisioning: false, ..Options::default() };
-        assert_eq!(claim::next(&seen, &off), Next::Provision(Provisioner::Off));
+        assert_eq!(claim::next(&observed, &off), Next::Provision(Provisioner::Off));
     };
     check("csi.example.com", Provisioner::External("csi.example.com"));
     check("kubernetes.io/gce-pd", Provisioner::External("pd.csi.storage.gke.io"));
@@ -229,11 +230,11 @@ fn only_an_external_provisioner_is_told_of_when_the_claim_cannot_be_saved() {
         ("csi.example.com", Some("ProvisioningFailed: Error saving claim: {error}")),
         ("kubernetes.io/host-path", None),
     ] {
-        let seen = claim::Seen {
+        let observed = claim::Observed {
             class: Some(class(provisioner, "Immediate")),
-            ..seen(&json!({"spec": {"storageClassName": "fast"}}), vec![])
+            ..observed(&json!({"spec": {"storageClassName": "fast"}}), vec![])
         };
-        let plan = claim_plan(&seen, &Options::default());
+        let plan = claim_plan(&observed, &Options::default());
         let Action::Rewrite(change) = &plan.actions[0] else { panic!("{plan:?}") };
         let failed =
             change.failed.as_ref().map(|note| format!("{}: {}", note.reason, note.message));
@@ -244,27 +245,31 @@ fn only_an_external_provisioner_is_told_of_when_the_claim_cannot_be_saved() {
 #[test]
 fn a_claim_without_a_class_gets_the_default_one() {
     let nameless = json!({"spec": {"storageClassName": null}});
-    let with_default =
-        claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&nameless, vec![]) };
+    let with_default = claim::Observed {
+        default_class: Some(class("csi", "Immediate")),
+        ..observed(&nameless, vec![])
+    };
     let lines_default = lines(&claim_plan(&with_default, &Options::default()));
     assert_eq!(lines_default, [r#"PersistentVolumeClaim {"spec":{"storageClassName":"fast"}}"#]);
     // One that wants none is left so, and a volume that fits goes first.
-    let none =
-        claim::Seen { default_class: Some(class("csi", "Immediate")), ..seen(&json!({}), vec![]) };
+    let none = claim::Observed {
+        default_class: Some(class("csi", "Immediate")),
+        ..observed(&json!({}), vec![])
+    };
     assert!(lines(&claim_plan(&none, &Options::default()))[0].starts_with("FailedBinding"));
-    let fits = claim::Seen { candidates: vec![volume("v", &json!({}))], ..with_default };
+    let fits = claim::Observed { candidates: vec![volume("v", &json!({}))], ..with_default };
     assert_eq!(lines(&claim_plan(&fits, &Options::default())).len(), 4);
 }
 
 #[test]
 fn a_named_volume_must_fit() {
-    let asks = |change: &Value, volume_change: Option<&Value>| claim::Seen {
+    let asks = |change: &Value, volume_change: Option<&Value>| claim::Observed {
         named: volume_change.map(|change| volume("v", change)),
-        ..seen(&merged(json!({"spec": {"volumeName": "v"}}), change), vec![])
+        ..observed(&merged(json!({"spec": {"volumeName": "v"}}), change), vec![])
     };
     let none = json!({});
     let cannot = "VolumeMismatch: Cannot bind to requested volume \"v\": ";
-    for (seen, want) in [
+    for (observed, want) in [
         (asks(&none, None), String::new()),
         (
             asks(&none, Some(&json!({"spec": {"capacity": {"storage": "1Mi"}}}))),
@@ -300,7 +305,7 @@ fn a_named_volume_must_fit() {
             "FailedBinding: volume \"v\" already bound to a different claim.".to_owned(),
         ),
     ] {
-        let lines = lines(&claim_plan(&seen, &Options::default()));
+        let lines = lines(&claim_plan(&observed, &Options::default()));
         assert_eq!(lines.first().cloned().unwrap_or_default(), want);
         assert!(lines.len() <= 1, "it is pending already: {lines:?}");
     }
@@ -311,18 +316,18 @@ fn a_bound_claim_stays_so_or_is_lost() {
     let bound = json!({"metadata": {"annotations": {storage::volume::BIND_COMPLETED: "yes"}}, "spec": {"volumeName": "v"},
         "status": {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}});
     let whose = |uid: &str| json!({"spec": {"claimRef": {"namespace": "ns", "name": "data", "uid": uid}}, "status": {"phase": "Bound"}});
-    let with = |change: &Value, named| claim::Seen {
+    let with = |change: &Value, named| claim::Observed {
         named,
-        ..seen(&merged(bound.clone(), change), vec![])
+        ..observed(&merged(bound.clone(), change), vec![])
     };
-    let plan = |seen: &claim::Seen| claim_plan(seen, &Options::default());
+    let plan = |observed: &claim::Observed| claim_plan(observed, &Options::default());
     assert!(plan(&with(&json!({}), Some(volume("v", &whose("c"))))).is_nothing());
-    for (seen, reason) in [
+    for (observed, reason) in [
         (with(&json!({"spec": {"volumeName": null}}), None), "ClaimLost"),
         (with(&json!({}), None), "ClaimLost"),
         (with(&json!({}), Some(volume("v", &whose("other")))), "ClaimMisbound"),
     ] {
-        let plan = plan(&seen);
+        let plan = plan(&observed);
         let [Action::Rewrite(change)] = &plan.actions[..] else { panic!("{plan:?}") };
         assert_eq!(change.done.as_ref().unwrap().reason, reason);
         let body: Value = serde_json::from_slice(&change.body).unwrap();
@@ -337,8 +342,8 @@ fn a_bound_claim_stays_so_or_is_lost() {
     assert_eq!(lines(&plan(&with(&json!({}), Some(volume("v", &json!({})))))).len(), 2);
 }
 
-fn of(change: &Value, claim_change: Option<&Value>) -> volume::Seen {
-    volume::Seen {
+fn of(change: &Value, claim_change: Option<&Value>) -> volume::Observed {
+    volume::Observed {
         volume: volume("v", change),
         claim: claim_change.map(|change| Arc::new(object(&claim_json(change)))),
         name_is_taken: claim_change.is_some(),
@@ -352,8 +357,8 @@ fn claimed(policy: &str, phase: &str) -> Value {
         "status": {"phase": phase}})
 }
 
-fn decided(seen: &volume::Seen) -> Vec<String> {
-    lines(&volume::plan(seen, &Options::default()).plan)
+fn decided(observed: &volume::Observed) -> Vec<String> {
+    lines(&volume::plan(observed, &Options::default()).plan)
 }
 
 #[test]
@@ -391,8 +396,8 @@ fn a_volume_whose_claim_took_another_is_free_or_goes() {
     assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
 }
 
-fn volume_step(seen: &volume::Seen, done: &[Outcome]) -> Option<Plan> {
-    volume::next_step(seen, &Options::default(), &Outcomes(done.to_vec()))
+fn volume_step(observed: &volume::Observed, done: &[Outcome]) -> Option<Plan> {
+    volume::next_step(observed, &Options::default(), &Outcomes(done.to_vec()))
 }
 
 fn path(plan: &Plan) -> &str {
@@ -402,49 +407,49 @@ fn path(plan: &Plan) -> &str {
 
 #[test]
 fn a_claim_that_the_cache_lacks_is_read_live() {
-    let seen = of(&claimed("Retain", "Bound"), None);
+    let observed = of(&claimed("Retain", "Bound"), None);
     let claim = "/api/v1/namespaces/ns/persistentvolumeclaims/data";
-    assert_eq!(path(&volume_step(&seen, &[]).unwrap()), claim);
+    assert_eq!(path(&volume_step(&observed, &[]).unwrap()), claim);
     let live = |uid: &str| {
         let more = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": {"uid": uid}, "spec": {"volumeName": "v"}});
         let claim = claim_json(&more).to_string();
         Outcome { reply: Some(Reply::json(claim)), ..Outcome::success() }
     };
-    assert_eq!(volume_step(&seen, &[live("c")]), Some(Plan::nothing()), "it stays bound");
+    assert_eq!(volume_step(&observed, &[live("c")]), Some(Plan::nothing()), "it stays bound");
     let gone = Outcome::failure(Failure { code: 404, ..Failure::local("gone") });
     for done in [gone, live("another")] {
-        let lines = lines(&volume_step(&seen, &[done]).unwrap());
+        let lines = lines(&volume_step(&observed, &[done]).unwrap());
         assert!(lines.len() == 1 && lines[0].contains("Released"), "{lines:?}");
     }
     // A claim of the name may be a new one that the cache shows too early; without any, a released volume stays so.
     let released = of(&claimed("Retain", "Released"), None);
     assert_eq!(volume_step(&released, &[]), Some(Plan::nothing()));
-    let taken = volume::Seen { name_is_taken: true, ..released };
+    let taken = volume::Observed { name_is_taken: true, ..released };
     assert_eq!(path(&volume_step(&taken, &[]).unwrap()), claim);
 }
 
 #[test]
 fn a_folder_is_made_once_the_claim_names_the_provisioner() {
     let options = Options { host_path_provisioning: true, ..Options::default() };
-    let mut seen = seen(&json!({"spec": {"storageClassName": "fast"}}), vec![]);
-    seen.class = Some(class(claim::HOST_PATH, "Immediate"));
-    let after = |seen: &claim::Seen, done: &[Outcome]| {
-        claim::next_step(seen, &options, &Outcomes(done.to_vec()))
+    let mut observed = observed(&json!({"spec": {"storageClassName": "fast"}}), vec![]);
+    observed.class = Some(class(claim::HOST_PATH, "Immediate"));
+    let after = |observed: &claim::Observed, done: &[Outcome]| {
+        claim::next_step(observed, &options, &Outcomes(done.to_vec()))
     };
-    let first = after(&seen, &[]).unwrap();
+    let first = after(&observed, &[]).unwrap();
     assert!(lines(&first)[0].contains("storage-provisioner"), "{first:?}");
     let folder = |plan: Option<Plan>| match &plan.unwrap().actions[..] {
         [Action::Local(local)] => local.subject.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(folder(after(&seen, &[Outcome::success()])), "/tmp/hostpath_pv/c");
+    assert_eq!(folder(after(&observed, &[Outcome::success()])), "/tmp/hostpath_pv/c");
     let named = json!({
         "metadata": {"annotations": {storage::volume::STORAGE_PROVISIONER: claim::HOST_PATH}},
         "spec": {"storageClassName": "fast"},
     });
-    seen.claim = Arc::new(object(&claim_json(&named)));
-    assert_eq!(folder(after(&seen, &[])), "/tmp/hostpath_pv/c");
+    observed.claim = Arc::new(object(&claim_json(&named)));
+    assert_eq!(folder(after(&observed, &[])), "/tmp/hostpath_pv/c");
 }
 
 #[test]
@@ -503,8 +508,8 @@ fn reclaim_policies() {
             false,
         ),
     ] {
-        let seen = of(&merged(claimed(policy, "Released"), &change), None);
-        let decision = volume::plan(&seen, &Options::default());
+        let observed = of(&merged(claimed(policy, "Released"), &change), None);
+        let decision = volume::plan(&observed, &Options::default());
         let recorded = decision.plan.actions.iter().find_map(|action| match action {
             Action::Rewrite(change) => change.done.as_ref(),
             _ => None,
@@ -523,7 +528,7 @@ fn a_volume_is_scrubbed_and_free_again() {
         );
         Some(Arc::new(pod))
     };
-    let with = |recycler| volume::Seen { recycler, ..of(&released, None) };
+    let with = |recycler| volume::Observed { recycler, ..of(&released, None) };
     assert_eq!(decided(&with(None)), ["create Pod"]);
     assert!(decided(&with(pod("Running"))).is_empty());
     let done = decided(&with(pod("Succeeded")));
@@ -535,7 +540,7 @@ fn a_volume_is_scrubbed_and_free_again() {
             && failed[1].contains("Recycle failed: failed to recycle volume"),
         "{failed:?}"
     );
-    let used = volume::Seen { users: vec!["ns/web".to_owned()], ..with(None) };
+    let used = volume::Observed { users: vec!["ns/web".to_owned()], ..with(None) };
     assert_eq!(decided(&used), ["VolumeFailedRecycle: Volume is used by pods: ns/web"]);
 }
 
@@ -565,7 +570,7 @@ struct World {
 }
 
 impl World {
-    fn claim_seen(&self) -> claim::Seen {
+    fn observe_claim(&self) -> claim::Observed {
         let volumes: Vec<Arc<PersistentVolume>> =
             self.volumes.iter().map(|volume| Arc::new(object(volume))).collect();
         let claim: PersistentVolumeClaim = object(&self.claim);
@@ -578,7 +583,7 @@ impl World {
             })
             .cloned()
             .collect();
-        claim::Seen {
+        claim::Observed {
             claim: Arc::new(claim),
             named,
             candidates,
@@ -588,11 +593,11 @@ impl World {
         }
     }
 
-    fn volume_seen(&self, n: usize) -> volume::Seen {
+    fn observe_volume(&self, n: usize) -> volume::Observed {
         let claim: PersistentVolumeClaim = object(&self.claim);
         let volume: PersistentVolume = object(&self.volumes[n]);
         let ours = volume.spec.claim_ref.as_deref().is_some_and(|of| of.uid == claim.meta.uid);
-        volume::Seen {
+        volume::Observed {
             volume: Arc::new(volume),
             claim: ours.then(|| Arc::new(claim)),
             name_is_taken: true,
@@ -645,17 +650,17 @@ proptest! {
         let options = Options::default();
         for (of_claim, n, writes) in breaks {
             let plan = if of_claim {
-                claim_plan(&world.claim_seen(), &options)
+                claim_plan(&world.observe_claim(), &options)
             } else {
-                volume::plan(&world.volume_seen(n % sizes.len()), &options).plan
+                volume::plan(&world.observe_volume(n % sizes.len()), &options).plan
             };
             world.act(&plan, writes);
         }
         let mut writes = 1;
         for _ in 0..10 {
-            writes = world.act(&claim_plan(&world.claim_seen(), &options), usize::MAX);
+            writes = world.act(&claim_plan(&world.observe_claim(), &options), usize::MAX);
             for n in 0..sizes.len() {
-                writes += world.act(&volume::plan(&world.volume_seen(n), &options).plan, usize::MAX);
+                writes += world.act(&volume::plan(&world.observe_volume(n), &options).plan, usize::MAX);
             }
             if writes == 0 {
                 break;

@@ -1,4 +1,6 @@
-//! What becomes of a volume.
+//! Decision about a volume.
+//!
+//! Upstream: `syncVolume`.
 
 use super::{change_volume, migration, phase_now, reclaim, unbind};
 use crate::{
@@ -16,25 +18,25 @@ use evenkeel_runtime::{
 };
 use std::sync::Arc;
 
-/// A volume and whose it is.
+/// A volume and the claim of its `claimRef`.
 #[derive(Clone)]
-pub(in crate::storage::binder) struct Seen {
+pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) volume: Arc<PersistentVolume>,
-    /// The claim that it says it is for, if the cache has it; in a decision, `None` when that is surely gone.
+    /// The claim of `claimRef`, if the cache has it; in a decision, `None` if a live read found none.
     pub(in crate::storage::binder) claim: Option<Arc<PersistentVolumeClaim>>,
-    /// Whether there is any claim of that name.
+    /// Whether a claim of that name exists, with any uid.
     pub(in crate::storage::binder) name_is_taken: bool,
     /// Pods that use a claim of that name and have not ended, `namespace/name`, sorted.
     pub(in crate::storage::binder) users: Vec<String>,
-    /// The pod that scrubs it, if there is one.
+    /// The recycler pod, if it exists.
     pub(in crate::storage::binder) recycler: Option<Arc<Pod>>,
 }
 
-/// What is to be done.
+/// Decision about a volume.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::storage::binder) struct Decision {
     pub(in crate::storage::binder) plan: Plan,
-    /// The folder behind it goes, and then the volume.
+    /// Delete the folder, then the volume.
     pub(in crate::storage::binder) delete_folder: bool,
 }
 
@@ -44,36 +46,36 @@ impl From<Plan> for Decision {
     }
 }
 
-/// The step after these outcomes: a claim that the cache lacks is read live, and a folder goes before its volume.
+/// Returns the plan after these outcomes: a claim that the cache lacks is read live, and a folder is deleted before its volume.
 pub(in crate::storage::binder) fn next_step(
-    seen: &Seen,
+    observed: &Observed,
     options: &Options,
     done: &Outcomes,
 ) -> Option<Plan> {
     Steps::next(done, |steps| {
-        let claim = sure_claim(seen, steps)?;
-        let seen = Seen { claim, ..seen.clone() };
-        let decision = plan(&seen, options);
+        let claim = sure_claim(observed, steps)?;
+        let observed = Observed { claim, ..observed.clone() };
+        let decision = plan(&observed, options);
         if decision.delete_folder {
-            host_path::delete(&seen.volume, options, steps)
+            host_path::delete(&observed.volume, options, steps)
         } else {
             Ok(decision.plan)
         }
     })
 }
 
-/// The claim that the volume is for. That there is none is not believed of the cache alone: the volume may be deleted for
-/// it. Upstream: `syncVolume`.
+/// Returns the claim of the volume. A claim that the cache lacks is read live, because the volume may be deleted for its
+/// absence. Upstream: `syncVolume`.
 fn sure_claim(
-    seen: &Seen,
+    observed: &Observed,
     steps: &mut Steps<'_>,
 ) -> Result<Option<Arc<PersistentVolumeClaim>>, Plan> {
-    let volume = &*seen.volume;
+    let volume = &*observed.volume;
     let reference = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
     let Some(reference) = reference else { return Ok(None) };
     let known = matches!(&*volume.status.phase, "Released" | "Failed");
-    if seen.claim.is_some() || known && !seen.name_is_taken {
-        return Ok(seen.claim.clone());
+    if observed.claim.is_some() || known && !observed.name_is_taken {
+        return Ok(observed.claim.clone());
     }
     let kind = PersistentVolumeClaim::kind();
     let read = LiveRead::get::<PersistentVolumeClaim>(&kind, &reference.namespace, &reference.name);
@@ -84,25 +86,25 @@ fn sure_claim(
 }
 
 /// Decides the next writes of a volume.
-pub(in crate::storage::binder) fn plan(seen: &Seen, options: &Options) -> Decision {
-    let volume = &*seen.volume;
+pub(in crate::storage::binder) fn plan(observed: &Observed, options: &Options) -> Decision {
+    let volume = &*observed.volume;
     if let Some(body) = migration::of_volume(volume) {
         let version = Arc::from(&*volume.meta.resource_version);
         let change = Rewrite { resource_version: version, ..change_volume(volume, &body) };
         return Plan::one(change).into();
     }
-    // Promised to a name alone, it is nobody's yet.
+    // A `claimRef` without uid is a reservation by name; the volume is still available.
     let claimed = volume.spec.claim_ref.as_deref().filter(|claim| !claim.uid.is_empty());
     if claimed.is_none() {
         return to_phase(volume, "Available").into();
     }
-    match seen.claim.as_deref() {
-        None => released(seen, options),
+    match observed.claim.as_deref() {
+        None => released(observed, options),
         Some(claim) if claim.spec.volume_name.is_empty() => half_bound(volume, claim).into(),
         Some(claim) if claim.spec.volume_name == volume.meta.name => {
             to_phase(volume, "Bound").into()
         }
-        Some(_) => claim_bound_elsewhere(seen, options),
+        Some(_) => claim_bound_elsewhere(observed, options),
     }
 }
 
@@ -111,17 +113,17 @@ fn to_phase(volume: &PersistentVolume, phase: &str) -> Plan {
     Plan::of(change.into_iter().collect())
 }
 
-/// The claim is gone.
-fn released(seen: &Seen, options: &Options) -> Decision {
-    let volume = &*seen.volume;
+/// Handles a volume whose claim was deleted.
+fn released(observed: &Observed, options: &Options) -> Decision {
+    let volume = &*observed.volume;
     if !matches!(&*volume.status.phase, "Released" | "Failed") {
-        // What follows from it is looked at once it is so.
+        // The reclaim policy follows once the phase is written.
         return to_phase(volume, "Released").into();
     }
-    reclaim::plan(seen, options)
+    reclaim::plan(observed, options)
 }
 
-/// The claim does not know of the volume yet; who binds it looks at the claim.
+/// Handles a volume whose claim does not name it yet; the claim queue completes the binding.
 fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan {
     let mut plan = Plan::nothing();
     if volume::modes_differ(claim, volume) {
@@ -140,23 +142,23 @@ fn half_bound(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Plan 
     plan
 }
 
-/// The claim is bound elsewhere, to another volume: one that was made for it goes, others are free again.
-fn claim_bound_elsewhere(seen: &Seen, options: &Options) -> Decision {
-    let volume = &*seen.volume;
+/// Handles a volume whose claim is bound to another one: a provisioned volume is reclaimed, others become available.
+fn claim_bound_elsewhere(observed: &Observed, options: &Options) -> Decision {
+    let volume = &*observed.volume;
     let made = volume.meta.annotations.contains(volume::PROVISIONED_BY);
     if made && &*volume.spec.persistent_volume_reclaim_policy == "Delete" {
-        return released(seen, options);
+        return released(observed, options);
     }
     Plan::of(unbind(volume)).into()
 }
 
-/// What there is to say of a volume.
-pub(in crate::storage::binder) fn describe(seen: &Seen) -> Description {
-    let (volume, mut description) = (&*seen.volume, Description::new());
+/// Describes a volume.
+pub(in crate::storage::binder) fn describe(observed: &Observed) -> Description {
+    let (volume, mut description) = (&*observed.volume, Description::new());
     description.fact("capacity", volume::capacity(volume));
     description.fact("phase", &volume.status.phase);
     if let Some(claim) = volume.spec.claim_ref.as_deref() {
-        let there = if seen.claim.is_some() { "" } else { ", which is not there" };
+        let there = if observed.claim.is_some() { "" } else { ", which is not there" };
         description.fact("claim", format!("{}/{}{there}", claim.namespace, claim.name));
     }
     if &*volume.status.phase == "Released" {
