@@ -50,8 +50,9 @@ impl Migrator {
             let words = error.to_string();
             if passes(&error) {
                 // The migration is retried in any case, so a failed status update is ignored.
-                let _ =
-                    self.tell(key, context, &migration, StatusChange::Interrupted(progress, words)).await;
+                let _ = self
+                    .tell(key, context, &migration, StatusChange::Interrupted(progress, words))
+                    .await;
                 return Err(error.into());
             }
             self.tell(key, context, &migration, StatusChange::Failed(Some(progress), words))
