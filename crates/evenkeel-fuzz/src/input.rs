@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use evenkeel_apimachinery::decode::{self, FieldValidation};
 use evenkeel_apimachinery::group_version::GroupVersionKind;
 use evenkeel_apimachinery::schema::Schema;
+use evenkeel_apimachinery::validation::{Errors, metadata};
+use evenkeel_kinds::validation::{self, ValidationTarget};
 use serde_json::{Value, json};
 
 /// Kinds that differ in how they are decoded and merged, as group, version and kind. The last two are a custom resource,
@@ -116,6 +118,16 @@ impl Kind {
         Some(decoded.object)
     }
 
+    /// Whether validation accepts a new object of the kind. An object without validation of its own is valid if nothing in
+    /// it is null.
+    pub(crate) fn is_valid(&self, object: &Value) -> bool {
+        let GroupVersionKind { group, kind, .. } = &self.gvk;
+        let target = ValidationTarget { group, request_group: group, kind, subresource: "" };
+        let mut errors = Errors::default();
+        validation::create(target, object, &mut errors);
+        errors.is_empty() && metadata::validate(object).is_empty() && !has_null(object)
+    }
+
     /// Asserts what holds for every decoded object: it is not too deep, and as JSON it is read as it is, without warnings.
     pub(crate) fn assert_decodes_again(&self, object: &Value) {
         assert_depth(object);
@@ -136,4 +148,13 @@ impl Kind {
 /// Asserts that an object is not deeper than what can be read back.
 pub(crate) fn assert_depth(object: &Value) {
     assert!(evenkeel_apimachinery::depth::check(object).is_ok(), "the object is too deep");
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(has_null),
+        Value::Object(entries) => entries.values().any(has_null),
+        _ => false,
+    }
 }

@@ -29,6 +29,7 @@ fn apply_as(
 }
 
 /// Each part is applied by the next of three managers. To apply it again changes nothing, and the managed fields are valid.
+/// An object that validation refuses is excepted: of a list whose items have no key, or null, upstream's merge keeps both.
 pub(crate) fn apply(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let mut current: Option<Value> = None;
@@ -44,15 +45,20 @@ pub(crate) fn apply(data: &[u8]) {
         input::assert_depth(&once);
         assert_valid_managers(&once);
         let twice = apply_as(kind, Some(&once), body, manager, false);
-        let twice = twice.unwrap_or_else(|error| panic!("applied again: {}", error.message()));
-        assert_eq!(twice, once, "the second application changes nothing");
+        if !twice.as_ref().is_ok_and(|twice| *twice == once) {
+            assert!(
+                !kind.is_valid(&once),
+                "the second application to {once} changes nothing: {twice:?}"
+            );
+            return;
+        }
         current = Some(once);
     }
 }
 
 fn assert_valid_managers(object: &Value) {
     let errors = metadata::validate(object);
-    let about = errors.iter().find(|error| error.to_string().contains("managedFields"));
+    let about = errors.iter().find(|error| error.to_string().starts_with("metadata.managedFields"));
     assert!(about.is_none(), "{about:?}");
 }
 
@@ -73,8 +79,12 @@ pub(crate) fn managed_fields(data: &[u8]) {
     {
         input::assert_depth(&applied);
         let again = apply_as(kind, Some(&applied), body, "a", false);
-        let again = again.unwrap_or_else(|error| panic!("applied again: {}", error.message()));
-        assert_eq!(again, applied, "the second application changes nothing");
+        if !again.as_ref().is_ok_and(|again| *again == applied) {
+            assert!(
+                !kind.is_valid(&applied),
+                "the second application to {applied} changes nothing: {again:?}"
+            );
+        }
     }
     if let Some(mut new) = parts.next().and_then(|body| kind.decode(body)) {
         update(kind, Some(&current), &mut new);

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::field_set::FieldSet;
+use crate::value;
 
 /// Identity of a manager. An applier is one manager at all versions, an updater one per version.
 ///
@@ -113,11 +114,8 @@ impl Managers {
     ///
     /// Upstream: `EncodeObjectManagedFields`, `sortEncodedManagedFields`.
     pub(crate) fn encode(&self, object: &mut Value) {
-        let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-            return;
-        };
-        metadata.remove("managedFields");
         if self.entries.is_empty() {
+            value::remove(object, "metadata.managedFields");
             return;
         }
         let mut all: Vec<(&ManagerId, &ManagerEntry)> = self.entries.iter().collect();
@@ -134,7 +132,7 @@ impl Managers {
             key(a, x).cmp(&key(b, y))
         });
         let list = all.into_iter().map(|(id, entry)| encode_entry(id, entry)).collect();
-        metadata.insert("managedFields".to_owned(), Value::Array(list));
+        value::set(object, "metadata.managedFields", Value::Array(list));
     }
 }
 
