@@ -24,6 +24,8 @@ pub struct KindStrategy {
     pub selectable_fields: &'static [SelectableField],
     /// `status` of a new object, as JSON; empty where a client may set it, and for kinds without a status.
     pub initial_status: &'static str,
+    /// Whether a new object keeps the `status` of the body: a kubelet registers its Node with one.
+    pub creates_with_status: bool,
     /// Whether a PUT without resourceVersion is accepted.
     ///
     /// Upstream: `AllowUnconditionalUpdate`.
@@ -49,6 +51,7 @@ const DEFAULT_STRATEGY: KindStrategy = KindStrategy {
     validate_name: dns_subdomain,
     selectable_fields: &[],
     initial_status: "",
+    creates_with_status: false,
     allow_unconditional_update: true,
     allow_create_on_update: false,
     return_deleted_object: false,
@@ -133,6 +136,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         "nodes",
         KindStrategy {
             selectable_fields: &[("spec.unschedulable", "spec.unschedulable", "false")],
+            creates_with_status: true,
             ..core("Node")
         },
     ),

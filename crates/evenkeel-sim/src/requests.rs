@@ -1,4 +1,4 @@
-//! What a user asks of the server. A refusal fails the test, unless it is asked for.
+//! Requests of a test's user. Every method but `send` panics if the server refuses.
 
 use bytes::Bytes;
 use evenkeel_runtime::client::{ApiError, Client};
@@ -33,25 +33,31 @@ impl Requests {
         Ok(answer.unwrap_or_else(|error| panic!("{target}: {error}")))
     }
 
-    async fn must(&self, method: Method, target: &str, content_type: &str, body: &Value) -> Value {
+    async fn send_or_panic(
+        &self,
+        method: Method,
+        target: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> Value {
         let answer = self.send(method.clone(), target, content_type, body).await;
         answer.unwrap_or_else(|error| panic!("{method} {target}: {error}"))
     }
 
     /// Creates an object in the collection at `path`.
     pub async fn create(&self, path: &str, object: &Value) -> Value {
-        self.must(Method::POST, path, "application/json", object).await
+        self.send_or_panic(Method::POST, path, "application/json", object).await
     }
 
-    /// Applies (server-side, in the user's name) what is said of the object at `path`.
+    /// Server-side applies `object` at `path`, with field manager `user`.
     pub async fn apply(&self, path: &str, object: &Value) -> Value {
         let target = format!("{path}?fieldManager=user&force=true");
-        self.must(Method::PATCH, &target, "application/apply-patch+yaml", object).await
+        self.send_or_panic(Method::PATCH, &target, "application/apply-patch+yaml", object).await
     }
 
     /// Merges a patch into the object at `path`.
     pub async fn merge(&self, path: &str, patch: &Value) -> Value {
-        self.must(Method::PATCH, path, "application/merge-patch+json", patch).await
+        self.send_or_panic(Method::PATCH, path, "application/merge-patch+json", patch).await
     }
 
     /// Deletes the object at `path`; `propagation` is `Background`, `Foreground` or `Orphan`.
@@ -59,10 +65,10 @@ impl Requests {
         let options = json!({
             "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation,
         });
-        self.must(Method::DELETE, path, "application/json", &options).await
+        self.send_or_panic(Method::DELETE, path, "application/json", &options).await
     }
 
-    /// The object at `path`, if there is one.
+    /// Returns the object at `path`, if it exists.
     pub async fn get(&self, path: &str) -> Option<Value> {
         match self.send(Method::GET, path, "", &Value::Null).await {
             Ok(object) => Some(object),
@@ -71,9 +77,9 @@ impl Requests {
         }
     }
 
-    /// The objects of the collection at `path`, which may have a query.
+    /// Returns the objects of the collection at `path`, which may have a query.
     pub async fn list(&self, path: &str) -> Vec<Value> {
-        match self.must(Method::GET, path, "", &Value::Null).await["items"].take() {
+        match self.send_or_panic(Method::GET, path, "", &Value::Null).await["items"].take() {
             Value::Array(items) => items,
             other => panic!("GET {path}: items are {other}"),
         }

@@ -92,6 +92,10 @@ impl Strategy for BuiltIn {
         self.kind_strategy.has_generation
     }
 
+    fn creates_with_status(&self) -> bool {
+        self.kind_strategy.creates_with_status
+    }
+
     fn allow_create_on_update(&self) -> bool {
         self.kind_strategy.allow_create_on_update
     }

@@ -65,7 +65,7 @@ impl Write<'_> {
         ] {
             meta::metadata(&mut object).remove(field);
         }
-        if self.has_status() {
+        if self.has_status() && !self.stored.strategy.creates_with_status() {
             schema::reset_field(self.schema().as_ref(), &mut object, "status");
         }
         if how != Creates::Apply {

@@ -160,6 +160,9 @@ async fn a_budget_is_counted(world: &mut World, faults: Faults) {
 
 /// The node on which room is made is deleted after this write of the scheduler; who is left over by that runs elsewhere in the end.
 async fn a_node_goes(world: &mut World, faults: Faults, after: u64) {
+    // Where the scheduler sees its eviction later than the backoff ends, it may evict from another node, as upstream's does:
+    // the pod's own nomination protects it only once the victim is seen to terminate.
+    let most = if faults.stale.is_zero() || faults.at_writes.is_empty() { 1 } else { 2 };
     let ledger = Ledger::open(world).await;
     classes(world).await;
     world.settle(REST).await;
@@ -200,9 +203,12 @@ async fn a_node_goes(world: &mut World, faults: Faults, after: u64) {
     let mut victims = ledger.check(world, HIGH);
     victims.remove("p0");
     match nodes.len() {
-        2 => assert!(victims.len() == 1 && pods.len() == 2, "{victims:?} {pods:#?}"),
+        2 => assert!(
+            (1..=most).contains(&victims.len()) && pods.len() == 3 - victims.len(),
+            "{victims:?} {pods:#?}"
+        ),
         // A kubelet that starts anew brings its node back, sometimes with the pod that was to go.
-        _ => assert!(victims.len() <= 1 && pods.len() >= 2, "{victims:?} {pods:#?}"),
+        _ => assert!(victims.len() <= most && pods.len() + most >= 3, "{victims:?} {pods:#?}"),
     }
     world.stays_silent(SILENCE).await;
 }
