@@ -93,7 +93,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
             persistentvolumeclaim::prepare(new, Some(old));
         }
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
-        // It has no generation at first.
+        // A CSIDriver is created without a generation, so the generation counts from the stored value.
         ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();
             set(new, "metadata.generation", generation + 1);
@@ -130,19 +130,16 @@ pub enum StatusStrategy {
     Custom,
     /// A built-in kind: metadata may change too.
     BuiltIn,
-    /// A built-in kind, such as ResourceClaim: of the metadata nothing changes.
+    /// A built-in kind, such as ResourceClaim: metadata cannot change.
     BuiltInStatusOnly,
-    /// A Deployment: metadata may change too, but labels.
+    /// A Deployment: metadata may change too, except labels.
     Deployment,
-    /// A Node: like a built-in kind, even when the body has no status.
-    Node,
 }
 
 impl StatusStrategy {
     /// Returns the strategy of a built-in kind.
     fn of(strategy: &KindStrategy) -> Self {
         match (strategy.group, strategy.kind) {
-            ("", "Node") => Self::Node,
             ("apps", "Deployment") => Self::Deployment,
             ("flowcontrol.apiserver.k8s.io", _) => Self::Custom,
             (group, kind) if status_update_resets_metadata(group, kind) => Self::BuiltInStatusOnly,
@@ -154,16 +151,16 @@ impl StatusStrategy {
 /// Why a status update cannot change the spec: resets every field of `new`, the body sent to `/status`, that this path
 /// may not change to its value in the stored object `old`.
 ///
-/// | kind | what the client may change | when the body has no `status` |
-/// |---|---|---|
-/// | custom resource, flow control | `status` | the status is removed |
-/// | built-in kind | `status`, `metadata` | the status is removed, metadata keeps its stored value |
-/// | built-in kind in [`status_update_resets_metadata`] | `status` | the status is removed |
-/// | Deployment | `status`, `metadata` but labels | as other built-in kinds |
-/// | Node | `status`, `metadata` | the status is removed |
+/// | kind | what the client may change |
+/// |---|---|
+/// | custom resource, flow control | `status` |
+/// | built-in kind | `status`, `metadata` |
+/// | built-in kind in [`status_update_resets_metadata`] | `status` |
+/// | Deployment | `status`, `metadata` except labels |
+/// | Pod, CertificateSigningRequest | `prepare_update` of `pod.rs` and `certificatesigningrequest.rs` |
 ///
-/// `metadata.managedFields` is always that of the new object: the server has just recorded in it who set the status. A
-/// kubelet writes its node's labels and annotations through `/status`, so a Node's metadata changes with any body.
+/// A body without `status` removes the status. `metadata.managedFields` is always that of the new object: the server has
+/// just recorded in it who set the status. A kubelet writes its node's labels and annotations through `/status`.
 ///
 /// A write calls [`reset_for_status_update`] first. The strategies of `/approval` and `/finalize` are in [`prepare_update`].
 ///
@@ -172,13 +169,7 @@ impl StatusStrategy {
 pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Value) {
     match strategy {
         StatusStrategy::Custom => reset_all_but_status_and_managed_fields(new, old),
-        StatusStrategy::Node => reset_field(new, old, "spec"),
-        StatusStrategy::BuiltIn => {
-            reset_all_but_metadata_and_status(new, old);
-            if new.get("status").is_none() {
-                reset_all_but_status_and_managed_fields(new, old);
-            }
-        }
+        StatusStrategy::BuiltIn => reset_all_but_metadata_and_status(new, old),
         StatusStrategy::BuiltInStatusOnly => {
             prepare_status_update(StatusStrategy::BuiltIn, new, old);
             reset_metadata_for_status(new, old);
@@ -344,19 +335,17 @@ mod tests {
         assert_eq!(changed(StatusStrategy::BuiltIn, &sent), moves);
         assert_eq!(changed(StatusStrategy::BuiltInStatusOnly, &sent), stays);
         assert_eq!(changed(StatusStrategy::Deployment, &sent), stays);
-        assert_eq!(changed(StatusStrategy::Node, &sent)["spec"], 1);
     }
 
     #[test]
-    fn without_a_status_only_a_node_changes_its_labels() {
+    fn metadata_changes_without_a_status() {
         let old = json!({"metadata": {"labels": {"a": "1"}}, "spec": 1, "status": 1});
         let sent = json!({"metadata": {"labels": {"a": "2"}}, "spec": 2});
         for (strategy, label) in [
             (StatusStrategy::Custom, "1"),
-            (StatusStrategy::BuiltIn, "1"),
+            (StatusStrategy::BuiltIn, "2"),
             (StatusStrategy::BuiltInStatusOnly, "1"),
             (StatusStrategy::Deployment, "1"),
-            (StatusStrategy::Node, "2"),
         ] {
             let mut new = sent.clone();
             prepare_status_update(strategy, &mut new, &old);

@@ -29,7 +29,8 @@ pub(crate) trait Strategy: Send + Sync + 'static {
 
     /// Prepares an update through `cx.subresource` (empty: the object itself): restores the fields that this path may not
     /// change. Without a rule of the kind's own, an update of the object keeps the stored `status`, and an update of
-    /// `/status` follows [`prepare_status_update`] for custom resources. Built-in kinds: `evenkeel_kinds::strategy::update`.
+    /// `/status` follows [`prepare_status_update`] for custom resources. Built-in kinds:
+    /// [`prepare_update`](evenkeel_kinds::strategy::prepare_update).
     fn prepare_for_update(&self, cx: &Context<'_>, new: &mut Value, old: &Value) {
         if cx.subresource == "status" {
             prepare_status_update(StatusStrategy::Custom, new, old);
@@ -62,6 +63,11 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     /// Whether new objects get `generation: 1`.
     fn has_generation(&self, has_status: bool) -> bool {
         has_status
+    }
+
+    /// Whether a new object keeps the `status` that it comes with.
+    fn creates_with_status(&self) -> bool {
+        false
     }
 
     /// Whether PUT to a name that is not there makes it.
