@@ -2,7 +2,7 @@
 //!
 //! | when | function that the server calls |
 //! |---|---|
-//! | a create, an update or a patch is decoded | `Strategy::default` in `custom/strategy.rs` |
+//! | a create, an update or a patch is decoded | `CustomResourceStrategy::default` in `custom/strategy.rs` |
 //! | an object is read from the store: get, list, watch, the old object of an update | `Definition::prune_and_default`, from `custom::conversion::read`, `CustomResourceStrategy::convert_out` and `codec::decode_alone` |
 //! | an object is converted to another version | before it: `Definition::prune_and_default`; after it: `Definition::prune`, without defaults |
 //! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `admission::mutated::settle` |

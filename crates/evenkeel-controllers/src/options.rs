@@ -18,8 +18,8 @@ pub trait Flags {
     fn text(&self, flag: &str) -> String;
     /// Returns a list flag.
     fn list(&self, flag: &str) -> Vec<String>;
-    /// Returns a number of workers, above zero.
-    fn workers(&self, flag: &str) -> usize;
+    /// Returns a number above zero.
+    fn positive(&self, flag: &str) -> usize;
     /// Whether the feature gate is enabled.
     fn enabled(&self, gate: &str) -> bool;
     /// Rejects the value of a flag, so that the program does not start; `problem` is the error and names the flag.
@@ -47,7 +47,7 @@ impl<const DEFAULT: usize> Default for Workers<DEFAULT> {
 impl<const DEFAULT: usize> Workers<DEFAULT> {
     /// Reads the options from this flag.
     fn read(flags: &dyn Flags, flag: &str) -> Self {
-        Self { concurrent_syncs: flags.workers(flag) }
+        Self { concurrent_syncs: flags.positive(flag) }
     }
 }
 
@@ -69,7 +69,7 @@ impl<const DEFAULT: usize> Default for Periodic<DEFAULT> {
 impl<const DEFAULT: usize> Periodic<DEFAULT> {
     /// Reads the options from the flags of workers and period.
     fn read(flags: &dyn Flags, [workers, period]: [&str; 2]) -> Self {
-        Self { concurrent_syncs: flags.workers(workers), sync_period: flags.duration(period) }
+        Self { concurrent_syncs: flags.positive(workers), sync_period: flags.duration(period) }
     }
 }
 

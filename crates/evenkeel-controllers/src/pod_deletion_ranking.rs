@@ -18,10 +18,10 @@ pub(crate) fn pods_to_delete(
     use_deletion_cost: bool,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
-    let mut on_node: HashMap<&str, u32> = HashMap::new();
+    let mut related_per_node: HashMap<&str, u32> = HashMap::new();
     if count < pods.len() {
         for pod in related.iter().filter(|pod| pods::is_active(pod)) {
-            *on_node.entry(&pod.spec.node_name).or_default() += 1;
+            *related_per_node.entry(&pod.spec.node_name).or_default() += 1;
         }
     }
     lowest_ranked(pods, count, |index, pod| Rank {
@@ -31,7 +31,7 @@ pub(crate) fn pods_to_delete(
             .get(DELETION_COST)
             .filter(|_| use_deletion_cost)
             .map_or(0, deletion_cost),
-        colocated: on_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
+        colocated: related_per_node.get(&*pod.spec.node_name).copied().unwrap_or(0),
         ..Rank::new(index, pod, |time| Age::logarithmic(time, now))
     })
 }
@@ -96,8 +96,8 @@ impl Age {
         Self { time, bucket }
     }
 
-    /// Orders an unknown time before young before old; pods of one bucket by uid, a stand-in for chance. `Equal` only
-    /// for equal times.
+    /// Orders by time: unknown first, then younger before older; pods of one bucket by uid, which spreads deletions over
+    /// ages. `Equal` only if the times are equal.
     fn compare(self, other: Self, uids: (&str, &str)) -> Ordering {
         match (self.time, other.time) {
             (a, b) if a == b => Ordering::Equal,
@@ -180,8 +180,8 @@ fn restarts(pod: &Pod) -> (i32, i32) {
     (regular.max(0), sidecar.max(0))
 }
 
-/// Merge sort, because the order is not always transitive: pods of one bucket compare by uid, but by restarts where
-/// their times are equal. The standard library's sorts may panic on such an order.
+/// Merge sort, because the order is not always transitive: pods of one bucket compare by uid, but pods with
+/// equal times compare by restarts. The standard library's sorts may panic on such an order.
 fn merge_sort<'a>(ranks: &mut [Rank<'a>]) -> Vec<Rank<'a>> {
     let (mut from, mut to) = (ranks.to_vec(), Vec::with_capacity(ranks.len()));
     let mut width = 1;

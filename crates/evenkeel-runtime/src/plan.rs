@@ -125,7 +125,7 @@ pub struct Target {
 /// Creates one or more objects of one body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Create {
-    /// What is made.
+    /// Kind of the new objects.
     pub kind: Kind,
     /// Namespace of the new objects; empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
@@ -134,8 +134,8 @@ pub struct Create {
     /// How many of it (with `generateName`), in slow-start batches of 1, 2, 4, …; the first batch with an error is the last,
     /// where a refusal because the namespace is being terminated counts as none.
     pub count: u32,
-    /// It is not made side by side with creates before it, but when all of those are done.
-    pub apart: bool,
+    /// Whether it waits until all creates before it are done, instead of running concurrently with them.
+    pub waits_for_earlier_creates: bool,
     /// Event after each success; `{name}` in its message is the new object's name.
     pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error. Not sent when the namespace is being terminated.

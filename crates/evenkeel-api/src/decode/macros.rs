@@ -19,21 +19,21 @@ macro_rules! message {
         $(#[$attribute:meta])*
         pub struct $name:ident($upstream:literal) {
             $($(#[$doc:meta])* $field:ident: $type:ty = $number:literal $json:literal,)*
-            $(=> $(#[$idoc:meta])* $ifield:ident: $itype:ty = $inumber:literal)?
+            $(=> $(#[$inline_doc:meta])* $inline_field:ident: $inline_type:ty = $inline_number:literal)?
         }
     ) => {
         $(#[$attribute])*
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name {
             $($(#[$doc])* pub $field: $type,)*
-            $($(#[$idoc])* pub $ifield: $itype,)?
+            $($(#[$inline_doc])* pub $inline_field: $inline_type,)?
         }
 
         impl Default for $name {
             fn default() -> Self {
                 Self {
                     $($field: <$type as $crate::decode::Field>::absent(),)*
-                    $($ifield: <$itype as $crate::decode::Field>::absent(),)?
+                    $($inline_field: <$inline_type as $crate::decode::Field>::absent(),)?
                 }
             }
         }
@@ -43,7 +43,7 @@ macro_rules! message {
                 name: $upstream,
                 fields: &[
                     $(($number, $json, &<$type as $crate::decode::Field>::SHAPE),)*
-                    $(($inumber, "", &<$itype as $crate::decode::Field>::SHAPE),)?
+                    $(($inline_number, "", &<$inline_type as $crate::decode::Field>::SHAPE),)?
                 ],
             };
 
@@ -51,9 +51,9 @@ macro_rules! message {
             fn key(name: &str) -> u64 {
                 match name {
                     $($json => $number,)*
-                    // A shift distinguishes the fields of an inlined message from this one's.
-                    $(_ if <$itype as $crate::decode::Message>::key(name) != 0 => {
-                        <$itype as $crate::decode::Message>::key(name) << 32
+                    // Keys of an inlined message's fields use the upper 32 bits.
+                    $(_ if <$inline_type as $crate::decode::Message>::key(name) != 0 => {
+                        <$inline_type as $crate::decode::Message>::key(name) << 32
                     })?
                     _ => 0,
                 }
@@ -64,7 +64,7 @@ macro_rules! message {
                 match key {
                     $($number => self.$field = map.next_value_seed($crate::decode::Seed::<$type>::NEW)?,)*
                     $(_ if key >> 32 != 0 => {
-                        $crate::decode::Message::json_field(&mut self.$ifield, key >> 32, map)?;
+                        $crate::decode::Message::json_field(&mut self.$inline_field, key >> 32, map)?;
                     })?
                     _ => drop(map.next_value::<serde::de::IgnoredAny>()?),
                 }
@@ -73,19 +73,19 @@ macro_rules! message {
 
             fn merge_fields(&mut self, reader: &mut $crate::decode::Reader<'_>) -> Result<(), $crate::decode::WireError> {
                 use $crate::decode::Field;
-                let Self { $($field,)* $($ifield,)? } = std::mem::take(self);
+                let Self { $($field,)* $($inline_field,)? } = std::mem::take(self);
                 $(let mut $field = <$type as Field>::open($field);)*
-                $(let mut $ifield = <$itype as Field>::open($ifield);)?
+                $(let mut $inline_field = <$inline_type as Field>::open($inline_field);)?
                 while let Some((number, wire)) = reader.tag()? {
                     match number {
                         $($number => <$type as Field>::merge(&mut $field, wire, reader).map_err(|e| e.field($json))?,)*
-                        $($inumber => <$itype as Field>::merge(&mut $ifield, wire, reader)?,)?
+                        $($inline_number => <$inline_type as Field>::merge(&mut $inline_field, wire, reader)?,)?
                         _ => reader.skip(number, wire)?,
                     }
                 }
                 *self = Self {
                     $($field: <$type as Field>::close($field).map_err(|e| e.field($json))?,)*
-                    $($ifield: <$itype as Field>::close($ifield)?,)?
+                    $($inline_field: <$inline_type as Field>::close($inline_field)?,)?
                 };
                 Ok(())
             }
@@ -124,7 +124,8 @@ macro_rules! message {
     };
 }
 
-/// Makes a message a `View` of a kind.
+/// Makes a message a `View` of a kind: `view!(Pod, "", "v1", "Pod", "pods", true)`, with group, version, kind, plural and whether
+/// it is namespaced.
 macro_rules! view {
     ($name:ident, $group:literal, $version:literal, $kind:literal, $plural:literal, $namespaced:literal) => {
         impl $crate::View for $name {
@@ -139,9 +140,9 @@ macro_rules! view {
             }
 
             fn at_version(&self, version: &$crate::Text) -> Option<Self> {
-                let mut now = self.clone();
-                now.meta.resource_version = version.clone();
-                Some(now)
+                let mut copy = self.clone();
+                copy.meta.resource_version = version.clone();
+                Some(copy)
             }
 
             fn decode(

@@ -19,8 +19,8 @@ fn merged(
     applied: Option<&Value>,
     type_ref: Option<TypeRef<'_>>,
 ) -> Option<Value> {
-    let shown = applied.filter(|v| !v.is_null()).or(live).or(applied)?;
-    match merge_type::merge_type(type_ref, shown) {
+    let type_hint = applied.filter(|v| !v.is_null()).or(live).or(applied)?;
+    match merge_type::merge_type(type_ref, type_hint) {
         MergeType::Map(type_ref)
             if merge_type::entries(live).is_some() || merge_type::entries(applied).is_some() =>
         {
@@ -81,48 +81,52 @@ fn merged_items(
     let mut shared =
         applied.order.iter().map(|(e, _)| e).filter(|e| live.by_element.contains_key(*e));
     let mut next_shared = shared.next();
-    let mut done: BTreeSet<&str> = BTreeSet::new();
+    let mut merged_elements: BTreeSet<&str> = BTreeSet::new();
     let mut out = Vec::new();
-    let (mut l, mut r) = (0, 0);
-    while l < live.order.len() || r < applied.order.len() {
-        if let (Some((rest, _)), Some((right, value))) = (live.order.get(l), applied.order.get(r)) {
-            if rest == right {
+    let (mut live_index, mut applied_index) = (0, 0);
+    while live_index < live.order.len() || applied_index < applied.order.len() {
+        let next_live = live.order.get(live_index);
+        let next_applied = applied.order.get(applied_index);
+        if let (Some((live_element, _)), Some((applied_element, value))) = (next_live, next_applied)
+        {
+            if live_element == applied_element {
                 out.extend(merged(
-                    live.by_element.get(rest).copied().flatten(),
+                    live.by_element.get(live_element).copied().flatten(),
                     Some(value),
                     Some(item),
                 ));
-                done.insert(right);
-                (l, r) = (l + 1, r + 1);
+                merged_elements.insert(applied_element);
+                (live_index, applied_index) = (live_index + 1, applied_index + 1);
                 next_shared = shared.next();
                 continue;
             }
-            if applied.by_element.contains_key(rest) && next_shared.is_some_and(|next| next != rest)
+            if applied.by_element.contains_key(live_element)
+                && next_shared.is_some_and(|next| next != live_element)
             {
-                // Shared with the applied list, but a later item of it.
-                l += 1;
+                // The element is also in the applied list, but later: it is merged there.
+                live_index += 1;
                 continue;
             }
         }
-        if let Some((rest, value)) = live.order.get(l) {
-            if !applied.by_element.contains_key(rest) {
+        if let Some((live_element, value)) = next_live {
+            if !applied.by_element.contains_key(live_element) {
                 out.extend(merged(Some(value), None, Some(item)));
-                l += 1;
+                live_index += 1;
                 continue;
             }
-            if done.contains(&**rest) {
-                l += 1;
+            if merged_elements.contains(&**live_element) {
+                live_index += 1;
             }
         }
-        if let Some((right, value)) = applied.order.get(r) {
+        if let Some((applied_element, value)) = next_applied {
             out.extend(merged(
-                live.by_element.get(right).copied().flatten(),
+                live.by_element.get(applied_element).copied().flatten(),
                 Some(value),
                 Some(item),
             ));
-            done.insert(right);
-            r += 1;
-            if next_shared == Some(right) {
+            merged_elements.insert(applied_element);
+            applied_index += 1;
+            if next_shared == Some(applied_element) {
                 next_shared = shared.next();
             }
         }

@@ -26,7 +26,7 @@ impl CustomResourceStrategy {
         Self { version, resource, kind }
     }
 
-    /// What is wrong by schema, scale, embedded objects and lists; `old` on update.
+    /// Returns the errors of schema, scale, embedded objects, lists and `x-kubernetes-validations`; `old` on update.
     fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
@@ -41,24 +41,24 @@ impl CustomResourceStrategy {
             }
         }
         self.check_lists(new, old, &mut errors);
-        self.ask_rules(new, old, &mut errors);
+        self.validate_expressions(new, old, &mut errors);
         errors
     }
 
-    /// Asks the rules that are expressions, unless the object is too wrong for that.
-    fn ask_rules(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    /// Evaluates `x-kubernetes-validations`, unless earlier errors prevent it.
+    fn validate_expressions(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let structural = &self.version.structural;
         if !structural.has_validations {
             return;
         }
-        if let Some(error) = blocked(errors) {
+        if let Some(error) = expressions_blocked_by(errors) {
             errors.push(error);
             return;
         }
         cel::validate_expressions(new, old, structural, &mut { BUDGET }, errors);
     }
 
-    /// Lists that were wrong before may stay so.
+    /// Validates lists of types set and map. On update, an invalid list is accepted if the old object had one.
     fn check_lists(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let find = |object: &Value| {
             let mut found = Vec::new();
@@ -71,7 +71,7 @@ impl CustomResourceStrategy {
         }
     }
 
-    /// The parts of a status write that may be wrong.
+    /// Validates a status update: status, scale, lists and `x-kubernetes-validations`.
     fn check_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
@@ -84,13 +84,13 @@ impl CustomResourceStrategy {
             scale.validate_status(new, &mut errors);
         }
         self.check_lists(new, Some(old), &mut errors);
-        self.ask_rules(new, Some(old), &mut errors);
+        self.validate_expressions(new, Some(old), &mut errors);
         errors
     }
 }
 
-/// Whether rules that are expressions can still be asked after these errors; else the error that says so.
-fn blocked(errors: &[FieldError]) -> Option<FieldError> {
+/// Returns the error for expressions that are not evaluated because of earlier errors; `None` if they can be.
+fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
     let blocks = |e: &FieldError| {
         matches!(
             e.kind,

@@ -15,23 +15,24 @@ use crate::pipeline;
 use crate::response::Body;
 use evenkeel_apimachinery::user::User;
 
-/// Serves requests in this process. Cheap to clone, always ready, never fails: refusals are answers.
+/// Serves requests in this process. Cheap to clone, always ready, never fails: errors are responses.
 #[derive(Clone)]
 pub struct Service {
     api: Arc<Api>,
+    /// User of the connection's client certificate, if any.
     peer: Option<Arc<User>>,
     /// Notified of each unauthenticated request.
-    anonymous: Option<Arc<Notify>>,
+    on_anonymous: Option<Arc<Notify>>,
 }
 
 impl Service {
     pub(super) fn new(api: Arc<Api>, peer: Option<Arc<User>>) -> Self {
-        Self { api, peer, anonymous: None }
+        Self { api, peer, on_anonymous: None }
     }
 
     /// Returns the service with a notification for each unauthenticated request.
     pub(super) fn notify_anonymous(mut self, notify: Arc<Notify>) -> Self {
-        self.anonymous = Some(notify);
+        self.on_anonymous = Some(notify);
         self
     }
 }
@@ -50,10 +51,10 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { api, peer, anonymous } = self.clone();
+        let Self { api, peer, on_anonymous } = self.clone();
         async move {
             let response = pipeline::serve(&api, peer.as_ref(), request).await;
-            if let Some(notify) = anonymous
+            if let Some(notify) = on_anonymous
                 && response.extensions().get::<pipeline::Anonymous>().is_some()
             {
                 notify.notify_one();
@@ -67,7 +68,7 @@ where
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
-            .field("user", &self.peer.as_ref().map(|u| &u.name))
+            .field("peer", &self.peer.as_ref().map(|u| &u.name))
             .finish_non_exhaustive()
     }
 }

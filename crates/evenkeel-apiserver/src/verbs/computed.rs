@@ -30,7 +30,7 @@ pub(super) fn get(
     let (resource, target) = (request.resource(), &request.target);
     let found = source.get(resource.plural(), target.namespace, target.name);
     let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
-    respond::value(request, StatusCode::OK, &whole(resource, object))
+    respond::with_value(request, StatusCode::OK, &whole(resource, object))
 }
 
 /// Serves GET of a collection, all of it at once.

@@ -33,7 +33,7 @@ pub(super) async fn serve(
     let mut write = Write::new(request, options);
     write.warnings = decoded.warnings;
     let written = write.create(object, Creates::Post).await?;
-    respond::object(&write, &written)
+    respond::with_object(&write, &written)
 }
 
 /// Gives the object the namespace of the path; another one is refused. Objects of the cluster have none, whatever the body says.

@@ -88,13 +88,13 @@ async fn answer_deleted(
                 stored.strategy.convert_out(&request.resource().gvk, &mut object);
             }
             let code = if orphans_refused { StatusCode::ACCEPTED } else { StatusCode::OK };
-            respond::value(request, code, &object)
+            respond::with_value(request, code, &object)
         }
         Deleted::Gone(mut object) if stored.strategy.returns_deleted_object() => {
             if request.resource().converts() {
                 stored.strategy.convert_out(&request.resource().gvk, &mut object);
             }
-            respond::value(request, StatusCode::OK, &object)
+            respond::with_value(request, StatusCode::OK, &object)
         }
         Deleted::Gone(object) => {
             let mut details = json!({"name": request.target.name, "kind": stored.plural(), "uid": meta::text(&object, "uid")});
@@ -104,7 +104,7 @@ async fn answer_deleted(
             let status = json!({
                 "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
             });
-            Ok(respond::status(request, StatusCode::OK, &status))
+            Ok(respond::with_status(request, StatusCode::OK, &status))
         }
     }
 }

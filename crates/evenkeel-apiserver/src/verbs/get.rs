@@ -20,7 +20,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         return Err(StatusError::not_found(&resource.name, request.target.name));
     };
     let entry = codec::entry(request.api, resource, entry).await?;
-    respond::entry(request, &format, &entry, StatusCode::OK)
+    respond::with_entry(request, &format, &entry, StatusCode::OK)
 }
 
 /// A sub-resource: the object itself, or the view that the kind makes of it.
@@ -33,8 +33,10 @@ pub(super) async fn part(request: &RequestContext<'_>) -> Result<Response<Body>,
     let entry = codec::entry(request.api, resource, entry).await?;
     let object = codec::decode_read(resource, &entry)?;
     match resource.strategy.read_part(request.target.subresource, &object) {
-        Some(part) => respond::value(request, StatusCode::OK, &part?),
-        None => respond::entry(request, &request.format(Purpose::Object)?, &entry, StatusCode::OK),
+        Some(part) => respond::with_value(request, StatusCode::OK, &part?),
+        None => {
+            respond::with_entry(request, &request.format(Purpose::Object)?, &entry, StatusCode::OK)
+        }
     }
 }
 

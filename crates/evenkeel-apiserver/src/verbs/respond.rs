@@ -1,4 +1,4 @@
-//! Answers of the verbs, in the form that the client asked for.
+//! Responses of the verbs, in the form that the client asked for.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -12,8 +12,8 @@ use crate::response::{Body, answer, warn};
 use crate::store::{Encoded, Entry};
 use evenkeel_apimachinery::status::StatusError;
 
-/// Answers an object that is not stored as such: of another kind, another version, or never written.
-pub(super) fn value(
+/// Responds with an object that is not stored as such: of another kind, another version, or never written.
+pub(super) fn with_value(
     request: &RequestContext<'_>,
     code: StatusCode,
     object: &Value,
@@ -36,8 +36,8 @@ fn encode_value(
     }
 }
 
-/// Answers a Status of success, as deletions and bindings do.
-pub(super) fn status(
+/// Responds with a Status of success, as deletions and bindings do.
+pub(super) fn with_status(
     request: &RequestContext<'_>,
     code: StatusCode,
     status: &Value,
@@ -47,8 +47,8 @@ pub(super) fn status(
     answer(code, content_type, Body::whole(bytes))
 }
 
-/// Answers a stored object.
-pub(super) fn entry(
+/// Responds with a stored object.
+pub(super) fn with_entry(
     request: &RequestContext<'_>,
     format: &Format,
     entry: &Entry,
@@ -63,12 +63,15 @@ pub(super) fn entry(
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
 }
 
-/// Answers what was written.
-pub(super) fn object(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
+/// Responds with the written object: 201 if it was created, else 200.
+pub(super) fn with_object(
+    write: &Write<'_>,
+    written: &Written,
+) -> Result<Response<Body>, StatusError> {
     let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
     let format = write.request.format(Purpose::Object)?;
     let mut response = match &written.entry {
-        Some(stored) => entry(write.request, &format, stored, code)?,
+        Some(stored) => with_entry(write.request, &format, stored, code)?,
         None => {
             let bytes = encode_value(write.request, &format, &written.object)?;
             answer(code, format.content_type(Purpose::Object), Body::whole(bytes))
@@ -78,20 +81,27 @@ pub(super) fn object(write: &Write<'_>, written: &Written) -> Result<Response<Bo
     Ok(response)
 }
 
-/// Answers the object, or the part that was written.
-pub(super) fn written(write: &Write<'_>, written: &Written) -> Result<Response<Body>, StatusError> {
+/// Responds with the part, if the request wrote a subresource that has its own form (`scale`), else with the object.
+pub(super) fn with_object_or_part(
+    write: &Write<'_>,
+    written: &Written,
+) -> Result<Response<Body>, StatusError> {
     let request = write.request;
-    match write.stored.strategy.read_part(request.target.subresource, &with_version(written)) {
+    match write
+        .stored
+        .strategy
+        .read_part(request.target.subresource, &with_resource_version(written))
+    {
         Some(part) => {
-            let mut response = value(request, http::StatusCode::OK, &part?)?;
+            let mut response = with_value(request, http::StatusCode::OK, &part?)?;
             warn(&mut response, &write.warnings);
             Ok(response)
         }
-        None => object(write, written),
+        None => with_object(write, written),
     }
 }
 
-fn with_version(written: &Written) -> Value {
+fn with_resource_version(written: &Written) -> Value {
     let mut object = written.object.clone();
     if let Some(entry) = &written.entry {
         meta::set(&mut object, "resourceVersion", itoa::Buffer::new().format(entry.revision));

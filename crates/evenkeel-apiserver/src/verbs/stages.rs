@@ -12,7 +12,7 @@
 //! | Validation by the strategy, the schema and CEL rules; escalation checks | `validate` |
 //! | Validating admission: policies, webhooks, plug-ins; quotas last | `admit` |
 //! | `Storage.Create`, `GuaranteedUpdate`, with `BeginCreate`, `BeginUpdate` and their `FinishFunc` | `persist`, `transaction` |
-//! | Convert to the request's version and encode | `respond::object`, `respond::written` |
+//! | Convert to the request's version and encode | `respond::with_object`, `respond::with_object_or_part` |
 //!
 //! Upstream: `Store.Create` and `Store.Update` of `registry/generic/registry`.
 

@@ -34,7 +34,7 @@ pub(super) async fn serve(
     write.warnings = decoded.warnings;
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, &object).await {
-            Ok(written) => return respond::written(&write, &written),
+            Ok(written) => return respond::with_object_or_part(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }

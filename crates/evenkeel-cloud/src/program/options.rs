@@ -109,7 +109,7 @@ impl Options {
 }
 
 fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
-    let workers = read.workers("concurrent-node-syncs");
+    let workers = read.positive("concurrent-node-syncs");
     let updates = read.int("concurrent-node-status-updates");
     let updates = usize::try_from(updates).unwrap_or_else(|_| {
         let flag = "concurrent-node-status-updates";
@@ -127,10 +127,10 @@ fn cloud(read: &Reader, gates: &FeatureGates) -> CloudOptions {
         configure_routes: read.bool("configure-cloud-routes"),
         route_period: read.duration("route-reconciliation-period"),
         watch_routes: gates.enabled("CloudControllerManagerWatchBasedRoutesReconciliation"),
-        service_workers: read.workers("concurrent-service-syncs"),
+        service_workers: read.positive("concurrent-service-syncs"),
         node_workers: workers.max(updates),
         node_status_period: read.duration("node-status-update-frequency"),
-        lifecycle_workers: read.workers("concurrent-node-lifecycle-syncs"),
+        lifecycle_workers: read.positive("concurrent-node-lifecycle-syncs"),
         node_monitor_period: read.duration("node-monitor-period"),
     }
 }

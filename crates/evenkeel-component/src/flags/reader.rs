@@ -105,11 +105,11 @@ impl Reader {
         Some(self.text(flag)).filter(|text| !text.is_empty())
     }
 
-    /// A whole number above zero.
-    pub fn workers(&self, flag: &str) -> usize {
+    /// Returns an integer flag above zero; another value is refused.
+    pub fn positive(&self, flag: &str) -> usize {
         let value = self.int(flag);
         match usize::try_from(value) {
-            Ok(workers) if workers > 0 => workers,
+            Ok(number) if number > 0 => number,
             _ => {
                 self.refuse(flag, format!("{flag} must be greater than 0, but got {value}"));
                 1

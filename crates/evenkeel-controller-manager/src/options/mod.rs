@@ -139,8 +139,8 @@ impl controllers::Flags for Source<'_> {
     fn list(&self, flag: &str) -> Vec<String> {
         self.read.list(flag)
     }
-    fn workers(&self, flag: &str) -> usize {
-        self.read.workers(flag)
+    fn positive(&self, flag: &str) -> usize {
+        self.read.positive(flag)
     }
     fn enabled(&self, gate: &str) -> bool {
         self.gates.enabled(gate)

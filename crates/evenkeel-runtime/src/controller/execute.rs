@@ -381,7 +381,7 @@ fn same_run<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Targ
         Action::Read(_) => matches!(next, Action::Read(_)),
         Action::Create(_) => {
             first.part() == next.part()
-                && matches!(next, Action::Create(create) if !create.apart || std::ptr::eq(first, next))
+                && matches!(next, Action::Create(create) if !create.waits_for_earlier_creates || std::ptr::eq(first, next))
         }
         Action::Delete(_) => matches!(next, Action::Delete(_)),
         Action::Patch(Patch { if_live: None, .. }) => match next {

@@ -118,7 +118,7 @@ impl LeaderElector {
         let Config { namespace, name, .. } = &self.config;
         self.metrics.master.with_label_values(&[name]).set(0);
         let leader = self.leader();
-        tracing::error!(%namespace, %name, %leader, "leader lease lost: not renewed in time, or another is to lead");
+        tracing::error!(%namespace, %name, %leader, "leader lease lost: not renewed in time, or another process should lead");
     }
 
     /// Stops leading: releases the lease if so configured and records the event. To be called when all work under the lease

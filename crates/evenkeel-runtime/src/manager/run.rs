@@ -4,9 +4,9 @@
 //!
 //! 1. The [`LeaderFence`](crate::client::LeaderFence) closes: no write of the leader is sent any more. It closes by the time
 //!    of the last renewal, before another candidate may acquire the lease.
-//! 2. `LeaderElector::renew` returns, and with it [`Manager::run_groups`].
+//! 2. `LeaderElector::renew` sets the metric to 0 and returns, and with it [`Manager::run_groups`].
 //! 3. [`Manager::stop_leading`] aborts the leader's runnables; the other groups stop within the grace period.
-//! 4. [`LeaderElector::step_down`] sets the metric, releases the lease if it is still ours, and records the event.
+//! 4. [`LeaderElector::step_down`] releases the lease if it is still ours, and records the event.
 //! 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the program exits with an error.
 //!
 //! Upstream: `OnStoppedLeading`.
@@ -51,11 +51,7 @@ impl Manager {
         self,
         shutdown: impl Future<Output = ()> + Send + 'a,
     ) -> BoxFuture<'a, Result<(), ManagerError>> {
-        self.run_until(Box::pin(shutdown))
-    }
-
-    fn run_until(self, shutdown: BoxFuture<'_, ()>) -> BoxFuture<'_, Result<(), ManagerError>> {
-        Box::pin(self.run_all(shutdown))
+        Box::pin(self.run_all(Box::pin(shutdown)))
     }
 
     async fn run_all(self, shutdown: BoxFuture<'_, ()>) -> Result<(), ManagerError> {
@@ -70,13 +66,13 @@ impl Manager {
         };
         self.events.start(&groups.events);
         let result = {
-            let lease_lost = self.run_groups(&groups, &failed);
+            let run_groups = self.run_groups(&groups, &failed);
             tokio::select! {
                 biased;
                 Some(failure) = failures.recv() => Err(failure),
                 failure = self.supervisor.failed() => Err(failure.into()),
                 () = shutdown => Ok(()),
-                error = lease_lost => Err(error),
+                error = run_groups => Err(error),
             }
         };
         let is_lease_lost = matches!(result, Err(ManagerError::LeaderElectionLost));
@@ -104,13 +100,13 @@ impl Manager {
         };
         // A task of its own: stopping the program must not cancel a request for the lease in flight.
         let (candidate, stop) = (Arc::clone(election), groups.lease.token());
-        let (elected, leads) = oneshot::channel();
+        let (elected, is_elected) = oneshot::channel();
         groups.lease.spawn_finite("lease", async move {
             if candidate.acquire_until(&stop).await && elected.send(()).is_ok() {
                 stop.run_until_cancelled(candidate.renew()).await;
             }
         });
-        if leads.await.is_ok() {
+        if is_elected.await.is_ok() {
             self.start(RunnableGroup::LeaderElection, &groups.leader, failed).await;
         }
         groups.lease.join().await;
@@ -191,8 +187,8 @@ impl Manager {
         deadline.saturating_duration_since(self.env.clock.instant()).max(MIN_STOP_TIMEOUT)
     }
 
-    /// Ends the candidacy when the leader's runnables have ended: releases the lease that is held, or was lost (its holder may
-    /// still be this process), and withdraws a request for one. Runnables that have not ended keep it until it expires.
+    /// Ends the candidacy. If the leader's runnables have ended, or the lease was lost, the lease is released, and a pending
+    /// request to acquire it is withdrawn. Otherwise the lease is kept until it expires, because a runnable may still write.
     async fn step_down(&self, election: &LeaderElector, groups: &Groups, is_lease_lost: bool) {
         // A renewal stops at once, an attempt to acquire when its request has ended.
         groups.lease.shut_down(election.request_timeout()).await;

@@ -92,7 +92,7 @@ impl Create {
             namespace: Arc::from(namespace),
             body: body.into(),
             count: 1,
-            apart: false,
+            waits_for_earlier_creates: false,
             done: None,
             failed: None,
             on_error: OnError::Continue,

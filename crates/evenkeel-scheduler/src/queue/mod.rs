@@ -91,7 +91,7 @@ struct QueuedPodInfo {
     consecutive_errors: u32,
     /// Plugins that rejected the pod in its last attempt.
     unschedulable_plugins: PluginSet,
-    /// Plugins that rejected the pod with code `PluginFuture`; when one of them hints Queue, the pod skips its backoff.
+    /// Plugins that rejected the pod with [`Code::Pending`](crate::framework::Code::Pending); when one of them hints Queue, the pod skips its backoff.
     pending_plugins: PluginSet,
     gating_plugin: Option<usize>,
     /// When the pod last left unschedulablePods because of its age.

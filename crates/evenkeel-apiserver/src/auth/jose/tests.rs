@@ -1,47 +1,51 @@
 use super::*;
 
-/// Keys made for these tests. The ids are what `openssl` says of them.
+/// Keys made for these tests. The key ids were computed by `openssl`.
 const KEYS: [(&str, &str, &str); 3] = [
     ("RS256", include_str!("../testdata/rsa.pem"), "z2yuo7IVIqcivrAZk7Kb6g_n7dVM_OmBI1ob6XFUDCM"),
     ("ES256", include_str!("../testdata/p256.pem"), "TvLGu71-PcIS9NpBWWlYXD37TY--hL9A5dE_fn709_w"),
     ("ES384", include_str!("../testdata/p384.pem"), "5yMnO2bwhr58tV6AIpW82VRchF0LRgAA4eEjFEIm-p8"),
 ];
 
-fn signer(at: usize) -> Signer {
-    Signer::from_pem(KEYS[at].1).expect("a key")
+fn signer(index: usize) -> Signer {
+    Signer::from_pem(KEYS[index].1).expect("a key")
 }
 
 #[test]
 fn a_key_verifies_what_it_signed_and_nothing_else() {
-    for (at, (algorithm, _, id)) in KEYS.into_iter().enumerate() {
-        let token = signer(at).sign(&json!({"sub": "me"})).expect("signed");
+    for (index, (algorithm, _, id)) in KEYS.into_iter().enumerate() {
+        let token = signer(index).sign(&json!({"sub": "me"})).expect("signed");
         let jws = Jws::parse(&token).expect("a token");
         assert_eq!((jws.key_id(), jws.claims()), (id, Some(json!({"sub": "me"}))));
-        assert_eq!(signer(at).public().algorithm(), algorithm);
+        assert_eq!(signer(index).public().algorithm(), algorithm);
         for other in 0..KEYS.len() {
-            assert_eq!(signer(other).public().verifies(&jws), other == at, "{algorithm} {other}");
+            assert_eq!(
+                signer(other).public().verifies(&jws),
+                other == index,
+                "{algorithm} {other}"
+            );
         }
         // Neither other claims, nor another algorithm, nor another signature.
         let parts: Vec<&str> = token.split('.').collect();
-        let forged = BASE64.encode(json!({"sub": "admin"}).to_string());
-        let none = BASE64.encode(json!({"alg": "none", "kid": id}).to_string());
-        let secret = BASE64.encode(json!({"alg": "HS256", "kid": id}).to_string());
+        let other_claims = BASE64.encode(json!({"sub": "admin"}).to_string());
+        let alg_none = BASE64.encode(json!({"alg": "none", "kid": id}).to_string());
+        let alg_hs256 = BASE64.encode(json!({"alg": "HS256", "kid": id}).to_string());
         for forged in [
-            format!("{}.{forged}.{}", parts[0], parts[2]),
-            format!("{none}.{}.", parts[1]),
-            format!("{none}.{}.{}", parts[1], parts[2]),
-            format!("{secret}.{}.{}", parts[1], parts[2]),
+            format!("{}.{other_claims}.{}", parts[0], parts[2]),
+            format!("{alg_none}.{}.", parts[1]),
+            format!("{alg_none}.{}.{}", parts[1], parts[2]),
+            format!("{alg_hs256}.{}.{}", parts[1], parts[2]),
             format!("{}.{}.{}", parts[0], parts[1], BASE64.encode([0; 64])),
             format!("{}.{}.", parts[0], parts[1]),
         ] {
             let jws = Jws::parse(&forged).expect("a token");
-            assert!(!signer(at).public().verifies(&jws), "{forged}");
+            assert!(!signer(index).public().verifies(&jws), "{forged}");
         }
     }
 }
 
 #[test]
-fn only_compact_tokens_are_tokens() {
+fn only_compact_serialization_is_parsed() {
     let part = |value: Value| BASE64.encode(value.to_string());
     let (header, claims) = (part(json!({"alg": "ES256"})), part(json!({"a": 1})));
     for (token, is_token, has_claims) in [
@@ -66,8 +70,8 @@ fn only_compact_tokens_are_tokens() {
 
 #[test]
 fn json_web_keys_are_written_and_read() {
-    for (at, (algorithm, _, id)) in KEYS.into_iter().enumerate() {
-        let key = signer(at).public().clone();
+    for (index, (algorithm, _, id)) in KEYS.into_iter().enumerate() {
+        let key = signer(index).public().clone();
         let jwk = key.to_jwk();
         assert_eq!(
             (&jwk["kid"], &jwk["alg"], &jwk["use"]),

@@ -110,7 +110,7 @@ pub(super) async fn serve(
         }
     };
     let mut response = match answered {
-        Answer::Object(code, object) => respond::value(request, code, &object)?,
+        Answer::Object(code, object) => respond::with_value(request, code, &object)?,
         Answer::Nothing => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;

@@ -266,7 +266,7 @@ impl<'a> Pass<'a> {
             self.actions.push(
                 Create {
                     // The first pod is created after its revision.
-                    apart: n == 0,
+                    waits_for_earlier_creates: n == 0,
                     done: Some(EventRecord::normal(
                         target.clone(),
                         "SuccessfulCreate",

@@ -139,7 +139,7 @@ fn pod<S: Set>(set: &S, target: &Target) -> String {
     set.template().pod_json(&format!("{}-", meta.name), &meta.namespace, &owner)
 }
 
-/// Deletes surplus pods. A pod that is still to be adopted is left for the next reconciliation.
+/// Deletes surplus pods. A pod is not deleted before a later reconciliation has observed its adoption.
 fn delete<S: Set>(
     observed: &Observed<S>,
     target: &Target,
@@ -147,7 +147,7 @@ fn delete<S: Set>(
     now: Timestamp,
 ) -> impl Iterator<Item = Action> {
     let owned = &observed.pods.owned;
-    let adopted = &owned[owned.len() - observed.pods.adopt..];
+    let to_adopt = &owned[owned.len() - observed.pods.adopt..];
     let victims = pod_deletion_ranking::pods_to_delete(
         owned,
         &observed.related,
@@ -155,8 +155,8 @@ fn delete<S: Set>(
         observed.rules.pod_deletion_cost,
         now,
     );
-    let kept = |pod: &Arc<Pod>| !adopted.iter().any(|new| Arc::ptr_eq(new, pod));
-    victims.into_iter().filter(kept).map(|pod| {
+    let is_owned = |pod: &Arc<Pod>| !to_adopt.iter().any(|new| Arc::ptr_eq(new, pod));
+    victims.into_iter().filter(is_owned).map(|pod| {
         let done = format!("Deleted pod: {}", pod.meta.name);
         Action::Delete(Delete {
             done: Some(EventRecord::normal(target.clone(), "SuccessfulDelete", done)),

@@ -25,7 +25,7 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     description.fact("history", words::count(words::signed(observed.history.len()), "revision"));
     if let Some(error) = set.spec.selector.error() {
         description.waits(format!("its selector cannot be read: {error}"));
-    } else if recreate::is_unknown(observed) {
+    } else if recreate::is_disabled(observed) {
         description.waits(format!("its strategy needs the feature gate {RECREATE_STRATEGY}"));
     } else if set.meta.deleting() {
         description.waits("it is being deleted: its pods are left as they are");

@@ -71,7 +71,7 @@ pub(crate) enum Replica<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     /// Continue with the next replica.
-    Go,
+    Continue,
     /// With `OrderedReady`, stop here; with `Parallel`, continue.
     Wait,
     /// A claim is missing or stale: with either policy, neither scale down nor update in this reconciliation.
@@ -136,7 +136,7 @@ impl<'a> Pass<'a> {
             return pass;
         }
         pass.ensure_update_revision();
-        if recreate::is_unknown(observed) {
+        if recreate::is_disabled(observed) {
             pass.actions.push(recreate::unknown(&pass).into());
             return pass;
         }
@@ -144,13 +144,13 @@ impl<'a> Pass<'a> {
             return pass;
         }
         let strategy = Strategy::of(&observed.set);
-        if strategy == Strategy::Recreate && recreate::clear(&mut pass) {
+        if strategy == Strategy::Recreate && recreate::delete_old_pods(&mut pass) {
             return pass;
         }
         let next =
             if observed.is_ordered() { pass.process_ordered() } else { pass.process_parallel() };
         match strategy {
-            Strategy::RollingUpdate if next == Next::Go => rolling::roll_out(&mut pass),
+            Strategy::RollingUpdate if next == Next::Continue => rolling::roll_out(&mut pass),
             Strategy::RollingUpdate | Strategy::OnDelete | Strategy::Recreate => {}
         }
         pass
@@ -208,7 +208,7 @@ impl<'a> Pass<'a> {
     fn process_ordered(&mut self) -> Next {
         for index in 0..self.replicas.len() {
             let next = self.process_replica(index);
-            if next != Next::Go {
+            if next != Next::Continue {
                 return next;
             }
         }
@@ -219,7 +219,7 @@ impl<'a> Pass<'a> {
         // All replicas are available, and condemned pods are deleted one at a time. Each must be available first,
         // unless it is the first unavailable one. A terminal pod never becomes available and is deleted too (upstream
         // waits for ever if two are terminal). Upstream: `processCondemned`.
-        let Some(&(_, last)) = self.condemned.first() else { return Next::Go };
+        let Some(&(_, last)) = self.condemned.first() else { return Next::Continue };
         let first_unavailable =
             self.condemned.iter().rev().find(|(_, pod)| self.is_unavailable(pod));
         let is_first = first_unavailable.is_some_and(|(_, pod)| Arc::ptr_eq(pod, last));
@@ -237,7 +237,7 @@ impl<'a> Pass<'a> {
     /// scaling down and updates. (Upstream creates in batches by ordinal, and no later batch after a failure.)
     /// Upstream: `runForAll` with `monotonic` off.
     fn process_parallel(&mut self) -> Next {
-        let (mut missing, mut next) = (Vec::new(), Next::Go);
+        let (mut missing, mut next) = (Vec::new(), Next::Continue);
         for index in 0..self.replicas.len() {
             match self.replicas[index] {
                 Replica::Missing(ordinal) => missing.push(ordinal),
@@ -271,7 +271,7 @@ impl<'a> Pass<'a> {
                 self.delete(pod);
             }
         }
-        Next::Go
+        Next::Continue
     }
 
     /// Processes one replica: creates it if it is missing, deletes it if it is Failed or Succeeded, so that it is
@@ -295,7 +295,8 @@ impl<'a> Pass<'a> {
         let ordinal = identity::ordinals_start(&self.observed.set)
             .saturating_add(i32::try_from(index).unwrap_or(i32::MAX));
         if pods::is_terminal(pod) {
-            // A terminal pod is recreated after its deletion, whatever its phase.
+            // Succeeded counts too: the phase of an evicted pod depends on its containers' exit codes. A later reconciliation
+            // creates the replacement.
             if !pod.meta.deleting() {
                 self.delete(pod);
             }
@@ -339,7 +340,7 @@ impl<'a> Pass<'a> {
     /// Creates claims, then pods. `Blocked` if a claim of one is terminating. Upstream: `slowStartBatch`,
     /// `CreateStatefulPod`.
     fn create_batch(&mut self, ordinals: &[i32]) -> Next {
-        let mut next = Next::Go;
+        let mut next = Next::Continue;
         let mut ready = Vec::new();
         for ordinal in ordinals {
             match self.create_claims(*ordinal) {
@@ -347,7 +348,7 @@ impl<'a> Pass<'a> {
                     next = Next::Blocked;
                     self.record_claim_errors(*ordinal, "Create");
                 }
-                Next::Go | Next::Wait => ready.push(*ordinal),
+                Next::Continue | Next::Wait => ready.push(*ordinal),
             }
         }
         for (n, ordinal) in ready.into_iter().enumerate() {
@@ -378,7 +379,7 @@ impl<'a> Pass<'a> {
     fn create_claims(&mut self, ordinal: i32) -> Next {
         let set = &*self.observed.set;
         let pod = identity::pod_name(set, ordinal);
-        let mut next = Next::Go;
+        let mut next = Next::Continue;
         for (template, name, present) in self.claims(ordinal) {
             match present {
                 Some(claim) if claim.meta.deleting() => next = Next::Blocked,
@@ -404,7 +405,7 @@ impl<'a> Pass<'a> {
         next
     }
 
-    fn create_pod(&mut self, ordinal: i32, apart: bool) {
+    fn create_pod(&mut self, ordinal: i32, waits_for_earlier_creates: bool) {
         if self.n_created >= BURST_LIMIT {
             return;
         }
@@ -414,7 +415,7 @@ impl<'a> Pass<'a> {
         let body = identity::pod_json(set, template, revision, ordinal, &owner);
         let name = identity::pod_name(set, ordinal);
         let create = Create {
-            apart,
+            waits_for_earlier_creates,
             done: Some(done(&self.target, "Create", &name)),
             ..Create::new(Pod::kind(), &set.meta.namespace, body)
         };
@@ -508,7 +509,7 @@ impl<'a> Pass<'a> {
         }
         self.update_claim_retention(ordinal, Some(pod), ClaimUpdate::Updated);
         if changes.is_empty() {
-            return Next::Go;
+            return Next::Continue;
         }
         let name = &pod.meta.name;
         self.actions.push(Action::Rewrite(Rewrite {
@@ -524,7 +525,7 @@ impl<'a> Pass<'a> {
                 wire::json(&changes),
             )
         }));
-        Next::Go
+        Next::Continue
     }
 
     /// Deletes a pod, at most once in a reconciliation.
@@ -545,8 +546,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Returns the revision of a replica's pod, existing or not.
-    pub(crate) fn revision(&self, slot: Replica<'a>) -> &'a str {
-        match slot {
+    pub(crate) fn revision(&self, replica: Replica<'a>) -> &'a str {
+        match replica {
             Replica::Existing(pod) => revision_of(pod),
             Replica::Missing(ordinal) => self.template_by_partition(ordinal).1,
         }
@@ -564,7 +565,7 @@ impl<'a> Pass<'a> {
 
     /// Returns the number of unavailable replicas.
     pub(crate) fn n_unavailable(&self) -> i32 {
-        let unavailable = self.replicas.iter().filter(|slot| match slot {
+        let unavailable = self.replicas.iter().filter(|replica| match replica {
             Replica::Existing(pod) => self.is_unavailable(pod),
             Replica::Missing(_) => true,
         });

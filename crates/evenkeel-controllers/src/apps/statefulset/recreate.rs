@@ -22,7 +22,7 @@ const MAKING: Progress = ("RecreateInProgress", "Waiting for new-revision pods t
 const COMPLETED: Progress = ("RecreateCompleted", "All pods recreated successfully");
 
 /// Whether the set has this strategy while its gate is off; then only an event is recorded.
-pub(crate) fn is_unknown(observed: &Observed) -> bool {
+pub(crate) fn is_disabled(observed: &Observed) -> bool {
     Strategy::of(&observed.set) == Strategy::Recreate && !observed.features.recreate
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn unknown(pass: &Pass<'_>) -> EventRecord {
 
 /// Deletes all pods of old revisions, condemned ones included. Returns whether there are any: nothing else
 /// is done before their deletion completes.
-pub(crate) fn clear(pass: &mut Pass<'_>) -> bool {
+pub(crate) fn delete_old_pods(pass: &mut Pass<'_>) -> bool {
     let (observed, update) = (pass.observed, pass.observed.update.name());
     let is_old = |pod: &&Arc<Pod>| identity::ordinal(pod).is_some() && revision_of(pod) != update;
     let old: Vec<_> = observed.pods.owned.iter().filter(is_old).collect();

@@ -22,7 +22,7 @@ pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -
     if observed.set.spec.selector.error().is_some() {
         return plan;
     }
-    if recreate::is_unknown(observed) {
+    if recreate::is_disabled(observed) {
         plan.actions.extend(beyond_history_limit(observed));
         return plan;
     }

@@ -54,7 +54,7 @@ impl Options {
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         let time = |name: &str| flags.duration(&format!("horizontal-pod-autoscaler-{name}"));
         Self {
-            concurrent_syncs: flags.workers("concurrent-horizontal-pod-autoscaler-syncs"),
+            concurrent_syncs: flags.positive("concurrent-horizontal-pod-autoscaler-syncs"),
             sync_period: time("sync-period"),
             downscale_stabilization: time("downscale-stabilization"),
             tolerance: flags.float("horizontal-pod-autoscaler-tolerance"),

@@ -54,7 +54,7 @@ impl Observed {
     }
 
     /// Returns those of them that are not finished.
-    pub(super) fn new_at_work(&self) -> impl Iterator<Item = &Arc<Job>> {
+    pub(super) fn unrecorded_active(&self) -> impl Iterator<Item = &Arc<Job>> {
         self.new_runs().map(|(job, _)| job).filter(|job| !job::is_finished(job))
     }
 

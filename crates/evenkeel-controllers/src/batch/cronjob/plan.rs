@@ -1,7 +1,7 @@
 //! Jobs that a CronJob creates and deletes. Upstream: `syncCronJob` in `cronjob_controllerv2.go`.
 //!
-//! A Job's name follows from its scheduled time, so that it is created once. The reconciliation that observes the Job
-//! updates the status, which a crash in between does not change.
+//! A Job's name follows from its scheduled time, so that it is created once. A later reconciliation
+//! observes the Job and updates the status, so a crash in between does no harm.
 //!
 //! | documented | where |
 //! |---|---|
@@ -120,12 +120,13 @@ fn start_due_job(observed: &Observed, times: &Times, now: Timestamp, plan: &mut 
     }
     let run = Run { at };
     let name = run.name(cron);
-    let is_there = observed.jobs.iter().any(|job| *job.meta.name == *name)
+    let job_exists = observed.jobs.iter().any(|job| *job.meta.name == *name)
         || cron.status.active.iter().any(|active| *active.name == *name);
-    if is_there || observed.last_schedule() == Some(at) {
+    if job_exists || observed.last_schedule() == Some(at) {
         return;
     }
-    let is_active = observed.active().next().is_some() || observed.new_at_work().next().is_some();
+    let is_active =
+        observed.active().next().is_some() || observed.unrecorded_active().next().is_some();
     match &*cron.spec.concurrency_policy {
         "Forbid" if is_active => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";

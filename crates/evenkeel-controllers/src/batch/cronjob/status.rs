@@ -148,7 +148,7 @@ impl<'a> Status<'a> {
     /// Returns the new status.
     fn next(observed: &'a Observed, deleted: &[&str]) -> Self {
         let old = observed.active().map(|(active, _)| Reference::new(active));
-        let active = old.chain(observed.new_at_work().map(|job| Reference::to(job)));
+        let active = old.chain(observed.unrecorded_active().map(|job| Reference::to(job)));
         let succeeded = observed.jobs.iter().filter(|job| {
             job::finished(job).is_some_and(|condition| &*condition.type_ == "Complete")
         });

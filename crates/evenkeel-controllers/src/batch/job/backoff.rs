@@ -65,8 +65,7 @@ impl Failures {
 
 /// Returns the remaining backoff of an index, after its last failed pod. Upstream: `getRemainingTimePerIndex`.
 pub(super) fn remaining_of_index(last: &Pod, now: Timestamp) -> Duration {
-    let (counted, ignored) = per_index::index_failure_counts(last);
-    let earlier = u32::try_from(counted.saturating_add(ignored)).unwrap_or(0);
+    let earlier = u32::try_from(per_index::index_failure_counts(last).sum()).unwrap_or(0);
     remaining(earlier.saturating_add(1), pod::finished_at(last), now)
 }
 

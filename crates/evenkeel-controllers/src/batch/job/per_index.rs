@@ -33,14 +33,14 @@ impl PerIndexFailures {
         succeeded: &Indexes,
     ) -> Option<Self> {
         let limit = job.spec.backoff_limit_per_index?;
-        let ended: Vec<_> = tracked.filter(|(_, pod)| pod::has_failed(pod, job)).collect();
-        let before = job.status.failed_indexes.as_deref().unwrap_or_default();
-        let failing = ended.iter().filter(|(_, pod)| fails_index(job, pod, limit));
+        let failed_pods: Vec<_> = tracked.filter(|(_, pod)| pod::has_failed(pod, job)).collect();
+        let recorded = job.status.failed_indexes.as_deref().unwrap_or_default();
+        let failing = failed_pods.iter().filter(|(_, pod)| fails_index(job, pod, limit));
         let failed =
-            Indexes::parse(before, pod::completions(job)).with(failing.map(|(index, _)| *index));
+            Indexes::parse(recorded, pod::completions(job)).with(failing.map(|(index, _)| *index));
         let running: BTreeSet<u32> = active.iter().filter_map(|pod| pod::index(pod)).collect();
         let mut pods_with_delayed_deletion = BTreeMap::<u32, Arc<Pod>>::new();
-        for (index, pod) in ended {
+        for (index, pod) in failed_pods {
             if succeeded.has(index) || failed.has(index) || running.contains(&index) {
                 continue;
             }
@@ -58,31 +58,48 @@ impl PerIndexFailures {
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
     match policy::match_pod_failure_policy(job, pod) {
         PodFailurePolicyAction::FailIndex => true,
-        action => action.counts() && index_failure_counts(pod).0 >= limit,
+        action => action.counts() && index_failure_counts(pod).counted >= limit,
     }
 }
 
 /// Sort key of the pods of one index, by attempt.
 fn attempt_order(pod: &Pod) -> (i32, Timestamp) {
-    let (counted, ignored) = index_failure_counts(pod);
-    (counted.saturating_add(ignored), pod::finished_at(pod))
+    (index_failure_counts(pod).sum(), pod::finished_at(pod))
 }
 
-/// Returns the failure counts in the pod's annotations: counted, and ignored ones. Upstream: `getIndexFailureCount`.
-pub(super) fn index_failure_counts(pod: &Pod) -> (i32, i32) {
+/// Earlier failures of an index, as the annotations of its pod record them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct IndexFailureCounts {
+    /// Failures that count towards `backoffLimitPerIndex`.
+    pub(super) counted: i32,
+    /// Failures that the pod failure policy ignores.
+    pub(super) ignored: i32,
+}
+
+impl IndexFailureCounts {
+    /// Returns the number of all failures.
+    pub(super) fn sum(self) -> i32 {
+        self.counted.saturating_add(self.ignored)
+    }
+}
+
+/// Returns the failure counts in the pod's annotations. Upstream: `getIndexFailureCount`.
+pub(super) fn index_failure_counts(pod: &Pod) -> IndexFailureCounts {
     let number = |key| {
         let text = pod.meta.annotations.get(key);
         text.and_then(|text| text.parse::<i32>().ok()).filter(|n| *n >= 0).unwrap_or(0)
     };
-    (number(INDEX_FAILURES), number(INDEX_IGNORED))
+    IndexFailureCounts { counted: number(INDEX_FAILURES), ignored: number(INDEX_IGNORED) }
 }
 
 /// Returns the failure counts for the successor of a failed pod. Upstream: `getNewIndexFailureCounts`.
-pub(super) fn new_index_failure_counts(job: &Job, replaced: Option<&Pod>) -> (i32, i32) {
-    let Some(replaced) = replaced else { return (0, 0) };
-    let (counted, ignored) = index_failure_counts(replaced);
-    match policy::match_pod_failure_policy(job, replaced).counts() {
-        true => (counted.saturating_add(1), ignored),
-        false => (counted, ignored.saturating_add(1)),
-    }
+pub(super) fn new_index_failure_counts(job: &Job, replaced: Option<&Pod>) -> IndexFailureCounts {
+    let Some(replaced) = replaced else { return IndexFailureCounts::default() };
+    let mut counts = index_failure_counts(replaced);
+    let count = match policy::match_pod_failure_policy(job, replaced).counts() {
+        true => &mut counts.counted,
+        false => &mut counts.ignored,
+    };
+    *count = count.saturating_add(1);
+    counts
 }

@@ -1,6 +1,9 @@
 //! Bodies of a Job's pods.
 
-use super::{per_index, pod};
+use super::{
+    per_index::{self, IndexFailureCounts},
+    pod,
+};
 use crate::wire;
 use evenkeel_api::{
     View,
@@ -43,7 +46,8 @@ fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>
             }
         });
     if job.spec.backoff_limit_per_index.is_some() {
-        let (counted, ignored) = per_index::new_index_failure_counts(job, replaced);
+        let IndexFailureCounts { counted, ignored } =
+            per_index::new_index_failure_counts(job, replaced);
         template = template.with_annotation(pod::INDEX_FAILURES, &counted.to_string());
         if ignored > 0 {
             template = template.with_annotation(pod::INDEX_IGNORED, &ignored.to_string());

@@ -7,7 +7,7 @@ use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use std::time::Duration;
 
 /// Period of the passes. Upstream: `pollingInterval`.
-const ROUND: Duration = Duration::from_secs(3600);
+const POLLING_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The CSR cleaner. Upstream: `newCertificateSigningRequestCleanerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -19,6 +19,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    Sweep::start(context, &DESCRIPTOR, ROUND, plan::due);
+    Sweep::start(context, &DESCRIPTOR, POLLING_INTERVAL, plan::due);
     Ok(())
 }

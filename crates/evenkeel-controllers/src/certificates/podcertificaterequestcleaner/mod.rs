@@ -11,7 +11,7 @@ use crate::{
 use std::time::Duration;
 
 /// Period of the passes.
-const ROUND: Duration = Duration::from_secs(300);
+const POLLING_INTERVAL: Duration = Duration::from_secs(300);
 
 /// Descriptor of the PodCertificateRequest cleaner.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -28,6 +28,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 };
 
 fn start(context: &ControllerContext) -> Result<(), StartError> {
-    Sweep::start(context, &DESCRIPTOR, ROUND, plan::due);
+    Sweep::start(context, &DESCRIPTOR, POLLING_INTERVAL, plan::due);
     Ok(())
 }

@@ -150,17 +150,17 @@ impl GarbageCollector {
                 ..coordinates
             };
             let known_absent = self.graph().absent_owner_cache.contains(&owner.uid, &coordinates);
-            let state = if known_absent {
+            let class = if known_absent {
                 OwnerClass::Dangling
             } else {
                 let found =
                     self.read(&kind, &coordinates.namespace, &owner.name, &owner.uid).await?;
                 OwnerClass::classify(found.as_ref().map(|item| &item.meta), &owner.uid)
             };
-            if state == OwnerClass::Dangling {
+            if class == OwnerClass::Dangling {
                 self.graph_mut().absent_owner_cache.insert(&owner.uid, &coordinates);
             }
-            owners.push((owner.clone(), state));
+            owners.push((owner.clone(), class));
         }
         Ok(Some(owners))
     }

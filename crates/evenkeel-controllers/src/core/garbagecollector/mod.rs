@@ -63,7 +63,7 @@ impl Options {
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
             enabled: flags.bool("enable-garbage-collector"),
-            concurrent_syncs: flags.workers("concurrent-gc-syncs"),
+            concurrent_syncs: flags.positive("concurrent-gc-syncs"),
         }
     }
 }

@@ -83,14 +83,14 @@ pub(crate) fn plan(
         return Step::Nothing;
     }
     if waits {
-        let blocking_dependents: Vec<Uid> = graph
+        let to_enqueue: Vec<Uid> = graph
             .blocking_dependents(uid)
             .filter(|(_, node)| !node.deleting_dependents)
             .map(|(uid, _)| uid.clone())
             .collect();
-        let any = graph.blocking_dependents(uid).next().is_some();
-        return if any {
-            Step::AttemptToDelete(blocking_dependents)
+        let is_blocked = graph.blocking_dependents(uid).next().is_some();
+        return if is_blocked {
+            Step::AttemptToDelete(to_enqueue)
         } else {
             Step::RemoveForegroundFinalizer
         };
@@ -98,11 +98,12 @@ pub(crate) fn plan(
     if owners.is_empty() {
         return Step::Nothing;
     }
-    let in_class = |class: OwnerClass| owners.iter().filter(move |(_, owner)| *owner == class);
+    let in_class =
+        |class: OwnerClass| owners.iter().filter(move |(_, owner_class)| *owner_class == class);
     if in_class(OwnerClass::Solid).next().is_some() {
         let removable: Vec<Text> = owners
             .iter()
-            .filter(|(_, state)| *state != OwnerClass::Solid)
+            .filter(|(_, class)| *class != OwnerClass::Solid)
             .map(|(owner, _)| owner.uid.clone())
             .collect();
         return if removable.is_empty() {

@@ -20,7 +20,7 @@ use plan::{Observed, Token};
 use std::{sync::Arc, time::Duration};
 
 /// Period of the passes. Upstream: `syncInterval`.
-const ROUND: Duration = Duration::from_secs(24 * 3600);
+const SYNC_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
 /// The legacy token cleaner. Upstream: `newLegacyServiceAccountTokenCleanerControllerDescriptor`.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -41,7 +41,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let accounts = context.env.caches.of::<ServiceAccount>();
     let passes = Periodic::new(&context.env, DESCRIPTOR.name).reads(&secrets).reads(&accounts);
     let passes = passes.client(context.client(&DESCRIPTOR));
-    passes.planned(&context.tasks, ROUND, Cleaner { secrets, accounts, period }, ());
+    passes.planned(&context.tasks, SYNC_INTERVAL, Cleaner { secrets, accounts, period }, ());
     Ok(())
 }
 

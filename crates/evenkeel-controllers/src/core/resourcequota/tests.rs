@@ -1,6 +1,6 @@
 use super::{
     plan::{Content, Observed, Part, plan},
-    replenish::matters,
+    replenish::may_decrease_usage,
 };
 use crate::fixtures::{T0, at, object};
 use evenkeel_api::{
@@ -67,7 +67,7 @@ fn everything_that_is_limited_is_counted() {
     let used = json!({"pods": "2", "cpu": "750m", "secrets": "2", "count/secrets": "2", "count/widgets.example.com": "0"});
     let first = status(&observed(quota(&hard, &json!({})), parts()));
     assert_eq!(first, Some(json!({"hard": hard, "used": used})));
-    // Nothing is written that is so already, however it is written down.
+    // An equal quantity in another notation is not written.
     let mut same = used.clone();
     same["cpu"] = json!("0.75");
     assert_eq!(
@@ -77,7 +77,7 @@ fn everything_that_is_limited_is_counted() {
 }
 
 #[test]
-fn what_cannot_be_counted_stays_as_it_was_and_what_is_not_limited_goes() {
+fn uncounted_resources_keep_their_usage_and_unlimited_ones_are_dropped() {
     let hard = json!({"pods": "5", "secrets": "3"});
     let before = json!({"hard": {"pods": "4", "services": "1"}, "used": {"pods": "1", "secrets": "2", "services": "1"}});
     let written = status(&observed(quota(&hard, &before), vec![pods(&[])]));
@@ -85,17 +85,17 @@ fn what_cannot_be_counted_stays_as_it_was_and_what_is_not_limited_goes() {
 }
 
 #[test]
-fn scopes_leave_out_what_is_not_in_them() {
+fn scopes_exclude_pods_and_other_resources() {
     let mut scoped = quota(&json!({"pods": "5", "secrets": "1"}), &json!({}));
     Arc::make_mut(&mut scoped).spec.scopes = Box::new(["BestEffort".into()]);
-    let lazy = json!({"spec": {"containers": [{"name": "c"}]}});
-    let parts = vec![pods(&[pod("1"), lazy]), part("", "secrets", Content::Number(4))];
+    let best_effort = json!({"spec": {"containers": [{"name": "c"}]}});
+    let parts = vec![pods(&[pod("1"), best_effort]), part("", "secrets", Content::Number(4))];
     let written = status(&observed(scoped, parts)).expect("it is written");
     assert_eq!(written["used"], json!({"pods": "1", "secrets": "0"}));
 }
 
 #[test]
-fn what_two_kinds_count_towards_is_added() {
+fn usage_from_two_kinds_is_summed() {
     let hard =
         json!({"requests.example.com/gpu": "9", "gpu.deviceclass.resource.k8s.io/devices": "9"});
     let class = object(
@@ -121,14 +121,17 @@ fn what_two_kinds_count_towards_is_added() {
 
 #[test]
 fn overdue_pods_are_looked_at_again() {
-    let going = |seconds: i64| {
+    let terminating = |seconds: i64| {
         let meta =
             json!({"deletionTimestamp": at(seconds).to_string(), "deletionGracePeriodSeconds": 30});
         json!({"metadata": meta, "spec": {"containers": [{"name": "c"}]}})
     };
     let hard = json!({"pods": "5"});
     let status = json!({"hard": hard, "used": {"pods": "2"}});
-    let observed = observed(quota(&hard, &status), vec![pods(&[going(-40), going(-20), going(0)])]);
+    let observed = observed(
+        quota(&hard, &status),
+        vec![pods(&[terminating(-40), terminating(-20), terminating(0)])],
+    );
     let plan = plan(&observed, T0);
     assert_eq!(
         plan.requeue,
@@ -156,7 +159,7 @@ fn a_claim_that_changes_what_it_counts_is_counted_anew() {
         (claim("10Gi", large(), "Pending"), true),
     ];
     for (after, want) in table {
-        assert_eq!(matters(&before, &after, T0), want, "{after:?}");
+        assert_eq!(may_decrease_usage(&before, &after, T0), want, "{after:?}");
     }
 }
 

@@ -35,7 +35,7 @@ impl Options {
     pub fn read(flags: &dyn Flags) -> Self {
         Self {
             key: flags.path("service-account-private-key-file").map(SigningKey::File),
-            concurrent_syncs: flags.workers("concurrent-serviceaccount-token-syncs"),
+            concurrent_syncs: flags.positive("concurrent-serviceaccount-token-syncs"),
         }
     }
 }

@@ -23,7 +23,7 @@ impl Options {
     /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
-            concurrent_syncs: flags.workers("concurrent-endpoint-syncs"),
+            concurrent_syncs: flags.positive("concurrent-endpoint-syncs"),
             batch_period: flags.duration("endpoint-updates-batch-period"),
         }
     }

@@ -84,7 +84,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let planner = Controller {
         services: services.clone(),
         shared: Arc::clone(&shared),
-        max: options.max_endpoints,
+        max: options.max_endpoints_per_slice,
     };
     let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
     let on_node = pods.index("node", corev1::node_key);

@@ -12,12 +12,12 @@ pub struct Options {
     /// default 0.
     pub batch_period: Duration,
     /// Maximum number of endpoints in a slice; `--max-endpoints-per-slice`, default 100.
-    pub max_endpoints: usize,
+    pub max_endpoints_per_slice: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { concurrent_syncs: 5, batch_period: Duration::ZERO, max_endpoints: 100 }
+        Self { concurrent_syncs: 5, batch_period: Duration::ZERO, max_endpoints_per_slice: 100 }
     }
 }
 
@@ -25,9 +25,9 @@ impl Options {
     /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
-            concurrent_syncs: flags.workers("concurrent-service-endpoint-syncs"),
+            concurrent_syncs: flags.positive("concurrent-service-endpoint-syncs"),
             batch_period: flags.duration("endpointslice-updates-batch-period"),
-            max_endpoints: flags.workers("max-endpoints-per-slice"),
+            max_endpoints_per_slice: flags.positive("max-endpoints-per-slice"),
         }
     }
 }

@@ -55,7 +55,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         endpoints: endpoints.clone(),
         services: services.clone(),
         slices: shared.slices.clone(),
-        max: options.max_endpoints,
+        max: options.max_endpoints_per_subset,
     };
     let handler = Passes { shared: Arc::clone(&shared), metrics: Metrics::new(&context.registry) };
     let (of_endpoints, of_slices) = (Arc::clone(&shared), shared);

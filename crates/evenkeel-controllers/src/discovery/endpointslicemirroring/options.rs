@@ -12,12 +12,12 @@ pub struct Options {
     /// `--mirroring-endpointslice-updates-batch-period`, default 0.
     pub batch_period: Duration,
     /// Maximum number of mirrored addresses of a subset; `--mirroring-max-endpoints-per-subset`, default 1000.
-    pub max_endpoints: usize,
+    pub max_endpoints_per_subset: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { concurrent_syncs: 5, batch_period: Duration::ZERO, max_endpoints: 1000 }
+        Self { concurrent_syncs: 5, batch_period: Duration::ZERO, max_endpoints_per_subset: 1000 }
     }
 }
 
@@ -25,9 +25,9 @@ impl Options {
     /// Reads the options from the command-line flags.
     pub(crate) fn read(flags: &dyn Flags) -> Self {
         Self {
-            concurrent_syncs: flags.workers("mirroring-concurrent-service-endpoint-syncs"),
+            concurrent_syncs: flags.positive("mirroring-concurrent-service-endpoint-syncs"),
             batch_period: flags.duration("mirroring-endpointslice-updates-batch-period"),
-            max_endpoints: flags.workers("mirroring-max-endpoints-per-subset"),
+            max_endpoints_per_subset: flags.positive("mirroring-max-endpoints-per-subset"),
         }
     }
 }

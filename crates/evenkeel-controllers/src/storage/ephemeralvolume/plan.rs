@@ -118,7 +118,7 @@ fn make(pod: &Pod, used: &claims::ClaimUse<'_>) -> Option<Create> {
             pod,
             &format!("ephemeral volume {volume}: create PVC {name}: {{error}}"),
         )),
-        apart: true,
+        waits_for_earlier_creates: true,
         on_error: OnError::Abort,
         ..Create::new(
             PersistentVolumeClaim::kind(),
@@ -214,7 +214,7 @@ mod tests {
         let [Action::Create(create), Action::Event(event)] = &plan.actions[..] else {
             panic!("{plan:?}")
         };
-        assert!(create.apart && create.on_error == OnError::Abort);
+        assert!(create.waits_for_earlier_creates && create.on_error == OnError::Abort);
         assert_eq!(plan.error, Some(PlanError::new(event.message.clone())));
         assert!(event.message.starts_with("ephemeral volume b: "), "{event:?}");
     }

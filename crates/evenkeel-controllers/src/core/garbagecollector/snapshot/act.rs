@@ -1,4 +1,4 @@
-//! Reads the graph of one namespace.
+//! Reads the graph of one namespace from the server.
 
 use super::{
     super::{
@@ -22,16 +22,16 @@ const MAX_CONCURRENT: usize = 8;
 /// Owners and dependents in one namespace.
 pub struct Snapshot {
     client: Client,
-    found: Arc<ServerResources>,
+    resources: Arc<ServerResources>,
     graph: Graph,
 }
 
 impl Snapshot {
-    /// Lists the metadata of all deletable resources in `namespace`; nothing if it is empty. Resources that cannot be
-    /// listed are left out.
-    pub async fn read(client: Client, found: Arc<ServerResources>, namespace: &str) -> Self {
+    /// Lists the metadata of all deletable resources in `namespace`; for an empty namespace, none. Resources that
+    /// cannot be listed are left out.
+    pub async fn read(client: Client, resources: Arc<ServerResources>, namespace: &str) -> Self {
         let mut graph = Graph::default();
-        let kinds = resources_to_list(&found, namespace);
+        let kinds = resources_to_list(&resources, namespace);
         let all = ListOptions::default();
         let list = |kind: Kind| async {
             let list = client.list_metadata(&kind, namespace, &all).await;
@@ -49,7 +49,7 @@ impl Snapshot {
             }
         }
         drop(lists);
-        Self { client, found, graph }
+        Self { client, resources, graph }
     }
 
     /// Returns the garbage collector's report about an object, with live reads of its owners.
@@ -62,18 +62,22 @@ impl Snapshot {
         now: Timestamp,
     ) -> Result<Option<ObjectReport>, ApiError> {
         if !is_complete(&self.graph, subject) {
-            let resource = self.found.preferred().find(|resource| subject.is_a(&resource.kind));
+            let resource = self.resources.preferred().find(|resource| subject.is_a(&resource.kind));
             let Some(resource) = resource else { return Ok(None) };
-            if !self.observe(&resource.kind.clone(), &subject.namespace, &subject.name).await? {
+            if !self
+                .read_into_graph(&resource.kind.clone(), &subject.namespace, &subject.name)
+                .await?
+            {
                 return Ok(None);
             }
         }
         for owner in virtual_owners(&self.graph, subject) {
             let coordinates = Coordinates::of_owner(&owner, &subject.namespace);
-            let resource = self.found.of_kind(&owner.api_version, &owner.kind);
+            let resource = self.resources.of_kind(&owner.api_version, &owner.kind);
             let Some(kind) = resource.map(|resource| resource.kind.clone()) else { continue };
             let namespace = if kind.namespaced { &*subject.namespace } else { "" };
-            self.observe(&kind, namespace, &owner.name).await?;
+            self.read_into_graph(&kind, namespace, &owner.name).await?;
+            // Still virtual after the read, so the owner does not exist.
             if self.graph.node(&owner.uid).is_some_and(|node| node.is_virtual) {
                 self.graph.virtual_deleted(&owner.uid, &coordinates);
             }
@@ -82,7 +86,7 @@ impl Snapshot {
     }
 
     /// Reads an object live and adds it to the graph. Returns whether it exists.
-    async fn observe(
+    async fn read_into_graph(
         &mut self,
         kind: &Kind,
         namespace: &str,

@@ -15,7 +15,7 @@ const DISRUPTION_EXCLUSION: &str = "node.kubernetes.io/exclude-disruption";
 pub(crate) enum ZoneState {
     /// The state before the first pass.
     Initial,
-    /// Fewer nodes than the threshold are not ready.
+    /// At most two nodes are not ready, or fewer than `--unhealthy-zone-threshold` of all.
     Normal,
     /// More than two nodes, and at least `--unhealthy-zone-threshold` of all, are not ready.
     PartialDisruption,

@@ -2,7 +2,7 @@
 
 mod update_filter;
 
-pub(super) use update_filter::matters;
+pub(super) use update_filter::may_decrease_usage;
 
 use super::{SharedContents, contents::Contents};
 use crate::wiring::monitors::{Follower, WithCache, with_cache};
@@ -90,7 +90,9 @@ impl WithCache for Attach {
         cache.subscribe(move |event| {
             let less = match event {
                 CacheEvent::Added { .. } => false,
-                CacheEvent::Updated { old, new } => matters(&**old, &**new, heard.clock.now()),
+                CacheEvent::Updated { old, new } => {
+                    may_decrease_usage(&**old, &**new, heard.clock.now())
+                }
                 CacheEvent::Deleted(_) => true,
             };
             if less {

@@ -19,7 +19,7 @@ pub(super) fn is_countable(resource: &Resource) -> bool {
 }
 
 /// Whether an update may decrease the usage. Upstream: `DefaultUpdateFilter`.
-pub(in crate::core::resourcequota) fn matters(
+pub(in crate::core::resourcequota) fn may_decrease_usage(
     old: &dyn Any,
     new: &dyn Any,
     now: Timestamp,
@@ -28,7 +28,7 @@ pub(in crate::core::resourcequota) fn matters(
         old.downcast_ref().zip(new.downcast_ref())
     }
     if let Some((old, new)) = both::<Pod>(old, new) {
-        pod_matters(old, new, now)
+        pod_may_decrease_usage(old, new, now)
     } else if let Some((old, new)) = both::<Service>(old, new) {
         service_type(old) != service_type(new)
     } else if let Some((old, new)) = both::<PersistentVolumeClaim>(old, new) {
@@ -43,7 +43,7 @@ pub(in crate::core::resourcequota) fn matters(
     }
 }
 
-fn pod_matters(old: &Pod, new: &Pod, now: Timestamp) -> bool {
+fn pod_may_decrease_usage(old: &Pod, new: &Pod, now: Timestamp) -> bool {
     let resized = |old: &[ContainerStatus], new: &[ContainerStatus]| {
         old.iter().any(|old| {
             let now = new.iter().find(|new| new.name == old.name);
