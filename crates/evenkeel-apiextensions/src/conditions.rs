@@ -10,7 +10,7 @@ use evenkeel_apimachinery::value::{get, list, set, text};
 
 /// Keeps a definition that is being deleted until its custom resources are gone.
 ///
-/// Upstream: `CustomResourceCleanupFinalizer`
+/// Upstream: `CustomResourceCleanupFinalizer`.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Annotation with the approval of a definition in a protected group.

@@ -33,7 +33,7 @@ impl ConversionWebhook {
 
     /// Returns the review that asks for objects, none of them in version `to`, to be converted.
     ///
-    /// Upstream: `createConversionReviewObjects`
+    /// Upstream: `createConversionReviewObjects`.
     pub fn review(&self, uid: &str, objects: &[Value], to: &str) -> Value {
         let sent: Vec<Value> = objects.iter().map(without_version).collect();
         json!({"kind": "ConversionReview", "apiVersion": format!("{GROUP}/{}", self.review_version),
@@ -42,7 +42,7 @@ impl ConversionWebhook {
 
     /// Returns the converted objects of an answer to the review of `objects`, or why they are refused.
     ///
-    /// Upstream: `webhookConverter.Convert`
+    /// Upstream: `webhookConverter.Convert`.
     pub fn converted(
         &self,
         uid: &str,
@@ -74,7 +74,7 @@ impl ConversionWebhook {
 
     /// Reads the objects of an answer.
     ///
-    /// Upstream: `getConvertedObjectsFromResponse`
+    /// Upstream: `getConvertedObjectsFromResponse`.
     fn objects_of(&self, uid: &str, mut answer: Value) -> Result<Vec<Value>, String> {
         let is_v1 = &*self.review_version == "v1";
         let wanted = format!("{GROUP}/v1, Kind=ConversionReview");
@@ -131,7 +131,7 @@ impl Wrong {
 
 /// A converted object with the metadata of its original: nothing of that but labels and annotations may be converted.
 ///
-/// Upstream: `validateConvertedObject`
+/// Upstream: `validateConvertedObject`.
 fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Wrong> {
     let version = text(&converted, "apiVersion");
     if version != to {
@@ -157,7 +157,7 @@ fn accept(original: &Value, mut converted: Value, to: &str) -> Result<Value, Wro
 
 /// The metadata of `original` with the labels and annotations of `converted`.
 ///
-/// Upstream: `restoreObjectMeta`
+/// Upstream: `restoreObjectMeta`.
 fn metadata(original: &Value, converted: &Value) -> Result<Value, String> {
     let given = converted.get("metadata").ok_or("missing metadata in converted object")?;
     if !given.is_object() {

@@ -90,7 +90,7 @@ pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
 
 /// Whether two values are equal at every depth; absent, null and empty are equal.
 ///
-/// Upstream: `equality.Semantic.DeepEqual`
+/// Upstream: `equality.Semantic.DeepEqual`.
 pub fn same_meaning(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {

@@ -119,7 +119,7 @@ async fn ensure_logged(api: &Arc<Api>) {
 /// Restores the server's own configuration: objects that are missing, and specs that the server is to update. Objects of an
 /// older server that are no longer needed are deleted.
 ///
-/// Upstream: `ensure`
+/// Upstream: `ensure`.
 async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
     let objects: BTreeMap<String, Vec<Value>> = bootstrap::objects()?;
     for resource in [LEVELS, SCHEMAS] {
@@ -159,7 +159,7 @@ async fn ensure(api: &Arc<Api>) -> Result<(), StatusError> {
 
 /// Returns what an object is to be; `None` if it is that.
 ///
-/// Upstream: `ReviseIfNeeded`
+/// Upstream: `ReviseIfNeeded`.
 fn revise(object: &Value, wanted: &Value) -> Option<Value> {
     let untouched = int(object, "metadata.generation") == Some(1);
     let update = MANDATORY.contains(&text(object, "metadata.name"))
@@ -199,7 +199,7 @@ fn annotation(object: &Value) -> Option<bool> {
 
 /// Applies a condition to the status of a FlowSchema.
 ///
-/// Upstream: `syncOne`
+/// Upstream: `syncOne`.
 async fn apply_condition(
     api: &Arc<Api>,
     schema: &Value,

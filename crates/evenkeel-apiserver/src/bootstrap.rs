@@ -36,7 +36,7 @@ pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<
 
 /// Brings the roots of client certificates up to date that extension API servers read.
 ///
-/// Upstream: `clusterauthenticationtrust.Controller`
+/// Upstream: `clusterauthenticationtrust.Controller`.
 async fn keep_client_ca(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
     let (namespace, name) = AUTHENTICATION;
     let stored = one(api, "v1", "configmaps", namespace, name)?.unwrap_or_default();

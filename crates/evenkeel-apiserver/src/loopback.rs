@@ -1,6 +1,6 @@
 //! Reads and writes of stored objects in the server's own name.
 //!
-//! Upstream: `LoopbackClientConfig`
+//! Upstream: `LoopbackClientConfig`.
 
 use crate::api::Api;
 use crate::auth::{LAST_USED, UsedSecret};
@@ -85,7 +85,7 @@ pub(crate) async fn change(
 
 /// Writes the day of a token's use into the label of its Secret. The request goes on whether or not that succeeds.
 ///
-/// Upstream: `patchSecretWithLastUsedDate`
+/// Upstream: `patchSecretWithLastUsedDate`.
 pub(crate) async fn note_use(api: &Arc<Api>, used: &UsedSecret) {
     let Some(secrets) = api.table.get("v1", "secrets") else { return };
     let schema = secrets.schema(&secrets.gvk);

@@ -137,7 +137,7 @@ fn field(resource: &ResourceType, path: &str) -> Result<Field, StatusError> {
 
 /// Returns what selectors look at in an object of `resource`, in its stored version.
 ///
-/// Upstream: `GetAttrs`
+/// Upstream: `GetAttrs`.
 pub(crate) fn selection_attributes(resource: &ResourceType, object: &Value) -> SelectionAttributes {
     SelectionAttributes::new(object, |put| resource.strategy.field_values(object, put))
 }

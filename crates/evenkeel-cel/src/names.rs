@@ -89,7 +89,7 @@ pub(super) fn uses(expression: &Expression, variable: &str) -> bool {
 /// Whether an expression reads a field of a variable by the field's name: `variable.field`, `has(variable.field)` or
 /// `variable.?field`.
 ///
-/// Upstream: `hasSelectExp`
+/// Upstream: `hasSelectExp`.
 pub(super) fn selects(expression: &Expression, variable: &str, field: &str) -> bool {
     let within = |e: &Expression| selects(e, variable, field);
     let is_variable = |e: &Expression| matches!(&e.expr, Expr::Ident(name) if name == variable);

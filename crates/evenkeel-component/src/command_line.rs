@@ -79,7 +79,7 @@ pub fn flagz(given: &Given) -> BTreeMap<String, String> {
 
 /// Logs the warnings, and with higher verbosity all flags.
 ///
-/// Upstream: `PrintFlags`
+/// Upstream: `PrintFlags`.
 pub fn log_flags(given: &Given, warnings: &[String], log: &Log) {
     if log.verbosity() > 0 {
         for (name, value) in flagz(given) {

@@ -72,7 +72,7 @@ pub(crate) fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) ->
 
 /// Returns the time until the first of these pods that is ready becomes available; `min_ready_seconds` if none is about to.
 ///
-/// Upstream: `FindMinNextPodAvailabilityCheck`
+/// Upstream: `FindMinNextPodAvailabilityCheck`.
 pub(crate) fn until_next_available<'a>(
     pods: impl IntoIterator<Item = &'a Arc<Pod>>,
     min_ready_seconds: i32,

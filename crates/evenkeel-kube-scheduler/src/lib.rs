@@ -116,7 +116,7 @@ pub fn command_line() -> CommandLine {
 
 /// Builds the profiles of a configuration's text with the default feature gates.
 ///
-/// Upstream: `profile.NewMap`
+/// Upstream: `profile.NewMap`.
 ///
 /// # Errors
 /// If the configuration is invalid.
@@ -129,7 +129,7 @@ pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
 
 /// Logs the configuration at verbosity 2 and writes it for `--write-config-to`; returns whether the program is done.
 ///
-/// Upstream: `LogOrWriteConfig`
+/// Upstream: `LogOrWriteConfig`.
 fn log_or_write_config(
     options: &Options,
     config: &KubeSchedulerConfiguration,
@@ -246,7 +246,7 @@ fn caches(process: &Process) -> Caches {
 
 /// Returns the health checks. Upstream's `/livez` has none; here it fails for a failed task.
 ///
-/// Upstream: `newEndpointsHandler`
+/// Upstream: `newEndpointsHandler`.
 fn checks(
     manager: &Manager,
     stopping: &CancellationToken,

@@ -89,7 +89,7 @@ impl Options {
 
     /// Returns the validated configuration from file and flags.
     ///
-    /// Upstream: `ApplyTo`
+    /// Upstream: `ApplyTo`.
     ///
     /// # Errors
     /// If the file is unreadable or the configuration is invalid.
@@ -140,7 +140,7 @@ pub(super) fn leader_options(election: &LeaderElectionConfiguration) -> LeaderEl
 
 /// Flags that apply only without `--config`, which has fields for them.
 ///
-/// Upstream: `DeprecatedOptions`
+/// Upstream: `DeprecatedOptions`.
 const DEPRECATED: [&str; 6] = [
     "profiling",
     "contention-profiling",

@@ -1,6 +1,6 @@
 //! Factories of the in-tree plugins.
 //!
-//! Upstream: `NewInTreeRegistry`
+//! Upstream: `NewInTreeRegistry`.
 
 use crate::{
     config::{

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Extension points in upstream's order: name in the configuration, upstream's type, the point here if it is implemented.
 ///
-/// Upstream: `getExtensionPoints`
+/// Upstream: `getExtensionPoints`.
 const POINTS: [(&str, &str, Option<ExtensionPoint>); 15] = [
     ("preFilter", "PreFilterPlugin", Some(ExtensionPoint::PreFilter)),
     ("filter", "FilterPlugin", Some(ExtensionPoint::Filter)),
@@ -148,7 +148,7 @@ impl<'a> ProfileBuilder<'a> {
     /// Returns the plugins of an extension point in order: overridden plugins of `multiPoint`, the other plugins of
     /// `multiPoint`, then the plugins that only this point's list names.
     ///
-    /// Upstream: `expandMultiPointPlugins`
+    /// Upstream: `expandMultiPointPlugins`.
     fn expand(&self, field: &str, kind: &str, point: Option<ExtensionPoint>) -> Result<Vec<&str>> {
         let own = self.lists.of(field);
         let named: Vec<&str> = own.enabled.iter().map(|plugin| &*plugin.name).collect();

@@ -22,7 +22,7 @@ pub struct PluginContext<'a> {
 impl PluginContext<'_> {
     /// Parses the arguments of an out-of-tree plugin; its default if there are none.
     ///
-    /// Upstream: `DecodeInto`
+    /// Upstream: `DecodeInto`.
     ///
     /// # Errors
     /// If the arguments have another form.
@@ -43,7 +43,7 @@ pub type PluginResult = Result<Arc<dyn Plugin>, Box<dyn Error + Send + Sync>>;
 
 /// Makes a plugin from its arguments.
 ///
-/// Upstream: `PluginFactory`
+/// Upstream: `PluginFactory`.
 type PluginFactory = Box<dyn Fn(&PluginContext<'_>) -> PluginResult + Send + Sync>;
 
 /// Plugin factories by the name that a configuration uses.
@@ -58,7 +58,7 @@ impl Default for Registry {
 impl Registry {
     /// Returns the registry of the in-tree plugins.
     ///
-    /// Upstream: `NewInTreeRegistry`
+    /// Upstream: `NewInTreeRegistry`.
     pub fn in_tree() -> Self {
         let inert = INERT.iter().fold(Self(BTreeMap::new()), |registry, (name, _)| {
             registry.with(name, |_| Ok(Arc::new(Inert(name))))
@@ -68,7 +68,7 @@ impl Registry {
 
     /// Registers a factory; replaces one of the same name.
     ///
-    /// Upstream: `WithPlugin`
+    /// Upstream: `WithPlugin`.
     #[must_use]
     pub fn with(
         mut self,

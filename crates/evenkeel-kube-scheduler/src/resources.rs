@@ -1,6 +1,6 @@
 //! `/metrics/resources`: requests and limits of pods, a series for each pod and resource (KEP-1748).
 //!
-//! Upstream: `podResourceCollector`
+//! Upstream: `podResourceCollector`.
 
 use bytes::Bytes;
 use evenkeel_api::views::Pod;

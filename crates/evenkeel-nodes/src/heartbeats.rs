@@ -113,7 +113,7 @@ impl Heartbeats {
         }
     }
 
-    /// Upstream: `syncNodeStatus`
+    /// Upstream: `syncNodeStatus`.
     async fn sync_node_status(&self, n: usize) -> Result<(), ApiError> {
         let options = &self.options.nodes[n];
         if partition::is_node_partitioned(&self.nodes, &options.name) {
@@ -142,7 +142,7 @@ impl Heartbeats {
         Ok(())
     }
 
-    /// Upstream: `registerWithAPIServer`
+    /// Upstream: `registerWithAPIServer`.
     async fn register_with_api_server(
         &self,
         options: &NodeOptions,

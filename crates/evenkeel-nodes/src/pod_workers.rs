@@ -163,7 +163,7 @@ impl PodWorkers {
 
     /// Syncs one pod; returns when to sync it again even if nothing changes.
     ///
-    /// Upstream: `SyncPod`
+    /// Upstream: `SyncPod`.
     async fn sync_pod(&self, key: &Key) -> Result<Option<Duration>, ApiError> {
         let Some(pod) = self.pods.get(&key.namespace, &key.name) else {
             self.forget(key);

@@ -73,7 +73,7 @@ impl ServerResources {
     /// The resources in their groups' preferred versions. A resource that the preferred version lacks is taken from the
     /// first version that has it.
     ///
-    /// Upstream: `ServerPreferredResources`
+    /// Upstream: `ServerPreferredResources`.
     pub fn preferred(&self) -> impl Iterator<Item = &Resource> {
         let mut chosen: HashMap<(&str, &str), usize> = HashMap::new();
         for (at, resource) in self.resources.iter().enumerate() {
@@ -265,7 +265,7 @@ impl Aggregated {
 
 /// client-go's text for a version that the aggregated discovery marks as stale.
 ///
-/// Upstream: `StaleGroupVersionError`
+/// Upstream: `StaleGroupVersionError`.
 fn stale(group: &str, version: &str) -> String {
     format!("stale GroupVersion discovery: {group}/{version}")
 }

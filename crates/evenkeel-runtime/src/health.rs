@@ -1,6 +1,6 @@
 //! Health checks, and the answers of `/healthz`, `/livez` and `/readyz`.
 //!
-//! Upstream: `healthz.InstallPathHandler`
+//! Upstream: `healthz.InstallPathHandler`.
 
 use http::{Response, StatusCode, header};
 use std::{

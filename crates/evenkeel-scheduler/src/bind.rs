@@ -1,6 +1,6 @@
 //! Binding cycle of an assumed pod: Permit, PreBind, Bind. Runs concurrently with attempts.
 //!
-//! Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`
+//! Upstream: `bindingCycle` in `pkg/scheduler/schedule_one.go`.
 
 use evenkeel_api::{View as _, views::Pod};
 use evenkeel_runtime::{
@@ -208,7 +208,7 @@ impl BindingCycle {
 
     /// Runs the PreBind plugins, neighbouring parallel ones concurrently, unless the pod is preempted.
     ///
-    /// Upstream: `RunPreBindPlugins`
+    /// Upstream: `RunPreBindPlugins`.
     async fn run_pre_bind_plugins(
         &self,
         info: &PodInfo,
@@ -246,7 +246,7 @@ impl BindingCycle {
 
     /// Binds the pod with the first extender or plugin that does not decline.
     ///
-    /// Upstream: `Scheduler.bind`
+    /// Upstream: `Scheduler.bind`.
     async fn bind_pod(&self, info: &PodInfo, node: &str, sampled: bool) -> Result<(), String> {
         for extender in self.extenders.iter().filter(|extender| extender.binds()) {
             if !extender.is_interested(info) {

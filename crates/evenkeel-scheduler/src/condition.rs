@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// Maximum length of an event's message in bytes.
 ///
-/// Upstream: `NoteLengthLimit`
+/// Upstream: `NoteLengthLimit`.
 const NOTE_LENGTH_LIMIT: usize = 1024;
 const POD_SCHEDULED: &str = "PodScheduled";
 
@@ -91,7 +91,7 @@ fn condition_patch(pod: &Pod, failure: &FailureStatus<'_>, now: Timestamp) -> Op
 
 /// Truncates a message to the length limit of events.
 ///
-/// Upstream: `truncateMessage`
+/// Upstream: `truncateMessage`.
 pub(crate) fn truncate_message(message: &str) -> String {
     const MORE: &str = " ...";
     if message.len() <= NOTE_LENGTH_LIMIT {

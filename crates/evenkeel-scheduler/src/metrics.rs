@@ -1,6 +1,6 @@
 //! Metrics of the scheduler, under upstream's names.
 //!
-//! Upstream: `pkg/scheduler/metrics`
+//! Upstream: `pkg/scheduler/metrics`.
 
 mod claims;
 mod hints;

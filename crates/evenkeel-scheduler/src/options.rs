@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use crate::framework::{Extender, Profile};
 
-/// Upstream: `DefaultPodInitialBackoffDuration`
+/// Upstream: `DefaultPodInitialBackoffDuration`.
 const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
-/// Upstream: `DefaultPodMaxBackoffDuration`
+/// Upstream: `DefaultPodMaxBackoffDuration`.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-/// Upstream: `DefaultPodMaxInUnschedulablePodsDuration`
+/// Upstream: `DefaultPodMaxInUnschedulablePodsDuration`.
 const MAX_IN_UNSCHEDULABLE_PODS: Duration = Duration::from_secs(5 * 60);
 
 /// Options of [`crate::run()`]; the defaults are upstream's.

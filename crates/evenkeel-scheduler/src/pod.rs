@@ -8,7 +8,7 @@ use crate::resources::Resources;
 
 /// A pod as plugins see it. Clones share their data.
 ///
-/// Upstream: `PodInfo`
+/// Upstream: `PodInfo`.
 #[derive(Debug, Clone)]
 pub struct PodInfo {
     /// The Pod object.

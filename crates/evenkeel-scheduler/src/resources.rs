@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Amounts of resources: CPU in millicores, others in base units, rounded up.
 ///
-/// Upstream: `framework.Resource`
+/// Upstream: `framework.Resource`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resources {
     /// CPU in millicores.
@@ -61,14 +61,14 @@ impl Resources {
 
 /// Reports whether the name is a scalar resource.
 ///
-/// Upstream: `IsScalarResourceName`
+/// Upstream: `IsScalarResourceName`.
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
 
 /// Reports whether the name is an extended resource, outside of the `kubernetes.io` domain.
 ///
-/// Upstream: `IsExtendedResourceName`
+/// Upstream: `IsExtendedResourceName`.
 pub(crate) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }

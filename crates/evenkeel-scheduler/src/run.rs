@@ -490,7 +490,7 @@ impl Scheduler {
 
     /// Records the event, and sets condition and nomination if they changed.
     ///
-    /// Upstream: `handleSchedulingFailure`
+    /// Upstream: `handleSchedulingFailure`.
     fn record_failure(
         &mut self,
         failure: &SchedulingFailure,

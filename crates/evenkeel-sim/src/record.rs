@@ -60,7 +60,7 @@ impl Write {
     /// Whether it writes the last state of an event's series that was last observed before `time`. A recorder finishes a
     /// series up to 12 minutes after that.
     ///
-    /// Upstream: `finishSeries`
+    /// Upstream: `finishSeries`.
     pub fn finishes_series_of_before(&self, time: Timestamp) -> bool {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let observed = body.pointer("/series/lastObservedTime").and_then(Value::as_str);

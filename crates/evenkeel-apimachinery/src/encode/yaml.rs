@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// The longest key that stands before its colon on one line, in bytes; readers refuse one of more than 1,024.
 ///
-/// Upstream: `yaml_emitter_check_simple_key`
+/// Upstream: `yaml_emitter_check_simple_key`.
 const MAX_SIMPLE_KEY: usize = 128;
 
 /// Encodes a value as one YAML document that ends with a line break.
@@ -97,7 +97,7 @@ fn is_literal(text: &str) -> bool {
 
 /// Whether a character may only stand as an escape: those that no YAML stream may have, and line breaks.
 ///
-/// Upstream: `is_printable`, `is_break`
+/// Upstream: `is_printable`, `is_break`.
 fn is_escaped(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }

@@ -9,7 +9,7 @@ pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// What a request does to the object.
 ///
-/// Upstream: `Operation` of `admission`
+/// Upstream: `Operation` of `admission`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -30,7 +30,7 @@ impl Operation {
 
 /// A request as admission sees it.
 ///
-/// Upstream: `Attributes` of `admission`
+/// Upstream: `Attributes` of `admission`.
 pub(crate) struct Attributes<'a> {
     pub(crate) cx: &'a Context<'a>,
     pub(crate) operation: Operation,

@@ -48,7 +48,7 @@ pub(super) fn may_decide(cx: &Context<'_>, new: &Value, old: &Value) -> Result<(
 
 /// Refuses a trust bundle of a signer by who may not speak for the signer.
 ///
-/// Upstream: `ClusterTrustBundleAttest`
+/// Upstream: `ClusterTrustBundleAttest`.
 pub(super) fn may_attest(
     cx: &Context<'_>,
     new: &Value,

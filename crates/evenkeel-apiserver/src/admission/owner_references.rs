@@ -18,7 +18,7 @@ use crate::auth::Attributes;
 
 /// Refuses changes of owner references without the permissions.
 ///
-/// Upstream: `gcPermissionsEnforcement.Validate`
+/// Upstream: `gcPermissionsEnforcement.Validate`.
 pub(super) fn validate(
     cx: &Context<'_>,
     object: &Value,
@@ -93,14 +93,14 @@ fn owners(object: &Value) -> &[Value] {
     list(object, "metadata.ownerReferences")
 }
 
-/// Upstream: `isChangingOwnerReference`
+/// Upstream: `isChangingOwnerReference`.
 fn is_changing(object: &Value, old: Option<&Value>) -> bool {
     owners(object) != old.map(owners).unwrap_or_default()
 }
 
 /// References that block the deletion of their owner, and did not before.
 ///
-/// Upstream: `newBlockingOwnerDeletionRefs`
+/// Upstream: `newBlockingOwnerDeletionRefs`.
 fn newly_blocking<'a>(object: &'a Value, old: Option<&Value>) -> Vec<&'a Value> {
     let blocks = |owner: &Value| flag(owner, "blockOwnerDeletion");
     // Of several references with one uid the last counts.

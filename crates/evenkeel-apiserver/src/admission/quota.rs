@@ -49,7 +49,7 @@ impl QuotaUpdates {
 
 /// Computes what the namespace's quotas have used after a write, or refuses it. A dry run updates no quota.
 ///
-/// Upstream: `quotaEvaluator.checkRequest`
+/// Upstream: `quotaEvaluator.checkRequest`.
 pub(crate) fn evaluate(
     cx: &Context<'_>,
     new: &Value,

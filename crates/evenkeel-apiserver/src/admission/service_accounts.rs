@@ -52,7 +52,7 @@ pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError
 
 /// Rejects new ephemeral containers that use secrets which the pod's account does not allow.
 ///
-/// Upstream: `limitEphemeralContainerSecretReferences`
+/// Upstream: `limitEphemeralContainerSecretReferences`.
 pub(super) fn admit_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), StatusError> {
     let Some(resource) = cx.api.table.get("v1", "serviceaccounts") else { return Ok(()) };
     let name = text(pod, "spec.serviceAccountName");
@@ -70,7 +70,7 @@ pub(super) fn admit_ephemeral(cx: &Context<'_>, pod: &Value) -> Result<(), Statu
         .map_err(|why| StatusError::forbidden(&cx.resource.name, cx.name, why))
 }
 
-/// Upstream: `enforceMountableSecrets`
+/// Upstream: `enforceMountableSecrets`.
 fn enforces_mountable_secrets(account: &Value) -> bool {
     value::object(account, "metadata.annotations")
         .and_then(|annotations| annotations.get("kubernetes.io/enforce-mountable-secrets"))
@@ -84,7 +84,7 @@ fn is_mountable(account: &Value, secret: &str) -> bool {
 
 /// Rejects a pod that uses secrets which its account does not allow.
 ///
-/// Upstream: `limitSecretReferences`
+/// Upstream: `limitSecretReferences`.
 fn limit_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     let name = text(account, "metadata.name");
     for volume in list(pod, "spec.volumes") {
@@ -145,7 +145,7 @@ fn limit_environment(
 
 /// What a mirror pod refers to is not looked up, so that it may refer to nothing that an account opens.
 ///
-/// Upstream: `serviceaccount.Plugin.Validate`
+/// Upstream: `serviceaccount.Plugin.Validate`.
 fn mirror(pod: &Value) -> Result<(), &'static str> {
     if !text(pod, "spec.serviceAccountName").is_empty() {
         return Err("a mirror pod may not reference service accounts");

@@ -2,7 +2,7 @@
 
 /// Which requests without credentials are served, as those of `system:anonymous`.
 ///
-/// Upstream: `AnonymousAuthConfig`
+/// Upstream: `AnonymousAuthConfig`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anonymous {
     /// Whether any are.
@@ -20,7 +20,7 @@ impl Default for Anonymous {
 impl Anonymous {
     /// Returns whether a request for this path needs no credentials.
     ///
-    /// Upstream: `anonymous.Authenticator.AuthenticateRequest`
+    /// Upstream: `anonymous.Authenticator.AuthenticateRequest`.
     pub(crate) fn allows(&self, path: &str) -> bool {
         self.enabled && (self.paths.is_empty() || self.paths.iter().any(|allowed| allowed == path))
     }

@@ -32,7 +32,7 @@ const EXTRA_SPACE: &str = "the provided Authorization header contains extra spac
 
 /// Authenticates requests.
 ///
-/// Upstream: `authenticator.Config.New`
+/// Upstream: `authenticator.Config.New`.
 pub(crate) struct Authenticator {
     /// Users of static tokens, by the token's digest.
     pub(crate) static_tokens: StaticTokens,
@@ -120,7 +120,7 @@ impl Authenticator {
 
     /// Returns the user of a token and those of the wanted audiences for which the token is valid.
     ///
-    /// Upstream: `unionAuthTokenHandler.AuthenticateToken`
+    /// Upstream: `unionAuthTokenHandler.AuthenticateToken`.
     pub(crate) async fn token(
         &self,
         store: &Store,
@@ -182,7 +182,7 @@ enum Bearer<'a> {
 
 /// Reads the header `Authorization`.
 ///
-/// Upstream: `bearertoken.Authenticator.AuthenticateRequest`
+/// Upstream: `bearertoken.Authenticator.AuthenticateRequest`.
 fn bearer(header: &str) -> Bearer<'_> {
     let mut parts = header.trim().splitn(3, ' ');
     let scheme = parts.next().unwrap_or_default();

@@ -24,7 +24,7 @@ const GROUP: &str = "system:bootstrappers";
 
 /// Takes a token apart: its id and its secret. `None` if it is no bootstrap token.
 ///
-/// Upstream: `ParseToken`
+/// Upstream: `ParseToken`.
 pub(crate) fn parse(token: &str) -> Option<(&str, &str)> {
     let (id, secret) = token.split_once('.')?;
     let valid = |text: &str, length: usize| {
@@ -40,7 +40,7 @@ pub(crate) fn key(id: &str) -> String {
 
 /// Returns the user of a token by its Secret; `None` if the token is not valid.
 ///
-/// Upstream: `TokenAuthenticator.AuthenticateToken`
+/// Upstream: `TokenAuthenticator.AuthenticateToken`.
 pub(crate) fn validate(id: &str, secret: &str, stored: &Value, now: Timestamp) -> Option<User> {
     if !text(stored, "metadata.deletionTimestamp").is_empty()
         || text(stored, "type") != "bootstrap.kubernetes.io/token"
@@ -65,7 +65,7 @@ fn data(secret: &Value, key: &str) -> String {
 
 /// Returns whether the token has expired. A time that cannot be read counts as past.
 ///
-/// Upstream: `HasExpired`
+/// Upstream: `HasExpired`.
 fn expired(secret: &Value, now: Timestamp) -> bool {
     let expiration = data(secret, "expiration");
     !expiration.is_empty() && expiration.parse::<Timestamp>().map_or(true, |until| until <= now)
@@ -73,7 +73,7 @@ fn expired(secret: &Value, now: Timestamp) -> bool {
 
 /// Returns the token's groups, sorted; `None` if one of them may not be given to bootstrap tokens.
 ///
-/// Upstream: `GetGroups`, `ValidateBootstrapGroupName`
+/// Upstream: `GetGroups`, `ValidateBootstrapGroupName`.
 fn groups(extra: &str) -> Option<BTreeSet<String>> {
     let mut groups = BTreeSet::from([GROUP.to_owned()]);
     for group in extra.split(',').filter(|_| !extra.is_empty()) {

@@ -22,7 +22,7 @@ const MAX_LISTED: usize = 1_000;
 
 /// Refuses `rules` unless the user holds them all; the error is upstream's sentence.
 ///
-/// Upstream: `ConfirmNoEscalation`
+/// Upstream: `ConfirmNoEscalation`.
 pub(crate) fn confirm_no_escalation(
     user: &User,
     held: &ResolvedRules,
@@ -55,7 +55,7 @@ pub(crate) fn confirm_no_escalation(
 
 /// Several errors as one text; `None` when there are none.
 ///
-/// Upstream: `utilerrors.NewAggregate`
+/// Upstream: `utilerrors.NewAggregate`.
 pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
     match errors {
         [] => None,
@@ -67,7 +67,7 @@ pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
 /// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path; none where the rules have
 /// too many parts to compare.
 ///
-/// Upstream: `Covers`
+/// Upstream: `Covers`.
 fn uncovered(held: &[PolicyRule], rules: &[PolicyRule]) -> Option<Vec<PolicyRule>> {
     let held: Vec<HeldRule<'_>> = held.iter().map(HeldRule::new).collect();
     // A rule that one held rule covers whole need not be taken apart.
@@ -95,7 +95,7 @@ fn n_parts(rule: &PolicyRule) -> usize {
 
 /// Takes a rule apart, down to one verb, one group, one resource and at most one name, or one verb and one path.
 ///
-/// Upstream: `BreakdownRule`
+/// Upstream: `BreakdownRule`.
 fn breakdown_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
     let one = |value: &str| vec![Box::from(value)];
     let mut parts = Vec::new();
@@ -151,7 +151,7 @@ impl<'a> HeldRule<'a> {
 
     /// Whether the rule covers a part of another.
     ///
-    /// Upstream: `ruleCovers`
+    /// Upstream: `ruleCovers`.
     fn covers(&self, part: &PolicyRule) -> bool {
         let has_all = |owned: &HashSet<&str>, required: &[Box<str>]| {
             required.iter().all(|required| owned.contains(&**required))
@@ -172,7 +172,7 @@ impl<'a> HeldRule<'a> {
 
     /// Whether a resource is among those owned, or its sub-resource is of all resources.
     ///
-    /// Upstream: `resourceCoversAll`
+    /// Upstream: `resourceCoversAll`.
     fn has_resource(&self, required: &str) -> bool {
         self.resources.contains(required)
             || required
@@ -183,7 +183,7 @@ impl<'a> HeldRule<'a> {
 
 /// Joins rules that differ only in their verb.
 ///
-/// Upstream: `CompactRules`
+/// Upstream: `CompactRules`.
 fn compact_rules(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut compacted = Vec::new();
     let mut simple: BTreeMap<[Vec<Box<str>>; 3], Vec<Box<str>>> = BTreeMap::new();
@@ -204,7 +204,7 @@ fn compact_rules(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
 
 /// `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`.
 ///
-/// Upstream: `CompactString`
+/// Upstream: `CompactString`.
 fn compact_string(rule: &PolicyRule) -> String {
     let fields = [
         ("APIGroups", &rule.api_groups),

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A way to be allowed to impersonate: by which verbs, and whom.
 ///
-/// Upstream: `allImpersonationModes`
+/// Upstream: `allImpersonationModes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A service account impersonates the node that its token names.
@@ -39,13 +39,13 @@ impl Mode {
 
 /// Maximum number of users whose mode is remembered.
 ///
-/// Upstream: `newModeIndexCache`
+/// Upstream: `newModeIndexCache`.
 const MAX_USERS: usize = 10_000;
 
 /// The mode that last allowed each user to impersonate, by the hash of the user's name. Two users with one hash are tried in
 /// each other's order; what they may do is not changed by it.
 ///
-/// Upstream: `modeIndexCache`
+/// Upstream: `modeIndexCache`.
 #[derive(Debug, Default)]
 pub(crate) struct LastModes(Mutex<HashMap<u64, Mode>>);
 

@@ -151,7 +151,7 @@ impl PublicKey {
 
     /// Reads all keys of a PEM text: public keys, certificates, and private keys, whose public keys are taken.
     ///
-    /// Upstream: `PublicKeysFromFile`
+    /// Upstream: `PublicKeysFromFile`.
     pub(crate) fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, String> {
         let mut keys = Vec::new();
         for block in Pem::iter_from_buffer(pem) {
@@ -182,7 +182,7 @@ impl PublicKey {
 
     /// Reads a SubjectPublicKeyInfo in DER; its hash becomes the id.
     ///
-    /// Upstream: `keyIDFromPublicKey`
+    /// Upstream: `keyIDFromPublicKey`.
     pub(crate) fn from_public_key_info(der: &[u8]) -> Result<Self, String> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).map_err(|error| error.to_string())?;
         let unsupported = || "the key is none of RSA, P-256 and P-384".to_owned();
@@ -225,7 +225,7 @@ impl PublicKey {
 
     /// Returns the algorithm with which the owner of the key signs service account tokens.
     ///
-    /// Upstream: `algorithmFromPublicKey`
+    /// Upstream: `algorithmFromPublicKey`.
     pub(crate) fn algorithm(&self) -> &'static str {
         match self.material {
             Material::Rsa { .. } => "RS256",
@@ -236,7 +236,7 @@ impl PublicKey {
 
     /// Returns the key as a JSON web key.
     ///
-    /// Upstream: `jwkFromPublicKey`
+    /// Upstream: `jwkFromPublicKey`.
     pub(crate) fn to_jwk(&self) -> Value {
         let (id, algorithm) = (&self.id, self.algorithm());
         match &self.material {
@@ -257,7 +257,7 @@ impl PublicKey {
 
 /// Signs tokens with one private key.
 ///
-/// Upstream: `JWTTokenGenerator`
+/// Upstream: `JWTTokenGenerator`.
 pub(crate) struct Signer {
     key: PrivateKey,
     public: PublicKey,

@@ -17,7 +17,7 @@ const LEASES: &str = "kube-node-lease";
 /// Returns the node name of a kubelet's user, `system:node:NAME` in the group `system:nodes`; it may be empty. `None` for
 /// other users.
 ///
-/// Upstream: `NodeIdentity`
+/// Upstream: `NodeIdentity`.
 pub(crate) fn node_of(user: &User) -> Option<&str> {
     let name = user.name.strip_prefix("system:node:")?;
     user.is_in("system:nodes").then_some(name)
@@ -26,7 +26,7 @@ pub(crate) fn node_of(user: &User) -> Option<&str> {
 /// Returns whether a kubelet may make a request; `rules` are those of `system:node`. If only the object tells which node it
 /// belongs to, a creation is allowed here and the NodeRestriction admission plugin checks the object.
 ///
-/// Upstream: `NodeAuthorizer.Authorize`
+/// Upstream: `NodeAuthorizer.Authorize`.
 pub(super) fn authorize(
     store: &Store,
     node: &str,
@@ -82,14 +82,14 @@ pub(super) fn authorize(
 
 /// Returns whether one of the rules allows the request.
 ///
-/// Upstream: `RulesAllow`
+/// Upstream: `RulesAllow`.
 fn rules_allow(rules: &[PolicyRule], attributes: &Attributes<'_>) -> bool {
     rules.iter().any(|rule| rule.rule_allows(attributes))
 }
 
 /// Returns whether a kubelet may read pods: those on its node, and lists whose field selector names the node.
 ///
-/// Upstream: `authorizePod`
+/// Upstream: `authorizePod`.
 fn pods(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
     match attributes.verb {
         "get" => {
@@ -101,7 +101,7 @@ fn pods(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
 
 /// Returns whether a kubelet may read or write ResourceSlices: those of its node, and lists whose field selector names it.
 ///
-/// Upstream: `authorizeResourceSlice`
+/// Upstream: `authorizeResourceSlice`.
 fn slices(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
     match attributes.verb {
         "create" => true,
@@ -116,7 +116,7 @@ fn slices(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
 /// Returns whether a kubelet may create or read PodCertificateRequests: those of its node, and lists whose field selector
 /// names it.
 ///
-/// Upstream: `authorizePodCertificateRequest`
+/// Upstream: `authorizePodCertificateRequest`.
 fn requests(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
     let key = || format!("{}/{}", attributes.namespace, attributes.name);
     match attributes.verb {
@@ -175,7 +175,7 @@ fn refers(pod: &Value, resource: &str, name: &str) -> bool {
 
 /// Whether a pod, mirror or not, names any object of a resource.
 ///
-/// Upstream: `VisitPodSecretNames`, `VisitPodConfigmapNames`
+/// Upstream: `VisitPodSecretNames`, `VisitPodConfigmapNames`.
 pub(crate) fn refers_to_any(pod: &Value, resource: &str) -> bool {
     names(pod, resource, &|named| !named.is_empty())
 }

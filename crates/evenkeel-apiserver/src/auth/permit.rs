@@ -9,7 +9,7 @@ use evenkeel_apimachinery::status::StatusError;
 
 /// Refuses a request that the authorizers do not allow, with a 403 in upstream's words.
 ///
-/// Upstream: `Forbidden` of `endpoints/handlers/responsewriters`
+/// Upstream: `Forbidden` of `endpoints/handlers/responsewriters`.
 pub(crate) fn permit(
     authorizer: &RbacAuthorizer,
     store: &Store,

@@ -35,7 +35,7 @@ const RBAC_RESOURCES: [&str; 4] = [
 
 /// Authorizes requests by the stored roles and bindings.
 ///
-/// Upstream: `RBACAuthorizer`
+/// Upstream: `RBACAuthorizer`.
 #[derive(Default)]
 pub(crate) struct RbacAuthorizer {
     resolver: RwLock<Option<Arc<RuleResolver>>>,
@@ -43,7 +43,7 @@ pub(crate) struct RbacAuthorizer {
 
 /// Rules that the stored bindings grant.
 ///
-/// Upstream: `DefaultRuleResolver`
+/// Upstream: `DefaultRuleResolver`.
 #[derive(Default)]
 struct RuleResolver {
     version: [u64; 4],
@@ -118,7 +118,7 @@ impl RbacAuthorizer {
     /// Returns whether the user may make the request: as a member of `system:masters`, by the Node authorizer, or by a rule
     /// that one of its bindings grants.
     ///
-    /// Upstream: `RBACAuthorizer.Authorize`
+    /// Upstream: `RBACAuthorizer.Authorize`.
     pub(crate) fn authorize(
         &self,
         store: &Store,
@@ -138,7 +138,7 @@ impl RbacAuthorizer {
     /// Decides like [`authorize`](Self::authorize) and returns the reason for an allowed request; `None` if the request is not
     /// allowed. `system:masters` and the Node authorizer give an empty reason.
     ///
-    /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`
+    /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(crate) fn authorize_with_reason(
         &self,
         store: &Store,
@@ -170,7 +170,7 @@ impl RbacAuthorizer {
 
     /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
     ///
-    /// Upstream: `DefaultRuleResolver.RulesFor`
+    /// Upstream: `DefaultRuleResolver.RulesFor`.
     pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
         let resolver = self.resolver(store);
         let mut resolved = ResolvedRules::default();
@@ -213,7 +213,7 @@ impl RuleResolver {
     /// Returns the grants that apply to a user in a namespace, each with the matching user or group name. An empty namespace
     /// selects the grants of ClusterRoleBindings only.
     ///
-    /// Upstream: `VisitRulesFor`
+    /// Upstream: `VisitRulesFor`.
     fn visit_rules_for<'a>(
         &'a self,
         user: &'a User,
@@ -234,7 +234,7 @@ impl RuleResolver {
 
 /// Resolves each binding to the rules of its role, and files them by user and group.
 ///
-/// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`
+/// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`.
 fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     let mut resolver = RuleResolver { version, ..RuleResolver::default() };
     let mut roles: HashMap<(bool, Box<str>), Arc<[PolicyRule]>> = HashMap::new();
@@ -302,7 +302,7 @@ fn role_not_found(role: &RoleRef) -> Arc<str> {
 
 /// Names a binding and its role in a reason: `RoleBinding "name/namespace" of Role "role"`.
 ///
-/// Upstream: `roleBindingDescriber`, `clusterRoleBindingDescriber`
+/// Upstream: `roleBindingDescriber`, `clusterRoleBindingDescriber`.
 fn describe_binding(key: &str, cluster: bool, role: &RoleRef) -> String {
     let binding = match key.split_once('/') {
         Some((namespace, name)) if !cluster => format!("RoleBinding \"{name}/{namespace}\""),

@@ -6,7 +6,7 @@ use evenkeel_apimachinery::user::User;
 
 /// The user of valid credentials.
 ///
-/// Upstream: `authenticator.Response`
+/// Upstream: `authenticator.Response`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) user: Arc<User>,
@@ -37,7 +37,7 @@ pub(crate) struct UsedSecret {
 
 /// Returns those of `audiences` that are wanted, in their order.
 ///
-/// Upstream: `Audiences.Intersect`
+/// Upstream: `Audiences.Intersect`.
 pub(crate) fn intersect(audiences: &[String], requested: &[String]) -> Vec<String> {
     audiences.iter().filter(|audience| requested.contains(audience)).cloned().collect()
 }

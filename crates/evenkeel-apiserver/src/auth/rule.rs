@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 /// Attributes of a request that authorization depends on: verb and resource, or verb and path.
 ///
-/// Upstream: `AttributesRecord`
+/// Upstream: `AttributesRecord`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Attributes<'a> {
     /// `get`, `list`, …; for a non-resource request the HTTP method in lower case.
@@ -28,7 +28,7 @@ pub(crate) struct Attributes<'a> {
 
 /// A field selector: in the syntax of the query, or taken apart.
 ///
-/// Upstream: `GetFieldSelector`
+/// Upstream: `GetFieldSelector`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FieldRequirements<'a> {
     /// What cannot be parsed requires nothing.
@@ -59,7 +59,7 @@ impl FieldRequirements<'_> {
 
 /// Rule of a Role or a ClusterRole.
 ///
-/// Upstream: `PolicyRule`
+/// Upstream: `PolicyRule`.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PolicyRule {
@@ -74,7 +74,7 @@ pub(crate) struct PolicyRule {
 impl PolicyRule {
     /// Returns whether the rule's verbs, and its groups, resources and names or its URLs, match the request.
     ///
-    /// Upstream: `RuleAllows`
+    /// Upstream: `RuleAllows`.
     pub(super) fn rule_allows(&self, attributes: &Attributes<'_>) -> bool {
         let has =
             |list: &[Box<str>], value: &str| list.iter().any(|v| **v == *"*" || **v == *value);
@@ -93,7 +93,7 @@ impl PolicyRule {
 
 /// Returns whether a rule's URL equals the path, or ends in `*` and is a prefix of it.
 ///
-/// Upstream: `NonResourceURLMatches`
+/// Upstream: `NonResourceURLMatches`.
 pub(super) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
     rule == path || rule.ends_with('*') && path.starts_with(rule.trim_end_matches('*'))
 }
@@ -101,7 +101,7 @@ pub(super) fn non_resource_url_matches(rule: &str, path: &str) -> bool {
 /// Returns whether a rule's resource matches the request's resource and subresource. A resource may contain slashes itself:
 /// the audience of a token request is authorized as one.
 ///
-/// Upstream: `ResourceMatches`
+/// Upstream: `ResourceMatches`.
 fn resource_matches(rule: &str, attributes: &Attributes<'_>) -> bool {
     if rule == "*" {
         return true;

@@ -1,6 +1,6 @@
 //! The file of `--encryption-provider-config`.
 //!
-//! Upstream: `EncryptionConfiguration` of `apiserver.config.k8s.io`
+//! Upstream: `EncryptionConfiguration` of `apiserver.config.k8s.io`.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -16,7 +16,7 @@ pub(super) const ANY: &str = "*";
 
 /// Reads `resource.group`; without a group it is a core resource.
 ///
-/// Upstream: `schema.ParseGroupResource`
+/// Upstream: `schema.ParseGroupResource`.
 pub(super) fn group_resource(text: &str) -> GroupResource {
     let (resource, group) = text.split_once('.').unwrap_or((text, ""));
     GroupResource { group: group.into(), resource: resource.into() }
@@ -42,7 +42,7 @@ pub(super) struct ResourceConfiguration {
 
 /// One of the providers.
 ///
-/// Upstream: `ProviderConfiguration`
+/// Upstream: `ProviderConfiguration`.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Provider {
@@ -55,7 +55,7 @@ pub(super) struct Provider {
 
 /// Leaves values as they are.
 ///
-/// Upstream: `IdentityConfiguration`
+/// Upstream: `IdentityConfiguration`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {}

@@ -11,7 +11,7 @@
 //! next write of its object stores it anew, even if the object does not change. Upstream refuses to read a value that is not
 //! encrypted where `identity` is no provider; here it is read, since the history may have it still.
 //!
-//! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`
+//! Upstream: `encryptionconfig.LoadEncryptionConfig`, `value.prefixTransformers`.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -79,7 +79,7 @@ impl Encryption {
 
     /// The transformers of a resource: those of itself, of all of its group, or of all.
     ///
-    /// Upstream: `transformerFromOverrides`
+    /// Upstream: `transformerFromOverrides`.
     fn of(&self, resource_prefix: &str) -> &[KeyTransformer] {
         let (group, resource) = resource_prefix.split_once('/').unwrap_or(("", resource_prefix));
         [(group, resource), (group, ANY), (ANY, ANY)]

@@ -1,6 +1,6 @@
 //! What an encryption configuration may say.
 //!
-//! Upstream: `ValidateEncryptionConfiguration`
+//! Upstream: `ValidateEncryptionConfiguration`.
 
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::FieldError;
@@ -41,7 +41,7 @@ pub(super) fn validate(config: &EncryptionConfiguration) -> Vec<FieldError> {
     errors
 }
 
-/// Upstream: `validateResourceOverlap`
+/// Upstream: `validateResourceOverlap`.
 fn overlaps(resources: &[String], path: &str) -> Vec<FieldError> {
     let all: Vec<GroupResource> = resources.iter().map(|name| group_resource(name)).collect();
     let pairs = || {
@@ -70,7 +70,7 @@ fn overlaps(resources: &[String], path: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Upstream: `validateResourceNames`
+/// Upstream: `validateResourceNames`.
 fn refused_resource(name: &str) -> Option<&'static str> {
     let GroupResource { group, resource } = group_resource(name);
     if name.chars().any(char::is_uppercase) {

@@ -40,7 +40,7 @@ pub(crate) struct Limits {
 
 /// Returns the limits of a level. Nominal limits are rounded up, so that their sum may exceed the server's limit a little.
 ///
-/// Upstream: `finishQueueSetReconfigsLocked`
+/// Upstream: `finishQueueSetReconfigsLocked`.
 pub(crate) fn limits(shares: Shares, sum_of_shares: u64, server_limit: usize) -> Limits {
     let nominal = match sum_of_shares {
         0 => 0,
@@ -68,7 +68,7 @@ pub(crate) fn max_seats(nominal: usize, hand_size: usize) -> u64 {
 
 /// Seat demand of a level, from one adjustment to the next.
 ///
-/// Upstream: `seatDemandStats`
+/// Upstream: `seatDemandStats`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct SeatDemand {
     pub(crate) average: f64,
@@ -118,7 +118,7 @@ impl Borrower {
 
 /// Computes the current limits of all levels, in their order, and the fraction of its target that each level gets.
 ///
-/// Upstream: `updateBorrowingLocked`
+/// Upstream: `updateBorrowingLocked`.
 pub(crate) fn borrow(levels: &[Borrower]) -> (Vec<usize>, f64) {
     let nominal: usize = levels.iter().map(|level| level.limits.nominal).sum();
     let exempt: usize = levels.iter().filter(|l| l.exempt).map(Borrower::min_current).sum();
@@ -171,7 +171,7 @@ struct Class {
 /// Divides `sum` in proportion to the targets, within the bounds of each class. Returns the parts and the proportion; `None`
 /// where the bounds do not allow it.
 ///
-/// Upstream: `computeConcurrencyAllocation`
+/// Upstream: `computeConcurrencyAllocation`.
 fn compute_concurrency_allocation(sum: f64, classes: &[Class]) -> Option<(Vec<f64>, f64)> {
     let bad = |c: &Class| c.lower < 0.0 || c.target < c.lower || c.upper < c.lower;
     let lowest: f64 = classes.iter().map(|c| c.lower).sum();

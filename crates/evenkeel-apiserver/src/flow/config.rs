@@ -68,7 +68,7 @@ pub(super) struct Digest {
 
 /// Reads the objects. Broken levels are left out, the mandatory ones are added.
 ///
-/// Upstream: `lockAndDigestConfigObjects`
+/// Upstream: `lockAndDigestConfigObjects`.
 pub(super) fn digest(schema_objects: &[Value], level_objects: &[Value]) -> Digest {
     let mut digest = Digest::default();
     for object in level_objects {
@@ -96,7 +96,7 @@ pub(super) fn digest(schema_objects: &[Value], level_objects: &[Value]) -> Diges
     digest
 }
 
-/// Upstream: `queueSetCompleterForPL`
+/// Upstream: `queueSetCompleterForPL`.
 fn level(object: &Value) -> Option<Level> {
     let number = |path: &str| int(object, path).and_then(|number| u32::try_from(number).ok());
     let size = |path: &str| number(path).map(|number| number as usize);
@@ -131,7 +131,7 @@ fn level(object: &Value) -> Option<Level> {
 
 /// Orders the FlowSchemas by precedence and drops those whose priority level does not exist.
 ///
-/// Upstream: `digestFlowSchemasLocked`, `FlowSchemaSequence`
+/// Upstream: `digestFlowSchemasLocked`, `FlowSchemaSequence`.
 fn schemas(objects: &[Value], digest: &mut Digest) {
     let Digest { levels, schemas, problems } = digest;
     let mut ordered: Vec<(i64, &Value)> = objects
@@ -194,7 +194,7 @@ fn everything(groups: &[&str]) -> Value {
 
 /// Returns the condition that says whether the priority level of a FlowSchema exists; `None` where it has it already.
 ///
-/// Upstream: `presyncFlowSchemaStatus`
+/// Upstream: `presyncFlowSchemaStatus`.
 pub(crate) fn dangling(schema: &Value, levels: &[Value], now: &str) -> Option<Value> {
     let level_name = text(schema, "spec.priorityLevelConfiguration.name");
     let exists =

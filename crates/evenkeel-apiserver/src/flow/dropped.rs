@@ -7,7 +7,7 @@ const MAX_RETRY_AFTER: i64 = 32;
 
 /// History of the rejected requests of a priority level, by second.
 ///
-/// Upstream: `droppedRequestsStats`
+/// Upstream: `droppedRequestsStats`.
 #[derive(Debug, Clone)]
 pub(super) struct DroppedRequests {
     /// Second and requests, before the current second.
@@ -40,7 +40,7 @@ impl DroppedRequests {
         self.retry_after
     }
 
-    /// Upstream: `updateRetryAfterIfNeededLocked`
+    /// Upstream: `updateRetryAfterIfNeededLocked`.
     fn update(&mut self, second: i64) {
         let recent =
             self.history.iter().rev().take_while(|(index, _)| second - index <= self.retry_after);

@@ -61,7 +61,7 @@ pub(crate) struct ObjectStats {
 /// Estimates a list, or a watch. `stats` is `None` for a resource that is not stored; `max_seats` is the level's limit for
 /// one request, 0 where it has none.
 ///
-/// Upstream: `listWorkEstimator`
+/// Upstream: `listWorkEstimator`.
 pub(crate) fn list(
     info: &RequestInfo<'_>,
     query: &Query,
@@ -102,7 +102,7 @@ pub(crate) fn list(
 
 /// Returns whether a list is of an earlier revision.
 ///
-/// Upstream: `ShouldDelegateListMeta`
+/// Upstream: `ShouldDelegateListMeta`.
 fn reads_history(query: &Query) -> bool {
     let version = query.get("resourceVersion");
     match query.get("resourceVersionMatch") {
@@ -115,7 +115,7 @@ fn reads_history(query: &Query) -> bool {
 
 /// Estimates a write that `watches` watchers see.
 ///
-/// Upstream: `mutatingWorkEstimator`
+/// Upstream: `mutatingWorkEstimator`.
 pub(crate) fn mutating(info: &RequestInfo<'_>, watches: u64, max_seats: u64) -> WorkEstimate {
     let token = info.resource == "serviceaccounts" && info.subresource == "token";
     if token || watches < WATCHES_PER_SEAT {

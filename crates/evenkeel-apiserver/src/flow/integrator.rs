@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Integrates a number over time.
 ///
-/// Upstream: `Integrator`
+/// Upstream: `Integrator`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Integrator {
     last: Duration,
@@ -61,7 +61,7 @@ impl Integrator {
 
 /// Distribution of a ratio, in which each value weighs as many nanoseconds as it lasted.
 ///
-/// Upstream: `TimingRatioHistogram`
+/// Upstream: `TimingRatioHistogram`.
 #[derive(Debug, Clone)]
 pub(super) struct TimingHistogram {
     bounds: &'static [f64],

@@ -49,7 +49,7 @@ impl FlowSchema {
 
     /// Hash of the flow of a request.
     ///
-    /// Upstream: `hashFlowID`, `computeFlowDistinguisher`
+    /// Upstream: `hashFlowID`, `computeFlowDistinguisher`.
     pub(super) fn hash(&self, request: &RequestDigest<'_>) -> u64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         if !self.sharded {

@@ -122,7 +122,7 @@ impl Flows {
     /// Takes seats for a request, or waits for them. `stats` tells of the objects that a list reads; `wait_limit` is from
     /// [`wait_limit`].
     ///
-    /// Upstream: `WithPriorityAndFairness`, `WithMaxInFlightLimit`
+    /// Upstream: `WithPriorityAndFairness`, `WithMaxInFlightLimit`.
     pub(crate) async fn start(
         &self,
         request: &RequestDigest<'_>,
@@ -182,7 +182,7 @@ impl Flows {
         }
     }
 
-    /// Upstream: `WithMaxInFlightLimit`
+    /// Upstream: `WithMaxInFlightLimit`.
     fn start_in_flight(&self, request: &RequestDigest<'_>) -> Admission {
         let [reads, writes] = &self.executing;
         let Options { max_requests_inflight, max_mutating_requests_inflight, .. } = self.options;
@@ -208,7 +208,7 @@ impl Flows {
 
     /// Returns the first FlowSchema that matches a request, else `catch-all`.
     ///
-    /// Upstream: `matchesFlowSchema`
+    /// Upstream: `matchesFlowSchema`.
     fn classify(&self, request: &RequestDigest<'_>) -> Option<Arc<FlowSchema>> {
         let RequestDigest { user, info, path, .. } = request;
         let effective = self.effective.read().unwrap_or_else(PoisonError::into_inner);
@@ -274,7 +274,7 @@ impl Flows {
 
     /// Adjusts the limits of all levels to what they needed since the last time; drops levels that are gone and idle.
     ///
-    /// Upstream: `updateBorrowing`
+    /// Upstream: `updateBorrowing`.
     pub(crate) fn update_borrowing(&self) {
         let mut effective = self.effective.write().unwrap_or_else(PoisonError::into_inner);
         self.adjust(&mut effective);
@@ -408,7 +408,7 @@ impl Drop for Queued {
 
 /// Returns how long a request with this much time may wait: a quarter of it.
 ///
-/// Upstream: `getRequestWaitContext`
+/// Upstream: `getRequestWaitContext`.
 pub(crate) fn wait_limit(deadline: Option<Duration>) -> Duration {
     deadline.map_or(DEFAULT_WAIT_LIMIT, |time| time / 4).min(MAX_WAIT_LIMIT)
 }
@@ -416,7 +416,7 @@ pub(crate) fn wait_limit(deadline: Option<Duration>) -> Duration {
 /// Returns whether upstream exempts a request from the request timeout: exec, attach, port-forward, logs, proxied requests.
 /// Watches are long-running, too, but take seats until they are initialized.
 ///
-/// Upstream: `BasicLongRunningRequestCheck`
+/// Upstream: `BasicLongRunningRequestCheck`.
 fn is_long_running(info: &RequestInfo<'_>, path: &str) -> bool {
     let parts = ["attach", "exec", "proxy", "log", "portforward"];
     info.verb != "watch"

@@ -13,7 +13,7 @@
 //! | The start of a queue is corrected by the true duration of its requests | `finish` |
 //! | Seats of a write are kept while its watchers are notified | `finish`, `release_due` |
 //!
-//! Upstream: `queueSet`
+//! Upstream: `queueSet`.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -28,7 +28,7 @@ type SeatNanos = i128;
 
 /// Assumed duration of a request before it is known.
 ///
-/// Upstream: `estimatedServiceDuration`
+/// Upstream: `estimatedServiceDuration`.
 const ESTIMATED_SERVICE_DURATION: Duration = Duration::from_millis(3);
 
 /// How a level treats requests for which it has no seats.
@@ -173,7 +173,7 @@ impl<W> Queue<W> {
     /// Keeps a queue that does not use its share of seats from collecting it: dispatch in virtual time does not precede
     /// arrival.
     ///
-    /// Upstream: `boundNextDispatchLocked`
+    /// Upstream: `boundNextDispatchLocked`.
     fn bound_next_dispatch(&mut self) {
         if let Some(oldest) = self.waiting.front() {
             self.next_dispatch_r = self.next_dispatch_r.max(oldest.arrival_r);
@@ -190,7 +190,7 @@ fn seat_seconds(work: SeatNanos) -> f64 {
     work as f64 / 1e9
 }
 
-/// Upstream: `totalWork`
+/// Upstream: `totalWork`.
 fn total_work(work: &WorkEstimate) -> SeatNanos {
     seats_times(work.initial_seats, ESTIMATED_SERVICE_DURATION)
         + seats_times(work.final_seats, work.additional_latency)
@@ -231,7 +231,7 @@ impl<W> QueueSet<W> {
 
     /// Applies a new configuration and limit. `denominator` is what metrics relate demand to.
     ///
-    /// Upstream: `setConfiguration`
+    /// Upstream: `setConfiguration`.
     pub(super) fn configure(
         &mut self,
         now: Duration,
@@ -283,7 +283,7 @@ impl<W> QueueSet<W> {
 
     /// Starts a request. `waiter` is called when it has to wait.
     ///
-    /// Upstream: `StartRequest`
+    /// Upstream: `StartRequest`.
     pub(super) fn start(
         &mut self,
         now: Duration,
@@ -350,7 +350,7 @@ impl<W> QueueSet<W> {
 
     /// Ends the execution of a request. Its final seats are kept for as long as its estimate says.
     ///
-    /// Upstream: `finishRequestLocked`
+    /// Upstream: `finishRequestLocked`.
     pub(super) fn finish(&mut self, now: Duration, ticket: &Ticket) -> Dispatched<W> {
         let mut dispatched = self.release_due(now);
         let duration = now.saturating_sub(ticket.started);
@@ -437,7 +437,7 @@ impl<W> QueueSet<W> {
         seat_seconds(self.current_r)
     }
 
-    /// Upstream: `releaseSeatsLocked`
+    /// Upstream: `releaseSeatsLocked`.
     fn release(&mut self, now: Duration, seats: &Lingering) {
         self.seats_in_use -= seats.seats;
         self.flows[seats.flow].seats_executing -= seats.seats;
@@ -449,7 +449,7 @@ impl<W> QueueSet<W> {
         self.note_seats(now);
     }
 
-    /// Upstream: `syncTimeLocked`
+    /// Upstream: `syncTimeLocked`.
     fn sync_time(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.synced);
         self.synced = self.synced.max(now);
@@ -459,7 +459,7 @@ impl<W> QueueSet<W> {
         }
     }
 
-    /// Upstream: `canAccommodateSeatsLocked`
+    /// Upstream: `canAccommodateSeatsLocked`.
     fn can_accommodate(&self, seats: usize) -> bool {
         match self.queuing {
             Queuing::Exempt => true,
@@ -469,7 +469,7 @@ impl<W> QueueSet<W> {
         }
     }
 
-    /// Upstream: `shuffleShardLocked`
+    /// Upstream: `shuffleShardLocked`.
     fn shuffle_shard(&mut self, dealer: Dealer, hash: u64) -> usize {
         let hand = dealer.deal(hash);
         let cards = hand.cards();
@@ -501,7 +501,7 @@ impl<W> QueueSet<W> {
     /// Finds the queue whose first request ends first in virtual time, in round robin order among equals. `None` when that
     /// request does not fit: others wait for it.
     ///
-    /// Upstream: `findDispatchQueueToBoundLocked`
+    /// Upstream: `findDispatchQueueToBoundLocked`.
     fn find_dispatch_queue(&mut self) -> Option<usize> {
         let (mut best, mut least) = (None, SeatNanos::MAX);
         let (mut next_s, mut discounted_s) =

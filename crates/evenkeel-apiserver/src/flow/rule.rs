@@ -73,7 +73,7 @@ where
 impl Rule {
     /// Returns whether a request is one of a subject of the rule, and for one of its resources or paths.
     ///
-    /// Upstream: `matchesPolicyRule`
+    /// Upstream: `matchesPolicyRule`.
     pub(super) fn matches_policy_rule(
         &self,
         user: &User,
@@ -94,7 +94,7 @@ impl Rule {
 }
 
 impl Subject {
-    /// Upstream: `matchesSubject`
+    /// Upstream: `matchesSubject`.
     fn matches_subject(&self, user: &User) -> bool {
         match (&*self.kind, &self.user, &self.group, &self.service_account) {
             ("User", Some(named), _, _) => *named.name == *"*" || named.name == user.name,
@@ -114,7 +114,7 @@ impl Subject {
 }
 
 impl ResourceRule {
-    /// Upstream: `matchesResourcePolicyRule`
+    /// Upstream: `matchesResourcePolicyRule`.
     fn matches_resource_policy_rule(&self, info: &RequestInfo<'_>) -> bool {
         let joined;
         let resource = if info.subresource.is_empty() {
@@ -134,7 +134,7 @@ impl ResourceRule {
 }
 
 impl PathRule {
-    /// Upstream: `matchesNonResourcePolicyRule`
+    /// Upstream: `matchesNonResourcePolicyRule`.
     fn matches_non_resource_policy_rule(&self, verb: &str, path: &str) -> bool {
         let below = |pattern: &str| {
             let folder = pattern.trim_end_matches('*').trim_end_matches('/');
@@ -147,7 +147,7 @@ impl PathRule {
 
 /// Returns whether a list contains a value. `*` as the only element matches all values.
 ///
-/// Upstream: `containsString`
+/// Upstream: `containsString`.
 fn has(list: &[Box<str>], value: &str) -> bool {
     matches!(list, [one] if **one == *"*") || list.iter().any(|one| **one == *value)
 }

@@ -7,7 +7,7 @@ const MAX_HAND: usize = 15;
 
 /// Deals hands of queues by a flow's hash value.
 ///
-/// Upstream: `Dealer`
+/// Upstream: `Dealer`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dealer {
     deck_size: u64,
@@ -31,7 +31,7 @@ impl Hand {
 impl Dealer {
     /// Returns a dealer; `None` where a hash value is too short for such a deal, or a size is out of its range.
     ///
-    /// Upstream: `NewDealer`
+    /// Upstream: `NewDealer`.
     pub(super) fn new(deck_size: usize, hand_size: usize) -> Option<Self> {
         let bits = ((deck_size as f64).log2() * hand_size as f64).ceil();
         let fits = (1..=deck_size.min(MAX_HAND)).contains(&hand_size)
@@ -42,7 +42,7 @@ impl Dealer {
 
     /// Deals a hand of distinct queues.
     ///
-    /// Upstream: `Deal`
+    /// Upstream: `Deal`.
     pub(super) fn deal(&self, mut hash: u64) -> Hand {
         let mut cards = [0; MAX_HAND];
         for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {

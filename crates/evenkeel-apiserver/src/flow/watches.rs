@@ -1,6 +1,6 @@
 //! Counts watches by what they select, to estimate how many watchers a write is sent to.
 //!
-//! Upstream: `watchTracker`
+//! Upstream: `watchTracker`.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -44,7 +44,7 @@ fn key(info: &RequestInfo<'_>, namespace: &str, name: &str) -> u64 {
 impl WatchTracker {
     /// Counts a watch. A watch of the pods of one node is not counted: it sees few writes.
     ///
-    /// Upstream: `RegisterWatch`
+    /// Upstream: `RegisterWatch`.
     pub(crate) fn register(&self, info: &RequestInfo<'_>) -> Option<CountedWatch> {
         if info.resource == "pods" && !info.field_selector.is_empty() {
             let selector = FieldSelector::parse(info.field_selector).ok();
@@ -60,7 +60,7 @@ impl WatchTracker {
 
     /// Returns the number of watches that a write is sent to: of all objects, of its namespace, and of the object.
     ///
-    /// Upstream: `GetInterestedWatchCount`
+    /// Upstream: `GetInterestedWatchCount`.
     pub(crate) fn interested(&self, info: &RequestInfo<'_>) -> u64 {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.is_empty() {

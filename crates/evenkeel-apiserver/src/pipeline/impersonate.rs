@@ -35,7 +35,7 @@ struct Requested<'a> {
 /// of the request itself. The mode that last allowed `user` is tried first; if none allows it, the first refusal is the
 /// answer.
 ///
-/// Upstream: `getImpersonatedUser`
+/// Upstream: `getImpersonatedUser`.
 pub(super) fn impersonate(
     api: &Api,
     user: Arc<User>,
@@ -147,7 +147,7 @@ impl Mode {
 const AUTHENTICATION: &str = "authentication.k8s.io";
 /// So many groups or values of extra are allowed together by a permission for all of them.
 ///
-/// Upstream: `manyAuthorizationChecksInLoop`
+/// Upstream: `manyAuthorizationChecksInLoop`.
 const MANY: usize = 4;
 const MASTERS: &str = "system:masters";
 /// Key in `extra` of the node that a service account's token names.
@@ -155,7 +155,7 @@ const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// Refuses groups and extra that the constrained modes never allow.
 ///
-/// Upstream: `authorizeGroups`, `validateExtra`
+/// Upstream: `authorizeGroups`, `validateExtra`.
 fn sane(impersonated: &Requested<'_>, verb: &str) -> Result<(), StatusError> {
     let refuse = |resource: &str, name: &str, why: &str| {
         let resource = GroupResource { group: AUTHENTICATION.into(), resource: resource.into() };
@@ -213,7 +213,7 @@ fn service_account(name: &str) -> Option<(&str, &str)> {
 
 /// Returns the node of a node's user name.
 ///
-/// Upstream: `isNodeUsername`
+/// Upstream: `isNodeUsername`.
 fn node(name: &str) -> Option<&str> {
     name.strip_prefix("system:node:").filter(|node| dns_subdomain(node).is_ok())
 }
@@ -230,7 +230,7 @@ fn node_of_token(user: &User) -> Option<&str> {
 /// What the impersonating user must be allowed to do with the verb of a mode: the name, the uid, and each group and value of
 /// extra on its own.
 ///
-/// Upstream: `impersonationModeState.check`
+/// Upstream: `impersonationModeState.check`.
 fn permissions<'a>(
     impersonated: &'a Requested<'_>,
     mode: Mode,

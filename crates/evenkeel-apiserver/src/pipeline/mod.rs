@@ -223,7 +223,7 @@ where
 
 /// Answers a request whose handler panicked.
 ///
-/// Upstream: `WithPanicRecovery`
+/// Upstream: `WithPanicRecovery`.
 fn recover(panic: &(dyn Any + Send), method: &Method, path: &str) -> StatusError {
     tracing::error!(%method, path, panic = panic_text(panic), "apiserver panic'd");
     StatusError::plain_internal(
@@ -233,7 +233,7 @@ fn recover(panic: &(dyn Any + Send), method: &Method, path: &str) -> StatusError
 
 /// Returns the user of a request's credentials, or of its connection.
 ///
-/// Upstream: `WithAuthentication`
+/// Upstream: `WithAuthentication`.
 async fn authenticate(
     api: &Api,
     headers: &HeaderMap,
@@ -246,7 +246,7 @@ async fn authenticate(
 /// Takes the seats of a request, or waits for them. They are given back when its answer begins; that of a list or watch is
 /// encoded while it is sent, from objects that are in memory anyway.
 ///
-/// Upstream: `WithPriorityAndFairness`
+/// Upstream: `WithPriorityAndFairness`.
 async fn limit(
     api: &Api,
     request: &RequestDigest<'_>,
@@ -261,7 +261,7 @@ async fn limit(
     api.flows.start(request, stats, flow::wait_limit(deadline)).await
 }
 
-/// Upstream: `tooManyRequests`
+/// Upstream: `tooManyRequests`.
 fn too_many_requests(rejection: &Rejection) -> Response<Body> {
     let text = "Too many requests, please try again later.\n";
     let mut response = answer(
@@ -278,7 +278,7 @@ fn too_many_requests(rejection: &Rejection) -> Response<Body> {
 
 /// Returns the attributes of a request that authorization depends on.
 ///
-/// Upstream: `GetAuthorizerAttributes`
+/// Upstream: `GetAuthorizerAttributes`.
 fn attributes<'a>(info: &RequestInfo<'a>, path: &'a str) -> Attributes<'a> {
     if !info.is_resource {
         return Attributes { verb: info.verb, path: Some(path), ..Attributes::default() };
@@ -297,7 +297,7 @@ fn attributes<'a>(info: &RequestInfo<'a>, path: &'a str) -> Attributes<'a> {
 
 /// Refuses what the user may not do. Everybody may ask for the server's health.
 ///
-/// Upstream: `WithAuthorization`
+/// Upstream: `WithAuthorization`.
 fn authorize(api: &Api, user: &User, attributes: &Attributes<'_>) -> Result<(), StatusError> {
     if matches!(attributes.path, Some("/healthz" | "/livez" | "/readyz")) {
         return Ok(());

@@ -96,7 +96,7 @@ fn json(value: &serde_json::Value) -> Response<Body> {
 
 /// A discovery document of the issuer of service account tokens, which clients may keep for an hour.
 ///
-/// Upstream: `OpenIDMetadataServer`
+/// Upstream: `OpenIDMetadataServer`.
 fn openid(
     headers: &HeaderMap,
     content_type: &'static str,

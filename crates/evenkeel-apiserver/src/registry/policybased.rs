@@ -51,7 +51,7 @@ fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) ->
     cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes)
 }
 
-/// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`
+/// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`.
 fn role(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let role: Role = serde_json::from_value(object.clone()).map_err(StatusError::internal)?;
     confirm(cx, &role.rules.unwrap_or_default())?;
@@ -80,7 +80,7 @@ fn full_authority() -> [PolicyRule; 2] {
     ]
 }
 
-/// Upstream: `clusterrolebinding/policybased.Storage`, `rolebinding/policybased.Storage`
+/// Upstream: `clusterrolebinding/policybased.Storage`, `rolebinding/policybased.Storage`.
 fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
     let reference = get(object, "roleRef").cloned().unwrap_or_default();
     let reference: RoleRef = serde_json::from_value(reference).map_err(StatusError::internal)?;
@@ -101,7 +101,7 @@ fn binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
 
 /// The rules of a stored role.
 ///
-/// Upstream: `GetRoleReferenceRules`
+/// Upstream: `GetRoleReferenceRules`.
 fn rules_of(
     cx: &Context<'_>,
     plural: &str,
@@ -128,7 +128,7 @@ fn confirm(cx: &Context<'_>, rules: &[PolicyRule]) -> Result<(), StatusError> {
 
 /// Whether an update changes nothing but what the garbage collector changes. Who may update an object may always let it go.
 ///
-/// Upstream: `IsOnlyMutatingGCFields`
+/// Upstream: `IsOnlyMutatingGCFields`.
 pub(crate) fn mutates_only_gc_fields(new: &Value, old: &Value) -> bool {
     let bare = |object: &Value| {
         let mut object = object.clone();

@@ -19,7 +19,7 @@ fn is_service(resource: &ResourceType) -> bool {
 
 /// Allocates what a created (no `old`) or updated object needs: the cluster IPs and node ports of a Service.
 ///
-/// Upstream: `Allocators` of `registry/core/service/storage`
+/// Upstream: `Allocators` of `registry/core/service/storage`.
 pub(crate) fn allocate(
     cx: &Context<'_>,
     object: &mut Value,

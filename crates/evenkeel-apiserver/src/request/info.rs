@@ -99,7 +99,7 @@ fn method_name(method: &Method) -> &'static str {
 /// The name in `metadata.name=x`, so that a rule for one name allows to list and watch just it. Commas may be escaped in
 /// another field's value: only the selector's own parser knows where a term begins.
 ///
-/// Upstream: `RequestInfoFactory.NewRequestInfo`
+/// Upstream: `RequestInfoFactory.NewRequestInfo`.
 fn named(fields: &str) -> &str {
     let Ok(selector) = FieldSelector::parse(fields) else { return "" };
     let name = selector.exact("metadata.name").unwrap_or_default();

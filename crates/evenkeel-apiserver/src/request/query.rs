@@ -78,7 +78,7 @@ impl WriteOptions {
     /// Parses and validates the options. `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`;
     /// `apply` is true for a server-side apply.
     ///
-    /// Upstream: `ValidateCreateOptions`, `ValidateUpdateOptions`, `ValidatePatchOptions`
+    /// Upstream: `ValidateCreateOptions`, `ValidateUpdateOptions`, `ValidatePatchOptions`.
     pub(crate) fn parse(
         query: &Query,
         user_agent: &str,
@@ -137,7 +137,7 @@ impl WriteOptions {
 
 /// Returns the default field manager: the user agent up to the first slash, at most 128 bytes, without control characters.
 ///
-/// Upstream: `managerOrUserAgent`
+/// Upstream: `managerOrUserAgent`.
 fn prefix_of(user_agent: &str) -> String {
     let name = user_agent.split('/').next().unwrap_or_default();
     let mut out = String::new();
@@ -152,7 +152,7 @@ fn prefix_of(user_agent: &str) -> String {
 
 /// Returns the errors of `dryRun`, whose only value is `All`.
 ///
-/// Upstream: `ValidateDryRun`
+/// Upstream: `ValidateDryRun`.
 pub(crate) fn dry_run_errors<'a>(values: impl Iterator<Item = &'a str>) -> Vec<FieldError> {
     let values: Vec<&str> = values.collect();
     if values.iter().all(|v| *v == "All") {

@@ -179,7 +179,7 @@ async fn connection(
 /// Serves the requests of one connection. On shutdown, requests in flight are finished. Unauthenticated clients get no lasting
 /// HTTP/2 connection, against denial of service.
 ///
-/// Upstream: `UnauthenticatedHTTP2DOSMitigation`
+/// Upstream: `UnauthenticatedHTTP2DOSMitigation`.
 async fn http<S>(
     service: Service,
     stream: S,

@@ -23,7 +23,7 @@ const HEAD: usize = 14;
 
 /// Transforms values between memory and disk, such as by encryption.
 ///
-/// Upstream: `value.Transformer`
+/// Upstream: `value.Transformer`.
 pub(crate) trait Transformer: Send + Sync {
     /// Returns the bytes to store for `value`.
     ///
@@ -53,7 +53,7 @@ pub(crate) struct Untransformable(pub(crate) String);
 
 /// The object that a value belongs to. Encryption authenticates it, so that values cannot be exchanged.
 ///
-/// Upstream: `value.Context`
+/// Upstream: `value.Context`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DataContext<'a> {
     /// Resource prefix of the object.
@@ -64,7 +64,7 @@ pub(crate) struct DataContext<'a> {
 
 /// Stores values as they are.
 ///
-/// Upstream: `identity`
+/// Upstream: `identity`.
 pub(crate) struct Identity;
 
 impl Transformer for Identity {

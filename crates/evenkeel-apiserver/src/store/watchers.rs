@@ -2,7 +2,7 @@
 //!
 //! The scopes of a collection are recorded while somebody watches them: the revisions of their events, which stay in the ring.
 //!
-//! Upstream: `indexedWatchers` and `Indexers` of `storage/cacher`
+//! Upstream: `indexedWatchers` and `Indexers` of `storage/cacher`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

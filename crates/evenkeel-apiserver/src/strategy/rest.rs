@@ -148,7 +148,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
 
 /// What happens to the dependents of a deleted object.
 ///
-/// Upstream: `GarbageCollectionPolicy`
+/// Upstream: `GarbageCollectionPolicy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GarbageCollectionPolicy {
     /// The garbage collector deletes them after it.

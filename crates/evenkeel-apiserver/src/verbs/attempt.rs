@@ -129,7 +129,7 @@ impl<'a> Write<'a> {
     /// Updates the managed fields of `new`, which replaces `old` (nothing: is created); both are in the stored version. Fields
     /// are those of the request's version.
     ///
-    /// Upstream: `structuredMergeManager.Update`
+    /// Upstream: `structuredMergeManager.Update`.
     pub(super) fn update_managed_fields(&self, old: Option<&Value>, new: &mut Value) {
         let (writer, schema) = (self.writer(), self.schema());
         if !self.request.resource().converts() {

@@ -38,7 +38,7 @@ pub(super) async fn serve(
 
 /// Gives the object the namespace of the path; another one is refused. Objects of the cluster have none, whatever the body says.
 ///
-/// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`
+/// Upstream: `EnsureObjectNamespaceMatchesRequestNamespace`.
 pub(super) fn place(request: &RequestContext<'_>, object: &mut Value) -> Result<(), StatusError> {
     let namespace = request.target.namespace;
     let given = meta::text(object, "namespace");

@@ -57,7 +57,7 @@ pub(super) struct ListOptions<'a> {
 
 /// Continue token: the key at which the next chunk of a list starts, and the list's revision (-1: most recent).
 ///
-/// Upstream: `continueToken`
+/// Upstream: `continueToken`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Token {
@@ -84,7 +84,7 @@ impl Token {
 
     /// Decodes and checks a token. The error is the end of the message, after "not valid".
     ///
-    /// Upstream: `DecodeContinue`
+    /// Upstream: `DecodeContinue`.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let bytes = BASE64.decode(text).map_err(|error| {
             let at = match error {
@@ -133,7 +133,7 @@ pub(super) fn parse_version(text: &str) -> Result<u64, StatusError> {
 
 /// Waits up to 3 s, as upstream does, until the store has reached a revision.
 ///
-/// Upstream: `NewTooLargeResourceVersionError`
+/// Upstream: `NewTooLargeResourceVersionError`.
 pub(super) async fn wait_until_revision(
     request: &RequestContext<'_>,
     revision: u64,
@@ -179,7 +179,7 @@ impl<'a> ListOptions<'a> {
 
 /// Returns the errors of a list's `resourceVersionMatch` and `sendInitialEvents`.
 ///
-/// Upstream: `ValidateListOptions`
+/// Upstream: `ValidateListOptions`.
 fn validate_list_options(query: &Query) -> Vec<FieldError> {
     let version = query.get("resourceVersion");
     let version_match = query.get("resourceVersionMatch");
@@ -256,7 +256,7 @@ struct Page {
 
 /// Reads one chunk of a list: the objects that match the selectors, up to the limit, and the list's metadata.
 ///
-/// Upstream: `GetList`, `PrepareContinueToken`
+/// Upstream: `GetList`, `PrepareContinueToken`.
 async fn page(
     request: &RequestContext<'_>,
     options: &ListOptions<'_>,
@@ -330,7 +330,7 @@ pub(super) async fn found(
 
 /// Serves a list request.
 ///
-/// Upstream: `ListResource`
+/// Upstream: `ListResource`.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let format = request.format(Purpose::List)?;
     let (entries, meta) = found(request).await?;

@@ -60,7 +60,7 @@ pub(super) fn keep(object: &mut Value, old: &Value, field: &str) {
 /// Gives `new` the fields that the server sets, before it is validated. What the client sent of them stays where `old` has
 /// none: validation refuses it.
 ///
-/// Upstream: `BeforeUpdate`
+/// Upstream: `BeforeUpdate`.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     for field in ["creationTimestamp", "generation", "namespace", "resourceVersion"] {
         keep(new, old, field);
@@ -173,7 +173,7 @@ fn subdomain_errors(name: &str, prefix: bool) -> Vec<String> {
 
 /// What of `metadata` an update may not do.
 ///
-/// Upstream: `ValidateObjectMetaAccessorUpdate`
+/// Upstream: `ValidateObjectMetaAccessorUpdate`.
 pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if deleting(old) {
@@ -209,7 +209,7 @@ pub(super) fn update_errors(new: &Value, old: &Value) -> Vec<FieldError> {
 
 /// What is wrong with the beginning of a path's segment.
 ///
-/// Upstream: `IsValidPathSegmentPrefix`
+/// Upstream: `IsValidPathSegmentPrefix`.
 fn path_segment_prefix(prefix: &str) -> Vec<String> {
     // One that is `.` or `..` may go on as another name.
     path_segment(&format!("{prefix}-"))
@@ -217,7 +217,7 @@ fn path_segment_prefix(prefix: &str) -> Vec<String> {
 
 /// Errors of `metadata.generation`, which a client may set where the kind has none.
 ///
-/// Upstream: `ValidateNonnegativeField`
+/// Upstream: `ValidateNonnegativeField`.
 pub(super) fn generation_errors(object: &Value) -> Vec<FieldError> {
     let generation = generation(object);
     if generation >= 0 {

@@ -134,7 +134,7 @@ where
 
 /// Refuses a name that no object can have, since it would be another path.
 ///
-/// Upstream: `NamespaceKeyFunc`
+/// Upstream: `NamespaceKeyFunc`.
 fn check_name(name: &str, of: (&str, &str)) -> Result<(), StatusError> {
     // What a Service's proxy names is not looked up by this name.
     if of == ("/services", "proxy") {

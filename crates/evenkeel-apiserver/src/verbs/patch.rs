@@ -159,7 +159,7 @@ async fn patch_part(
 
 /// A patch may not rename.
 ///
-/// Upstream: `checkName`
+/// Upstream: `checkName`.
 fn checked(request: &RequestContext<'_>, object: &Value) -> Result<(), StatusError> {
     let name = meta::text(object, "name");
     if name.is_empty() {

@@ -45,7 +45,7 @@ pub(super) async fn run(write: &mut Write<'_>, mut attempt: Attempt<'_>) -> Resu
 
 /// Sets the fields that only the server sets, and restores those that this path may not change.
 ///
-/// Upstream: `rest.BeforeCreate` and `rest.BeforeUpdate`
+/// Upstream: `rest.BeforeCreate` and `rest.BeforeUpdate`.
 fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
     let cx = write.context(attempt.name);
     let strategy = &write.stored.strategy;
@@ -127,7 +127,7 @@ async fn admit(write: &mut Write<'_>, attempt: &Attempt<'_>) -> Result<QuotaUpda
 /// Stores the object, or only says what would be stored. Nothing is left behind where this does not come to an end: up to
 /// the commit nothing is written, and the commit is one transaction.
 ///
-/// Upstream: `Store.Create`, `Store.Update` and `deleteWithoutFinalizers`
+/// Upstream: `Store.Create`, `Store.Update` and `deleteWithoutFinalizers`.
 async fn persist(
     write: &Write<'_>,
     mut attempt: Attempt<'_>,
@@ -235,7 +235,7 @@ async fn commit(
 
 /// Returns the transaction of a change, and the place of the object in it.
 ///
-/// Upstream: `BeginCreate`, `BeginUpdate` and their `FinishFunc`
+/// Upstream: `BeginCreate`, `BeginUpdate` and their `FinishFunc`.
 fn transaction(
     write: &Write<'_>,
     change: &Change<'_>,

@@ -43,7 +43,7 @@ const MAX_TIMEOUT_SECONDS: u64 = 1 << 32;
 
 /// Serves a watch request.
 ///
-/// Upstream: `serveWatchHandler`
+/// Upstream: `serveWatchHandler`.
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let format = request.format(Purpose::Watch)?;
     let resource = request.resource();
@@ -118,7 +118,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
 /// Validates the options. Returns whether initial events are sent (`None`: only if resourceVersion is unset or 0), and
 /// whether a bookmark marks their end.
 ///
-/// Upstream: `validateWatchOptions`
+/// Upstream: `validateWatchOptions`.
 fn validate_watch_options(query: &Query) -> Result<(Option<bool>, bool), StatusError> {
     let version_match = query.get("resourceVersionMatch");
     let initial = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
@@ -353,7 +353,7 @@ impl Watcher {
     /// Returns the event type after selectors: a MODIFIED object that starts or stops matching is ADDED or DELETED. `None` if
     /// it matches neither before nor after.
     ///
-    /// Upstream: `convertToWatchEvent`
+    /// Upstream: `convertToWatchEvent`.
     fn change(&self, event: &Event) -> Option<Change> {
         if self.selectors.is_everything() {
             return Some(event.entry.change);

@@ -24,7 +24,7 @@ const NAMES: usize = 8;
 impl Write<'_> {
     /// An update, a patch and an apply that make an object need the right to create it, too.
     ///
-    /// Upstream: `withAuthorization`
+    /// Upstream: `withAuthorization`.
     fn permit_create(&self, how: Creates) -> Result<(), StatusError> {
         if how == Creates::Post {
             return Ok(());

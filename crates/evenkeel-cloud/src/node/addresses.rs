@@ -21,7 +21,7 @@ pub(super) enum NodeIpError {
 /// Returns the addresses in the order that the kubelet requires. Those that match its `--node-ip` come first, and are the
 /// only ones of their type; all others follow unchanged.
 ///
-/// Upstream: `GetNodeAddressesFromNodeIP`
+/// Upstream: `GetNodeAddressesFromNodeIP`.
 pub(super) fn node_addresses_from_node_ip(
     node: &Node,
     known: Vec<NodeAddress>,

@@ -32,7 +32,7 @@ pub(super) enum InitializeError {
 
 /// Whether a node waits for its initialization.
 ///
-/// Upstream: `getCloudTaint`
+/// Upstream: `getCloudTaint`.
 pub(super) fn has_cloud_taint(node: &Node) -> bool {
     node.spec.taints.iter().any(|taint| &*taint.key == UNINITIALISED)
 }
@@ -46,7 +46,7 @@ pub(super) fn concerns(old: &Node, new: &Node) -> bool {
 
 /// Plans the initialization of a node: provider ID and labels, removal of the taint, then addresses.
 ///
-/// Upstream: `syncNode`, `getNodeModifiersFromCloudProvider`
+/// Upstream: `syncNode`, `getNodeModifiersFromCloudProvider`.
 pub(super) fn initialize_node(
     node: &Node,
     machine: &InstanceMetadata,
@@ -101,7 +101,7 @@ fn of_kubernetes(key: &str) -> bool {
 
 /// Plans to keep the deprecated (beta) labels of zone, region and instance type equal to the present ones.
 ///
-/// Upstream: `reconcileNodeLabels`
+/// Upstream: `reconcileNodeLabels`.
 pub(super) fn reconcile_labels(node: &Node) -> Plan {
     let labels: Map<String, Value> = [ZONE, REGION, INSTANCE_TYPE]
         .into_iter()
@@ -120,7 +120,7 @@ pub(super) fn reconcile_labels(node: &Node) -> Plan {
 
 /// Plans to write the instance's addresses if they differ; the kubelet's host name stays if the cloud provides none.
 ///
-/// Upstream: `updateNodeAddress`
+/// Upstream: `updateNodeAddress`.
 pub(super) fn update_node_address(
     node: &Node,
     machine: &InstanceMetadata,

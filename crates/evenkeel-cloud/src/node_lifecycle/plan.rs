@@ -45,7 +45,7 @@ pub(super) fn ready(node: &Node) -> Plan {
 /// Plans to delete a node without an instance, and to taint one whose instance is shut down. A node whose instance runs
 /// stays as it is.
 ///
-/// Upstream: `MonitorNodes`
+/// Upstream: `MonitorNodes`.
 pub(super) fn not_ready(node: &Node, machine: Machine) -> Plan {
     let mut plan = Plan::nothing();
     match machine {

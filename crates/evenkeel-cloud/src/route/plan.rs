@@ -91,7 +91,7 @@ pub(super) fn concerns(old: &Node, new: &Node) -> bool {
 /// Plans the condition `NetworkUnavailable`, which is False for a node that has all its routes. `failed` are the nodes that
 /// lack a route after this pass. A node with neither pod CIDRs nor routes is left alone.
 ///
-/// Upstream: `updateNetworkingCondition`
+/// Upstream: `updateNetworkingCondition`.
 pub(super) fn networking_conditions(
     nodes: &[Arc<Node>],
     routes: &[Route],

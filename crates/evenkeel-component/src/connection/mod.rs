@@ -140,7 +140,7 @@ impl Connection {
 
 /// Waits until the API server is healthy.
 ///
-/// Upstream: `WaitForAPIServer`
+/// Upstream: `WaitForAPIServer`.
 ///
 /// # Errors
 /// When it is not healthy within ten seconds.

@@ -1,6 +1,6 @@
 //! The leader: waits for the API server, starts its controllers in order, and waits for their end.
 //!
-//! Upstream: `RunControllers`
+//! Upstream: `RunControllers`.
 
 mod starting;
 

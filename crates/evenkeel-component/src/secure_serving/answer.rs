@@ -10,7 +10,7 @@ use std::io::Write as _;
 
 /// Minimum size of a compressed response in bytes.
 ///
-/// Upstream: `defaultGzipThresholdBytes`
+/// Upstream: `defaultGzipThresholdBytes`.
 const GZIP_THRESHOLD: usize = 16 * 1024;
 
 /// A failure as a `Status` object.

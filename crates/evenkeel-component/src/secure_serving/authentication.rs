@@ -1,7 +1,7 @@
 //! Authenticates requests by the front proxy's headers, then by client certificate, then by bearer token. A request without
 //! credentials is anonymous. Invalid credentials reject the request, unless other credentials of it are valid.
 //!
-//! Upstream: `DelegatingAuthenticatorConfig`
+//! Upstream: `DelegatingAuthenticatorConfig`.
 
 use super::{
     headers::text,
@@ -29,7 +29,7 @@ pub(super) enum Finding {
 
 /// Authenticates requests.
 ///
-/// Upstream: `DelegatingAuthenticatorConfig`
+/// Upstream: `DelegatingAuthenticatorConfig`.
 pub(super) struct DelegatingAuthenticator {
     pub(super) trust: Trust,
     pub(super) tokens: Option<ReviewClient>,

@@ -54,7 +54,7 @@ pub(super) enum AuthorizationResult {
 
 /// Authorizes requests, mostly by SubjectAccessReview.
 ///
-/// Upstream: `DelegatingAuthorizerConfig`
+/// Upstream: `DelegatingAuthorizerConfig`.
 pub(super) struct DelegatingAuthorizer {
     pub(super) open: AlwaysAllowPaths,
     pub(super) reviews: Option<ReviewClient>,

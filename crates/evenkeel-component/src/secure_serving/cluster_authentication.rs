@@ -1,6 +1,6 @@
 //! Follows the ConfigMap `kube-system/extension-apiserver-authentication`: the CAs of clients and of the front proxy.
 //!
-//! Upstream: `RequestHeaderAuthRequestController`, `ConfigMapCAController`
+//! Upstream: `RequestHeaderAuthRequestController`, `ConfigMapCAController`.
 
 use super::{
     sync_queue::SyncQueue,

@@ -41,7 +41,7 @@ impl Rejection {
 
 /// Authenticates and authorizes each request.
 ///
-/// Upstream: `WithAuthentication`, `WithAuthorization`
+/// Upstream: `WithAuthentication`, `WithAuthorization`.
 pub struct Guard {
     authenticator: DelegatingAuthenticator,
     authorizer: DelegatingAuthorizer,

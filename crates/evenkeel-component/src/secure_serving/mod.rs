@@ -4,7 +4,7 @@
 //! `extension-apiserver-authentication`. Tokens and permissions are checked by the API server (TokenReview,
 //! SubjectAccessReview), and its answers are cached. Some paths are open to everybody.
 //!
-//! Upstream: `DelegatingAuthenticatorConfig`, `DelegatingAuthorizerConfig`, `SecureServingInfo`
+//! Upstream: `DelegatingAuthenticatorConfig`, `DelegatingAuthorizerConfig`, `SecureServingInfo`.
 
 mod answer;
 mod authentication;

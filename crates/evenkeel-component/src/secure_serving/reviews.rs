@@ -1,6 +1,6 @@
 //! TokenReview and SubjectAccessReview with a cache of their results.
 //!
-//! Upstream: `apiserver/plugin/pkg/authenticator/token/webhook`, `apiserver/plugin/pkg/authorizer/webhook`
+//! Upstream: `apiserver/plugin/pkg/authenticator/token/webhook`, `apiserver/plugin/pkg/authorizer/webhook`.
 
 use super::{
     metrics::{Metrics, Review as Asked},
@@ -30,7 +30,7 @@ const LONGEST: usize = 10_000;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Attempts of a review and the backoff between them.
 ///
-/// Upstream: `DefaultAuthWebhookRetryBackoff`
+/// Upstream: `DefaultAuthWebhookRetryBackoff`.
 const MAX_ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(500);
 const GROWTH: f64 = 1.5;

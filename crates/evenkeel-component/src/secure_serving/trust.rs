@@ -63,7 +63,7 @@ impl PartialEq for Authority {
 
 /// Headers in which a front proxy names the user.
 ///
-/// Upstream: `RequestHeaderConfig`
+/// Upstream: `RequestHeaderConfig`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProxyHeaders {
     /// Allowed common names of proxies; all if empty.

@@ -10,14 +10,14 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 const MASTERS: &str = "system:masters";
 /// Attribute of a certificate's subject with the user's uid.
 ///
-/// Upstream: `X509UID`
+/// Upstream: `X509UID`.
 const UID: &str = "1.3.6.1.4.1.57683.2";
 /// Key of the credential's id among the extra values.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// An authenticated user.
 ///
-/// Upstream: `user.Info`
+/// Upstream: `user.Info`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// Name, such as `system:kube-scheduler`.
@@ -42,7 +42,7 @@ impl User {
 
     /// Returns the user of a client certificate: its common name, with its organizations as groups; `None` without a common name.
     ///
-    /// Upstream: `CommonNameUserConversion`
+    /// Upstream: `CommonNameUserConversion`.
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let subject = parsed.subject();
@@ -68,7 +68,7 @@ impl User {
 
     /// Adds the group `system:authenticated`, unless the user is in `system:unauthenticated`.
     ///
-    /// Upstream: `AuthenticatedGroupAdder`
+    /// Upstream: `AuthenticatedGroupAdder`.
     #[must_use]
     pub(super) fn authenticated(mut self) -> Self {
         let has_auth_group = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;

@@ -5,7 +5,7 @@ use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, text};
 use serde_json::Value;
 
-/// Validates `spec.affinity` of a pod. Upstream: `validateAffinity`
+/// Validates `spec.affinity` of a pod. Upstream: `validateAffinity`.
 pub(super) fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Errors) {
     if let Some(node) = get(affinity, "nodeAffinity") {
         node_affinity(node, &path.field("nodeAffinity"), errors);

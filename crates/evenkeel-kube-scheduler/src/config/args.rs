@@ -1,6 +1,6 @@
 //! Arguments of the in-tree plugins: upstream's defaults and validation.
 //!
-//! Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`
+//! Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`.
 
 use super::{GROUP, GoDuration, check::FieldError};
 use evenkeel_api::name;

@@ -61,7 +61,7 @@ impl std::error::Error for Aggregate {}
 impl KubeSchedulerConfiguration {
     /// Validates a configuration with defaults.
     ///
-    /// Upstream: `ValidateKubeSchedulerConfiguration`
+    /// Upstream: `ValidateKubeSchedulerConfiguration`.
     ///
     /// # Errors
     /// With all that is not allowed.

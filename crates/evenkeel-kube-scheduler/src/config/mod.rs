@@ -34,7 +34,7 @@ pub(crate) const GROUP: &str = "kubescheduler.config.k8s.io/v1";
 
 /// The configuration of the program. Unset fields are `None` until the defaults are set.
 ///
-/// Upstream: `KubeSchedulerConfiguration`
+/// Upstream: `KubeSchedulerConfiguration`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeSchedulerConfiguration {

@@ -253,7 +253,7 @@ impl Caches {
 
     /// Waits until every present cache has synced or is stopped.
     ///
-    /// Upstream: `WaitForCacheSync`
+    /// Upstream: `WaitForCacheSync`.
     pub async fn synced(&self) {
         let waits: Vec<_> = {
             let state = self.state();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A cache that a reflector fills. Objects come as bytes, and are decoded here.
 ///
-/// Upstream: `ReflectorStore`
+/// Upstream: `ReflectorStore`.
 pub(super) trait Reflected: Send + Sync {
     /// `Accept` for one object, or for a watch of them.
     fn accept(&self) -> &'static str;

@@ -1,6 +1,6 @@
 //! Reflector: lists and watches one resource, and applies what it reads to a cache.
 //!
-//! Upstream: `ListAndWatch`
+//! Upstream: `ListAndWatch`.
 
 use super::{backoff::Backoff, caches::Scope, reflected::Reflected};
 use crate::{
@@ -123,7 +123,7 @@ impl Reflector {
 
     /// Lists if there is no resourceVersion to watch from, then watches until the watch ends.
     ///
-    /// Upstream: `ListAndWatch`
+    /// Upstream: `ListAndWatch`.
     async fn list_and_watch(&mut self) -> Result<(), WatchEnd> {
         let timeout_seconds = self.watch_timeout_seconds();
         let mut watch = match &self.last_sync_resource_version {
@@ -178,7 +178,7 @@ impl Reflector {
     /// Reads the initial state as a streaming list (KEP-3157) and returns the watch, which continues with changes. `None` if
     /// the server does not support it.
     ///
-    /// Upstream: `watchList`
+    /// Upstream: `watchList`.
     async fn watch_list(&mut self) -> Result<Option<OpenWatch>, WatchEnd> {
         let mut opened = match self.open_watch("", true, self.watch_timeout_seconds()).await {
             Ok(opened) => opened,
@@ -261,7 +261,7 @@ impl Reflector {
 
     /// Applies the events of a watch until it ends.
     ///
-    /// Upstream: `handleWatch`
+    /// Upstream: `handleWatch`.
     async fn handle_watch(&mut self, opened: &mut OpenWatch) -> Result<(), WatchEnd> {
         while let Some(frame) = opened.next().await? {
             let encoding = opened.watch.encoding();

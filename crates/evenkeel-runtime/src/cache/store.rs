@@ -1,6 +1,6 @@
 //! Thread-unsafe store of a cache: objects by namespace and name, and their indexes.
 //!
-//! Upstream: `ThreadSafeStore`
+//! Upstream: `ThreadSafeStore`.
 
 use super::CacheEvent;
 use evenkeel_api::{Text, View};
@@ -177,7 +177,7 @@ impl<V: View> Store<V> {
 
     /// Replaces the content by `now`; objects that are missing there were deleted unobserved.
     ///
-    /// Upstream: `DeletedFinalStateUnknown`
+    /// Upstream: `DeletedFinalStateUnknown`.
     pub(crate) fn replace(&mut self, now: Table<V>, initial: bool) -> Events<V> {
         let missing =
             |object: &&Arc<V>| now.get(&object.meta().namespace, &object.meta().name).is_none();

@@ -143,7 +143,7 @@ pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, Co
 
 /// As [`connect`] with the pod's service account, without regard to kubeconfigs; `None` outside of pods.
 ///
-/// Upstream: `InClusterConfig`
+/// Upstream: `InClusterConfig`.
 ///
 /// # Errors
 /// When the service account's files cannot be used.

@@ -177,7 +177,7 @@ impl HostMetrics {
 
     /// Counts one attempt by its status code; `None` without a response.
     ///
-    /// Upstream: `RequestResult`
+    /// Upstream: `RequestResult`.
     pub(super) fn count_attempt(&self, code: Option<StatusCode>, method: &Method, again: bool) {
         let place = code.and_then(|code| CODES.iter().position(|known| *known == code.as_u16()));
         let text = code.as_ref().map_or("<error>", StatusCode::as_str);

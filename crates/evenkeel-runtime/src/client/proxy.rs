@@ -129,7 +129,7 @@ impl ProxyEnvironment {
 
     /// Returns the proxy for a server, if any.
     ///
-    /// Upstream: `ProxyFromEnvironment`
+    /// Upstream: `ProxyFromEnvironment`.
     pub(super) fn proxy_for(&self, server: &Uri) -> Result<Option<Proxy>, ConnectError> {
         let proxy = if is_https(server) { &self.https } else { &self.http };
         let host = server.host().unwrap_or_default().trim_matches(['[', ']']).to_ascii_lowercase();

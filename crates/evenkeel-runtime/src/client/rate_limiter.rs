@@ -1,6 +1,6 @@
 //! Client-side rate limit: a token bucket.
 //!
-//! Upstream: `tokenBucketRateLimiter`
+//! Upstream: `tokenBucketRateLimiter`.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -50,7 +50,7 @@ impl RateLimiter {
 
     /// Waits for a token; returns how long it waited.
     ///
-    /// Upstream: `tryThrottle`
+    /// Upstream: `tryThrottle`.
     pub(crate) async fn wait(&self) -> Duration {
         let wait = self.reserve();
         if !wait.is_zero() {

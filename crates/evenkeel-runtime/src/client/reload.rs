@@ -2,7 +2,7 @@
 //!
 //! kube's client reloads token files, but reads everything else once.
 //!
-//! Upstream: `dynamicClientCert`
+//! Upstream: `dynamicClientCert`.
 
 use super::{
     ConnectError, ConnectOptions,

@@ -1,6 +1,6 @@
 //! Sends a request: rate limit, leader fence, metrics, retries.
 //!
-//! Upstream: `withRetry`
+//! Upstream: `withRetry`.
 
 use super::{ApiError, Client, Status, leader_fence::run_fenced, transport::Answer, wire};
 use bytes::Bytes;

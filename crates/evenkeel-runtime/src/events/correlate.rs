@@ -1,6 +1,6 @@
 //! Event correlation: aggregation, counting and the spam filter, as plain data with the time as an argument.
 //!
-//! Upstream: `EventCorrelator`
+//! Upstream: `EventCorrelator`.
 
 use super::lru::Lru;
 use crate::plan::{EventRecord, Target};
@@ -72,7 +72,7 @@ impl EventCorrelator {
     /// Returns the event to write for a note of this time; `None` if the spam filter drops it. A count above 1 means that
     /// the Event exists already and is patched.
     ///
-    /// Upstream: `EventCorrelate`
+    /// Upstream: `EventCorrelate`.
     pub(super) fn correlate(
         &mut self,
         note: &EventRecord,
@@ -86,7 +86,7 @@ impl EventCorrelator {
 
     /// Aggregates similar events: from the tenth different message of a reason on, one event stands for all.
     ///
-    /// Upstream: `EventAggregate`
+    /// Upstream: `EventAggregate`.
     fn aggregate(&mut self, note: &EventRecord, at: Timestamp) -> (CorrelatedEvent, u64) {
         let group = hash(&(&note.regarding, note.warning, note.reason));
         let message = hash(&note.message);
@@ -126,7 +126,7 @@ impl EventCorrelator {
 
     /// Counts a repeated event on its existing Event.
     ///
-    /// Upstream: `eventObserve`
+    /// Upstream: `eventObserve`.
     fn observe(&mut self, mut entry: CorrelatedEvent, key: u64) -> CorrelatedEvent {
         let log = self.logs.get_or_insert_with(key, || None);
         if let Some(present) = log {
@@ -138,7 +138,7 @@ impl EventCorrelator {
         entry
     }
 
-    /// Upstream: `EventSourceObjectSpamFilter`
+    /// Upstream: `EventSourceObjectSpamFilter`.
     fn passes_spam_filter(&mut self, entry: &CorrelatedEvent, now: Instant) -> bool {
         let key = hash(&(&entry.regarding, entry.warning));
         let bucket = self.spam_records.get_or_insert_with(key, || SpamRecord { full_at: now });

@@ -44,7 +44,7 @@ struct EventKey {
 
 /// Events of the last minutes by their key.
 ///
-/// Upstream: `eventCache`
+/// Upstream: `eventCache`.
 #[derive(Debug, Default)]
 pub(super) struct EventCache {
     events: HashMap<EventKey, Series>,
@@ -54,7 +54,7 @@ impl EventCache {
     /// Records a note and returns what to write: a new event, or the start of a series. A further repeat is only counted
     /// until the series is refreshed or ends. Notes that differ only by message belong to one series.
     ///
-    /// Upstream: `getKey`, `recordToSink`
+    /// Upstream: `getKey`, `recordToSink`.
     pub(super) fn record(
         &mut self,
         note: EventRecord,
@@ -84,7 +84,7 @@ impl EventCache {
 
     /// Returns the series in progress, to be written again before the Events expire.
     ///
-    /// Upstream: `refreshExistingEventSeries`
+    /// Upstream: `refreshExistingEventSeries`.
     pub(super) fn refresh_existing_event_series(&self) -> Vec<Series> {
         let mut series: Vec<Series> =
             self.events.values().filter(|event| event.series.is_some()).cloned().collect();
@@ -94,7 +94,7 @@ impl EventCache {
 
     /// Drops events without a repeat for six minutes; returns the series among them, to be written a last time.
     ///
-    /// Upstream: `finishSeries`
+    /// Upstream: `finishSeries`.
     pub(super) fn finish_series(&mut self, now: Timestamp) -> Vec<Series> {
         let mut ended = Vec::new();
         self.events.retain(|_, event| {

@@ -28,7 +28,7 @@ pub(super) struct Write<'a> {
 /// Writes an event. Gives up when the server refuses it, after twelve tries without a response, or after a failed try when
 /// `stop` is cancelled.
 ///
-/// Upstream: `recordToSink`
+/// Upstream: `recordToSink`.
 pub(super) async fn record_to_sink(
     client: &Client,
     clock: &Clock,
@@ -55,7 +55,7 @@ pub(super) async fn record_to_sink(
     tracing::error!(event = write.name, "unable to write event (retry limit exceeded!)");
 }
 
-/// Upstream: `recordEvent`
+/// Upstream: `recordEvent`.
 async fn record_event(client: &Client, write: &Write<'_>) -> Result<(), ApiError> {
     let namespace = event_namespace(write.regarding);
     if let Some(patch) = &write.patch {

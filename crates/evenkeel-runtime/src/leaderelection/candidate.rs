@@ -63,7 +63,7 @@ impl Candidate {
         }
     }
 
-    /// Upstream: `ensureLease`
+    /// Upstream: `ensureLease`.
     async fn ensure_lease(&self) -> Result<(), ApiError> {
         let CandidateConfig { namespace, identity, .. } = &self.config;
         let now = self.client.clock().now();

@@ -64,14 +64,14 @@ impl Config {
 
     /// Timeout of one request for the lease: half the renew deadline, so that one lost request does not lose the lease.
     ///
-    /// Upstream: `NewFromKubeconfig`
+    /// Upstream: `NewFromKubeconfig`.
     pub(super) fn request_timeout(&self) -> Duration {
         self.renew_deadline / 2
     }
 
     /// Checks the rules between the durations.
     ///
-    /// Upstream: `NewLeaderElector`
+    /// Upstream: `NewLeaderElector`.
     ///
     /// # Errors
     /// The first rule that does not hold.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 /// The fields of a Lease's spec that leader election uses.
 ///
-/// Upstream: `LeaderElectionRecord`
+/// Upstream: `LeaderElectionRecord`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LeaderElectionRecord {
     /// Empty when nobody holds it.
@@ -85,7 +85,7 @@ impl ElectorState {
 
     /// Decides the first step: a leader with a valid lease renews without reading.
     ///
-    /// Upstream: `tryAcquireOrRenew`
+    /// Upstream: `tryAcquireOrRenew`.
     pub(super) fn fast_path(&self, wall: Timestamp, now: Instant) -> FastPath {
         if self.is_leader() && self.is_lease_valid(now) {
             FastPath::Update(self.renew_record(&self.observed_record, wall))
@@ -97,7 +97,7 @@ impl ElectorState {
     /// Decides the second step from the lease that was read: waits while another holds a valid lease, else acquires or
     /// renews.
     ///
-    /// Upstream: `tryAcquireOrRenew`
+    /// Upstream: `tryAcquireOrRenew`.
     pub(super) fn slow_path(
         &mut self,
         found: Option<LeaderElectionRecord>,
@@ -123,7 +123,7 @@ impl ElectorState {
     /// As [`ElectorState::slow_path`] in a coordinated election, in which the server assigns the lease: its holder renews
     /// it, and nobody acquires it.
     ///
-    /// Upstream: `tryCoordinatedRenew`
+    /// Upstream: `tryCoordinatedRenew`.
     pub(super) fn coordinated_path(
         &mut self,
         found: Option<LeaderElectionRecord>,
@@ -138,7 +138,7 @@ impl ElectorState {
         SlowPath::Update { record: self.renew_record(&found, wall), renewal: true }
     }
 
-    /// Upstream: `setObservedRecord`
+    /// Upstream: `setObservedRecord`.
     fn set_observed_record(&mut self, found: &LeaderElectionRecord, now: Instant) {
         if self.last_read.as_ref() != Some(found) {
             self.observed_record = found.clone();
@@ -200,7 +200,7 @@ impl ElectorState {
 
     /// Returns the record that releases the lease; `None` if this process does not hold it.
     ///
-    /// Upstream: `release`
+    /// Upstream: `release`.
     pub(super) fn release_record(
         &self,
         found: &LeaderElectionRecord,
@@ -237,7 +237,7 @@ impl ElectorState {
         self.is_leader() && since > limit
     }
 
-    /// Upstream: `isLeaseValid`
+    /// Upstream: `isLeaseValid`.
     fn is_lease_valid(&self, now: Instant) -> bool {
         let duration = Duration::from_secs(
             u64::try_from(self.observed_record.lease_duration_seconds).unwrap_or(0),

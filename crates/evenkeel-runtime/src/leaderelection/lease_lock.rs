@@ -1,6 +1,6 @@
 //! Reads and writes the Lease of an election.
 //!
-//! Upstream: `resourcelock.LeaseLock`
+//! Upstream: `resourcelock.LeaseLock`.
 
 use super::{Config, elector_state::LeaderElectionRecord};
 use crate::{
@@ -147,7 +147,7 @@ fn record(spec: Option<&LeaseSpec>) -> LeaderElectionRecord {
 
 /// Returns the spec to write. Upstream sets these five fields and keeps the others.
 ///
-/// Upstream: `LeaderElectionRecordToLeaseSpec`
+/// Upstream: `LeaderElectionRecordToLeaseSpec`.
 fn spec(record: &LeaderElectionRecord, present: Option<LeaseSpec>) -> LeaseSpec {
     LeaseSpec {
         holder_identity: Some(record.holder_identity.clone()),

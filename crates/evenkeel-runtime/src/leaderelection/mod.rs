@@ -81,7 +81,7 @@ impl LeaderElector {
     /// Contends until this process leads or `stop` is cancelled; a request in flight is finished then. Returns whether this
     /// process leads.
     ///
-    /// Upstream: `acquire`
+    /// Upstream: `acquire`.
     pub fn acquire_until<'a>(&'a self, stop: &'a CancellationToken) -> BoxFuture<'a, bool> {
         Box::pin(self.contend(stop))
     }
@@ -106,7 +106,7 @@ impl LeaderElector {
     /// Renews the lease and returns when it is lost: the renew deadline has passed, another process holds the lease, or the
     /// server prefers another one. Dropping the future stops the renewals.
     ///
-    /// Upstream: `renew`
+    /// Upstream: `renew`.
     pub fn renew(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.keep_renewing())
     }
@@ -124,7 +124,7 @@ impl LeaderElector {
     /// Stops leading: releases the lease if so configured and records the event. To be called when all work under the lease
     /// has ended, or two processes would work at the same time.
     ///
-    /// Upstream: `release`
+    /// Upstream: `release`.
     pub fn step_down(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             self.metrics.master.with_label_values(&[&self.config.name]).set(0);
@@ -179,7 +179,7 @@ impl LeaderElector {
     /// Fails if this process believes to lead but has not renewed for longer than the lease's duration plus `tolerance`: it
     /// should have exited.
     ///
-    /// Upstream: `HealthzAdaptor`
+    /// Upstream: `HealthzAdaptor`.
     ///
     /// # Errors
     /// The text of the health check, in upstream's words.
@@ -219,7 +219,7 @@ impl LeaderElector {
 
     /// Makes one attempt to acquire or renew; returns whether this process leads after it.
     ///
-    /// Upstream: `tryAcquireOrRenew`, `maybeReportTransition`
+    /// Upstream: `tryAcquireOrRenew`, `maybeReportTransition`.
     async fn try_acquire_or_renew(&self, stop: &CancellationToken) -> bool {
         let before = self.leader();
         let leads = match self.try_paths(stop).await {

@@ -205,7 +205,7 @@ impl Manager {
 
 /// Waits until all caches have synced; logs those that have not.
 ///
-/// Upstream: `WaitForCacheSync`
+/// Upstream: `WaitForCacheSync`.
 async fn wait_for_cache_sync(caches: &Caches) {
     while tokio::time::timeout(SYNC_LOG_INTERVAL, caches.synced()).await.is_err() {
         let missing = caches.unsynced();

@@ -1,6 +1,6 @@
 //! Rate limiter of a workqueue.
 //!
-//! Upstream: `MaxOfRateLimiter`
+//! Upstream: `MaxOfRateLimiter`.
 
 use std::{collections::HashMap, hash::Hash, time::Duration};
 use tokio::time::Instant;

@@ -1,6 +1,6 @@
 //! One scheduling attempt and its consequences: the pod is assumed on a node until it is bound or requeued.
 //!
-//! Upstream: `pkg/scheduler/schedule_one.go`
+//! Upstream: `pkg/scheduler/schedule_one.go`.
 
 use evenkeel_api::time::Timestamp;
 use std::{sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use crate::{
 
 /// Maximum timeout of a Permit plugin.
 ///
-/// Upstream: `maxTimeout`
+/// Upstream: `maxTimeout`.
 const MAX_PERMIT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// A finished attempt with its measurements.
@@ -76,7 +76,7 @@ pub(crate) enum BindingFailure {
 impl Core {
     /// Pops a pod and tries to schedule it; `None` if no pod is due. Only waits for extenders.
     ///
-    /// Upstream: `ScheduleOne`, `schedulingCycle`
+    /// Upstream: `ScheduleOne`, `schedulingCycle`.
     pub(crate) async fn schedule_one(&mut self, now: Timestamp) -> Option<AttemptOutcome> {
         let popped = self.queue.pop(now)?;
         let profile = popped.profile;
@@ -127,7 +127,7 @@ impl Core {
 
     /// Assumes the pod on the node and runs the Reserve and Permit plugins.
     ///
-    /// Upstream: `assumeAndReserve`
+    /// Upstream: `assumeAndReserve`.
     fn assume_and_reserve(
         &mut self,
         popped: Popped,
@@ -173,7 +173,7 @@ impl Core {
 
     /// Unreserves the pod in reverse plugin order. The caller removes it from its node.
     ///
-    /// Upstream: `unreserveAndForget`
+    /// Upstream: `unreserveAndForget`.
     fn unreserve_and_forget(&mut self, assumed: AssumedPod) -> Popped {
         let AssumedPod { popped, node, mut state, .. } = assumed;
         self.waiting_pods.remove(&popped.uid);
@@ -226,7 +226,7 @@ impl Core {
 
     /// Requeues the pod and updates its nomination.
     ///
-    /// Upstream: `handleSchedulingFailure`
+    /// Upstream: `handleSchedulingFailure`.
     fn handle_scheduling_failure(
         &mut self,
         popped: &Popped,
@@ -261,7 +261,7 @@ impl Core {
 
     /// Unreserves and requeues a pod that was not bound; returns what to report, unless the pod is gone.
     ///
-    /// Upstream: `handleBindingCycleError`
+    /// Upstream: `handleBindingCycleError`.
     pub(crate) fn handle_binding_cycle_error(
         &mut self,
         assumed: AssumedPod,
@@ -300,7 +300,7 @@ impl Core {
 
 /// Runs the PostFilter plugins; returns the message to report and the nomination.
 ///
-/// Upstream: `RunPostFilterPlugins`
+/// Upstream: `RunPostFilterPlugins`.
 async fn run_post_filter_plugins(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
@@ -354,7 +354,7 @@ async fn run_post_filter_plugins(
     (fit_error.message_with(&messages), nominated)
 }
 
-/// Upstream: `RunReservePluginsReserve`
+/// Upstream: `RunReservePluginsReserve`.
 fn run_reserve_plugins(
     profile: &Profile,
     state: &mut CycleState,
@@ -374,7 +374,7 @@ fn run_reserve_plugins(
 
 /// Runs the Permit plugins; returns those that delay the binding, with their timeouts.
 ///
-/// Upstream: `RunPermitPlugins`
+/// Upstream: `RunPermitPlugins`.
 fn run_permit_plugins(
     profile: &Profile,
     state: &CycleState,

@@ -10,7 +10,7 @@ pub(super) type Actions = SmallVec<[ActionType; 2]>;
 
 /// Returns the action types of a node update; empty if no scheduling property changed.
 ///
-/// Upstream: `NodeSchedulingPropertiesChange`
+/// Upstream: `NodeSchedulingPropertiesChange`.
 pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actions {
     let statuses = |node: &Node| {
         let status =
@@ -46,7 +46,7 @@ pub(super) fn node_scheduling_properties_change(old: &Node, new: &Node) -> Actio
 
 /// Returns the action types of a pod update; [`ActionType::Update`] if no scheduling property changed.
 ///
-/// Upstream: `podSchedulingPropertiesChange`
+/// Upstream: `podSchedulingPropertiesChange`.
 pub(super) fn pod_scheduling_properties_change(old: &PodInfo, new: &PodInfo) -> Actions {
     let (before, after): (&Pod, &Pod) = (&old.pod, &new.pod);
     let (asked, asks) = (&old.asks.requests, &new.asks.requests);

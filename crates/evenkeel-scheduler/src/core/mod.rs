@@ -142,7 +142,7 @@ impl Core {
 
     /// Handles a new or updated node.
     ///
-    /// Upstream: `addNodeToCache`, `updateNodeInCache`
+    /// Upstream: `addNodeToCache`, `updateNodeInCache`.
     pub(crate) fn add_or_update_node(&mut self, node: &Arc<Node>, now: Timestamp) {
         let known = self.nodes.get(&node.meta.name).map(|known| Arc::clone(known.object()));
         self.nodes.set_node(Arc::clone(node));
@@ -159,7 +159,7 @@ impl Core {
 
     /// Handles a deleted node.
     ///
-    /// Upstream: `deleteNodeFromCache`
+    /// Upstream: `deleteNodeFromCache`.
     pub(crate) fn delete_node(&mut self, node: &Arc<Node>, now: Timestamp) {
         self.nodes.remove_node(&node.meta.name);
         let change = Change::Node(Edit::Deleted(Arc::clone(node)));
@@ -209,7 +209,7 @@ impl Core {
         }
     }
 
-    /// Upstream: `addAssignedPodToCache`, `updateAssignedPodInCache`
+    /// Upstream: `addAssignedPodToCache`, `updateAssignedPodInCache`.
     fn add_assigned_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let (uid, node) = (&*pod.meta.uid, &*pod.spec.node_name);
         let waited = self.queue.get(uid).is_some();
@@ -246,7 +246,7 @@ impl Core {
         }
     }
 
-    /// Upstream: `addPodToSchedulingQueue`, `updatePodInSchedulingQueue`
+    /// Upstream: `addPodToSchedulingQueue`, `updatePodInSchedulingQueue`.
     fn add_unscheduled_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
         let uid = &*pod.meta.uid;
         let Some(profile) =
@@ -286,7 +286,7 @@ impl Core {
 
     /// Forgets that the pod is assumed; returns whether it was.
     ///
-    /// Upstream: `ForgetPod`
+    /// Upstream: `ForgetPod`.
     fn forget_assumed_pod(&mut self, uid: &str) -> bool {
         if let Some(waiting) = self.waiting_pods.get(uid) {
             waiting.reject("", "the pod is being deleted");
@@ -328,7 +328,7 @@ impl Core {
     }
 }
 
-/// Upstream: `responsibleForPod`
+/// Upstream: `responsibleForPod`.
 fn responsible_for_pod(profile: &Profile, pod: &Pod) -> bool {
     let scheduler_name = &*pod.spec.scheduler_name;
     profile.name()

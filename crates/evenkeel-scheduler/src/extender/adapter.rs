@@ -1,6 +1,6 @@
 //! Adapts HTTP extenders to the framework's `Extender` trait. `Self::name(self)` and the like call the extender's own methods.
 //!
-//! Upstream: `IsFilter`, `IsPrioritizer`, `SupportsPreemption`, `IsBinder`, `ProcessPreemption`
+//! Upstream: `IsFilter`, `IsPrioritizer`, `SupportsPreemption`, `IsBinder`, `ProcessPreemption`.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -48,7 +48,7 @@ pub struct ExtenderConfig {
 
 /// TLS settings of an extender. Data (base64) takes precedence over files.
 ///
-/// Upstream: `ExtenderTLSConfig`
+/// Upstream: `ExtenderTLSConfig`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderTlsConfig {
@@ -80,7 +80,7 @@ pub struct ExtenderTlsConfig {
 
 /// A resource that an extender manages.
 ///
-/// Upstream: `ExtenderManagedResource`
+/// Upstream: `ExtenderManagedResource`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtenderManagedResource {
@@ -97,7 +97,7 @@ fn is_zero(number: &i64) -> bool {
 
 /// A duration in nanoseconds, in Go's notation; may be negative before validation.
 ///
-/// Upstream: `metav1.Duration`
+/// Upstream: `metav1.Duration`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GoDuration(pub i64);

@@ -1,6 +1,6 @@
 //! HTTP extenders: filter, prioritize, preempt and bind over webhooks.
 //!
-//! Upstream: `pkg/scheduler/extender.go`
+//! Upstream: `pkg/scheduler/extender.go`.
 
 mod adapter;
 mod config;
@@ -35,7 +35,7 @@ const READS: usize = 16;
 
 /// Default of `httpTimeout`.
 ///
-/// Upstream: `DefaultExtenderTimeout`
+/// Upstream: `DefaultExtenderTimeout`.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Scales an extender's scores of 0 to 10 to those of plugins.
@@ -123,7 +123,7 @@ pub struct Victims {
 
 /// An HTTP extender.
 ///
-/// Upstream: `HTTPExtender`
+/// Upstream: `HTTPExtender`.
 pub struct Extender {
     config: ExtenderConfig,
     managed: BTreeSet<String>,
@@ -209,7 +209,7 @@ impl Extender {
 
     /// Reports whether the pod requests a resource that the extender manages.
     ///
-    /// Upstream: `IsInterested`
+    /// Upstream: `IsInterested`.
     pub fn is_interested(&self, pod: &Pod) -> bool {
         let asks = |container: &Container| {
             let resources = &container.resources;

@@ -133,12 +133,12 @@ impl ObjectChange {
 
 /// Answer of a plugin's queueing hint.
 ///
-/// Upstream: `QueueingHint`
+/// Upstream: `QueueingHint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QueueingHint {
     /// The change may make the pod schedulable.
     Queue,
-    /// The change does not help the pod. Upstream: `QueueSkip`
+    /// The change does not help the pod. Upstream: `QueueSkip`.
     Skip,
     /// The hint failed; the queue treats it as `Queue`.
     Error,

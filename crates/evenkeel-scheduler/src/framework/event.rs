@@ -2,7 +2,7 @@
 
 /// The kind of object that changed.
 ///
-/// Upstream: `EventResource`
+/// Upstream: `EventResource`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventResource {
@@ -82,7 +82,7 @@ impl EventResource {
 
 /// The way in which an object changed.
 ///
-/// Upstream: `ActionType`
+/// Upstream: `ActionType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ActionType {
@@ -164,7 +164,7 @@ impl ActionType {
 
 /// A resource with the action types for which a plugin registers.
 ///
-/// Upstream: `ClusterEvent`
+/// Upstream: `ClusterEvent`.
 ///
 /// ```
 /// use evenkeel_scheduler::framework::{ActionType, ClusterEvent, EventResource};

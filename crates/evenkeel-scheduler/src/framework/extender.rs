@@ -1,6 +1,6 @@
 //! Scheduler extenders: out-of-process filters, scores, preemption and binding.
 //!
-//! Upstream: `Extender` in `k8s.io/kube-scheduler/framework`
+//! Upstream: `Extender` in `k8s.io/kube-scheduler/framework`.
 
 use std::{error::Error, sync::Arc};
 
@@ -59,7 +59,7 @@ pub trait Extender: std::fmt::Debug + Send + Sync + 'static {
 
     /// Returns the candidates that the extender keeps, with the victims that it leaves or adds on each node.
     ///
-    /// Upstream: `ProcessPreemption`
+    /// Upstream: `ProcessPreemption`.
     fn preempt<'a>(
         &'a self,
         pod: &'a PodInfo,
@@ -92,7 +92,7 @@ pub struct ExtenderFiltered {
 
 /// A node with the victims whose eviction would make the pod fit there.
 ///
-/// Upstream: `Candidate`, `Victims`
+/// Upstream: `Candidate`, `Victims`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// Name of the node.
@@ -105,7 +105,7 @@ pub struct Candidate {
 
 /// A [`Candidate`] as an extender returns it.
 ///
-/// Upstream: `MetaVictims`
+/// Upstream: `MetaVictims`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetaVictims {
     /// Name of the node.

@@ -56,7 +56,7 @@ pub type PluginFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Access to the scheduler and the cluster for plugins.
 ///
-/// Upstream: `framework.Handle`
+/// Upstream: `framework.Handle`.
 #[derive(Clone)]
 pub struct Handle {
     /// `schedulerName` of the plugin's profile.
@@ -141,14 +141,14 @@ pub trait Plugin: Send + Sync + 'static {
 
     /// Returns the events that may make a pod schedulable that this plugin rejected. Default: every event.
     ///
-    /// Upstream: `EventsToRegister`
+    /// Upstream: `EventsToRegister`.
     fn events_to_register(&self) -> Vec<ClusterEvent> {
         ClusterEvent::everything()
     }
 
     /// Reports whether `change` may make a pod schedulable that this plugin rejected.
     ///
-    /// Upstream: `QueueingHintFn`
+    /// Upstream: `QueueingHintFn`.
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
         let (_, _) = (pod, change);
         QueueingHint::Queue
@@ -211,7 +211,7 @@ pub type SortKey = [i64; 2];
 pub trait QueueSort: Plugin {
     /// Returns the sort key of a pod that was created or requeued at `queued`. Equal keys keep their order of arrival.
     ///
-    /// Upstream: `Less`
+    /// Upstream: `Less`.
     fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey;
 }
 
@@ -244,14 +244,14 @@ pub trait PreFilter: Plugin {
 
     /// Updates `state` as if `other` also ran on `node`. Not called for skipped plugins.
     ///
-    /// Upstream: `PreFilterExtensions.AddPod`
+    /// Upstream: `PreFilterExtensions.AddPod`.
     fn add_pod(&self, state: &mut CycleState, pod: &PodInfo, other: &PodInfo, node: NodeRef<'_>) {
         let (_, _, _, _) = (state, pod, other, node);
     }
 
     /// Updates `state` as if `other` no longer ran on `node`. Not called for skipped plugins.
     ///
-    /// Upstream: `PreFilterExtensions.RemovePod`
+    /// Upstream: `PreFilterExtensions.RemovePod`.
     fn remove_pod(
         &self,
         state: &mut CycleState,
@@ -349,7 +349,7 @@ pub trait Score: Plugin {
 
     /// Scales the scores of `nodes`, in order, to `0..=MAX_NODE_SCORE`.
     ///
-    /// Upstream: `NormalizeScore`
+    /// Upstream: `NormalizeScore`.
     fn normalize_score(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
         let (_, _, _) = (state, nodes, scores);
     }
@@ -396,7 +396,7 @@ pub enum PreBindPreFlight {
 pub trait PreBind: Plugin {
     /// Reports whether the plugin has work for this pod. Must not block.
     ///
-    /// Upstream: `PreBindPreFlight`
+    /// Upstream: `PreBindPreFlight`.
     fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreBindPreFlight {
         let (_, _) = (pod, node);
         PreBindPreFlight::Act { parallel: false }

@@ -11,7 +11,7 @@ pub type StatusResult = Result<(), Status>;
 
 /// Rejection of a pod by a plugin.
 ///
-/// Upstream: `framework.Status`
+/// Upstream: `framework.Status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// One or more reasons.
@@ -22,7 +22,7 @@ pub struct Status {
 
 /// Code of a rejection.
 ///
-/// Upstream: `framework.Code`
+/// Upstream: `framework.Code`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// Preemption on the node may help.

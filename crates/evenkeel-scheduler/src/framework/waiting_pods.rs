@@ -1,6 +1,6 @@
 //! Waiting pods: assumed pods in Permit and PreBind, which can still be rejected or preempted.
 //!
-//! Upstream: `waitingPodsMap`, `podsInPreBindMap`
+//! Upstream: `waitingPodsMap`, `podsInPreBindMap`.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::clock::Clock;
@@ -188,7 +188,7 @@ impl WaitingPod {
 
     /// Waits for the decision. The first plugin whose timeout ends rejects the pod.
     ///
-    /// Upstream: `WaitOnPermit`
+    /// Upstream: `WaitOnPermit`.
     pub(crate) async fn wait_on_permit(&self, clock: &Clock) -> PermitDecision {
         loop {
             let (answer, next) = {
@@ -235,7 +235,7 @@ fn go_duration(duration: Duration) -> String {
 
 /// A pod for which PreBind plugins run.
 ///
-/// Upstream: `podInPreBind`
+/// Upstream: `podInPreBind`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PodInPreBind {
     pub(crate) cancelled: CancellationToken,
@@ -270,7 +270,7 @@ impl PodInPreBind {
 
     /// Ends PreBind; afterwards the pod cannot be cancelled. Returns the reason if it was cancelled before.
     ///
-    /// Upstream: `MarkPrebound`
+    /// Upstream: `MarkPrebound`.
     pub(crate) fn mark_prebound(&self) -> Result<(), String> {
         let mut state = self.state();
         match &*state {

@@ -3,7 +3,7 @@
 //! A node keeps its slot while it exists. Pods count on the node to which they are bound or assumed. Assuming and forgetting a
 //! pod are the same operations as adding and removing one.
 //!
-//! Upstream: `pkg/scheduler/backend/cache`, `NodeInfo`
+//! Upstream: `pkg/scheduler/backend/cache`, `NodeInfo`.
 
 mod images;
 mod labels;

@@ -1,6 +1,6 @@
 //! Order in which attempts evaluate nodes: round robin over zones.
 //!
-//! Upstream: `node_tree.go`
+//! Upstream: `node_tree.go`.
 
 use evenkeel_api::views::Node;
 use std::{

@@ -48,7 +48,7 @@ pub struct NodeTable {
     requested: Columns,
     /// Requested CPU and memory, with defaults for containers without requests.
     ///
-    /// Upstream: `NonZeroRequested`
+    /// Upstream: `NonZeroRequested`.
     scored: Vec<(i64, i64)>,
     pods_allowed: Vec<u32>,
     taints: Vec<u32>,
@@ -358,7 +358,7 @@ impl NodeTable {
 
 /// A node of a [`NodeTable`].
 ///
-/// Upstream: `NodeInfo`
+/// Upstream: `NodeInfo`.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeRef<'a> {
     table: &'a NodeTable,
@@ -439,7 +439,7 @@ impl<'a> NodeRef<'a> {
 
     /// Requested CPU and memory, with defaults for containers without requests.
     ///
-    /// Upstream: `NonZeroRequested`
+    /// Upstream: `NonZeroRequested`.
     pub fn scored(self) -> (i64, i64) {
         self.table.scored[self.at()]
     }

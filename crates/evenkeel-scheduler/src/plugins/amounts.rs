@@ -1,6 +1,6 @@
 //! Resource amounts for scores: allocatable and requested amounts of the counted resources on a node.
 //!
-//! Upstream: `plugins/noderesources/resource_allocation.go`
+//! Upstream: `plugins/noderesources/resource_allocation.go`.
 
 use evenkeel_api::quantity::Quantity;
 use evenkeel_component_helpers::resource;

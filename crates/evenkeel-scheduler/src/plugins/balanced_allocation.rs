@@ -1,6 +1,6 @@
 //! NodeResourcesBalancedAllocation: prefers nodes whose resources are used evenly.
 //!
-//! Upstream: `plugins/noderesources/balanced_allocation.go`
+//! Upstream: `plugins/noderesources/balanced_allocation.go`.
 //!
 //! | documented | where |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! ImageLocality: prefers nodes that have the pod's images.
 //!
-//! Upstream: `plugins/imagelocality`
+//! Upstream: `plugins/imagelocality`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -92,7 +92,7 @@ fn images(pod: &Pod) -> impl Iterator<Item = &str> {
 
 /// Appends `:latest` to names without a tag.
 ///
-/// Upstream: `normalizedImageName`
+/// Upstream: `normalizedImageName`.
 fn full_name(image: &str) -> String {
     if image.rfind(':') <= image.rfind('/') { format!("{image}:latest") } else { image.to_owned() }
 }

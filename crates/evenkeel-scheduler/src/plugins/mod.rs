@@ -60,7 +60,7 @@ use crate::framework::{MAX_NODE_SCORE, Plugin};
 
 /// Returns upstream's default plugins in its order, each with its weight.
 ///
-/// Upstream: `getDefaultPlugins`
+/// Upstream: `getDefaultPlugins`.
 pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
     vec![
         (Arc::new(SchedulingGates), 0),
@@ -88,7 +88,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
 
 /// Scales scores from `0..=max` to `0..=100`, reversed if lower is better.
 ///
-/// Upstream: `DefaultNormalizeScore`
+/// Upstream: `DefaultNormalizeScore`.
 fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     let max = scores.iter().copied().max().unwrap_or(0);
     for score in scores {

@@ -1,6 +1,6 @@
 //! NodeAffinity: `spec.nodeSelector`, and node affinity of the pod and of the plugin's arguments.
 //!
-//! Upstream: `plugins/nodeaffinity`
+//! Upstream: `plugins/nodeaffinity`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -37,7 +37,7 @@ pub struct NodeAffinity {
 
 /// Arguments of [`NodeAffinity`].
 ///
-/// Upstream: `NodeAffinityArgs`
+/// Upstream: `NodeAffinityArgs`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Args {
     /// Affinity that applies to every pod in addition to its own (`addedAffinity`).

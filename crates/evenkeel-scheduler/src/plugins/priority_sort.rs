@@ -1,6 +1,6 @@
 //! PrioritySort: higher priority first, then the pod that was queued earlier.
 //!
-//! Upstream: `plugins/queuesort`
+//! Upstream: `plugins/queuesort`.
 //!
 //! | documented | where |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Shape of a utilization score, as configured.
 //!
-//! Upstream: `plugins/helper/shape_score.go`
+//! Upstream: `plugins/helper/shape_score.go`.
 
 use crate::framework::MAX_NODE_SCORE;
 

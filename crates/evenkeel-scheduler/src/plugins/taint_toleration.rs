@@ -2,7 +2,7 @@
 //!
 //! Nodes share a few distinct taint lists; the plugin evaluates each list once for a pod.
 //!
-//! Upstream: `plugins/tainttoleration`
+//! Upstream: `plugins/tainttoleration`.
 //!
 //! | documented | where |
 //! |---|---|

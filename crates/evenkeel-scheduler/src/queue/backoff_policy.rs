@@ -1,14 +1,14 @@
 //! Backoff of pods after failed attempts: doubles with each failure, and ends at a whole second so that pods that expire in
 //! the same second are tried by priority.
 //!
-//! Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`
+//! Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`.
 
 use evenkeel_api::time::Timestamp;
 use std::time::Duration;
 
 /// Granularity of backoff expirations: pods that expire within one window are ordered by priority.
 ///
-/// Upstream: `backoffQOrderingWindowDuration`
+/// Upstream: `backoffQOrderingWindowDuration`.
 pub(super) const BACKOFF_ORDERING_WINDOW: Duration = Duration::from_secs(1);
 
 /// Durations and switches that decide when a pod may be retried.
@@ -24,7 +24,7 @@ pub(crate) struct BackoffPolicy {
 impl BackoffPolicy {
     /// Returns the window in which the backoff of a pod queued at `queued` ends; `None` if the pod does not back off.
     ///
-    /// Upstream: `getBackoffTime`, `calculateBackoffDuration`
+    /// Upstream: `getBackoffTime`, `calculateBackoffDuration`.
     pub(super) fn backoff_expiration(
         &self,
         queued: Timestamp,
@@ -42,7 +42,7 @@ impl BackoffPolicy {
 
 /// Reports whether a backoff that ends with the window `until` is still running.
 ///
-/// Upstream: `isEntityBackingoff`
+/// Upstream: `isEntityBackingoff`.
 pub(super) fn is_backing_off(until: Timestamp, now: Timestamp) -> bool {
     until >= align_to_window(now)
 }

@@ -1,6 +1,6 @@
 //! Events that arrive while pods are in flight. When an attempt fails, the queue replays them for the pod.
 //!
-//! Upstream: `inFlightPods` and `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`
+//! Upstream: `inFlightPods` and `inFlightEvents` in `pkg/scheduler/backend/queue/active_queue.go`.
 
 use hashbrown::HashMap;
 use std::{

@@ -4,7 +4,7 @@
 //! handling of cluster events. So in-flight events ([`in_flight_events`]) only matter to waiting pods (Permit); a pod that
 //! fails after Permit is always retried.
 //!
-//! Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`
+//! Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go`.
 
 mod backoff_policy;
 mod event;
@@ -84,7 +84,7 @@ struct QueuedPodInfo {
     state: QueueState,
     /// When the pod was created or requeued; its order and its backoff count from here.
     timestamp: Timestamp,
-    /// Upstream: `InitialAttemptTimestamp`
+    /// Upstream: `InitialAttemptTimestamp`.
     initial_attempt: Option<Timestamp>,
     attempts: u32,
     unschedulable_count: u32,
@@ -140,7 +140,7 @@ pub(crate) struct QueueMetrics {
 
 /// Where an event moves a pod; of several, the greatest applies.
 ///
-/// Upstream: `queueingStrategy`
+/// Upstream: `queueingStrategy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum QueueingStrategy {
     Skip,
@@ -187,7 +187,7 @@ impl SchedulingQueue {
 
     /// Adds a new pod to activeQ, unless a PreEnqueue plugin gates it.
     ///
-    /// Upstream: `PriorityQueue.Add`
+    /// Upstream: `PriorityQueue.Add`.
     pub(crate) fn add(&mut self, info: PodInfo, profile: usize, now: Timestamp) {
         let uid: Arc<str> = info.uid().into();
         self.remove(&uid);
@@ -213,7 +213,7 @@ impl SchedulingQueue {
 
     /// Updates a queued pod; `actions` are the fields that changed. An unschedulable pod moves if its own update helps.
     ///
-    /// Upstream: `PriorityQueue.Update`
+    /// Upstream: `PriorityQueue.Update`.
     pub(crate) fn update(&mut self, info: &PodInfo, actions: &[ActionType], now: Timestamp) {
         let Some((uid, entry)) = self.pods.get_key_value(info.uid()) else { return };
         let uid = Arc::clone(uid);
@@ -260,7 +260,7 @@ impl SchedulingQueue {
 
     /// Removes a pod that was deleted, bound, or handed to another scheduler.
     ///
-    /// Upstream: `PriorityQueue.Delete`
+    /// Upstream: `PriorityQueue.Delete`.
     pub(crate) fn remove(&mut self, uid: &str) {
         self.in_flight_events.done(uid);
         self.nominator.delete_nominated_pod(uid);
@@ -278,7 +278,7 @@ impl SchedulingQueue {
 
     /// Pops the next pod for an attempt. If activeQ is empty, pops from backoffQ (gate `SchedulerPopFromBackoffQ`).
     ///
-    /// Upstream: `PriorityQueue.Pop`
+    /// Upstream: `PriorityQueue.Pop`.
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Popped> {
         self.flush_backoff_q_completed(now);
         self.flush_unschedulable_pods_leftover(now);
@@ -313,7 +313,7 @@ impl SchedulingQueue {
     /// Requeues a popped pod after a failed attempt. If no plugin rejected it, the attempt ended with an error and the pod
     /// backs off.
     ///
-    /// Upstream: `AddUnschedulablePodIfNotPresent`
+    /// Upstream: `AddUnschedulablePodIfNotPresent`.
     pub(crate) fn add_unschedulable_pod(
         &mut self,
         uid: &str,
@@ -355,7 +355,7 @@ impl SchedulingQueue {
 
     /// Stops recording in-flight events for the pod.
     ///
-    /// Upstream: `PriorityQueue.Done`
+    /// Upstream: `PriorityQueue.Done`.
     pub(crate) fn done(&mut self, uid: &str) {
         self.in_flight_events.done(uid);
     }
@@ -363,7 +363,7 @@ impl SchedulingQueue {
     /// Moves unschedulable pods to activeQ or backoffQ on a cluster event: those that pass `pre_check` and for which the
     /// QueueingHint of a rejecting plugin is Queue ([`Self::is_pod_worth_requeuing`]).
     ///
-    /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`, `moveEntitiesToActiveOrBackoffQueue`
+    /// Upstream: `MoveAllToActiveOrBackoffQueue`, `moveAllToActiveOrBackoffQueue`, `moveEntitiesToActiveOrBackoffQueue`.
     pub(crate) fn move_all_to_active_or_backoff_queue(
         &mut self,
         event: &Event,
@@ -410,7 +410,7 @@ impl SchedulingQueue {
 
     /// Moves a pod to activeQ at once. A pod in flight is retried when its attempt fails.
     ///
-    /// Upstream: `PriorityQueue.Activate`
+    /// Upstream: `PriorityQueue.Activate`.
     pub(crate) fn activate(&mut self, uid: &str, now: Timestamp) {
         let Some((uid, entry)) = self.pods.get_key_value(uid) else { return };
         let uid = Arc::clone(uid);
@@ -478,7 +478,7 @@ impl SchedulingQueue {
 
     /// Moves pods whose backoff has ended to the active queue.
     ///
-    /// Upstream: `flushBackoffQCompleted`
+    /// Upstream: `flushBackoffQCompleted`.
     fn flush_backoff_q_completed(&mut self, now: Timestamp) {
         let expired = |first: Option<&(Timestamp, SortKey, u64, Arc<str>)>| {
             first
@@ -493,7 +493,7 @@ impl SchedulingQueue {
 
     /// Requeues pods that stayed unschedulable longer than `pod_max_in_unschedulable_pods`, checked every 30 seconds.
     ///
-    /// Upstream: `flushUnschedulableEntitiesLeftover`
+    /// Upstream: `flushUnschedulableEntitiesLeftover`.
     fn flush_unschedulable_pods_leftover(&mut self, now: Timestamp) {
         let checked = *self.unschedulable_flushed_at.get_or_insert(now);
         if now < saturating_add(checked, FLUSH_UNSCHEDULABLE_INTERVAL) {
@@ -526,7 +526,7 @@ impl SchedulingQueue {
 
     /// Replays the in-flight events for a pod whose attempt failed, and returns the strongest reaction.
     ///
-    /// Upstream: `determineSchedulingHintForInFlightPod`
+    /// Upstream: `determineSchedulingHintForInFlightPod`.
     fn hint_for_in_flight_pod(&self, uid: &str, calls: &mut PluginCalls) -> QueueingStrategy {
         let Some(entry) = self.pods.get(uid) else { return QueueingStrategy::Skip };
         if entry.unschedulable_plugins.union(entry.pending_plugins).is_empty() {
@@ -547,7 +547,7 @@ impl SchedulingQueue {
     /// Returns whether and how an event moves an unschedulable pod, by the QueueingHints of the plugins that rejected the pod
     /// and registered for the event.
     ///
-    /// Upstream: `isPodWorthRequeuing`
+    /// Upstream: `isPodWorthRequeuing`.
     fn is_pod_worth_requeuing(
         &self,
         uid: &str,
@@ -590,7 +590,7 @@ impl SchedulingQueue {
 
     /// Runs a plugin's QueueingHintFn and records its duration.
     ///
-    /// Upstream: `QueueingHintFn`, called by `isPodWorthRequeuing`
+    /// Upstream: `QueueingHintFn`, called by `isPodWorthRequeuing`.
     fn queueing_hint(
         &self,
         entry: &QueuedPodInfo,
@@ -616,7 +616,7 @@ impl SchedulingQueue {
 
     /// Moves a pod as `strategy` says; returns whether it left unschedulablePods.
     ///
-    /// Upstream: `requeueEntityWithQueueingStrategy`
+    /// Upstream: `requeueEntityWithQueueingStrategy`.
     fn requeue_pod_with_queueing_strategy(
         &mut self,
         uid: &str,
@@ -645,7 +645,7 @@ impl SchedulingQueue {
 
     /// Moves a pod to the backoff queue until `until`, unless a PreEnqueue plugin gates it.
     ///
-    /// Upstream: `moveToBackoffQ`
+    /// Upstream: `moveToBackoffQ`.
     fn move_to_backoff_q(&mut self, uid: &str, until: Timestamp, label: EventLabel) -> bool {
         if self.run_pre_enqueue_plugins(uid, label) {
             return false;
@@ -662,7 +662,7 @@ impl SchedulingQueue {
     /// Moves a pod to activeQ unless a PreEnqueue plugin gates it. Pods from backoffQ skip the PreEnqueue plugins
     /// (`run_pre_enqueue` is false).
     ///
-    /// Upstream: `moveToActiveQ`
+    /// Upstream: `moveToActiveQ`.
     fn move_to_active_q(
         &mut self,
         uid: &str,
@@ -684,7 +684,7 @@ impl SchedulingQueue {
 
     /// Runs the PreEnqueue plugins, the last gating plugin first; returns whether the pod is gated.
     ///
-    /// Upstream: `runPreEnqueuePlugins`
+    /// Upstream: `runPreEnqueuePlugins`.
     fn run_pre_enqueue_plugins(&mut self, uid: &str, label: EventLabel) -> bool {
         let Some(entry) = self.pods.get(uid) else { return false };
         let (profile, last) = (entry.profile, entry.gating_plugin);

@@ -1,6 +1,6 @@
 //! Nominated pods: pods for which preemption makes room on a node.
 //!
-//! Upstream: `pkg/scheduler/backend/queue/nominator.go`
+//! Upstream: `pkg/scheduler/backend/queue/nominator.go`.
 
 use evenkeel_api::views::Pod;
 use hashbrown::HashMap;

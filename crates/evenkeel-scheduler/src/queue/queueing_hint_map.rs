@@ -1,6 +1,6 @@
 //! Index of the events that each plugin registered for, so that other events cost nothing.
 //!
-//! Upstream: `queueingHintMap`
+//! Upstream: `queueingHintMap`.
 
 use super::PluginSet;
 use crate::framework::{ActionType, EventResource, Profile};

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Runs one attempt; restores the nodes that it changes. `metrics` counts running extender calls.
 ///
-/// Upstream: `schedulePod`
+/// Upstream: `schedulePod`.
 pub(crate) async fn schedule_pod(
     cycle: &mut Cycle<'_>,
     state: &mut CycleState,

@@ -22,7 +22,7 @@ pub(super) enum Step {
 
 /// State of an attempt between two steps.
 ///
-/// Upstream: `schedulePod`, `findNodesThatFitPod`
+/// Upstream: `schedulePod`, `findNodesThatFitPod`.
 #[derive(Default)]
 pub(super) struct Attempt {
     found: FilterOutcome,
@@ -69,7 +69,7 @@ impl Attempt {
 
     /// Asks the next extender, from index `from` on; keeps the nodes that every extender accepts.
     ///
-    /// Upstream: `findNodesThatPassExtenders`
+    /// Upstream: `findNodesThatPassExtenders`.
     fn find_nodes_that_pass_extenders(
         &mut self,
         cycle: &mut Cycle<'_>,

@@ -189,7 +189,7 @@ impl<'a> Cycle<'a> {
 
     /// Runs the filter plugins on a node, with and without the pods that are nominated to it.
     ///
-    /// Upstream: `RunFilterPluginsWithNominatedPods`
+    /// Upstream: `RunFilterPluginsWithNominatedPods`.
     pub(crate) fn run_filter_plugins_with_nominated_pods(
         &mut self,
         state: &CycleState,
@@ -228,7 +228,7 @@ impl<'a> Cycle<'a> {
         answer
     }
 
-    /// Upstream: `RunFilterPlugins`
+    /// Upstream: `RunFilterPlugins`.
     fn run_filter_plugins(&mut self, state: &CycleState, slot: Slot) -> FilterResult {
         if let Some((n, why)) = &self.failed {
             return Err((*n, Status::error(self.filter_error(*n, why))));
@@ -255,7 +255,7 @@ impl<'a> Cycle<'a> {
 
     /// Runs the PreFilter plugins and merges their results.
     ///
-    /// Upstream: `RunPreFilterPlugins`
+    /// Upstream: `RunPreFilterPlugins`.
     pub(crate) fn run_pre_filter_plugins(
         &mut self,
         state: &mut CycleState,
@@ -361,7 +361,7 @@ impl<'a> Cycle<'a> {
 
     /// Evaluates the pod's nominated node alone.
     ///
-    /// Upstream: `evaluateNominatedNode`
+    /// Upstream: `evaluateNominatedNode`.
     pub(super) fn evaluate_nominated_node(
         &mut self,
         state: &CycleState,
@@ -376,7 +376,7 @@ impl<'a> Cycle<'a> {
 
     /// Runs the filters on nodes until enough are feasible.
     ///
-    /// Upstream: `findNodesThatPassFilters`
+    /// Upstream: `findNodesThatPassFilters`.
     pub(super) fn find_nodes_that_pass_filters(&mut self, state: &CycleState) -> FilterOutcome {
         let began = self.trace.now();
         let mut found = FilterOutcome::default();
@@ -407,7 +407,7 @@ impl<'a> Cycle<'a> {
             || self.extenders.iter().any(|extender| extender.filters() || extender.prioritizes())
     }
 
-    /// Upstream: `checkNode` in `findNodesThatPassFilters`
+    /// Upstream: `checkNode` in `findNodesThatPassFilters`.
     fn check_node(&mut self, state: &CycleState, slot: Slot, found: &mut FilterOutcome) {
         found.evaluated += 1;
         match self.run_filter_plugins_with_nominated_pods(state, slot) {

@@ -1,6 +1,6 @@
 //! Extenders in a scheduling cycle: which of them filter and score, and what follows from their replies.
 //!
-//! Upstream: `findNodesThatPassExtenders`, `prioritizeNodes`
+//! Upstream: `findNodesThatPassExtenders`, `prioritizeNodes`.
 
 use super::{FilterOutcome, NodeStatus, cycle::Cycle, prioritize::ExtenderScoreSums};
 use crate::{

@@ -47,7 +47,7 @@ impl FitError {
 
     /// Returns the code of a node; [`Code::UnschedulableAndUnresolvable`] if it was not evaluated.
     ///
-    /// Upstream: `NodeToStatus.Get`
+    /// Upstream: `NodeToStatus.Get`.
     pub(crate) fn code(&self, slot: crate::nodes::Slot) -> Code {
         match &self.overall {
             Some(overall) => overall.why.code,

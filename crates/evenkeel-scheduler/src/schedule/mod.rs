@@ -26,7 +26,7 @@ use attempt::{Attempt, Step};
 
 /// Input of an attempt.
 ///
-/// Upstream: `Snapshot`
+/// Upstream: `Snapshot`.
 #[derive(Debug)]
 pub struct View<'a> {
     /// Profile of the pod.
@@ -37,7 +37,7 @@ pub struct View<'a> {
     pub nominator: &'a Nominator,
     /// Index of the first node to evaluate; advances from attempt to attempt.
     ///
-    /// Upstream: `nextStartNodeIndex`
+    /// Upstream: `nextStartNodeIndex`.
     pub start: usize,
 }
 
@@ -54,7 +54,7 @@ pub struct Outcome {
 
 /// The selected node.
 ///
-/// Upstream: `ScheduleResult`
+/// Upstream: `ScheduleResult`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleResult {
     /// Name of the node.
@@ -65,7 +65,7 @@ pub struct ScheduleResult {
 
 /// No node is feasible.
 ///
-/// Upstream: `FitError`, `Diagnosis`
+/// Upstream: `FitError`, `Diagnosis`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FitError {
     /// Number of all nodes.
@@ -74,7 +74,7 @@ pub struct FitError {
     pub overall: Option<NodeStatus>,
     /// Status of each node that was evaluated.
     ///
-    /// Upstream: `NodeToStatus`
+    /// Upstream: `NodeToStatus`.
     pub rejected: Vec<NodeStatus>,
     /// Indexes of the plugins that restricted the nodes; includes extenders.
     pub pre_filter_plugins: Vec<usize>,
@@ -96,7 +96,7 @@ pub struct NodeStatus {
 /// Returns how many feasible nodes an attempt looks for: all of up to 100; else `percentage` of them, by default 50 % falling
 /// to 5 % as the cluster grows.
 ///
-/// Upstream: `numFeasibleNodesToFind`
+/// Upstream: `numFeasibleNodesToFind`.
 pub fn num_feasible_nodes_to_find(n_nodes: usize, percentage: u32) -> usize {
     const MIN_FEASIBLE_NODES_TO_FIND: usize = 100;
     if n_nodes < MIN_FEASIBLE_NODES_TO_FIND || percentage >= 100 {

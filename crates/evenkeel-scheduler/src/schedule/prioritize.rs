@@ -17,7 +17,7 @@ impl Cycle<'_> {
     /// # Errors
     /// When a plugin panicked: its index and status.
     ///
-    /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`
+    /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`.
     pub(super) fn prioritize_and_select_host(
         &mut self,
         state: &mut CycleState,
@@ -38,7 +38,7 @@ impl Cycle<'_> {
     }
 }
 
-/// Upstream: `prioritizeNodes`
+/// Upstream: `prioritizeNodes`.
 fn prioritize_nodes(
     cycle: &Cycle<'_>,
     state: &mut CycleState,
@@ -95,7 +95,7 @@ fn failed(n: usize, point: &str, plugin: &str, why: &Status) -> (usize, Status) 
     (n, Status::error(format!("running {point} plugin \"{plugin}\": {reasons}")))
 }
 
-/// Upstream: `NewSortedScoredNodes`
+/// Upstream: `NewSortedScoredNodes`.
 fn select_host<'a>(nodes: &[NodeRef<'a>], scores: &[i64], seed: u64) -> NodeRef<'a> {
     let top = scores.iter().copied().max().unwrap_or(0);
     let n_ties = scores.iter().filter(|score| **score == top).count().max(1);

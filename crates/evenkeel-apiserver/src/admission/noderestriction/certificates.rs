@@ -15,7 +15,7 @@ const SIGNERS: [&str; 2] =
 
 /// A certificate of a kubelet is for the node that asks.
 ///
-/// Upstream: `admitCSR`
+/// Upstream: `admitCSR`.
 pub(super) fn signing(write: &Write<'_>) -> Result<(), Refusal> {
     let request = write.object;
     if write.operation != Operation::Create || !SIGNERS.contains(&text(request, "spec.signerName"))
@@ -34,7 +34,7 @@ pub(super) fn signing(write: &Write<'_>) -> Result<(), Refusal> {
 
 /// A certificate of a pod is for one that the node runs, as it is.
 ///
-/// Upstream: `admitPodCertificateRequest`
+/// Upstream: `admitPodCertificateRequest`.
 pub(super) fn pod(write: &Write<'_>) -> Result<(), Refusal> {
     if write.operation != Operation::Create {
         return Err(format!("unexpected operation {}", write.operation.as_str()).into());
@@ -127,7 +127,7 @@ fn account(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
 
 /// The pod mounts certificates of the signer, or the node may ask for them nevertheless.
 ///
-/// Upstream: `validateNodePodCertificateSigner`
+/// Upstream: `validateNodePodCertificateSigner`.
 fn signer(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
     let signer = text(write.object, "spec.signerName");
     let mounted = list(pod, "spec.volumes").iter().any(|volume| {

@@ -31,7 +31,7 @@ const LEASES: &str = "kube-node-lease";
 
 /// Refuses what a node may not write. Users who are no nodes pass.
 ///
-/// Upstream: `Plugin.Admit`
+/// Upstream: `Plugin.Admit`.
 pub(crate) fn admit(
     cx: &Context<'_>,
     operation: Operation,
@@ -69,7 +69,7 @@ fn decide(write: &Write<'_>) -> Result<(), Refusal> {
 
 /// A node changes of a claim's status what a resize of its volume changes.
 ///
-/// Upstream: `admitPVCStatus`
+/// Upstream: `admitPVCStatus`.
 fn claim(write: &Write<'_>) -> Result<(), Refusal> {
     if write.cx.subresource != "status" {
         return Err("may only update PVC status".into());
@@ -101,7 +101,7 @@ fn claim(write: &Write<'_>) -> Result<(), Refusal> {
     .into())
 }
 
-/// Upstream: `admitLease`
+/// Upstream: `admitLease`.
 fn lease(write: &Write<'_>) -> Result<(), Refusal> {
     if write.cx.namespace != LEASES {
         return Err(format!("can only access leases in the {LEASES:?} system namespace").into());
@@ -112,7 +112,7 @@ fn lease(write: &Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Upstream: `admitCSINode`
+/// Upstream: `admitCSINode`.
 fn csi_node(write: &Write<'_>) -> Result<(), Refusal> {
     if write.cx.name != write.node {
         return Err("can only access CSINode with the same name as the requesting node".into());
@@ -122,7 +122,7 @@ fn csi_node(write: &Write<'_>) -> Result<(), Refusal> {
 
 /// The authorizer compares the stored slice; what is new, and each of a collection, is compared here.
 ///
-/// Upstream: `admitResourceSlice`
+/// Upstream: `admitResourceSlice`.
 fn slice(write: &Write<'_>) -> Result<(), Refusal> {
     let (slice, verb) = match write.operation {
         Operation::Create => (write.object, "create"),

@@ -11,7 +11,7 @@ use evenkeel_apimachinery::value::{get, object, same_meaning};
 
 /// Checks a node's write to a Node object.
 ///
-/// Upstream: `admitNode`
+/// Upstream: `admitNode`.
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, new) = (write.quoted(), write.object);
     if write.cx.name != write.node {
@@ -62,7 +62,7 @@ fn update(write: &Write<'_>) -> Result<(), Refusal> {
 
 /// The labels that differ and that a node may not set, joined; `None` when there are none.
 ///
-/// Upstream: `getModifiedLabels`, `getForbiddenLabels`
+/// Upstream: `getModifiedLabels`, `getForbiddenLabels`.
 fn forbidden_labels(new: &Value, old: &Value) -> Option<String> {
     let [new, old] = [new, old].map(|node| object(node, "metadata.labels"));
     let keys: BTreeSet<&String> =

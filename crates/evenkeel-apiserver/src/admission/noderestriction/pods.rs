@@ -23,7 +23,7 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Upstream: `admitPod`
+/// Upstream: `admitPod`.
 fn whole(write: &Write<'_>) -> Result<(), Refusal> {
     let node = write.quoted();
     match write.operation {
@@ -40,7 +40,7 @@ fn whole(write: &Write<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Upstream: `admitPodCreate`
+/// Upstream: `admitPodCreate`.
 fn create(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, pod) = (write.quoted(), write.object);
     if !is_mirror(pod) {
@@ -161,7 +161,7 @@ const PROJECTED: [(&str, &str); 5] = [
 
 /// The resource of an object that the pod refers to: what a node could read once the pod is its own.
 ///
-/// Upstream: `HasAPIObjectReference`
+/// Upstream: `HasAPIObjectReference`.
 fn object_reference(pod: &Value) -> Result<Option<&'static str>, Refusal> {
     let account = ["spec.serviceAccountName", "spec.serviceAccount"];
     if account.into_iter().any(|field| !text(pod, field).is_empty()) {
@@ -210,7 +210,7 @@ fn volume_reference(volume: &Value) -> Result<Option<&'static str>, Refusal> {
     Ok(None)
 }
 
-/// Upstream: `admitPodStatus`
+/// Upstream: `admitPodStatus`.
 fn status(write: &Write<'_>) -> Result<(), Refusal> {
     let (node, old, new) = (write.quoted(), write.old, write.object);
     if write.operation != Operation::Update {
@@ -240,7 +240,7 @@ fn status(write: &Write<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Upstream: `admitPodEviction`
+/// Upstream: `admitPodEviction`.
 fn eviction(write: &Write<'_>) -> Result<(), Refusal> {
     if write.operation != Operation::Create {
         return Err(format!("unexpected operation {}", write.operation.as_str()).into());

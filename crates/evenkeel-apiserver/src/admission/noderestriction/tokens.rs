@@ -12,7 +12,7 @@ use evenkeel_apimachinery::value::{get, list, text};
 
 /// Checks a node's request for a token of a service account.
 ///
-/// Upstream: `admitServiceAccount`
+/// Upstream: `admitServiceAccount`.
 pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     if write.operation != Operation::Create {
         return Ok(());
@@ -35,7 +35,7 @@ pub(super) fn admit(write: &Write<'_>) -> Result<(), Refusal> {
     audience(write, &pod)
 }
 
-/// Upstream: `validateNodeServiceAccountAudience`
+/// Upstream: `validateNodeServiceAccountAudience`.
 fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
     let audience = match list(write.object, "spec.audiences") {
         [] => "",
@@ -62,7 +62,7 @@ fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
 
 /// Whether a volume of the pod is for the audience: a projected token, or one that a CSI driver asks for.
 ///
-/// Upstream: `podReferencesAudience`
+/// Upstream: `podReferencesAudience`.
 fn uses(api: &Api, pod: &Value, audience: &str) -> bool {
     list(pod, "spec.volumes").iter().any(|volume| {
         let projected = list(volume, "projected.sources").iter();

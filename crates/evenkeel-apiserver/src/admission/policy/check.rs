@@ -37,7 +37,7 @@ pub(crate) fn expressions(resource: &ResourceType, object: &Value) -> Vec<FieldE
     errors
 }
 
-/// Upstream: `validateMatchConditions`
+/// Upstream: `validateMatchConditions`.
 fn match_conditions(
     of: &Value,
     environment: &Environment<'_>,
@@ -160,7 +160,7 @@ struct Environment<'a> {
 impl Environment<'_> {
     /// Compiles an expression unless it is blank, and returns its type. An error shows `value`.
     ///
-    /// Upstream: `CompileCELExpression`
+    /// Upstream: `CompileCELExpression`.
     fn expression(
         &self,
         expression: &str,

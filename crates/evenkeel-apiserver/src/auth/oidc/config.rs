@@ -1,6 +1,6 @@
 //! The file of `--authentication-config`.
 //!
-//! Upstream: `AuthenticationConfiguration` of `apiserver.config.k8s.io`
+//! Upstream: `AuthenticationConfiguration` of `apiserver.config.k8s.io`.
 
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ pub(crate) struct AuthenticationConfiguration {
 
 /// Which requests without credentials are served.
 ///
-/// Upstream: `AnonymousAuthConfig`
+/// Upstream: `AnonymousAuthConfig`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct AnonymousConfig {
@@ -28,7 +28,7 @@ pub(crate) struct AnonymousConfig {
 
 /// A path whose requests need no credentials.
 ///
-/// Upstream: `AnonymousAuthCondition`
+/// Upstream: `AnonymousAuthCondition`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct AnonymousCondition {
@@ -37,7 +37,7 @@ pub(crate) struct AnonymousCondition {
 
 /// An issuer, and how its tokens become users.
 ///
-/// Upstream: `JWTAuthenticator`
+/// Upstream: `JWTAuthenticator`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct JwtAuthenticatorConfig {
@@ -49,7 +49,7 @@ pub(crate) struct JwtAuthenticatorConfig {
 
 /// Where an issuer is, and whom its tokens are for.
 ///
-/// Upstream: `Issuer`
+/// Upstream: `Issuer`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct Issuer {
@@ -65,7 +65,7 @@ pub(crate) struct Issuer {
 
 /// A claim with a required value, or an expression that must hold.
 ///
-/// Upstream: `ClaimValidationRule`
+/// Upstream: `ClaimValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct ClaimValidationRule {
@@ -77,7 +77,7 @@ pub(crate) struct ClaimValidationRule {
 
 /// Where the parts of a user come from.
 ///
-/// Upstream: `ClaimMappings`
+/// Upstream: `ClaimMappings`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct ClaimMappings {
@@ -89,7 +89,7 @@ pub(crate) struct ClaimMappings {
 
 /// A claim with a prefix, or an expression.
 ///
-/// Upstream: `PrefixedClaimOrExpression`
+/// Upstream: `PrefixedClaimOrExpression`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct PrefixedClaimOrExpression {
@@ -100,7 +100,7 @@ pub(crate) struct PrefixedClaimOrExpression {
 
 /// A claim or an expression.
 ///
-/// Upstream: `ClaimOrExpression`
+/// Upstream: `ClaimOrExpression`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct ClaimOrExpression {
@@ -110,7 +110,7 @@ pub(crate) struct ClaimOrExpression {
 
 /// A key in `extra` and the expression of its values.
 ///
-/// Upstream: `ExtraMapping`
+/// Upstream: `ExtraMapping`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct ExtraMapping {
@@ -120,7 +120,7 @@ pub(crate) struct ExtraMapping {
 
 /// An expression that must hold for the user.
 ///
-/// Upstream: `UserValidationRule`
+/// Upstream: `UserValidationRule`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct UserValidationRule {

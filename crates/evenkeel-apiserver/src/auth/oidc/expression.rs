@@ -27,7 +27,7 @@ pub(super) enum Variable {
 impl Expression {
     /// Compiles an expression. A condition must be a bool.
     ///
-    /// Upstream: `compiler.compile`
+    /// Upstream: `compiler.compile`.
     pub(super) fn compile(
         text: &str,
         variable: Variable,
@@ -69,7 +69,7 @@ impl Expression {
 
 /// Returns a user as expressions see it.
 ///
-/// Upstream: `newUserInfoValue`
+/// Upstream: `newUserInfoValue`.
 pub(super) fn user_info(user: &User) -> Value {
     let extra: Map<String, Value> = user
         .extra

@@ -68,7 +68,7 @@ pub(super) async fn run(source: Source, keys: Arc<RemoteKeySet>) {
 
 /// Returns the URL of the issuer's keys.
 ///
-/// Upstream: `NewProvider` of go-oidc
+/// Upstream: `NewProvider` of go-oidc.
 async fn discover(source: &Source) -> Result<Uri, String> {
     let url = match &*source.discovery_url {
         "" => format!("{}{WELL_KNOWN}", source.issuer.trim_end_matches('/')),

@@ -37,7 +37,7 @@ pub(super) struct Condition {
 
 /// Rules of one issuer, compiled.
 ///
-/// Upstream: `CELMapper`
+/// Upstream: `CELMapper`.
 #[derive(Debug)]
 pub(super) struct Mapper {
     pub(super) username: Source,
@@ -54,7 +54,7 @@ pub(super) struct Mapper {
 impl Mapper {
     /// Returns the user of a verified token, or why the token is refused.
     ///
-    /// Upstream: `jwtAuthenticator.AuthenticateToken`
+    /// Upstream: `jwtAuthenticator.AuthenticateToken`.
     pub(super) fn user(&self, claims: &Value) -> Result<User, String> {
         let user = User {
             name: self.username(claims)?.into(),
@@ -67,7 +67,7 @@ impl Mapper {
         Ok(with_authenticated_group(user))
     }
 
-    /// Upstream: `getUsername`
+    /// Upstream: `getUsername`.
     fn username(&self, claims: &Value) -> Result<String, String> {
         let (claim, prefix) = match &self.username {
             Source::Expression(expression) => {
@@ -103,7 +103,7 @@ impl Mapper {
         Ok(format!("{prefix}{name}"))
     }
 
-    /// Upstream: `getGroups`
+    /// Upstream: `getGroups`.
     fn groups(&self, claims: &Value) -> Result<Vec<String>, String> {
         match &self.groups {
             None => Ok(Vec::new()),
@@ -120,7 +120,7 @@ impl Mapper {
         }
     }
 
-    /// Upstream: `getUID`
+    /// Upstream: `getUID`.
     fn uid(&self, claims: &Value) -> Result<String, String> {
         match &self.uid {
             None => Ok(String::new()),
@@ -136,7 +136,7 @@ impl Mapper {
         }
     }
 
-    /// Upstream: `getExtra`
+    /// Upstream: `getExtra`.
     fn extra(&self, claims: &Value) -> Result<Box<[evenkeel_apimachinery::user::Extra]>, String> {
         let mut extra: BTreeMap<Box<str>, Vec<String>> = BTreeMap::new();
         if let Some(id) = claims.get("jti").and_then(Value::as_str).filter(|id| !id.is_empty()) {
@@ -190,7 +190,7 @@ impl Mapper {
     }
 }
 
-/// Upstream: `checkValidationRulesEvaluation`
+/// Upstream: `checkValidationRulesEvaluation`.
 fn holds(condition: &Condition, value: Result<Val<'_>, String>) -> Result<(), String> {
     match value? {
         Val::Bool(true) => Ok(()),
@@ -204,7 +204,7 @@ fn holds(condition: &Condition, value: Result<Val<'_>, String>) -> Result<(), St
 
 /// Adds `system:authenticated`.
 ///
-/// Upstream: `AuthenticatedGroupAdder`
+/// Upstream: `AuthenticatedGroupAdder`.
 fn with_authenticated_group(mut user: User) -> User {
     let anonymous = &*user.name == "system:anonymous" || user.is_in("system:unauthenticated");
     if !anonymous && !user.is_in("system:authenticated") {
@@ -225,7 +225,7 @@ fn text(claims: &Value, claim: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Upstream: `stringOrArray`
+/// Upstream: `stringOrArray`.
 fn string_or_array(value: &Value) -> Option<Vec<String>> {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
@@ -241,7 +241,7 @@ fn string_or_array(value: &Value) -> Option<Vec<String>> {
 
 /// Converts an expression's value: a string, or a list of strings. Empty strings are left out.
 ///
-/// Upstream: `convertCELValueToStringList`
+/// Upstream: `convertCELValueToStringList`.
 fn string_list(value: &Val<'_>) -> Result<Vec<String>, String> {
     let texts = match value {
         Val::Null => Vec::new(),

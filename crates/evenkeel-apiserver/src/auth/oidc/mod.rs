@@ -88,7 +88,7 @@ impl JwtAuthenticator {
 
     /// Returns the user of a token; `None` if it is another issuer's.
     ///
-    /// Upstream: `jwtAuthenticator.AuthenticateToken`
+    /// Upstream: `jwtAuthenticator.AuthenticateToken`.
     pub(crate) async fn authenticate(
         &self,
         token: &str,
@@ -113,7 +113,7 @@ fn canonical(issuer: &str) -> &str {
 
 /// Refuses a token for others, or at another time.
 ///
-/// Upstream: `IDTokenVerifier.Verify` of go-oidc, `verifyAudience`
+/// Upstream: `IDTokenVerifier.Verify` of go-oidc, `verifyAudience`.
 fn check(claims: &Value, audiences: &[String], now: Timestamp) -> Result<(), String> {
     let listed: Vec<&str> = match claims.get("aud") {
         Some(Value::String(one)) => vec![one],

@@ -1,6 +1,6 @@
 //! Checks an authentication configuration, and compiles its expressions.
 //!
-//! Upstream: `ValidateAuthenticationConfiguration`
+//! Upstream: `ValidateAuthenticationConfiguration`.
 
 use std::collections::BTreeSet;
 
@@ -67,7 +67,7 @@ impl Checker {
         self.errors.push(error);
     }
 
-    /// Upstream: `validateJWTAuthenticator`
+    /// Upstream: `validateJWTAuthenticator`.
     fn authenticator(
         &mut self,
         config: &JwtAuthenticatorConfig,
@@ -85,7 +85,7 @@ impl Checker {
         Some(Mapper { username, groups, uid, extra, required, claim_rules, user_rules })
     }
 
-    /// Upstream: `validateIssuer`
+    /// Upstream: `validateIssuer`.
     fn issuer(&mut self, issuer: &Issuer, path: &str, disallowed: &[String]) {
         let field = format!("{path}.url");
         if issuer.url.is_empty() {
@@ -125,7 +125,7 @@ impl Checker {
         }
     }
 
-    /// Upstream: `validateURL`
+    /// Upstream: `validateURL`.
     fn url(&mut self, url: &str, field: &str) {
         let parsed = url.parse::<Uri>().ok().filter(|uri| uri.authority().is_some());
         let Some(uri) = parsed else {
@@ -148,7 +148,7 @@ impl Checker {
         }
     }
 
-    /// Upstream: `validateAudiences`
+    /// Upstream: `validateAudiences`.
     fn audiences(&mut self, issuer: &Issuer, path: &str) {
         let field = format!("{path}.audiences");
         if issuer.audiences.is_empty() {
@@ -185,7 +185,7 @@ impl Checker {
             .ok()
     }
 
-    /// Upstream: `validateClaimValidationRules`
+    /// Upstream: `validateClaimValidationRules`.
     fn claim_rules(
         &mut self,
         rules: &[ClaimValidationRule],
@@ -240,7 +240,7 @@ impl Checker {
         (required, conditions)
     }
 
-    /// Upstream: `validateClaimMappings`
+    /// Upstream: `validateClaimMappings`.
     #[expect(clippy::type_complexity, reason = "the parts of a mapper, in its order")]
     fn mappings(
         &mut self,
@@ -319,7 +319,7 @@ impl Checker {
         extra
     }
 
-    /// Upstream: `validatePrefixClaimOrExpression`
+    /// Upstream: `validatePrefixClaimOrExpression`.
     fn prefixed(
         &mut self,
         mapping: &PrefixedClaimOrExpression,
@@ -357,7 +357,7 @@ impl Checker {
         }
     }
 
-    /// Upstream: `validateUserValidationRules`
+    /// Upstream: `validateUserValidationRules`.
     fn user_rules(&mut self, rules: &[UserValidationRule], path: &str) -> Vec<Condition> {
         let mut seen = BTreeSet::new();
         let mut conditions = Vec::new();
@@ -382,7 +382,7 @@ impl Checker {
 
 /// Returns why a key is no path below a domain, such as `example.org/foo`.
 ///
-/// Upstream: `IsDomainPrefixedPath`
+/// Upstream: `IsDomainPrefixedPath`.
 fn domain_prefixed_path(key: &str) -> Result<(), String> {
     let must = "must be a domain-prefixed path (such as \"acme.io/foo\")";
     let (domain, path) = key.split_once('/').ok_or(must)?;

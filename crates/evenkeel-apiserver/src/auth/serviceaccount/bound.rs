@@ -16,7 +16,7 @@ use super::info::{Reference, ServiceAccountInfo, username};
 
 /// Tolerance of times between clocks.
 ///
-/// Upstream: `jwt.DefaultLeeway`
+/// Upstream: `jwt.DefaultLeeway`.
 const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
 
 /// Finds an object by resource prefix and key.
@@ -42,7 +42,7 @@ pub(crate) struct Claims<'a> {
 impl Claims<'_> {
     /// Returns the claims of the token.
     ///
-    /// Upstream: `Claims`
+    /// Upstream: `Claims`.
     pub(crate) fn to_json(&self, issuer: &str) -> Value {
         let issued = self.issued.as_second();
         let mut private = json!({
@@ -83,7 +83,7 @@ struct Private {
 
 /// Returns the service account of a verified token, or why the token is not valid.
 ///
-/// Upstream: `validator.Validate`
+/// Upstream: `validator.Validate`.
 pub(crate) fn validate(
     claims: &Value,
     now: Timestamp,

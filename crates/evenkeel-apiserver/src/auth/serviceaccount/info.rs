@@ -9,7 +9,7 @@ const EXTRA: &str = "authentication.kubernetes.io/";
 
 /// What a token says of its service account and of the object that it is bound to. Absent texts are empty.
 ///
-/// Upstream: `ServiceAccountInfo`
+/// Upstream: `ServiceAccountInfo`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServiceAccountInfo {
     pub(crate) namespace: String,
@@ -33,7 +33,7 @@ pub(crate) struct Reference {
 impl ServiceAccountInfo {
     /// Returns the user of the service account.
     ///
-    /// Upstream: `UserInfo`
+    /// Upstream: `UserInfo`.
     pub(crate) fn user(&self) -> Arc<User> {
         let mut extra: Vec<Extra> = Vec::new();
         let mut add = |key: &str, value: &str| {
@@ -68,7 +68,7 @@ impl ServiceAccountInfo {
 
 /// Returns the user name of a service account.
 ///
-/// Upstream: `MakeUsername`
+/// Upstream: `MakeUsername`.
 pub(crate) fn username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }

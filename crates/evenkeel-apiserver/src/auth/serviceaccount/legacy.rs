@@ -41,7 +41,7 @@ pub(crate) struct Used {
 
 /// Finds the Secret and the service account of a verified token.
 ///
-/// Upstream: `legacyValidator.Validate`
+/// Upstream: `legacyValidator.Validate`.
 pub(crate) fn validate(
     claims: &Value,
     token: &str,
@@ -112,7 +112,7 @@ pub(crate) fn validate(
 
 /// Returns the day to write as the last use; `None` if the label holds today, or tomorrow by a clock ahead.
 ///
-/// Upstream: `patchSecretWithLastUsedDate`
+/// Upstream: `patchSecretWithLastUsedDate`.
 fn last_used(label: &str, now: Timestamp) -> Option<String> {
     let day = |time: Timestamp| time.strftime("%Y-%m-%d").to_string();
     let today = day(now);

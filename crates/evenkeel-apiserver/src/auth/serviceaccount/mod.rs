@@ -41,7 +41,7 @@ pub(crate) struct ServiceAccountOptions {
 
 /// Issuer and validator of service account tokens.
 ///
-/// Upstream: `JWTTokenGenerator`, `JWTTokenAuthenticator`
+/// Upstream: `JWTTokenGenerator`, `JWTTokenAuthenticator`.
 pub(crate) struct ServiceAccounts {
     signer: Signer,
     /// Keys that verify tokens, that of the signer first.
@@ -80,7 +80,7 @@ impl ServiceAccounts {
 
     /// Validates a token for the wanted audiences.
     ///
-    /// Upstream: `jwtTokenAuthenticator.AuthenticateToken`
+    /// Upstream: `jwtTokenAuthenticator.AuthenticateToken`.
     pub(crate) fn authenticate(
         &self,
         store: &Store,

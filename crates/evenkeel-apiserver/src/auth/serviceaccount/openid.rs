@@ -8,7 +8,7 @@ use super::super::jose::PublicKey;
 
 /// Returns the metadata of the issuer.
 ///
-/// Upstream: `openIDConfigJSON`
+/// Upstream: `openIDConfigJSON`.
 pub(super) fn configuration(issuer: &str, jwks_uri: &str, keys: &[PublicKey]) -> Value {
     let algorithms: BTreeSet<&str> = keys.iter().map(PublicKey::algorithm).collect();
     json!({
@@ -22,7 +22,7 @@ pub(super) fn configuration(issuer: &str, jwks_uri: &str, keys: &[PublicKey]) ->
 
 /// Returns the keys that verify the issuer's tokens.
 ///
-/// Upstream: `openIDKeysetJSON`
+/// Upstream: `openIDKeysetJSON`.
 pub(super) fn keys(keys: &[PublicKey]) -> Value {
     let keys: Vec<Value> = keys.iter().map(PublicKey::to_jwk).collect();
     json!({ "keys": keys })

@@ -45,7 +45,7 @@ fn connects(resource: &ResourceType, subresource: &str) -> bool {
 
 /// Serves a sub-resource that is no view of a stored object; `None` where there is none of that name.
 ///
-/// Upstream: `Connecter` of `registry/rest`
+/// Upstream: `Connecter` of `registry/rest`.
 async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
     Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
         ("/pods", "binding") => binding::bind(call).await,

@@ -85,7 +85,7 @@ pub(super) fn service(call: &Call<'_>) -> Result<Answer, StatusError> {
 
 /// The name in what a proxy is asked for: `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`.
 ///
-/// Upstream: `SplitSchemeNamePort`
+/// Upstream: `SplitSchemeNamePort`.
 fn proxied<'a>(id: &'a str, kind: &str) -> Result<&'a str, StatusError> {
     let parts: Vec<&str> = id.split(':').collect();
     match *parts.as_slice() {

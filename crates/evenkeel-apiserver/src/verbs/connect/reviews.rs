@@ -84,7 +84,7 @@ fn strings(value: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-/// Upstream: `tokenreview.REST.Create`
+/// Upstream: `tokenreview.REST.Create`.
 async fn token(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusError> {
     let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
     if token.is_empty() {

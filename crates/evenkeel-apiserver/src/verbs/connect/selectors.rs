@@ -26,7 +26,7 @@ pub(super) struct Selectors {
 impl Selectors {
     /// Reads the selectors of a review's `resourceAttributes`.
     ///
-    /// Upstream: `ResourceAttributesFrom`, `validateResourceAttributes`, `BuildEvaluationError`
+    /// Upstream: `ResourceAttributesFrom`, `validateResourceAttributes`, `BuildEvaluationError`.
     pub(super) fn parse(attributes: &Value) -> Self {
         let mut found = Self::default();
         if let Some(selector) = attributes.get("fieldSelector").filter(|s| s.is_object()) {
@@ -62,7 +62,7 @@ impl Selectors {
         self.ignored.push(format!("spec.resourceAttributes.{selector} {how} due to parse error"));
     }
 
-    /// Upstream: `validateFieldSelectorAttributes`, `validateLabelSelectorAttributes`
+    /// Upstream: `validateFieldSelectorAttributes`, `validateLabelSelectorAttributes`.
     fn check(&mut self, selector: &Value, name: &str) {
         let path = format!("spec.resourceAttributes.{name}");
         let (raw, requirements) = (text(selector, "rawSelector"), list(selector, "requirements"));
@@ -113,7 +113,7 @@ fn is_known(requirement: &Value) -> bool {
 
 /// Returns the requirements that field selectors can express, and whether others were left out.
 ///
-/// Upstream: `fieldSelectorAsSelector`
+/// Upstream: `fieldSelectorAsSelector`.
 fn fields(requirements: &[Value]) -> (Vec<FieldTerm>, bool) {
     let term = |one: &Value| {
         let equal = match text(one, "operator") {

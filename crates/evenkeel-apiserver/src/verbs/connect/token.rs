@@ -20,12 +20,12 @@ const LIFE: (i64, i64, i64) = (600, 1 << 32, 3600);
 /// Life that the ServiceAccount admission plug-in requests for a pod's token. The token itself lives longer, for clients that
 /// do not read it again.
 ///
-/// Upstream: `WarnOnlyBoundTokenExpirationSeconds`, `ExpirationExtensionSeconds`
+/// Upstream: `WarnOnlyBoundTokenExpirationSeconds`, `ExpirationExtensionSeconds`.
 const EXTENDED: (i64, i64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 
 /// Signs a token.
 ///
-/// Upstream: `TokenREST.Create`
+/// Upstream: `TokenREST.Create`.
 pub(super) fn serve(
     request: &RequestContext<'_>,
     token_request: &Value,
@@ -104,7 +104,7 @@ pub(super) fn serve(
     Ok(Answer::Object(StatusCode::CREATED, answer))
 }
 
-/// Upstream: `ValidateTokenRequest`
+/// Upstream: `ValidateTokenRequest`.
 fn check_life(seconds: i64) -> Result<(), FieldError> {
     let why = if seconds < LIFE.0 {
         "may not specify a duration less than 10 minutes"

@@ -1,7 +1,7 @@
 //! Executes a preemption concurrently with other attempts. All victims but one are preempted in parallel, then the last one.
 //! So the preemptor is not retried before every victim is terminating.
 //!
-//! Upstream: `pkg/scheduler/framework/preemption/executor.go`
+//! Upstream: `pkg/scheduler/framework/preemption/executor.go`.
 
 use evenkeel_api::{
     View as _,
@@ -67,7 +67,7 @@ impl Executor {
     /// Reports whether the pod's preemption still runs. It ends when the cache shows the last victim terminating, even before
     /// the API server answers.
     ///
-    /// Upstream: `IsPodRunningPreemption`
+    /// Upstream: `IsPodRunningPreemption`.
     pub(super) fn is_running_preemption(&self, uid: &str) -> bool {
         match self.preempting().get(uid) {
             None => false,
@@ -84,7 +84,7 @@ impl Executor {
 
     /// Starts to preempt the victims. `lower` are pods of lower priority that are nominated to the node.
     ///
-    /// Upstream: `prepareCandidateAsync`
+    /// Upstream: `prepareCandidateAsync`.
     pub(super) fn prepare_candidate_async(
         self: &Arc<Self>,
         pod: &PodInfo,
@@ -174,7 +174,7 @@ impl Preemption {
 
     /// Evicts a victim: cancels it if it is only assumed, else sets `DisruptionTarget` and deletes it.
     ///
-    /// Upstream: `PreemptPod`
+    /// Upstream: `PreemptPod`.
     async fn preempt_pod(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {
         let handle = &self.executor.handle;
         let in_memory = handle.preempt(&victim.meta.uid, NAME);

@@ -3,7 +3,7 @@
 //! `plan` selects node and victims without side effects; `act` evicts them concurrently with other attempts and gates the
 //! preemptor meanwhile.
 //!
-//! Upstream: `plugins/defaultpreemption`, `framework/preemption`
+//! Upstream: `plugins/defaultpreemption`, `framework/preemption`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -41,7 +41,7 @@ const NAME: &str = "DefaultPreemption";
 
 /// Arguments of [`DefaultPreemption`].
 ///
-/// Upstream: `DefaultPreemptionArgs`
+/// Upstream: `DefaultPreemptionArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
     /// Minimum number of candidates, as a percentage of all nodes. Default: 10.
@@ -71,7 +71,7 @@ impl DefaultPreemption {
 
     /// Returns the candidates before extenders run, or the result that explains why there are none.
     ///
-    /// Upstream: `findCandidates`
+    /// Upstream: `findCandidates`.
     fn find_candidates(
         &self,
         cycle: &mut Cycle<'_>,
@@ -88,7 +88,7 @@ impl DefaultPreemption {
             .map_err(|not_helpful| post_filter_result(Some("".into()), &not_helpful.to_string()))
     }
 
-    /// Upstream: `Evaluator.Preempt`
+    /// Upstream: `Evaluator.Preempt`.
     async fn preempt(
         &self,
         cycle: &mut Cycle<'_>,
@@ -136,7 +136,7 @@ fn placement_message(Candidate { node, pods, .. }: &Candidate) -> String {
 
 /// Lets the extenders filter the candidates.
 ///
-/// Upstream: `callExtenders`
+/// Upstream: `callExtenders`.
 async fn call_extenders(
     cycle: &Cycle<'_>,
     mut candidates: Vec<Candidate>,
@@ -172,7 +172,7 @@ async fn call_extenders(
 
 /// Looks up the victims that an extender names.
 ///
-/// Upstream: `convertToVictims`
+/// Upstream: `convertToVictims`.
 ///
 /// # Errors
 /// If the scheduler does not know a node or pod that the extender names.

@@ -22,7 +22,7 @@ const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
 /// Returns why the pod must not preempt others, or `None` if it may.
 ///
-/// Upstream: `PodEligibleToPreemptOthers`
+/// Upstream: `PodEligibleToPreemptOthers`.
 pub(super) fn ineligible_to_preempt_others(
     cycle: &Cycle<'_>,
     fit_error: &FitError,
@@ -43,7 +43,7 @@ pub(super) fn ineligible_to_preempt_others(
     waits.then_some("not eligible due to a terminating pod on the nominated node.")
 }
 
-/// Upstream: `PodTerminatingByPreemption`
+/// Upstream: `PodTerminatingByPreemption`.
 fn is_terminating_by_preemption(pod: &Pod) -> bool {
     pod.meta.deleting() && has_preemption_disruption_target(pod)
 }
@@ -60,7 +60,7 @@ fn has_preemption_disruption_target(pod: &Pod) -> bool {
 /// Dry-runs preemption on nodes until there are enough candidates, those without PDB violations first. Without candidates,
 /// returns the status of each node.
 ///
-/// Upstream: `findCandidates`, `DryRunPreemption`
+/// Upstream: `findCandidates`, `DryRunPreemption`.
 pub(super) fn find_candidates(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
@@ -97,7 +97,7 @@ pub(super) fn find_candidates(
 
 /// Returns the number of candidates to find.
 ///
-/// Upstream: `calculateNumCandidates`
+/// Upstream: `calculateNumCandidates`.
 fn num_candidates(n_nodes: usize, args: &Args) -> usize {
     let share = n_nodes * args.min_candidate_nodes_percentage / 100;
     share.max(args.min_candidate_nodes_absolute).min(n_nodes)
@@ -105,7 +105,7 @@ fn num_candidates(n_nodes: usize, args: &Args) -> usize {
 
 /// Returns the nodes where removing pods may help.
 ///
-/// Upstream: `findCandidates`
+/// Upstream: `findCandidates`.
 fn nodes_where_preemption_might_help(cycle: &Cycle<'_>, fit_error: &FitError) -> Vec<Slot> {
     let helps = |why: &Status| why.code == Code::Unschedulable;
     match &fit_error.overall {
@@ -134,7 +134,7 @@ fn not_helpful(n_nodes: usize, mut rejected: Vec<NodeStatus>) -> FitError {
 /// Selects the victims on a node: removes all pods of lower priority, then reprieves as many as fit. Pods that would violate a
 /// PDB are reprieved first, then more important pods.
 ///
-/// Upstream: `SelectVictimsOnNode`
+/// Upstream: `SelectVictimsOnNode`.
 fn select_victims_on_node(
     cycle: &mut Cycle<'_>,
     state: &CycleState,
@@ -182,7 +182,7 @@ fn select_victims_on_node(
 /// Orders pods by importance: higher priority first, then earlier start. Among equals, victims of an earlier preemption are
 /// less important, so that no other pod is preempted in their place. The uid decides last.
 ///
-/// Upstream: `MoreImportantPod`
+/// Upstream: `MoreImportantPod`.
 fn more_important_pod(one: &PodInfo, other: &PodInfo) -> Ordering {
     let key = |pod: &PodInfo| {
         (
@@ -196,7 +196,7 @@ fn more_important_pod(one: &PodInfo, other: &PodInfo) -> Ordering {
 
 /// Returns the pod's start time; a pod that has not started counts as started last.
 ///
-/// Upstream: `GetPodStartTime`
+/// Upstream: `GetPodStartTime`.
 fn pod_start_time(pod: &Pod) -> Timestamp {
     pod.status.start_time.unwrap_or(Timestamp::MAX)
 }
@@ -204,7 +204,7 @@ fn pod_start_time(pod: &Pod) -> Timestamp {
 /// Splits pods into those whose eviction violates a PDB and the others. Allowed disruptions are used up in order of
 /// importance.
 ///
-/// Upstream: `FilterVictimsWithPDBViolation`
+/// Upstream: `FilterVictimsWithPDBViolation`.
 fn filter_pods_with_pdb_violation(
     pods: Vec<PodInfo>,
     budgets: &[Arc<PodDisruptionBudget>],
@@ -238,7 +238,7 @@ fn filter_pods_with_pdb_violation(
 
 /// Returns the best candidate, the first among equals.
 ///
-/// Upstream: `pickOneNodeForPreemption`
+/// Upstream: `pickOneNodeForPreemption`.
 pub(super) fn pick_one_node_for_preemption(candidates: Vec<Candidate>) -> Option<Candidate> {
     candidates.into_iter().min_by_key(selection_key)
 }
@@ -260,7 +260,7 @@ pub(super) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
 /// 5. later start of the victims with the highest priority (of several, the earliest start counts);
 /// 6. fewer victims that no preemption has marked before (condition `DisruptionTarget`).
 ///
-/// Upstream: the score functions of `pickOneNodeForPreemption`
+/// Upstream: the score functions of `pickOneNodeForPreemption`.
 fn selection_key(candidate: &Candidate) -> impl Ord + use<> {
     let victims = &candidate.pods;
     let priorities = || victims.iter().map(|pod| pod.spec.priority.unwrap_or(0));

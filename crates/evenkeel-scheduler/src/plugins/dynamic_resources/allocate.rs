@@ -2,7 +2,7 @@
 //!
 //! It selects a device for each request of each claim, and tries combinations of devices, not permutations.
 //!
-//! Upstream: `structured/internal/incubating`, `Allocator.Allocate`
+//! Upstream: `structured/internal/incubating`, `Allocator.Allocate`.
 
 use evenkeel_api::{
     quantity::Quantity,

@@ -1,6 +1,6 @@
 //! Claims of assumed pods: devices are in use from Reserve on, and PreBind writes the claims. [`act`] holds these extension points.
 //!
-//! Upstream: in-flight allocations in `dra_manager.go`
+//! Upstream: in-flight allocations in `dra_manager.go`.
 
 mod act;
 

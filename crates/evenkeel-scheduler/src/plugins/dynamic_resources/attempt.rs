@@ -1,7 +1,7 @@
 //! One attempt for a pod with claims: data of all nodes, and the allocation on each. Pure: what nodes were found to provide is
 //! an argument.
 //!
-//! Upstream: `stateData`
+//! Upstream: `stateData`.
 
 use evenkeel_api::{
     time::Timestamp,

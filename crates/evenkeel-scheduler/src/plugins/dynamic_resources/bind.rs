@@ -30,7 +30,7 @@ struct Reservation {
 /// # Errors
 /// If the claim was deleted, allocated or deallocated since the decision.
 ///
-/// Upstream: `bindClaim`
+/// Upstream: `bindClaim`.
 fn reservation(
     claim: &ResourceClaim,
     pod: &Pod,

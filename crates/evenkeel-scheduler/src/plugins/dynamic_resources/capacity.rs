@@ -1,6 +1,6 @@
 //! Consumable capacity: how much of a shared device a request consumes.
 //!
-//! Upstream: KEP-5075, `structured/internal/incubating/consumable_capacity.go`
+//! Upstream: KEP-5075, `structured/internal/incubating/consumable_capacity.go`.
 
 use evenkeel_api::{
     Map,

@@ -8,7 +8,7 @@ use crate::framework::{Edit, QueueingHint};
 
 /// Reports whether a change of a claim may make the pod schedulable. `claims` returns the pod's claims.
 ///
-/// Upstream: `isSchedulableAfterClaimChange`
+/// Upstream: `isSchedulableAfterClaimChange`.
 pub(super) fn after_claim(
     pod: &Pod,
     edit: &Edit<Arc<ResourceClaim>>,

@@ -1,6 +1,6 @@
 //! Devices allocated to claims, and in-flight allocations.
 //!
-//! Upstream: `allocatedDevices` and `inFlightAllocations` in `dra_manager.go`
+//! Upstream: `allocatedDevices` and `inFlightAllocations` in `dra_manager.go`.
 
 use evenkeel_api::views::{AllocationResult, ResourceClaim};
 use std::{

@@ -4,7 +4,7 @@
 //! [`allocate`] searches devices for each node over the published ResourceSlices ([`inventory`]) and the devices in use
 //! ([`in_use`]). [`assumed`] writes allocations concurrently with other attempts, in `act.rs`.
 //!
-//! Upstream: KEP-4381, `plugins/dynamicresources`, `k8s.io/dynamic-resource-allocation`
+//! Upstream: KEP-4381, `plugins/dynamicresources`, `k8s.io/dynamic-resource-allocation`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -76,7 +76,7 @@ use selectors::{Selector, SelectorCache};
 
 /// Arguments of [`DynamicResources`].
 ///
-/// Upstream: `DynamicResourcesArgs`
+/// Upstream: `DynamicResourcesArgs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Args {
     /// Timeout of the search on one node (`filterTimeout`); zero for none.

@@ -1,6 +1,6 @@
 //! Pools of devices as one node sees them.
 //!
-//! Upstream: `structured/internal/incubating/pools_incubating.go`, `GatherPools`
+//! Upstream: `structured/internal/incubating/pools_incubating.go`, `GatherPools`.
 
 use evenkeel_api::views::{CounterSet, Device, Node, NodeSelector};
 use evenkeel_component_helpers::scheduling::corev1::nodeaffinity;

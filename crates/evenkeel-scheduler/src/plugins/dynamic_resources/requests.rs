@@ -9,7 +9,7 @@ use super::selectors::{Compile, Selector};
 
 /// Maximum number of devices of a claim.
 ///
-/// Upstream: `AllocationResultsMaxSize`
+/// Upstream: `AllocationResultsMaxSize`.
 pub(super) const MAX_DEVICES: usize = 32;
 
 /// Returns the DeviceClass with a name.

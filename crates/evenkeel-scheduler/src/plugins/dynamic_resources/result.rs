@@ -32,7 +32,7 @@ pub(super) struct Allocation {
 
 /// Maximum number of subrequests.
 ///
-/// Upstream: `FirstAvailableDeviceRequestMaxSize`
+/// Upstream: `FirstAvailableDeviceRequestMaxSize`.
 const MAX_SUBREQUESTS: i64 = 8;
 
 /// Scores the selected subrequests of a claim: earlier ones score higher.

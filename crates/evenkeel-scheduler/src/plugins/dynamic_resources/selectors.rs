@@ -1,6 +1,6 @@
 //! CEL selectors of devices. Pure: the caches are arguments, which the plugin keeps between attempts.
 //!
-//! Upstream: `k8s.io/dynamic-resource-allocation/cel`
+//! Upstream: `k8s.io/dynamic-resource-allocation/cel`.
 
 use evenkeel_api::views::{Device, DeviceAttribute};
 use evenkeel_cel::{Failure, PER_CALL, Program, Scope, Val};
@@ -40,7 +40,7 @@ pub(super) enum Unsaid {
 impl SelectorCache {
     /// Returns the compiled selector.
     ///
-    /// Upstream: `GetOrCompile`
+    /// Upstream: `GetOrCompile`.
     pub(super) fn get_or_compile(&mut self, text: &str) -> Arc<Selector> {
         if let Some(known) = self.compiled.get(text) {
             return Arc::clone(known);

@@ -29,7 +29,7 @@ impl Unready {
 /// # Errors
 /// If a device failed, a claim is missing, or the time is up.
 ///
-/// Upstream: `isPodReadyForBinding`
+/// Upstream: `isPodReadyForBinding`.
 fn check(
     claims: Vec<Result<Arc<ResourceClaim>, String>>,
     binding_timeout: Duration,

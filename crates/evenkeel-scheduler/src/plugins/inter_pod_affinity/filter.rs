@@ -1,6 +1,6 @@
 //! Required terms: the pod's own, and the anti-affinity of existing pods.
 //!
-//! Upstream: `plugins/interpodaffinity/filtering.go`
+//! Upstream: `plugins/interpodaffinity/filtering.go`.
 
 use smallvec::SmallVec;
 
@@ -14,12 +14,12 @@ use crate::{
 
 /// Matching pods by topology domain.
 ///
-/// Upstream: `preFilterState`
+/// Upstream: `preFilterState`.
 #[derive(Clone)]
 struct AffinityState {
     /// For each required affinity term, the pods that match all terms.
     ///
-    /// Upstream: `clusterWideAffinityCounts`
+    /// Upstream: `clusterWideAffinityCounts`.
     near: Vec<PerDomain>,
     /// Sum of the counts over all terms.
     near_total: i64,
@@ -27,11 +27,11 @@ struct AffinityState {
     may_be_first: bool,
     /// For each required anti-affinity term, the matching pods.
     ///
-    /// Upstream: `clusterWideAntiAffinityCounts`
+    /// Upstream: `clusterWideAntiAffinityCounts`.
     away: Vec<PerDomain>,
     /// By topology key, the required anti-affinity terms of existing pods that match this pod.
     ///
-    /// Upstream: `existingClusterWideAntiAffinityCounts`
+    /// Upstream: `existingClusterWideAntiAffinityCounts`.
     refused: Vec<PerDomain>,
 }
 
@@ -130,7 +130,7 @@ impl AffinityState {
 
     /// Reports whether the node satisfies the pod's affinity, or the pod is the first of its group.
     ///
-    /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`
+    /// Upstream: `nodeTopologyMatchesAffinity`, `satisfiesSelfAffinityCheck`.
     fn satisfies_affinity(&self, slot: Slot) -> bool {
         let mut all = true;
         for near in &self.near {

@@ -2,7 +2,7 @@
 //!
 //! Pods are matched by equivalence class (`nodes/pod_index`), so terms are not compared with each pod.
 //!
-//! Upstream: `plugins/interpodaffinity`
+//! Upstream: `plugins/interpodaffinity`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -37,7 +37,7 @@ pub struct InterPodAffinity {
 
 /// Arguments of [`InterPodAffinity`].
 ///
-/// Upstream: `InterPodAffinityArgs`
+/// Upstream: `InterPodAffinityArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
     /// Score weight of required affinity terms of existing pods, 0 to 100. Default: 1.

@@ -1,6 +1,6 @@
 //! Preferred terms: weights of the pod's terms, and of existing pods' terms about it.
 //!
-//! Upstream: `plugins/interpodaffinity/scoring.go`
+//! Upstream: `plugins/interpodaffinity/scoring.go`.
 
 use super::{InterPodAffinity, by_label};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 
 /// Sums of weights by topology key and value.
 ///
-/// Upstream: `topologyScore`
+/// Upstream: `topologyScore`.
 struct TopologyScores(Vec<PerDomain>);
 
 impl PreScore for InterPodAffinity {

@@ -1,6 +1,6 @@
 //! NodeResourcesFit: rejects nodes without enough resources, and scores the others by a scoring strategy.
 //!
-//! Upstream: `plugins/noderesources/fit.go`
+//! Upstream: `plugins/noderesources/fit.go`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -44,7 +44,7 @@ pub struct NodeResourcesFit {
 
 /// Arguments of [`NodeResourcesFit`].
 ///
-/// Upstream: `NodeResourcesFitArgs`
+/// Upstream: `NodeResourcesFitArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
     /// Extended resources that the filter ignores.
@@ -184,7 +184,7 @@ impl Filter for NodeResourcesFit {
 
 /// Insufficient resources of a node.
 ///
-/// Upstream: `InsufficientResource`
+/// Upstream: `InsufficientResource`.
 #[derive(Default)]
 struct Short {
     reasons: SmallVec<[Reason; 1]>,

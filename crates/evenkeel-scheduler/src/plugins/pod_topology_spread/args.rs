@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 /// Arguments of [`PodTopologySpread`](super::PodTopologySpread).
 ///
-/// Upstream: `PodTopologySpreadArgs`
+/// Upstream: `PodTopologySpreadArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
     /// Constraints for pods without their own; only with [`DefaultingType::List`].

@@ -1,6 +1,6 @@
 //! Selectors of default constraints: from the pod's Services and its owner.
 //!
-//! Upstream: `plugins/helper/spread.go`, `DefaultSelector`
+//! Upstream: `plugins/helper/spread.go`, `DefaultSelector`.
 
 use evenkeel_api::{
     selector::Selector,

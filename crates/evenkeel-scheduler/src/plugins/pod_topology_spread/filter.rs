@@ -1,6 +1,6 @@
 //! Hard constraints (`DoNotSchedule`): a domain may exceed the minimum by at most `maxSkew` matching pods.
 //!
-//! Upstream: `plugins/podtopologyspread/filtering.go`
+//! Upstream: `plugins/podtopologyspread/filtering.go`.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! Pods are counted by equivalence class (`nodes/pod_index`).
 //!
-//! Upstream: `plugins/podtopologyspread`
+//! Upstream: `plugins/podtopologyspread`.
 //!
 //! | documented | where |
 //! |---|---|

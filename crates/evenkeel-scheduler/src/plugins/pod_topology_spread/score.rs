@@ -1,6 +1,6 @@
 //! Soft constraints (`ScheduleAnyway`): nodes in domains with fewer matching pods score higher.
 //!
-//! Upstream: `plugins/podtopologyspread/scoring.go`
+//! Upstream: `plugins/podtopologyspread/scoring.go`.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //!
 //! A class may set `extendedResourceName`; every class also has the implicit name `deviceclass.resource.kubernetes.io/NAME`.
 //!
-//! Upstream: `extendedresourcecache`
+//! Upstream: `extendedresourcecache`.
 
 use evenkeel_api::{Text, views::DeviceClass};
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};

@@ -1,6 +1,6 @@
 //! The DeviceClasses that extended resources map to (KEP-5004), for all plugins that read them.
 //!
-//! Upstream: `extendedresourcecache`
+//! Upstream: `extendedresourcecache`.
 
 mod index;
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Writes the volumes and claims that a binding chose, and waits until the claims are bound.
 ///
-/// Upstream: `BindPodVolumes`
+/// Upstream: `BindPodVolumes`.
 pub(super) async fn bind(
     client: &Client,
     observed: &Observed,
@@ -49,7 +49,7 @@ pub(super) async fn bind(
 
 /// Binds volumes to claims, and sets annotation `selected-node` on claims to provision.
 ///
-/// Upstream: `bindAPIUpdate`
+/// Upstream: `bindAPIUpdate`.
 async fn write(
     client: &Client,
     assumed_volumes: &AssumedPodVolumes,

@@ -38,7 +38,7 @@ pub(super) fn selected_node(claim: &PersistentVolumeClaim, node: &str) -> Option
 
 /// Reports whether all claims are bound; fails if one never will be.
 ///
-/// Upstream: `checkBindings`
+/// Upstream: `checkBindings`.
 pub(super) fn check(
     observed: &Observed,
     pod: &Pod,

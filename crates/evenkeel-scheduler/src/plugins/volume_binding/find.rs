@@ -1,6 +1,6 @@
 //! Finds volumes for a pod on a node. Pure.
 //!
-//! Upstream: `plugins/volumebinding/binder.go`
+//! Upstream: `plugins/volumebinding/binder.go`.
 
 use crate::{framework::Status, plugins::volumes::Lookup};
 use evenkeel_api::{
@@ -18,7 +18,7 @@ const VOLUME_GONE: &str =
 
 /// Claims of a pod.
 ///
-/// Upstream: `PodVolumeClaims`
+/// Upstream: `PodVolumeClaims`.
 #[derive(Debug, Default)]
 pub(super) struct PodClaims {
     /// Volumes of the bound claims; `None` for a missing volume.
@@ -40,16 +40,16 @@ pub(super) struct UnboundClaim {
 
 /// Volumes for a pod on a node.
 ///
-/// Upstream: `PodVolumes`
+/// Upstream: `PodVolumes`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PodVolumes {
     /// Volumes to bind to claims.
     ///
-    /// Upstream: `StaticBindings`
+    /// Upstream: `StaticBindings`.
     pub(super) bindings: Vec<(Arc<PersistentVolume>, Arc<PersistentVolumeClaim>)>,
     /// Claims to provision.
     ///
-    /// Upstream: `DynamicProvisions`
+    /// Upstream: `DynamicProvisions`.
     pub(super) provisions: Vec<Provision>,
 }
 
@@ -69,7 +69,7 @@ impl PodVolumes {
 
 /// Reports whether the claim is fully bound.
 ///
-/// Upstream: `isPVCFullyBound`
+/// Upstream: `isPVCFullyBound`.
 pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     !claim.spec.volume_name.is_empty() && claim.meta.annotations.contains(volume::BIND_COMPLETED)
 }
@@ -109,7 +109,7 @@ pub(super) fn usable(
 
 /// Finds volumes for the pod on the node.
 ///
-/// Upstream: `FindPodVolumes`
+/// Upstream: `FindPodVolumes`.
 pub(super) fn find_pod_volumes(
     listers: &dyn Lookup,
     claims: &PodClaims,
@@ -137,7 +137,7 @@ pub(super) fn find_pod_volumes(
 
 /// Reports whether the bound volumes exist and are accessible from the node; else returns the reason.
 ///
-/// Upstream: `checkBoundClaims`
+/// Upstream: `checkBoundClaims`.
 fn check_bound_claims(
     listers: &dyn Lookup,
     claims: &PodClaims,
@@ -161,7 +161,7 @@ pub(super) fn is_reachable(listers: &dyn Lookup, volume: &PersistentVolume, node
 
 /// Finds volumes for the claims with delayed binding, smallest claim first; else returns the reason.
 ///
-/// Upstream: `findMatchingVolumes`
+/// Upstream: `findMatchingVolumes`.
 fn delayed(
     listers: &dyn Lookup,
     claims: &PodClaims,
@@ -198,7 +198,7 @@ fn delayed(
 
 /// Returns how to provision the claim on the node; else the reason.
 ///
-/// Upstream: `checkVolumeProvisions`
+/// Upstream: `checkVolumeProvisions`.
 fn check_volume_provision(
     listers: &dyn Lookup,
     one: &UnboundClaim,
@@ -218,7 +218,7 @@ fn check_volume_provision(
 
 /// Returns the capacity that fits the claim's volume; `Ok(None)` if the driver publishes none.
 ///
-/// Upstream: `hasEnoughCapacity`
+/// Upstream: `hasEnoughCapacity`.
 fn has_enough_capacity(
     listers: &dyn Lookup,
     claim: &PersistentVolumeClaim,
@@ -242,7 +242,7 @@ fn has_enough_capacity(
 
 /// Returns the maximum volume size.
 ///
-/// Upstream: `capacitySufficient`
+/// Upstream: `capacitySufficient`.
 pub(super) fn limit(room: &CsiStorageCapacity) -> Option<Quantity> {
     room.maximum_volume_size.or(room.capacity)
 }

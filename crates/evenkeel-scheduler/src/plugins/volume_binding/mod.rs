@@ -3,7 +3,7 @@
 //! `find` computes a node's volumes without side effects. Volumes of assumed pods are kept until their claims are bound, so
 //! that no volume is selected twice.
 //!
-//! Upstream: `plugins/volumebinding`
+//! Upstream: `plugins/volumebinding`.
 //!
 //! | documented | where |
 //! |---|---|
@@ -58,7 +58,7 @@ use crate::{
 
 /// Arguments of [`VolumeBinding`].
 ///
-/// Upstream: `VolumeBindingArgs`
+/// Upstream: `VolumeBindingArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
     /// Timeout for binding the claims of a pod. Default: 10 min.

@@ -1,6 +1,6 @@
 //! Score of a node by the utilization of its storage.
 //!
-//! Upstream: `plugins/volumebinding/scorer.go`
+//! Upstream: `plugins/volumebinding/scorer.go`.
 
 use super::find::PodVolumes;
 use crate::plugins::shape::Shape;

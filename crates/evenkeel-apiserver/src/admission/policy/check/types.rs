@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// The type of `request`. Object and old object are variables of their own.
 ///
-/// Upstream: `BuildRequestType`
+/// Upstream: `BuildRequestType`.
 static REQUEST: LazyLock<Structural> = LazyLock::new(|| {
     let text = || json!({"type": "string"});
     let object = |properties: Value| json!({"type": "object", "properties": properties});
@@ -29,7 +29,7 @@ static REQUEST: LazyLock<Structural> = LazyLock::new(|| {
 
 /// The type of `namespaceObject`.
 ///
-/// Upstream: `BuildNamespaceType`
+/// Upstream: `BuildNamespaceType`.
 static NAMESPACE: LazyLock<Structural> = LazyLock::new(|| {
     let text = || json!({"type": "string"});
     let time = || json!({"type": "string", "format": "date-time"});
