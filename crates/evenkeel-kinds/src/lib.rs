@@ -6,6 +6,7 @@
 pub mod autoscaling;
 mod certificatesigningrequest;
 pub mod defaults;
+mod disabled_fields;
 mod job;
 mod persistentvolumeclaim;
 pub mod pod;

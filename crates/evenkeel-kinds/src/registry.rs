@@ -115,6 +115,8 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         KindStrategy {
             allow_create_on_update: true,
             selectable_fields: EVENT_FIELDS,
+            // Requests to events.k8s.io obey a stricter rule: `validation::event`.
+            validate_name: path_segment,
             ..core("Event")
         },
     ),

@@ -5,6 +5,7 @@
 //!
 //! Upstream: `PrepareForCreate` and `PrepareForUpdate` of the strategies in `pkg/registry`.
 
+use crate::disabled_fields::drop_disabled_fields;
 use crate::registry::KindStrategy;
 use crate::{certificatesigningrequest, job, persistentvolumeclaim, pod};
 use evenkeel_apimachinery::reset::{
@@ -33,6 +34,7 @@ pub struct Context<'a> {
 ///
 /// Upstream: `PrepareForCreate`.
 pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Value) {
+    drop_disabled_fields(strategy.group, strategy.kind, object, None);
     match (strategy.group, strategy.kind) {
         ("", "Pod") => pod::prepare_create(object, &cx.now),
         ("", "Namespace") => prepare_namespace(object),
@@ -45,6 +47,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
         ("batch", "Job") => job::generate_selector(object),
         ("rbac.authorization.k8s.io", _) => null_empty_rules(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => set_requester(cx, object),
+        ("discovery.k8s.io", "EndpointSlice") => drop_topology(object, None),
         _ => {}
     }
 }
@@ -53,6 +56,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
 ///
 /// Upstream: `PrepareForUpdate`.
 pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value, old: &Value) {
+    drop_disabled_fields(strategy.group, strategy.kind, new, Some(old));
     match (strategy.group, strategy.kind, cx.subresource) {
         ("", "Pod", subresource) => pod::prepare_update(subresource, new, old),
         ("", "Namespace", "finalize") => {
@@ -93,6 +97,7 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
             persistentvolumeclaim::prepare(new, Some(old));
         }
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
+        ("discovery.k8s.io", "EndpointSlice") => drop_topology(new, Some(old)),
         // A CSIDriver is created without a generation, so the generation counts from the stored value.
         ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();
@@ -198,6 +203,18 @@ fn prepare_namespace(object: &mut Value) {
         finalizers.push(json!("kubernetes"));
     }
     set(object, "spec.finalizers", finalizers);
+}
+
+/// Drops `deprecatedTopology` of endpoints that change: only v1beta1 could write it.
+///
+/// Upstream: `dropTopologyOnV1`.
+fn drop_topology(slice: &mut Value, old: Option<&Value>) {
+    if old.is_some_and(|old| value::same(old.get("endpoints"), slice.get("endpoints"))) {
+        return;
+    }
+    value::each(slice, "endpoints.*", &mut |endpoint| {
+        value::remove(endpoint, "deprecatedTopology");
+    });
 }
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

@@ -96,6 +96,12 @@ impl Errors {
         self.found.push(error);
     }
 
+    /// Adds the errors of another list, in their order.
+    pub fn extend(&mut self, other: Self) {
+        other.found.into_iter().for_each(|error| self.push(error));
+        self.is_cut |= other.is_cut;
+    }
+
     /// Whether there are no errors.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()

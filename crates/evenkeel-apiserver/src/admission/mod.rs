@@ -36,7 +36,9 @@ pub(crate) fn admit(
     }
     match (cx.resource.group(), cx.resource.kind(), cx.subresource) {
         ("", "Pod", "") => {
-            if old.is_none() {
+            if let Some(old) = old {
+                pods::preserve_priority(object, old);
+            } else {
                 limit_range::complete(cx, object)?;
                 set(object, "status.qosClass", evenkeel_kinds::pod::qos_class(object));
                 service_accounts::admit(cx, object)?;

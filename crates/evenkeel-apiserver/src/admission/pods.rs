@@ -2,7 +2,7 @@
 
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::{get, int, list, set, text};
+use evenkeel_apimachinery::value::{copy, get, int, list, set, text};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -66,6 +66,17 @@ pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusEr
         set(pod, "spec.preemptionPolicy", policy);
     }
     Ok(())
+}
+
+/// Sets the priority and the preemption policy that an update leaves out: the Priority plug-in has set them at creation.
+///
+/// Upstream: `Plugin.admitPod` of `priority`.
+pub(super) fn preserve_priority(pod: &mut Value, old: &Value) {
+    for field in ["spec.priority", "spec.preemptionPolicy"] {
+        if get(pod, field).is_none() && get(old, field).is_some() {
+            copy(pod, old, field);
+        }
+    }
 }
 
 fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {

@@ -114,6 +114,12 @@ impl Strategy for BuiltIn {
         Some((self.kind_strategy.validate_name)(name))
     }
 
+    fn update_validates_name(&self, subresource: &str) -> bool {
+        let KindStrategy { group, kind, .. } = self.kind_strategy;
+        let target = ValidationTarget { group, request_group: group, kind, subresource };
+        validation::update_validates_name(target)
+    }
+
     fn check_graceful_delete(&self, object: &Value, requested: Option<i64>) -> Option<i64> {
         if self.kind_strategy.group.is_empty() && self.kind_strategy.kind == "Pod" {
             pod::deletion_grace_period(object, requested)

@@ -85,6 +85,12 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// Whether an update through this sub-resource (empty: the object itself) validates `metadata.name` and `generateName` by
+    /// [`Strategy::validate_name`], as a create does.
+    fn update_validates_name(&self, _subresource: &str) -> bool {
+        false
+    }
+
     /// Seconds of grace that a deletion gives this object; `None`: it goes at once. `requested` is `gracePeriodSeconds`.
     fn check_graceful_delete(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
         None

@@ -86,8 +86,11 @@ fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusEr
     }
     let mut errors = match old {
         Some(old) => meta::update_errors(new, old),
-        None => meta::name_errors(strategy, new),
+        None => Vec::new(),
     };
+    if old.is_none() || strategy.update_validates_name(write.request.target.subresource) {
+        errors.extend(meta::name_errors(strategy, new));
+    }
     if old.is_none() {
         errors.extend(meta::generation_errors(new));
     }

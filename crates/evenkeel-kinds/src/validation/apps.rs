@@ -264,13 +264,12 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let policy = text(new, "spec.podManagementPolicy");
     match policy {
         "" => errors.required(&path.field("podManagementPolicy"), ""),
-        _ => {
-            errors.one_of(
-                &path.field("podManagementPolicy"),
-                policy,
-                &["OrderedReady", "Parallel"],
-            );
-        }
+        "OrderedReady" | "Parallel" => {}
+        _ => errors.invalid(
+            &path.field("podManagementPolicy"),
+            policy,
+            "must be 'OrderedReady' or 'Parallel'",
+        ),
     }
     let strategy = path.field("updateStrategy");
     let rolling = get(new, "spec.updateStrategy.rollingUpdate");

@@ -1,10 +1,17 @@
 //! Validation of discovery.k8s.io.
 
-use super::{immutable, names};
+use super::{immutable, names as forms};
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, list, text};
+use evenkeel_apimachinery::value::{get, list, same, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
+
+const MAX_PORTS: usize = 20_000;
+const MAX_ENDPOINTS: usize = 1000;
+/// Addresses of one endpoint.
+const MAX_ADDRESSES: usize = 100;
+/// Zones, and nodes, in the hints of one endpoint.
+const MAX_HINTS: usize = 8;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     if kind == "EndpointSlice" {
@@ -16,67 +23,118 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     if kind != "EndpointSlice" {
         return;
     }
-    // When the immutable address type changes, the new type's addresses need no validation.
-    if new.get("addressType") == old.get("addressType") {
-        endpoint_slice(new, errors);
+    address_type_and_ports(new, errors);
+    // Endpoints that older versions accepted may stay.
+    if !same(new.get("endpoints"), old.get("endpoints")) {
+        endpoints(new, errors);
     }
     immutable(&["addressType"], new, old, errors);
 }
 
 /// Upstream: `ValidateEndpointSlice`.
 fn endpoint_slice(new: &Value, errors: &mut Errors) {
-    let kind = text(new, "addressType");
-    match kind {
-        "" => errors.required(&Path::new("addressType"), ""),
-        _ => errors.one_of(&Path::new("addressType"), kind, &["FQDN", "IPv4", "IPv6"]),
+    address_type_and_ports(new, errors);
+    endpoints(new, errors);
+}
+
+/// Upstream: `validateAddressType`, `validatePorts`.
+fn address_type_and_ports(new: &Value, errors: &mut Errors) {
+    let address_type = text(new, "addressType");
+    let path = Path::new("addressType");
+    match address_type {
+        "" => errors.required(&path, ""),
+        _ => errors.one_of(&path, address_type, &["FQDN", "IPv4", "IPv6"]),
     }
-    let all = Path::new("endpoints");
-    for (index, endpoint) in list(new, "endpoints").iter().enumerate() {
-        let path = all.index(index);
-        let addresses = path.field("addresses");
-        if list(endpoint, "addresses").is_empty() {
-            errors.required(&addresses, "");
-        }
-        for (index, address) in
-            list(endpoint, "addresses").iter().filter_map(Value::as_str).enumerate()
-        {
-            endpoint_address(kind, address, &addresses, index, errors);
-        }
-        let node = text(endpoint, "nodeName");
-        if get(endpoint, "nodeName").is_some() {
-            errors.invalid_all(&path.field("nodeName"), node, &names::dns_subdomain(node));
-        }
-        let hostname = text(endpoint, "hostname");
-        if get(endpoint, "hostname").is_some() {
-            errors.invalid_all(&path.field("hostname"), hostname, &names::dns_label(hostname));
-        }
+    let (all, ports) = (Path::new("ports"), list(new, "ports"));
+    if ports.len() > MAX_PORTS {
+        return errors.too_many(&all, ports.len(), MAX_PORTS);
     }
-    let all = Path::new("ports");
-    let mut seen = BTreeSet::new();
-    for (index, port) in list(new, "ports").iter().enumerate() {
+    let mut names = BTreeSet::new();
+    for (index, port) in ports.iter().enumerate() {
         let path = all.index(index);
         let name = text(port, "name");
         if !name.is_empty() {
-            errors.invalid_all(&path.field("name"), name, &names::dns_label(name));
+            errors.invalid_all(&path.field("name"), name, &forms::dns_label(name));
         }
-        if !seen.insert(name) {
+        if !names.insert(name) {
             errors.duplicate(&path.field("name"), name);
         }
         match text(port, "protocol") {
             "" => errors.required(&path.field("protocol"), ""),
             protocol => errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]),
         }
-        let protocol = text(port, "appProtocol");
-        if !protocol.is_empty() {
-            errors.invalid_all(
-                &path.field("appProtocol"),
-                protocol,
-                &names::qualified_name(protocol),
-            );
+        if get(port, "appProtocol").is_some() {
+            let protocol = text(port, "appProtocol");
+            let messages = forms::qualified_name(protocol);
+            errors.invalid_all(&path.field("appProtocol"), protocol, &messages);
         }
     }
 }
 
+/// Upstream: `validateEndpoints`.
+fn endpoints(new: &Value, errors: &mut Errors) {
+    let address_type = text(new, "addressType");
+    let (all, endpoints) = (Path::new("endpoints"), list(new, "endpoints"));
+    if endpoints.len() > MAX_ENDPOINTS {
+        return errors.too_many(&all, endpoints.len(), MAX_ENDPOINTS);
+    }
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let path = all.index(index);
+        let (all, addresses) = (path.field("addresses"), list(endpoint, "addresses"));
+        match addresses.len() {
+            0 => errors.required(&all, ""),
+            n if n > MAX_ADDRESSES => errors.too_many(&all, n, MAX_ADDRESSES),
+            _ => {}
+        }
+        for (index, address) in addresses.iter().filter_map(Value::as_str).enumerate() {
+            endpoint_address(address_type, address, &all, index, errors);
+        }
+        if get(endpoint, "nodeName").is_some() {
+            let node = text(endpoint, "nodeName");
+            errors.invalid_all(&path.field("nodeName"), node, &forms::dns_subdomain(node));
+        }
+        if get(endpoint, "hostname").is_some() {
+            let hostname = text(endpoint, "hostname");
+            errors.invalid_all(&path.field("hostname"), hostname, &forms::dns_label(hostname));
+        }
+        if let Some(hints) = get(endpoint, "hints") {
+            let path = path.field("hints");
+            for (field, check) in [
+                ("forZones", forms::label_value as fn(&str) -> Vec<String>),
+                ("forNodes", forms::dns_subdomain),
+            ] {
+                if list(hints, field).len() > MAX_HINTS {
+                    errors.too_many(&path.field(field), list(hints, field).len(), MAX_HINTS);
+                    break;
+                }
+                hint_names(list(hints, field), &path.field(field), check, errors);
+            }
+        }
+    }
+}
+
+/// Validates the names of zones or nodes: valid, and none of them twice.
+///
+/// Upstream: `validateHints`.
+fn hint_names(
+    hints: &[Value],
+    path: &Path<'_>,
+    check: fn(&str) -> Vec<String>,
+    errors: &mut Errors,
+) {
+    let mut names = BTreeSet::new();
+    for (index, hint) in hints.iter().enumerate() {
+        let path = path.index(index);
+        let name = text(hint, "name");
+        if !names.insert(name) {
+            errors.duplicate(&path.field("name"), name);
+        }
+        errors.invalid_all(&path.field("name"), name, &check(name));
+    }
+}
+
+/// Validates an address of an endpoint.
+///
 /// Upstream: `validateEndpoints`.
 fn endpoint_address(
     kind: &str,
@@ -88,7 +146,7 @@ fn endpoint_address(
     let path = addresses.index(index);
     match kind {
         "IPv4" | "IPv6" => match address.parse::<std::net::IpAddr>() {
-            Err(_) => errors.invalid_all(&path, address, &names::ip(address)),
+            Err(_) => errors.invalid_all(&path, address, &forms::ip(address)),
             Ok(ip) => {
                 if ip.is_ipv4() != (kind == "IPv4") {
                     errors.invalid(addresses, address, &format!("must be an {kind} address"));
@@ -96,7 +154,29 @@ fn endpoint_address(
                 super::service::non_special_ip(address, &path, errors);
             }
         },
-        "FQDN" => errors.invalid_all(&path, address, &names::dns_subdomain(address)),
+        "FQDN" => fully_qualified_domain_name(address, &path, errors),
         _ => {}
+    }
+}
+
+/// Upstream: `IsFullyQualifiedDomainName`.
+fn fully_qualified_domain_name(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let messages = forms::dns_subdomain(name);
+    if !messages.is_empty() {
+        return errors.invalid(path, name, &messages.join(","));
+    }
+    if !name.contains('.') {
+        let detail = "should be a domain with at least two segments separated by dots";
+        return errors.invalid(path, name, detail);
+    }
+    for label in name.split('.') {
+        let messages = forms::dns_label(label);
+        if !messages.is_empty() {
+            return errors.invalid(path, label, &messages.join(","));
+        }
     }
 }

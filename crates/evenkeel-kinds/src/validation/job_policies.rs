@@ -177,7 +177,7 @@ fn success_policy_rule(rule: &Value, completions: i64, path: &Path<'_>, errors: 
 /// The number of indexes in a text such as `0-2,5`, each below `completions`.
 ///
 /// Upstream: `validateIndexesFormat`.
-fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, String> {
+pub(super) fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, String> {
     if indexes.is_empty() {
         return Ok(0);
     }
@@ -193,8 +193,10 @@ fn count_of_indexes(indexes: &str, completions: i64) -> Result<i64, String> {
     Ok(total)
 }
 
+/// Returns the first and the last index of an interval such as `0-2` or `5`, each below `completions`.
+///
 /// Upstream: `parseIndexInterval`.
-fn index_interval(interval: &str, completions: i64) -> Result<(i64, i64), String> {
+pub(super) fn index_interval(interval: &str, completions: i64) -> Result<(i64, i64), String> {
     let index = |text: &str| -> Result<i64, String> {
         let index: i64 = text
             .parse()

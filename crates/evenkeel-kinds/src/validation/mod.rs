@@ -15,6 +15,7 @@ mod discovery;
 mod event;
 mod flowcontrol;
 mod job_policies;
+mod job_status;
 mod limitrange;
 mod networking;
 mod node;
@@ -61,6 +62,70 @@ const ANY_FINALIZERS: [&str; 5] = [
     "coordination.k8s.io",
     "internal.apiserver.k8s.io",
 ];
+
+/// Kinds whose updates validate `metadata.name` and `generateName` by the kind's rule again. The others let `generateName`
+/// change to anything that is a path segment.
+const UPDATE_VALIDATES_NAME: [(&str, &[&str]); 11] = [
+    (
+        "",
+        &[
+            "ConfigMap",
+            "Endpoints",
+            "LimitRange",
+            "Namespace",
+            "Node",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "Pod",
+            "Secret",
+            "ServiceAccount",
+        ],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+            "MutatingWebhookConfiguration",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingWebhookConfiguration",
+        ],
+    ),
+    ("apiregistration.k8s.io", &["APIService"]),
+    ("apps", &["ControllerRevision"]),
+    ("certificates.k8s.io", &["CertificateSigningRequest"]),
+    ("discovery.k8s.io", &["EndpointSlice"]),
+    ("flowcontrol.apiserver.k8s.io", &["FlowSchema", "PriorityLevelConfiguration"]),
+    ("networking.k8s.io", &["IPAddress", "Ingress", "IngressClass"]),
+    ("node.k8s.io", &["RuntimeClass"]),
+    ("resource.k8s.io", &["ResourceClaim", "ResourceClaimTemplate"]),
+    (
+        "storage.k8s.io",
+        &[
+            "CSINode",
+            "CSIStorageCapacity",
+            "StorageClass",
+            "VolumeAttachment",
+            "VolumeAttributesClass",
+        ],
+    ),
+];
+
+/// Whether an update through this path validates `metadata.name` and `generateName` by the kind's rule.
+///
+/// Upstream: the calls of `ValidateObjectMeta` in the kinds' functions `Validate…Update`.
+pub fn update_validates_name(target: ValidationTarget<'_>) -> bool {
+    let path_does = match (target.kind, target.subresource) {
+        (_, "") | ("VolumeAttachment", "status") => true,
+        ("CertificateSigningRequest", "status" | "approval") => true,
+        _ => false,
+    };
+    path_does
+        && UPDATE_VALIDATES_NAME
+            .iter()
+            .any(|(group, kinds)| *group == target.group && kinds.contains(&target.kind))
+}
 
 /// Validates that finalizers are fully qualified or Kubernetes' own.
 ///
@@ -127,7 +192,9 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
     match (target.group, target.subresource) {
         ("", _) if kind == "Event" => event::update(target.request_group, new, old, errors),
         ("", _) => core::update(target, new, old, errors),
-        ("apps", _) | ("batch", "status") => apps::update(target, new, old, errors),
+        ("apps", _) => apps::update(target, new, old, errors),
+        ("batch", "status") if kind == "Job" => job_status::update(new, old, errors),
+        ("batch", "status") => {}
         ("batch", _) => batch::update(kind, new, old, errors),
         ("certificates.k8s.io", _) => certificates::update(target, new, old, errors),
         ("admissionregistration.k8s.io", "status") => {

@@ -24,7 +24,10 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     }
     match kind {
         "IngressClass" => immutable(&["spec.controller"], new, old, errors),
-        "IPAddress" => immutable(&["spec.parentRef"], new, old, errors),
+        "IPAddress" => {
+            servicecidr::ip_address(new, errors);
+            immutable(&["spec.parentRef"], new, old, errors);
+        }
         _ => {}
     }
 }

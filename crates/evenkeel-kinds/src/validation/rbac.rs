@@ -36,7 +36,13 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
         for (index, selector) in
             list(new, "aggregationRule.clusterRoleSelectors").iter().enumerate()
         {
-            labels::selector(selector, &selectors.index(index), errors);
+            let path = selectors.index(index);
+            let mut invalid = Errors::default();
+            labels::selector(selector, &path, &mut invalid);
+            if !invalid.is_empty() {
+                invalid.invalid(&path, Value::Null, "invalid label selector.");
+            }
+            errors.extend(invalid);
         }
     }
 }

@@ -59,6 +59,10 @@ pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
     if get(new, "spec.parentRef").is_none() {
         return errors.required(&root, "");
     }
+    let group = text(new, "spec.parentRef.group");
+    if !group.is_empty() {
+        errors.invalid_all(&root.field("group"), group, &names::dns_subdomain(group));
+    }
     for field in ["resource", "name"] {
         if text(new, &format!("spec.parentRef.{field}")).is_empty() {
             errors.required(&root.field(field), "");

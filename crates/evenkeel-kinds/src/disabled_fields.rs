@@ -1,0 +1,230 @@
+//! Fields of feature gates that are off by default in v1.37. A write drops them, unless the stored object has a field of the
+//! same gate.
+//!
+//! Upstream: the functions `dropDisabledFields` and `DropDisabledFields`, called by the strategies of the kinds.
+
+use evenkeel_apimachinery::value::{get, get_mut};
+use serde_json::Value;
+
+/// Fields of one feature gate, as paths; `*` is any item of a list.
+type GateFields = &'static [&'static str];
+
+/// Fields of a pod's spec. A path that begins with `containers` stands for init and ephemeral containers, too.
+const POD_SPEC: &[GateFields] = &[
+    // AtomicWriteVolumeUserFields
+    &[
+        "volumes.*.configMap.defaultUser",
+        "volumes.*.configMap.items.*.user",
+        "volumes.*.downwardAPI.defaultUser",
+        "volumes.*.downwardAPI.items.*.user",
+        "volumes.*.projected.defaultUser",
+        "volumes.*.projected.sources.*.clusterTrustBundle.user",
+        "volumes.*.projected.sources.*.configMap.items.*.user",
+        "volumes.*.projected.sources.*.downwardAPI.items.*.user",
+        "volumes.*.projected.sources.*.podCertificate.user",
+        "volumes.*.projected.sources.*.secret.items.*.user",
+        "volumes.*.projected.sources.*.serviceAccountToken.user",
+        "volumes.*.secret.defaultUser",
+        "volumes.*.secret.items.*.user",
+    ],
+    // EmptyDirVolumeMode
+    &["volumes.*.emptyDir.mode"],
+    // EvictionRequestAPI
+    &["evictionResponders"],
+    // GenericWorkload
+    &["schedulingGroup"],
+    // GRPCContainerProbeTLS
+    &[
+        "containers.*.livenessProbe.grpc.mode",
+        "containers.*.readinessProbe.grpc.mode",
+        "containers.*.startupProbe.grpc.mode",
+    ],
+    // H2CContainerProbe
+    &[
+        "containers.*.lifecycle.postStart.httpGet.protocol",
+        "containers.*.lifecycle.preStop.httpGet.protocol",
+        "containers.*.livenessProbe.httpGet.protocol",
+        "containers.*.readinessProbe.httpGet.protocol",
+        "containers.*.startupProbe.httpGet.protocol",
+    ],
+    // VolumeBindMountOptions
+    &["containers.*.volumeMounts.*.bindMountOptions"],
+    // ContainerStopSignals
+    &[STOP_SIGNAL],
+];
+
+const STOP_SIGNAL: &str = "containers.*.lifecycle.stopSignal";
+
+/// Fields of a pod's status.
+const POD_STATUS: &[GateFields] = &[
+    // CSIVolumeHealth
+    &["volumeHealth"],
+    // DRANodeAllocatableResources
+    &["nodeAllocatableResourceClaimStatuses"],
+    // ImageVolumeWithDigest
+    &[
+        "containerStatuses.*.volumeMounts.*.volumeStatus",
+        "ephemeralContainerStatuses.*.volumeMounts.*.volumeStatus",
+        "initContainerStatuses.*.volumeMounts.*.volumeStatus",
+    ],
+];
+
+/// Fields of a JobSpec: those of WorkloadWithJob.
+const JOB_SPEC: &[GateFields] = &[&["scheduling"]];
+
+/// Fields of a NodeSpec: those of InPlacePodVerticalScalingSchedulerPreemption.
+const NODE_SPEC: &[GateFields] = &[&["podPreemptionPolicy"]];
+
+/// Returns the parts of a kind that have such fields, as their paths in the object.
+fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFields])] {
+    match (group, kind) {
+        ("", "Pod") => &[("spec", POD_SPEC), ("status", POD_STATUS)],
+        ("", "Node") => &[("spec", NODE_SPEC)],
+        ("", "PodTemplate") => &[("template.spec", POD_SPEC)],
+        ("", "ReplicationController")
+        | ("apps", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet") => {
+            &[("spec.template.spec", POD_SPEC)]
+        }
+        ("batch", "Job") => &[("spec", JOB_SPEC), ("spec.template.spec", POD_SPEC)],
+        ("batch", "CronJob") => &[
+            ("spec.jobTemplate.spec", JOB_SPEC),
+            ("spec.jobTemplate.spec.template.spec", POD_SPEC),
+        ],
+        _ => &[],
+    }
+}
+
+/// Drops the fields of disabled gates from an object of this kind that is written; `old` is the stored object on update.
+pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old: Option<&Value>) {
+    for (part, gates) in parts(group, kind) {
+        let old = old.and_then(|old| get(old, part));
+        let Some(new) = get_mut(new, part) else { continue };
+        for fields in *gates {
+            let paths = || fields.iter().flat_map(|path| in_all_containers(path));
+            if old.is_some_and(|old| paths().any(|path| has(old, &path))) {
+                continue;
+            }
+            for path in paths() {
+                drop_field(new, &path);
+            }
+        }
+    }
+}
+
+/// Returns the path, and those of init and ephemeral containers if it begins with `containers`.
+fn in_all_containers(path: &str) -> Vec<String> {
+    match path.strip_prefix("containers.") {
+        Some(rest) => ["containers", "initContainers", "ephemeralContainers"]
+            .map(|list| format!("{list}.{rest}"))
+            .into(),
+        None => vec![path.to_owned()],
+    }
+}
+
+/// Whether the object has a value at `path` that is not null.
+fn has(value: &Value, path: &str) -> bool {
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    match (name, rest) {
+        ("*", rest) => value.as_array().into_iter().flatten().any(|item| has(item, rest)),
+        (name, "") => value.get(name).is_some_and(|value| !value.is_null()),
+        (name, rest) => value.get(name).is_some_and(|value| has(value, rest)),
+    }
+}
+
+fn drop_field(value: &mut Value, path: &str) {
+    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
+    match (name, rest) {
+        ("*", rest) => {
+            value.as_array_mut().into_iter().flatten().for_each(|item| drop_field(item, rest));
+        }
+        (name, "") => {
+            value.as_object_mut().map(|fields| fields.remove(name));
+        }
+        ("lifecycle", "stopSignal") => drop_stop_signal(value),
+        (name, rest) => {
+            if let Some(value) = value.get_mut(name) {
+                drop_field(value, rest);
+            }
+        }
+    }
+}
+
+/// Drops a container's stop signal, and its lifecycle if that has nothing else.
+///
+/// Upstream: `dropContainerStopSignals`.
+fn drop_stop_signal(container: &mut Value) {
+    let Some(container) = container.as_object_mut() else { return };
+    let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if lifecycle.remove("stopSignal").is_some_and(|signal| !signal.is_null())
+        && lifecycle.values().all(Value::is_null)
+    {
+        container.remove("lifecycle");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_of_disabled_gates_are_dropped_unless_stored() {
+        let pod = json!({"spec": {
+            "schedulingGroup": {"podGroupName": "g"},
+            "volumes": [{"name": "a", "emptyDir": {"mode": 511, "medium": ""}}, {"name": "b", "secret": {"defaultUser": 1}}],
+            "initContainers": [{"name": "i", "lifecycle": {"stopSignal": "SIGINT"}}],
+            "containers": [{"name": "c", "lifecycle": {"stopSignal": "SIGINT", "preStop": {"sleep": {"seconds": 1}}}}],
+        }});
+        let mut new = pod.clone();
+        drop_disabled_fields("", "Pod", &mut new, None);
+        let expected = json!({"spec": {
+            "volumes": [{"name": "a", "emptyDir": {"medium": ""}}, {"name": "b", "secret": {}}],
+            "initContainers": [{"name": "i"}],
+            "containers": [{"name": "c", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}],
+        }});
+        assert_eq!(new, expected);
+        let mut kept = pod.clone();
+        drop_disabled_fields("", "Pod", &mut kept, Some(&pod));
+        assert_eq!(kept, pod);
+        // Each gate counts by itself.
+        let old = json!({"spec": {"volumes": [{"name": "z", "emptyDir": {"mode": 1}}]}});
+        let mut new = pod.clone();
+        drop_disabled_fields("", "Pod", &mut new, Some(&old));
+        assert_eq!(new["spec"]["volumes"][0], pod["spec"]["volumes"][0]);
+        assert_eq!(new["spec"]["volumes"][1], json!({"name": "b", "secret": {}}));
+    }
+
+    #[test]
+    fn templates_and_other_kinds_are_covered() {
+        let template =
+            json!({"spec": {"evictionResponders": [{"name": "a"}], "restartPolicy": "Always"}});
+        let dropped = json!({"spec": {"restartPolicy": "Always"}});
+        for (group, kind, object, expected) in [
+            (
+                "apps",
+                "DaemonSet",
+                json!({"spec": {"template": template}}),
+                json!({"spec": {"template": dropped}}),
+            ),
+            (
+                "batch",
+                "CronJob",
+                json!({"spec": {"jobTemplate": {"spec": {"scheduling": {}, "template": template}}}}),
+                json!({"spec": {"jobTemplate": {"spec": {"template": dropped}}}}),
+            ),
+            ("", "Node", json!({"spec": {"podPreemptionPolicy": "Never"}}), json!({"spec": {}})),
+            (
+                "",
+                "ConfigMap",
+                json!({"spec": {"schedulingGroup": 1}}),
+                json!({"spec": {"schedulingGroup": 1}}),
+            ),
+        ] {
+            let mut new = object;
+            drop_disabled_fields(group, kind, &mut new, None);
+            assert_eq!(new, expected, "{kind}");
+        }
+    }
+}
