@@ -116,11 +116,12 @@ const UPDATE_VALIDATES_NAME: [(&str, &[&str]); 11] = [
 ///
 /// Upstream: the calls of `ValidateObjectMeta` in the kinds' functions `Validate…Update`.
 pub fn update_validates_name(target: ValidationTarget<'_>) -> bool {
-    let path_does = match (target.kind, target.subresource) {
-        (_, "") | ("VolumeAttachment", "status") => true,
-        ("CertificateSigningRequest", "status" | "approval") => true,
-        _ => false,
-    };
+    let path_does = matches!(
+        (target.kind, target.subresource),
+        (_, "")
+            | ("VolumeAttachment", "status")
+            | ("CertificateSigningRequest", "status" | "approval")
+    );
     path_does
         && UPDATE_VALIDATES_NAME
             .iter()
