@@ -50,10 +50,8 @@ const POD_SPEC: &[GateFields] = &[
     // VolumeBindMountOptions
     &["containers.*.volumeMounts.*.bindMountOptions"],
     // ContainerStopSignals
-    &[STOP_SIGNAL],
+    &["containers.*.lifecycle.stopSignal"],
 ];
-
-const STOP_SIGNAL: &str = "containers.*.lifecycle.stopSignal";
 
 /// Fields of a pod's status.
 const POD_STATUS: &[GateFields] = &[
@@ -100,51 +98,46 @@ pub(crate) fn drop_disabled_fields(group: &str, kind: &str, new: &mut Value, old
         let old = old.and_then(|old| get(old, part));
         let Some(new) = get_mut(new, part) else { continue };
         for fields in *gates {
-            let paths = || fields.iter().flat_map(|path| in_all_containers(path));
-            if old.is_some_and(|old| paths().any(|path| has(old, &path))) {
+            if old.is_some_and(|old| fields.iter().any(|path| has(old, path))) {
                 continue;
             }
-            for path in paths() {
-                drop_field(new, &path);
-            }
+            fields.iter().for_each(|path| drop_field(new, path));
         }
     }
 }
 
-/// Returns the path, and those of init and ephemeral containers if it begins with `containers`.
-fn in_all_containers(path: &str) -> Vec<String> {
-    match path.strip_prefix("containers.") {
-        Some(rest) => ["containers", "initContainers", "ephemeralContainers"]
-            .map(|list| format!("{list}.{rest}"))
-            .into(),
-        None => vec![path.to_owned()],
-    }
+const CONTAINER_LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+
+/// Returns the fields that the first name of a path stands for.
+fn fields<'a>(name: &'a &'a str) -> &'a [&'a str] {
+    if *name == "containers" { &CONTAINER_LISTS } else { std::slice::from_ref(name) }
 }
 
 /// Whether the object has a value at `path` that is not null.
 fn has(value: &Value, path: &str) -> bool {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
-    match (name, rest) {
-        ("*", rest) => value.as_array().into_iter().flatten().any(|item| has(item, rest)),
-        (name, "") => value.get(name).is_some_and(|value| !value.is_null()),
-        (name, rest) => value.get(name).is_some_and(|value| has(value, rest)),
+    if name == "*" {
+        return value.as_array().into_iter().flatten().any(|item| has(item, rest));
     }
+    let mut found = fields(&name).iter().filter_map(|name| value.get(name));
+    found.any(|value| if rest.is_empty() { !value.is_null() } else { has(value, rest) })
 }
 
 fn drop_field(value: &mut Value, path: &str) {
-    let (name, rest) = path.split_once('.').unwrap_or((path, ""));
-    match (name, rest) {
-        ("*", rest) => {
+    match path.split_once('.') {
+        Some(("*", rest)) => {
             value.as_array_mut().into_iter().flatten().for_each(|item| drop_field(item, rest));
         }
-        (name, "") => {
-            value.as_object_mut().map(|fields| fields.remove(name));
-        }
-        ("lifecycle", "stopSignal") => drop_stop_signal(value),
-        (name, rest) => {
-            if let Some(value) = value.get_mut(name) {
-                drop_field(value, rest);
+        Some(("lifecycle", "stopSignal")) => drop_stop_signal(value),
+        Some((name, rest)) => {
+            for name in fields(&name) {
+                if let Some(value) = value.get_mut(name) {
+                    drop_field(value, rest);
+                }
             }
+        }
+        None => {
+            value.as_object_mut().map(|fields| fields.remove(path));
         }
     }
 }
