@@ -73,7 +73,7 @@ pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusEr
 /// Upstream: `Plugin.admitPod` of `priority`.
 pub(super) fn preserve_priority(pod: &mut Value, old: &Value) {
     for field in ["spec.priority", "spec.preemptionPolicy"] {
-        if get(pod, field).is_none() && get(old, field).is_some() {
+        if get(pod, field).is_none() {
             copy(pod, old, field);
         }
     }
