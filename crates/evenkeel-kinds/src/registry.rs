@@ -44,6 +44,17 @@ const fn any_name(_: &str) -> Vec<String> {
     Vec::new()
 }
 
+impl KindStrategy {
+    /// Validates a name that a request to this API group brings. The group is not always that of the kind: an Event that is
+    /// sent to `events.k8s.io` needs a DNS subdomain.
+    pub fn validate_name(&self, request_group: &str, name: &str) -> Vec<String> {
+        if request_group == "events.k8s.io" {
+            return dns_subdomain(name);
+        }
+        (self.validate_name)(name)
+    }
+}
+
 const DEFAULT_STRATEGY: KindStrategy = KindStrategy {
     group: "",
     kind: "",
@@ -115,7 +126,6 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         KindStrategy {
             allow_create_on_update: true,
             selectable_fields: EVENT_FIELDS,
-            // Requests to events.k8s.io obey a stricter rule: `validation::event`.
             validate_name: path_segment,
             ..core("Event")
         },
@@ -472,4 +482,17 @@ pub fn strategy(group: &str, resource: &str) -> Option<&'static KindStrategy> {
         .iter()
         .find(|(name, strategy)| *name == resource && strategy.group == group)
         .map(|(_, strategy)| strategy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_names_by_the_group_of_the_request() {
+        let events = strategy("events.k8s.io", "events").expect("events are served");
+        assert!(events.validate_name("", "Not_A_Subdomain").is_empty());
+        assert!(!events.validate_name("events.k8s.io", "Not_A_Subdomain").is_empty());
+        assert!(!events.validate_name("", "a/b").is_empty());
+    }
 }

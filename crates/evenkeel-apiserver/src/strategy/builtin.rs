@@ -104,20 +104,19 @@ impl Strategy for BuiltIn {
         self.kind_strategy.allow_unconditional_update
     }
 
-    fn validate_name(&self, name: &str, prefix: bool) -> Option<Vec<String>> {
+    fn validate_name(&self, cx: &Context<'_>, name: &str, prefix: bool) -> Option<Vec<String>> {
+        let validate = |name: &str| self.kind_strategy.validate_name(cx.request_group, name);
         if prefix && name.ends_with('-') {
             // What is generated ends in letters, so a prefix may end as no name may.
             let mut masked = name[..name.len() - 1].to_owned();
             masked.push('a');
-            return Some((self.kind_strategy.validate_name)(&masked));
+            return Some(validate(&masked));
         }
-        Some((self.kind_strategy.validate_name)(name))
+        Some(validate(name))
     }
 
-    fn update_validates_name(&self, subresource: &str) -> bool {
-        let KindStrategy { group, kind, .. } = self.kind_strategy;
-        let target = ValidationTarget { group, request_group: group, kind, subresource };
-        validation::update_validates_name(target)
+    fn update_validates_name(&self, cx: &Context<'_>) -> bool {
+        validation::update_validates_name(self.validation_target(cx))
     }
 
     fn check_graceful_delete(&self, object: &Value, requested: Option<i64>) -> Option<i64> {

@@ -81,13 +81,13 @@ pub(crate) trait Strategy: Send + Sync + 'static {
     }
 
     /// The name's own rule (upstream's `NameIsDNSSubdomain` where `None`): messages of what is wrong with it.
-    fn validate_name(&self, _name: &str, _prefix: bool) -> Option<Vec<String>> {
+    fn validate_name(&self, _cx: &Context<'_>, _name: &str, _prefix: bool) -> Option<Vec<String>> {
         None
     }
 
-    /// Whether an update through this sub-resource (empty: the object itself) validates `metadata.name` and `generateName` by
+    /// Whether an update through `cx.subresource` validates `metadata.name` and `generateName` by
     /// [`Strategy::validate_name`], as a create does.
-    fn update_validates_name(&self, _subresource: &str) -> bool {
+    fn update_validates_name(&self, _cx: &Context<'_>) -> bool {
         false
     }
 

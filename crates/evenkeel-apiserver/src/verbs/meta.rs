@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::strategy::Strategy;
 use evenkeel_api::forms::path_segment;
 use evenkeel_apimachinery::status::FieldError;
+use evenkeel_kinds::strategy::Context;
 
 /// Alphabet of generated names: no vowels, nothing that looks like another.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -125,13 +126,17 @@ pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
 }
 
 /// What is wrong with a name: the kind's own rule, or that of DNS subdomains.
-pub(super) fn name_errors(strategy: &dyn Strategy, object: &Value) -> Vec<FieldError> {
+pub(super) fn name_errors(
+    strategy: &dyn Strategy,
+    cx: &Context<'_>,
+    object: &Value,
+) -> Vec<FieldError> {
     let name = text(object, "name");
     let prefix = text(object, "generateName");
     let mut errors = Vec::new();
     let check = |value: &str, is_prefix: bool| {
         strategy
-            .validate_name(value, is_prefix)
+            .validate_name(cx, value, is_prefix)
             .unwrap_or_else(|| subdomain_errors(value, is_prefix))
     };
     if !prefix.is_empty() {

@@ -75,7 +75,7 @@ async fn mutate(write: &mut Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), 
 fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
     let cx = write.context(attempt.name);
     let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);
-    let strategy = &*stored.strategy;
+    let (strategy, strategy_cx) = (&*stored.strategy, cx.strategy());
     policybased::check(&cx, write.request.target.name, new, old)?;
     if let Some(old) = old
         && strategy.has_generation(write.has_status())
@@ -84,20 +84,17 @@ fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusEr
         let generation = meta::generation(old) + 1;
         meta::metadata(new).insert("generation".to_owned(), Value::from(generation));
     }
-    let mut errors = match old {
-        Some(old) => meta::update_errors(new, old),
-        None => Vec::new(),
-    };
-    if old.is_none() || strategy.update_validates_name(write.request.target.subresource) {
-        errors.extend(meta::name_errors(strategy, new));
+    let mut errors = old.map_or_else(Vec::new, |old| meta::update_errors(new, old));
+    if old.is_none() || strategy.update_validates_name(&strategy_cx) {
+        errors.extend(meta::name_errors(strategy, &strategy_cx, new));
     }
     if old.is_none() {
         errors.extend(meta::generation_errors(new));
     }
     errors.extend(schema::validate(&stored.gvk, new));
     errors.extend(match old {
-        Some(old) => strategy.validate_update(&cx.strategy(), new, old),
-        None => strategy.validate(&cx.strategy(), new),
+        Some(old) => strategy.validate_update(&strategy_cx, new, old),
+        None => strategy.validate(&strategy_cx, new),
     });
     errors.extend(policy::expressions(stored, new));
     invalid(stored, attempt.name, &errors)

@@ -19,16 +19,6 @@ pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
     if request_group.is_empty() {
         return;
     }
-    let metadata = Path::new("metadata");
-    for field in ["generateName", "name"] {
-        let name = text(event, &format!("metadata.{field}"));
-        let name = if field == "generateName" { name.trim_end_matches('-') } else { name };
-        if !name.is_empty() {
-            names::dns_subdomain(name)
-                .iter()
-                .for_each(|why| errors.invalid(&metadata.field(field), name, why));
-        }
-    }
     series(event, errors);
     if is_empty(event, "eventTime") {
         errors.required(&Path::new("eventTime"), "");
