@@ -78,6 +78,36 @@ pub fn dns_subdomain(text: &str) -> Messages {
     messages
 }
 
+/// Validates an RFC 1123 subdomain whose letters may have either case: names of drivers.
+///
+/// Upstream: `IsDNS1123SubdomainCaseless`.
+pub fn dns_subdomain_caseless(text: &str) -> Messages {
+    let mut messages = Messages::new();
+    max_length(text, 253, &mut messages);
+    if !is_subdomain(&text.to_ascii_lowercase()) {
+        messages.push(regex_error(
+            "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an \
+             alphanumeric character",
+            &format!("(?i){SUBDOMAIN}"),
+            &["Example.com"],
+        ));
+    }
+    messages
+}
+
+/// Validates an identifier of the language C.
+///
+/// Upstream: `IsCIdentifier`.
+pub fn c_identifier(text: &str) -> Messages {
+    let is_word = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_word && text.bytes().next().is_some_and(|first| !first.is_ascii_digit()) {
+        return Messages::new();
+    }
+    let words = "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric \
+                 characters or '_'";
+    vec![regex_error(words, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
+}
+
 /// Validates an RFC 1035 label, which begins with a letter.
 ///
 /// Upstream: `IsDNS1035Label`.
@@ -321,6 +351,8 @@ mod tests {
     fn forms() {
         check(dns_label, &["a", "0-b"], &["", "A", "-a", "a-", "a.b", &"x".repeat(64)]);
         check(dns_subdomain, &["a.b-c.d", "0"], &["", "a..b", ".a", "a_b"]);
+        check(dns_subdomain_caseless, &["A.b-C", "0"], &["", "A..b", "a_b"]);
+        check(c_identifier, &["a", "_1", "A_b"], &["", "1a", "a-b", "é"]);
         check(dns_1035_label, &["a-1"], &["1a", ""]);
         check(qualified_name, &["a", "a.b/C_d", "A"], &["", "/a", "a/", "a/b/c", "a b", "UP/a"]);
         check(label_value, &["", "A_b.c"], &["-a", "a b", "a/b"]);

@@ -97,6 +97,14 @@ fn scale(mantissa: i128, suffix: &str, decimals: u32) -> Option<i128> {
     if exponent >= 0 { value.checked_mul(power) } else { Some((value + power - 1) / power) }
 }
 
+impl std::ops::Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
 impl Display for Amount {
     /// In decimal form: whole numbers, else thousandths, else billionths.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

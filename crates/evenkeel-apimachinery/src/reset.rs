@@ -29,7 +29,7 @@ pub fn reset_field(new: &mut Value, old: &Value, field: &str) {
 }
 
 /// Kinds whose metadata a status update may not change, by group.
-const METADATA_RESET_FOR_STATUS: [(&str, &str); 16] = [
+const METADATA_RESET_FOR_STATUS: [(&str, &str); 17] = [
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
     ("apiregistration.k8s.io", "APIService"),
     ("certificates.k8s.io", "PodCertificateRequest"),
@@ -44,6 +44,7 @@ const METADATA_RESET_FOR_STATUS: [(&str, &str); 16] = [
     ("resource.k8s.io", "ResourcePoolStatusRequest"),
     ("scheduling.k8s.io", "CompositePodGroup"),
     ("scheduling.k8s.io", "PodGroup"),
+    ("storage.k8s.io", "CSINode"),
     ("storage.k8s.io", "VolumeAttachment"),
     ("storagemigration.k8s.io", "StorageVersionMigration"),
 ];

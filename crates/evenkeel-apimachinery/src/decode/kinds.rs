@@ -63,6 +63,20 @@ pub(crate) fn body_kind(
     Ok(actual)
 }
 
+/// Whether a body names a version.
+pub(crate) fn has_version(body: &Json<'_>) -> bool {
+    let version = |text: &str| text.rsplit('/').next().is_some_and(|version| !version.is_empty());
+    matches!(body.get("apiVersion"), Some(Json::String(text)) if version(text))
+}
+
+/// Returns the error for a kind that a group does not have, of an object that names no version.
+pub(crate) fn not_registered_internally(actual: &GroupVersionKind) -> String {
+    format!(
+        "no kind \"{}\" is registered for the internal version of group \"{}\" in scheme \"pkg/runtime/scheme.go:111\"",
+        actual.kind, actual.group
+    )
+}
+
 /// Returns the error for an object of one kind where another is expected.
 pub(crate) fn conversion_error(actual: &GroupVersionKind, expected: &GroupVersionKind) -> String {
     if !is_known(actual) {

@@ -379,7 +379,9 @@ fn merge_duplicate<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
 }
 
 /// Error of upstream's converter for unstructured objects, which names JSON types and no field.
-fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String {
+///
+/// Upstream: `fromUnstructured`.
+pub(crate) fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String {
     let (kind, go) = match json {
         Json::Null => ("nil", "nil"),
         Json::Bool(_) => ("bool", "bool"),
@@ -389,10 +391,21 @@ fn conversion_error(json: &Json<'_>, type_ref: TypeRef<'_>) -> String {
         Json::Array(_) => ("slice", "[]interface {}"),
         Json::Object(_) => ("map", "map[string]interface {}"),
     };
-    match type_ref.shape() {
-        Shape::Struct(_) => format!("cannot restore struct from: {kind}"),
-        Shape::Map { .. } => format!("cannot restore map from {kind}"),
-        Shape::List { .. } => format!("cannot restore slice from {kind}"),
+    // Go converts numbers to numbers, and integers to strings. What it does not convert has an error of its own.
+    match (type_ref.shape(), kind) {
+        (Shape::Struct(_), _) => format!("cannot restore struct from: {kind}"),
+        (Shape::Map { .. }, _) => format!("cannot restore map from {kind}"),
+        (Shape::List { .. }, _) => format!("cannot restore slice from {kind}"),
+        (Shape::String, "bool" | "float64" | "slice" | "map") => {
+            "unrecognized type: string".to_owned()
+        }
+        (Shape::Bool, _) => "unrecognized type: bool".to_owned(),
+        (Shape::Int { bits }, "bool" | "string" | "slice" | "map") => {
+            format!("unrecognized type: int{bits}")
+        }
+        (Shape::Float, "bool" | "string" | "slice" | "map") => {
+            "unrecognized type: float64".to_owned()
+        }
         _ => format!("cannot convert {go} to {}", type_ref.node().go),
     }
 }

@@ -39,9 +39,7 @@ fn stripped() -> FieldSet {
 pub(super) fn reset_fields(schema: &Schema, subresource: &str) -> FieldSet {
     let (group, kind) = (schema.group(), schema.kind());
     match (subresource, kind) {
-        (_, "CSINode") | ("" | "finalize" | "resize" | "ephemeralcontainers", _)
-            if schema.has_status() =>
-        {
+        ("" | "finalize" | "resize" | "ephemeralcontainers", _) if schema.has_status() => {
             match kind {
                 "CertificateSigningRequest" => FieldSet::from_paths(&[&["f:spec"], &["f:status"]]),
                 _ => FieldSet::from_paths(&[&["f:status"]]),

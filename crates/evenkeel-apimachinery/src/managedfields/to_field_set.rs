@@ -120,10 +120,10 @@ fn validate(value: &Value, type_ref: Option<TypeRef<'_>>, path: &str, errors: &m
             report(format!("expected string, got {}", unstructured(other)));
         }
         (Shape::Bool, other) => {
-            report(format!("expected boolean, got {}", unstructured(other)));
+            report(format!("expected boolean, got &{{{}}}", go(other)));
         }
         (_, Value::Object(_) | Value::Array(_)) => {
-            report(format!("expected any scalar, got {}", go_type(value).unwrap_or("nil")));
+            report(format!("expected any scalar, got &{{{}}}", go(value)));
         }
         _ => {}
     }

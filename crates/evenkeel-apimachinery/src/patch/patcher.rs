@@ -49,6 +49,8 @@ pub(super) fn patch(
     };
     if schema.is_some_and(Schema::is_custom) {
         validate_kind(kind, &object)?;
+    } else if form == PatchType::Strategic {
+        check_kind_types(&patch, schema)?;
     }
     decode_patched(kind, schema, &object, decoder, strict, validation).map_err(
         |detail| match form {
@@ -56,6 +58,21 @@ pub(super) fn patch(
             _ => invalid(&object.to_string(), &detail),
         },
     )
+}
+
+/// Rejects a strategic merge patch that sets `kind` or `apiVersion` to what is no string. Any string is accepted: the
+/// patched object keeps its kind.
+fn check_kind_types(patch: &Json<'_>, schema: Option<&Schema>) -> Result<(), StatusError> {
+    let Some(schema) = schema else { return Ok(()) };
+    for field in ["kind", "apiVersion"] {
+        let value = patch.get(field).filter(|value| !matches!(value, Json::Null | Json::String(_)));
+        let type_ref = schema.type_ref().child(field);
+        if let (Some(value), Some(type_ref)) = (value, type_ref) {
+            let detail = typed::conversion_error(value, type_ref);
+            return Err(invalid(&go(&patch.to_value()), &detail));
+        }
+    }
+    Ok(())
 }
 
 /// A custom object may be patched to any content, which may then be of another kind.
@@ -171,6 +188,9 @@ fn decode_patched(
     };
     let json = Json::from(object);
     let actual = kinds::body_kind(&json, kind)?;
+    if decoder == DecoderKind::Text && !schema.is_custom() && !kinds::has_version(&json) {
+        return decode_internal(&actual, kind, object, duplicate_keys, validation);
+    }
     if actual != *kind {
         return Err(kind_change_error(&actual, kind, &json));
     }
@@ -181,6 +201,27 @@ fn decode_patched(
     let strict = duplicate_keys.into_iter().chain(errors.strict).collect();
     let warnings = apply_field_validation(validation, &[], strict)?;
     Ok(Patched { object: named(object, kind), warnings })
+}
+
+/// Decodes an object without a version as upstream's internal version of its kind, whose fields have no JSON names: all
+/// of them are unknown.
+fn decode_internal(
+    actual: &GroupVersionKind,
+    kind: &GroupVersionKind,
+    object: &Value,
+    duplicate_keys: Vec<String>,
+    validation: FieldValidation,
+) -> Result<Patched, String> {
+    if actual.kind != kind.kind {
+        return Err(kinds::not_registered_internally(actual));
+    }
+    let fields = object.as_object().into_iter().flatten().map(|(name, _)| name);
+    let unknown = fields
+        .filter(|name| !matches!(name.as_str(), "apiVersion" | "kind"))
+        .map(|name| format!("unknown field {}", typed::quoted(name)));
+    let strict = duplicate_keys.into_iter().chain(unknown).collect();
+    let warnings = apply_field_validation(validation, &[], strict)?;
+    Ok(Patched { object: named(Value::Null, kind), warnings })
 }
 
 /// Returns the error for a patch that changes the object's kind: of decoding it as that kind, or of converting it.
@@ -220,4 +261,59 @@ fn invalid(shown: &str, detail: &str) -> StatusError {
     )
     .about("", "", "")
     .cause("FieldValueInvalid", message, "patch")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lease() -> (GroupVersionKind, Value) {
+        let kind = GroupVersionKind {
+            group: "coordination.k8s.io".into(),
+            version: "v1".into(),
+            kind: "Lease".into(),
+        };
+        let object = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": {}});
+        (kind, object)
+    }
+
+    fn message(form: PatchType, body: &str, validation: FieldValidation) -> Result<Value, String> {
+        let (kind, object) = lease();
+        let schema = Schema::of(&kind).expect("a built-in kind");
+        patch(&kind, Some(&schema), form, &object, body.as_bytes(), validation)
+            .map(|patched| patched.object)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_strategic_patch_sets_kinds_to_strings_only() {
+        for (body, end) in [
+            (r#"{"kind": true}"#, "unrecognized type: string"),
+            (r#"{"apiVersion": {}}"#, "unrecognized type: string"),
+            (r#"{"apiVersion": 5}"#, "cannot convert int64 to string"),
+        ] {
+            let refused = message(PatchType::Strategic, body, FieldValidation::Ignore);
+            assert!(refused.as_ref().is_err_and(|text| text.ends_with(end)), "{body}: {refused:?}");
+        }
+        let kept = message(PatchType::Strategic, r#"{"kind": "x"}"#, FieldValidation::Ignore);
+        assert_eq!(kept.expect("accepted")["kind"], "Lease");
+    }
+
+    #[test]
+    fn an_object_without_version_is_decoded_as_the_internal_one() {
+        let body = r#"{"apiVersion": null}"#;
+        let refused = message(PatchType::Merge, body, FieldValidation::Strict);
+        let end = r#"strict decoding error: unknown field "metadata", unknown field "spec""#;
+        assert!(refused.as_ref().is_err_and(|text| text.ends_with(end)), "{refused:?}");
+        let ignored = message(PatchType::Merge, body, FieldValidation::Ignore).expect("accepted");
+        assert_eq!(ignored["metadata"], json!({}), "no field has a name");
+        let body = r#"{"apiVersion": null, "kind": "x"}"#;
+        let refused = message(PatchType::Merge, body, FieldValidation::Ignore);
+        let words =
+            r#"no kind "x" is registered for the internal version of group "coordination.k8s.io""#;
+        assert!(refused.as_ref().is_err_and(|text| text.contains(words)), "{refused:?}");
+        let kind_only = message(PatchType::Merge, r#"{"kind": null}"#, FieldValidation::Strict);
+        assert_eq!(kind_only.expect("accepted")["metadata"]["name"], "a");
+    }
 }

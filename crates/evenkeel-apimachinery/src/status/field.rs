@@ -42,6 +42,8 @@ pub enum FieldErrorKind {
     TooMany,
     /// The value is of another type.
     TypeInvalid,
+    /// A rule could not be evaluated.
+    Internal,
 }
 
 impl FieldErrorKind {
@@ -57,6 +59,7 @@ impl FieldErrorKind {
             Self::TooLong => "FieldValueTooLong",
             Self::TooMany => "FieldValueTooMany",
             Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Internal => "InternalError",
         }
     }
 
@@ -71,12 +74,13 @@ impl FieldErrorKind {
             Self::TooLong => "Too long",
             Self::TooMany => "Too many",
             Self::TypeInvalid => "Invalid value",
+            Self::Internal => "Internal error",
         }
     }
 
     /// Whether the text shows the offending value.
     fn shows_value(self) -> bool {
-        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong)
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
     }
 }
 
@@ -168,6 +172,11 @@ impl FieldError {
         Self::new(FieldErrorKind::Forbidden, field, None, detail)
     }
 
+    /// A value that a rule could not be evaluated for.
+    pub(crate) fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Internal, field, None, detail)
+    }
+
     /// A duplicate value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, Some(value.into()), "")
@@ -181,6 +190,17 @@ impl FieldError {
     /// A value of more than `max` bytes.
     pub fn too_long(field: impl Into<String>, max: usize) -> Self {
         let unit = if max == 1 { "byte" } else { "bytes" };
+        Self::new(
+            FieldErrorKind::TooLong,
+            field,
+            None,
+            format!("may not be more than {max} {unit}"),
+        )
+    }
+
+    /// A value of more than `max` characters.
+    pub(crate) fn too_long_characters(field: impl Into<String>, max: usize) -> Self {
+        let unit = if max == 1 { "character" } else { "characters" };
         Self::new(
             FieldErrorKind::TooLong,
             field,

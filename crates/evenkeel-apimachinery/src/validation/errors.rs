@@ -147,6 +147,11 @@ impl Errors {
         self.push(FieldError::forbidden(path.to_string(), detail));
     }
 
+    /// Adds an error: a rule could not be evaluated for the value at `path`.
+    pub fn internal(&mut self, path: &Path<'_>, detail: &str) {
+        self.push(FieldError::internal(path.to_string(), detail));
+    }
+
     /// Adds an error: the value at `path` is a duplicate.
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         self.push(FieldError::duplicate(path.to_string(), value));
@@ -157,9 +162,22 @@ impl Errors {
         self.push(FieldError::not_found(path.to_string(), value));
     }
 
+    /// Adds an error like [`Errors::not_found`], with what the value must be.
+    pub fn not_found_because(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
+        self.push(FieldError {
+            detail: detail.to_owned(),
+            ..FieldError::not_found(path.to_string(), value)
+        });
+    }
+
     /// Adds an error: the value at `path` has more than `limit` bytes.
     pub fn too_long(&mut self, path: &Path<'_>, limit: usize) {
         self.push(FieldError::too_long(path.to_string(), limit));
+    }
+
+    /// Adds an error: the value at `path` has more than `limit` characters.
+    pub fn too_long_characters(&mut self, path: &Path<'_>, limit: usize) {
+        self.push(FieldError::too_long_characters(path.to_string(), limit));
     }
 
     /// Adds an error: the value at `path` is not among `supported`.
