@@ -6,7 +6,7 @@
 use evenkeel_apimachinery::value::{get, get_mut};
 use serde_json::Value;
 
-/// Fields of one feature gate, as paths; `*` is any item of a list.
+/// Fields of one feature gate, as paths; `*` is any item of a list or value of a map.
 type GateFields = &'static [&'static str];
 
 /// Fields of a pod's spec. A path that begins with `containers` stands for init and ephemeral containers, too.
@@ -70,14 +70,57 @@ const POD_STATUS: &[GateFields] = &[
 /// Fields of a JobSpec: those of WorkloadWithJob.
 const JOB_SPEC: &[GateFields] = &[&["scheduling"]];
 
-/// Fields of a NodeSpec: those of InPlacePodVerticalScalingSchedulerPreemption.
-const NODE_SPEC: &[GateFields] = &[&["podPreemptionPolicy"]];
+/// Fields of a NodeSpec.
+const NODE_SPEC: &[GateFields] = &[
+    // DynamicKubeletConfig, of former releases
+    &["configSource"],
+    // InPlacePodVerticalScalingSchedulerPreemption
+    &["podPreemptionPolicy"],
+];
+
+/// Fields of a NodeStatus: those of DynamicKubeletConfig.
+const NODE_STATUS: &[GateFields] = &[&["config"]];
+
+/// Fields of a LeaseSpec: those of CoordinatedLeaderElection, each by itself.
+const LEASE_SPEC: &[GateFields] = &[&["strategy"], &["preferredHolder"]];
+
+/// Fields of a CSINode's status: those of CSIVolumeHealth.
+const CSI_NODE_STATUS: &[GateFields] = &[&["storageHealth"]];
+
+/// Fields of a claim's spec: those of DRADerivedAttributes.
+const CLAIM_SPEC: &[GateFields] = &[&[
+    "devices.requests.*.exactly.derivedAttributes",
+    "devices.requests.*.firstAvailable.*.derivedAttributes",
+]];
+
+/// Fields of a claim's status: those of DRAOptionalNodeOperations.
+const CLAIM_STATUS: &[GateFields] = &[&["allocation.devices.results.*.skipNodeOperations"]];
+
+/// Fields of a ResourceSlice.
+const RESOURCE_SLICE: &[GateFields] = &[
+    // DRADeviceCompatibilityGroups
+    &["devices.*.consumesCounters.*.compatibilityGroups"],
+    // DRANodeAllocatableResources
+    &["devices.*.nodeAllocatableResources"],
+    // DRAListTypeAttributes
+    &[
+        "devices.*.attributes.*.bools",
+        "devices.*.attributes.*.ints",
+        "devices.*.attributes.*.strings",
+        "devices.*.attributes.*.versions",
+    ],
+    // DRAPartitionableDevicesType
+    &["partitionTypeAttribute"],
+    // DRAOptionalNodeOperations
+    &["skipNodeOperations"],
+];
 
 /// Returns the parts of a kind that have such fields, as their paths in the object.
 fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFields])] {
     match (group, kind) {
         ("", "Pod") => &[("spec", POD_SPEC), ("status", POD_STATUS)],
-        ("", "Node") => &[("spec", NODE_SPEC)],
+        ("", "Node") => &[("spec", NODE_SPEC), ("status", NODE_STATUS)],
+        ("coordination.k8s.io", "Lease") => &[("spec", LEASE_SPEC)],
         ("", "PodTemplate") => &[("template.spec", POD_SPEC)],
         ("", "ReplicationController")
         | ("apps", "DaemonSet" | "Deployment" | "ReplicaSet" | "StatefulSet") => {
@@ -88,6 +131,10 @@ fn parts(group: &str, kind: &str) -> &'static [(&'static str, &'static [GateFiel
             ("spec.jobTemplate.spec", JOB_SPEC),
             ("spec.jobTemplate.spec.template.spec", POD_SPEC),
         ],
+        ("storage.k8s.io", "CSINode") => &[("status", CSI_NODE_STATUS)],
+        ("resource.k8s.io", "ResourceClaim") => &[("spec", CLAIM_SPEC), ("status", CLAIM_STATUS)],
+        ("resource.k8s.io", "ResourceClaimTemplate") => &[("spec.spec", CLAIM_SPEC)],
+        ("resource.k8s.io", "ResourceSlice") => &[("spec", RESOURCE_SLICE)],
         _ => &[],
     }
 }
@@ -117,7 +164,11 @@ fn fields<'a>(name: &'a &'a str) -> &'a [&'a str] {
 fn has(value: &Value, path: &str) -> bool {
     let (name, rest) = path.split_once('.').unwrap_or((path, ""));
     if name == "*" {
-        return value.as_array().into_iter().flatten().any(|item| has(item, rest));
+        return match value {
+            Value::Array(items) => items.iter().any(|item| has(item, rest)),
+            Value::Object(fields) => fields.values().any(|item| has(item, rest)),
+            _ => false,
+        };
     }
     let mut found = fields(&name).iter().filter_map(|name| value.get(name));
     found.any(|value| if rest.is_empty() { !value.is_null() } else { has(value, rest) })
@@ -125,9 +176,11 @@ fn has(value: &Value, path: &str) -> bool {
 
 fn drop_field(value: &mut Value, path: &str) {
     match path.split_once('.') {
-        Some(("*", rest)) => {
-            value.as_array_mut().into_iter().flatten().for_each(|item| drop_field(item, rest));
-        }
+        Some(("*", rest)) => match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| drop_field(item, rest)),
+            Value::Object(fields) => fields.values_mut().for_each(|item| drop_field(item, rest)),
+            _ => {}
+        },
         Some(("lifecycle", "stopSignal")) => drop_stop_signal(value),
         Some((name, rest)) => {
             for name in fields(&name) {
@@ -207,7 +260,19 @@ mod tests {
                 json!({"spec": {"jobTemplate": {"spec": {"scheduling": {}, "template": template}}}}),
                 json!({"spec": {"jobTemplate": {"spec": {"template": dropped}}}}),
             ),
+            (
+                "coordination.k8s.io",
+                "Lease",
+                json!({"spec": {"strategy": "a", "preferredHolder": "b", "holderIdentity": "c"}}),
+                json!({"spec": {"holderIdentity": "c"}}),
+            ),
             ("", "Node", json!({"spec": {"podPreemptionPolicy": "Never"}}), json!({"spec": {}})),
+            (
+                "resource.k8s.io",
+                "ResourceSlice",
+                json!({"spec": {"devices": [{"attributes": {"a": {"ints": [1], "int": 1}}}], "skipNodeOperations": ["*"]}}),
+                json!({"spec": {"devices": [{"attributes": {"a": {"int": 1}}}]}}),
+            ),
             (
                 "",
                 "ConfigMap",

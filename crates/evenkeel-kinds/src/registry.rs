@@ -20,6 +20,10 @@ pub struct KindStrategy {
     ///
     /// Upstream: `ValidateNameFunc`.
     pub validate_name: fn(&str) -> Vec<String>,
+    /// Whether `generateName` obeys the rule for names, too. Otherwise it is any path segment.
+    ///
+    /// Upstream: `ValidateObjectMeta`, not `ValidateObjectMetaWithOpts`.
+    pub validates_generate_name: bool,
     /// Fields that field selectors support.
     pub selectable_fields: &'static [SelectableField],
     /// `status` of a new object, as JSON; empty where a client may set it, and for kinds without a status.
@@ -60,6 +64,7 @@ const DEFAULT_STRATEGY: KindStrategy = KindStrategy {
     kind: "",
     has_generation: false,
     validate_name: dns_subdomain,
+    validates_generate_name: true,
     selectable_fields: &[],
     initial_status: "",
     creates_with_status: false,
@@ -186,6 +191,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     (
         "replicationcontrollers",
         KindStrategy {
+            validates_generate_name: false,
             selectable_fields: &[("status.replicas", "status.replicas", "0")],
             ..with_generation("", "ReplicationController", r#"{"replicas":0}"#)
         },
@@ -253,6 +259,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     (
         "poddisruptionbudgets",
         KindStrategy {
+            validate_name: path_segment,
             allow_unconditional_update: false,
             ..with_generation(
                 "policy",
@@ -454,6 +461,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
             selectable_fields: &[
                 ("spec.nodeName", "spec.nodeName", ""),
                 ("spec.driver", "spec.driver", ""),
+                ("spec.pool.name", "spec.pool.name", ""),
             ],
             ..with_generation(RESOURCE, "ResourceSlice", "")
         },
@@ -461,8 +469,17 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     (
         "deviceclasses",
         KindStrategy {
+            validates_generate_name: false,
             return_deleted_object: true,
             ..with_generation(RESOURCE, "DeviceClass", "")
+        },
+    ),
+    (
+        "devicetaintrules",
+        KindStrategy {
+            allow_unconditional_update: false,
+            return_deleted_object: true,
+            ..with_generation(RESOURCE, "DeviceTaintRule", "{}")
         },
     ),
     (

@@ -5,9 +5,10 @@
 //!
 //! Upstream: `PrepareForCreate` and `PrepareForUpdate` of the strategies in `pkg/registry`.
 
+use crate::defaults::labels_from_template;
 use crate::disabled_fields::drop_disabled_fields;
 use crate::registry::KindStrategy;
-use crate::{certificatesigningrequest, job, persistentvolumeclaim, pod};
+use crate::{certificatesigningrequest, job, persistentvolumeclaim, pod, resourceclaim};
 use evenkeel_apimachinery::reset::{
     reset_all_but_metadata_and_status, reset_all_but_status_and_managed_fields, reset_field,
     reset_metadata_fields, reset_metadata_for_status, status_update_resets_metadata,
@@ -48,6 +49,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
         ("rbac.authorization.k8s.io", _) => null_empty_rules(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => set_requester(cx, object),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(object, None),
+        ("resource.k8s.io", kind) => resourceclaim::set_time_added(kind, object, &cx.now),
         _ => {}
     }
 }
@@ -56,6 +58,11 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
 ///
 /// Upstream: `PrepareForUpdate`.
 pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value, old: &Value) {
+    if strategy.kind == "ResourceSlice" && get(new, "spec") != get(old, "spec") {
+        // Fields that are dropped below count, too.
+        let generation = value::int(old, "metadata.generation").unwrap_or_default();
+        set(new, "metadata.generation", generation + 1);
+    }
     drop_disabled_fields(strategy.group, strategy.kind, new, Some(old));
     match (strategy.group, strategy.kind, cx.subresource) {
         ("", "Pod", subresource) => pod::prepare_update(subresource, new, old),
@@ -98,6 +105,18 @@ pub fn prepare_update(strategy: &KindStrategy, cx: &Context<'_>, new: &mut Value
         }
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare_status_update(new, old),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(new, Some(old)),
+        // The spec has been reset; upstream sets defaults again when it reads the stored object.
+        ("batch", "Job") if cx.subresource == "status" => labels_from_template(new),
+        ("resource.k8s.io", "DeviceTaintRule") => {
+            resourceclaim::set_time_added("DeviceTaintRule", new, &cx.now);
+            resourceclaim::prepare_taint_rule_update(new, old, &cx.now);
+        }
+        ("resource.k8s.io", "ResourceSlice") => {
+            resourceclaim::set_time_added("ResourceSlice", new, &cx.now);
+        }
+        ("resource.k8s.io", "ResourceClaim") if cx.subresource == "status" => {
+            resourceclaim::drop_deallocated_devices(new, old);
+        }
         // A CSIDriver is created without a generation, so the generation counts from the stored value.
         ("storage.k8s.io", "CSIDriver") if get(new, "spec") != get(old, "spec") => {
             let generation = value::int(old, "metadata.generation").unwrap_or_default();
@@ -352,6 +371,23 @@ mod tests {
         assert_eq!(changed(StatusStrategy::BuiltIn, &sent), moves);
         assert_eq!(changed(StatusStrategy::BuiltInStatusOnly, &sent), stays);
         assert_eq!(changed(StatusStrategy::Deployment, &sent), stays);
+    }
+
+    #[test]
+    fn a_status_update_gives_a_job_the_labels_of_its_template() {
+        let strategy = crate::registry::strategy("batch", "jobs").expect("a strategy");
+        let user = User::default();
+        let cx = Context {
+            now: String::new(),
+            user: &user,
+            request_group: "batch",
+            subresource: "status",
+            has_status: true,
+        };
+        let old = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"template": {"metadata": {"labels": {"c": "d"}}}}});
+        let mut new = json!({"metadata": {}, "spec": {}, "status": {}});
+        prepare_update(strategy, &cx, &mut new, &old);
+        assert_eq!(new["metadata"]["labels"], json!({"c": "d"}));
     }
 
     #[test]

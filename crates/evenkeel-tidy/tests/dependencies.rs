@@ -14,7 +14,10 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("evenkeel-x509", &[]),
     ("evenkeel-component-helpers", &["evenkeel-api"]),
     ("evenkeel-apimachinery", &["evenkeel-api"]),
-    ("evenkeel-kinds", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-component-helpers"]),
+    (
+        "evenkeel-kinds",
+        &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel", "evenkeel-component-helpers"],
+    ),
     ("evenkeel-apiextensions", &["evenkeel-api", "evenkeel-apimachinery", "evenkeel-cel"]),
     ("evenkeel-cel", &["evenkeel-api"]),
     ("evenkeel-runtime", &["evenkeel-api", "evenkeel-tasks", "evenkeel-x509"]),

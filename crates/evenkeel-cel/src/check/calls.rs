@@ -231,7 +231,7 @@ fn function_cost(name: &str, args: &[&Known<'_>]) -> u64 {
     }
 }
 
-const QUANTITY: &str = "kubernetes.Quantity";
+pub(super) const QUANTITY: &str = "kubernetes.Quantity";
 const URL: &str = "kubernetes.URL";
 const IP: &str = "net.IP";
 const CIDR: &str = "net.CIDR";

@@ -1,5 +1,6 @@
 //! Types of expressions, as far as their schemas tell.
 
+use super::calls::QUANTITY;
 use super::declaration::Declaration;
 
 /// What a value is known to be.
@@ -71,12 +72,13 @@ impl<'a> Type<'a> {
             ("boolean", _) => Self::Bool,
             ("number", _) => Self::Double,
             ("integer", _) => Self::Int,
+            ("quantity", _) => Self::Library(QUANTITY),
             _ => return None,
         })
     }
 
     /// Its name, as errors have it.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Self::Dyn => "dyn".to_owned(),
             Self::Null => "null".to_owned(),

@@ -87,7 +87,8 @@ fn stateful_set(set: &mut Value) {
     }
     fill(set, STATEFUL_SET);
     each(set, "spec.volumeClaimTemplates.*", &mut |claim| {
-        fill(claim, &[("apiVersion", Text("v1")), ("kind", Text("PersistentVolumeClaim"))]);
+        value::set(claim, "apiVersion", "v1");
+        value::set(claim, "kind", "PersistentVolumeClaim");
     });
 }
 

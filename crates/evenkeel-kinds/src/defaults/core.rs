@@ -4,7 +4,7 @@ use super::Fill::{Int, Optional, Text};
 use super::pod::VOLUME_SOURCE;
 use super::{Table, fill, pod, service};
 use base64::Engine as _;
-use evenkeel_apimachinery::value::{self, each, get, is_empty, object, object_mut, text};
+use evenkeel_apimachinery::value::{self, each, get, is_empty, list, object, object_mut, text};
 use serde_json::Value;
 
 const PERSISTENT_VOLUME: Table = &[
@@ -92,8 +92,17 @@ const INITIAL_NODE_STATUS: &str = r#"{"daemonEndpoints":{"kubeletEndpoint":{"Por
     "containerRuntimeVersion":"","kernelVersion":"","kubeProxyVersion":"","kubeletVersion":"","machineID":"",
     "operatingSystem":"","osImage":"","systemUUID":""}}"#;
 
-/// Upstream: `SetDefaults_NodeStatus`.
+/// Sets the allocatable resources, and makes the fields `podCIDR` and `podCIDRs` agree: the former decides.
+///
+/// Upstream: `SetDefaults_NodeStatus`, `Convert_v1_NodeSpec_To_core_NodeSpec`, `Convert_core_NodeSpec_To_v1_NodeSpec`.
 fn node(node: &mut Value) {
+    let first = list(node, "spec.podCIDRs").first().and_then(Value::as_str).unwrap_or_default();
+    let (cidr, first) = (text(node, "spec.podCIDR").to_owned(), first.to_owned());
+    if cidr.is_empty() && !first.is_empty() {
+        value::set(node, "spec.podCIDR", first);
+    } else if cidr != first {
+        value::set(node, "spec.podCIDRs", vec![cidr]);
+    }
     if is_empty(node, "status") {
         value::set(
             node,

@@ -7,6 +7,7 @@
 
 mod apps;
 mod core;
+mod image;
 mod objects;
 mod pod;
 mod service;

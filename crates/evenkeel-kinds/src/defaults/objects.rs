@@ -70,6 +70,10 @@ pub(crate) fn apply(group: &str, version: &str, kind: &str, object: &mut Value) 
         ("admissionregistration.k8s.io", _) => admission(kind, object),
         ("resource.k8s.io", "ResourceClaim") => {
             each(object, "spec.devices?.requests.*", &mut device_request);
+            fill(
+                object,
+                &[("status?.allocation?.devices?.results.*.tolerations.*.operator", Text("Equal"))],
+            );
         }
         ("resource.k8s.io", "ResourceClaimTemplate") => {
             each(object, "spec.spec.devices?.requests.*", &mut device_request);

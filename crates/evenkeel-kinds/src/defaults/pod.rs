@@ -3,7 +3,7 @@
 //! Upstream: `k8s.io/kubernetes/pkg/apis/core/v1/defaults.go`.
 
 use super::Fill::{Flag, Int, Object, Optional, Positive, Text};
-use super::{Table, fill};
+use super::{Table, fill, image};
 use evenkeel_apimachinery::value::{self, each, flag, get, object, object_mut, text};
 use serde_json::{Value, json};
 
@@ -154,16 +154,7 @@ fn volume(volume: &mut Value) {
 ///
 /// Upstream: `SetDefaults_Container`.
 pub(crate) fn pull_policy(image: &str) -> &'static str {
-    if image.contains('@') {
-        return "IfNotPresent";
-    }
-    let last = image.rsplit('/').next().unwrap_or(image);
-    match last.split_once(':') {
-        // An invalid reference has no tag; upstream does not find `latest` in it.
-        _ if image.is_empty() => "IfNotPresent",
-        None | Some((_, "latest")) => "Always",
-        Some(_) => "IfNotPresent",
-    }
+    if image::tag(image) == Some("latest") { "Always" } else { "IfNotPresent" }
 }
 
 fn requests_from_limits(container: &mut Value) {

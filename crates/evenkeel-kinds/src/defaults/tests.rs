@@ -112,3 +112,18 @@ fn a_deployment_gets_upstreams_defaults() {
         })
     );
 }
+
+#[test]
+fn the_cidrs_of_a_node_agree() {
+    for (spec, cidr, cidrs) in [
+        (json!({"podCIDR": "a"}), json!("a"), json!(["a"])),
+        (json!({"podCIDRs": ["a", "b"]}), json!("a"), json!(["a", "b"])),
+        (json!({"podCIDR": "c", "podCIDRs": ["a", "b"]}), json!("c"), json!(["c"])),
+        (json!({"podCIDR": "a", "podCIDRs": ["a", "b"]}), json!("a"), json!(["a", "b"])),
+        (json!({}), json!(null), json!(null)),
+    ] {
+        let mut node = json!({ "spec": spec });
+        apply("", "v1", "Node", &mut node);
+        assert_eq!((&node["spec"]["podCIDR"], &node["spec"]["podCIDRs"]), (&cidr, &cidrs));
+    }
+}

@@ -25,9 +25,8 @@ pub(super) fn affinity(affinity: &Value, path: &Path<'_>, errors: &mut Errors) {
         {
             let path = preferred.index(index);
             weight(weighted, &path, errors);
-            if let Some(term) = get(weighted, "podAffinityTerm") {
-                pod_term(term, &path.field("podAffinityTerm"), errors);
-            }
+            let term = get(weighted, "podAffinityTerm").unwrap_or(&Value::Null);
+            pod_term(term, &path.field("podAffinityTerm"), errors);
         }
     }
 }
@@ -46,14 +45,16 @@ fn pod_term(term: &Value, path: &Path<'_>, errors: &mut Errors) {
             labels::selector(selector, &path.field(field), errors);
         }
     }
-    let namespaces = path.field("namespaces");
+    // The field's name is that of upstream's path.
+    let namespaces = path.field("namespace");
     for name in list(term, "namespaces").iter().filter_map(Value::as_str) {
         errors.invalid_all(&namespaces, name, &names::dns_label(name));
     }
-    match text(term, "topologyKey") {
-        "" => errors.required(&path.field("topologyKey"), "can not be empty"),
-        key => errors.invalid_all(&path.field("topologyKey"), key, &names::qualified_name(key)),
+    let key = text(term, "topologyKey");
+    if key.is_empty() {
+        errors.required(&path.field("topologyKey"), "can not be empty");
     }
+    errors.invalid_all(&path.field("topologyKey"), key, &names::qualified_name(key));
 }
 
 /// Upstream: `validateNodeAffinity`.
@@ -68,9 +69,39 @@ fn node_affinity(node: &Value, path: &Path<'_>, errors: &mut Errors) {
     {
         let path = preferred.index(index);
         weight(weighted, &path, errors);
-        if let Some(term) = get(weighted, "preference") {
-            node_term(term, true, &path.field("preference"), errors);
+        let term = get(weighted, "preference").unwrap_or(&Value::Null);
+        node_term(term, true, &path.field("preference"), errors);
+    }
+}
+
+/// Validates the values of a pod's required node affinity, unless the `old` spec has values that no label can have.
+pub(super) fn required_values(
+    spec: &Value,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let required = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
+    let Some(selector) = get(spec, required) else { return };
+    if old.and_then(|old| get(old, required)).is_some_and(has_invalid_value) {
+        return;
+    }
+    let path = path.field(required);
+    let terms = path.field("nodeSelectorTerms");
+    for (index, term) in list(selector, "nodeSelectorTerms").iter().enumerate() {
+        let path = terms.index(index);
+        let all = path.field("matchExpressions");
+        for (index, expression) in list(term, "matchExpressions").iter().enumerate() {
+            label_values(expression, &all.index(index), errors);
         }
+    }
+}
+
+fn label_values(expression: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.field("values");
+    let values = list(expression, "values").iter().filter_map(Value::as_str);
+    for (index, value) in values.enumerate() {
+        errors.invalid_all(&path.index(index), value, &names::label_value(value));
     }
 }
 
@@ -145,10 +176,8 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
         }
         let key = text(expression, "key");
         errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
-        let path = path.field("values");
-        let values = list(expression, "values").iter().filter_map(Value::as_str);
-        for (index, value) in values.enumerate().filter(|_| !allows_values) {
-            errors.invalid_all(&path.index(index), value, &names::label_value(value));
+        if !allows_values {
+            label_values(expression, &path, errors);
         }
     }
     let all = path.field("matchFields");
@@ -164,12 +193,61 @@ fn node_term(term: &Value, allows_values: bool, path: &Path<'_>, errors: &mut Er
                 errors.invalid(&path.field("operator"), other, "not a valid selector operator");
             }
         }
-        if text(expression, "key") != "metadata.name" {
-            errors.invalid(
-                &path.field("key"),
-                text(expression, "key"),
-                "not a valid field selector key",
-            );
+        let key = text(expression, "key");
+        if key != "metadata.name" {
+            errors.invalid(&path.field("key"), key, "not a valid field selector key");
+            continue;
         }
+        let path = path.field("values");
+        let values = list(expression, "values").iter().filter_map(Value::as_str);
+        for (index, name) in values.enumerate() {
+            errors.invalid_all(&path.index(index), name, &names::dns_subdomain(name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn selectors_by_field_name_nodes() {
+        for (expression, expected) in [
+            (json!({"key": "metadata.name", "operator": "In", "values": ["n1"]}), vec![]),
+            (json!({"key": "metadata.name", "operator": "In", "values": ["N"]}), vec!["values[0]"]),
+            (json!({"key": "a", "operator": "In", "values": ["N"]}), vec!["key"]),
+            (json!({"key": "metadata.name", "operator": "Exists", "values": []}), vec!["operator"]),
+        ] {
+            let mut errors = Errors::default();
+            let selector = json!({"nodeSelectorTerms": [{"matchFields": [expression]}]});
+            validate_node_selector(&selector, false, &Path::new("s"), &mut errors);
+            let fields: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            let expected: Vec<String> = expected
+                .iter()
+                .map(|end| format!("s.nodeSelectorTerms[0].matchFields[0].{end}"))
+                .collect();
+            assert_eq!(fields, expected, "{expression}");
+        }
+    }
+
+    #[test]
+    fn terms_about_pods_have_a_topology_key() {
+        let mut errors = Errors::default();
+        let required = json!([{"namespaces": ["A"]}]);
+        let pods =
+            json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+        affinity(&pods, &Path::new("a"), &mut errors);
+        let place = "a.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]";
+        let found: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        let expected = [
+            format!("{place}.namespace: Invalid value: \"A\""),
+            format!("{place}.topologyKey: Required value: can not be empty"),
+            format!("{place}.topologyKey: Invalid value: \"\": name part must be non-empty"),
+            format!("{place}.topologyKey: Invalid value: \"\": name part must consist"),
+        ];
+        let is_same = found.iter().zip(&expected).all(|(found, start)| found.starts_with(start));
+        assert!(is_same && found.len() == expected.len(), "{found:#?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Validation of the group apps.
 
-use super::{ValidationTarget, labels, persistentvolumeclaim, pod};
+use super::{ValidationTarget, labels, names, persistentvolumeclaim, pod};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{self, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
@@ -11,6 +11,9 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "Deployment" | "ReplicaSet" | "DaemonSet" | "StatefulSet" => {
             selector_and_template(kind, new, true, errors);
             by_kind(kind, new, errors);
+            if kind == "StatefulSet" {
+                stateful_set_immutable(new, errors);
+            }
         }
         "ControllerRevision" => revision(new, errors),
         _ => {}
@@ -136,8 +139,12 @@ fn member_template(set: &Value, template: &Value) -> Value {
 
 fn by_kind(kind: &str, new: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
-    for field in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
+    for field in ["replicas", "minReadySeconds"] {
         errors.non_negative(&path.field(field), int(new, &format!("spec.{field}")));
+    }
+    if kind != "StatefulSet" {
+        let limit = int(new, "spec.revisionHistoryLimit");
+        errors.non_negative(&path.field("revisionHistoryLimit"), limit);
     }
     match kind {
         "Deployment" => deployment(new, &path, errors),
@@ -311,9 +318,20 @@ fn stateful_set(new: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.one_of(&retention.field(field), value, &["Retain", "Delete"]);
     }
     errors.non_negative(&path.field("ordinals").field("start"), int(new, "spec.ordinals.start"));
+}
+
+/// Validates the fields of a new StatefulSet that no update changes.
+///
+/// Upstream: `validateVolumeClaimTemplates`.
+fn stateful_set_immutable(new: &Value, errors: &mut Errors) {
+    let path = Path::new("spec");
     let claims = path.field("volumeClaimTemplates");
     for (index, claim) in list(new, "spec.volumeClaimTemplates").iter().enumerate() {
         persistentvolumeclaim::create(claim, &claims.index(index).field("spec"), errors);
+    }
+    let service = text(new, "spec.serviceName");
+    if !service.is_empty() {
+        errors.invalid_all(&path.field("serviceName"), service, &names::dns_label(service));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Validation of HorizontalPodAutoscalers, in version 2.
 
-use super::names;
+use super::{ValidationTarget, names, quantity};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, int, list, text};
@@ -14,43 +14,64 @@ const METRICS: &[(&str, &str)] = &[
     ("Resource", "resource"),
 ];
 
+const NOT_POPULATED: &str = "must populate information for the given metric source";
+
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     if kind == "HorizontalPodAutoscaler" {
-        horizontal_pod_autoscaler(new, errors);
+        horizontal_pod_autoscaler(new, None, errors);
+    }
+}
+
+/// Validates an update through the object's path or its `/status`.
+pub(super) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    match (target.kind, target.subresource) {
+        ("HorizontalPodAutoscaler", "") => horizontal_pod_autoscaler(new, Some(old), errors),
+        ("HorizontalPodAutoscaler", "status") => status(new, errors),
+        _ => {}
     }
 }
 
 /// Validates a HorizontalPodAutoscaler.
 ///
-/// Upstream: `ValidateHorizontalPodAutoscaler`.
-fn horizontal_pod_autoscaler(new: &Value, errors: &mut Errors) {
+/// Upstream: `ValidateHorizontalPodAutoscaler`, `validationOptionsForHorizontalPodAutoscaler`.
+fn horizontal_pod_autoscaler(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
-    let Some(spec) = new.get("spec") else { return };
+    let spec = new.get("spec").unwrap_or(&Value::Null);
     let minimum = int(spec, "minReplicas");
-    if let Some(minimum) = minimum.filter(|minimum| *minimum < 0) {
-        errors.invalid(&path.field("minReplicas"), minimum, "must be greater than or equal to 0");
-    }
     let maximum = int(spec, "maxReplicas").unwrap_or_default();
-    if maximum < 1 {
-        if maximum == 0 {
-            errors.required(&path.field("maxReplicas"), "");
-        } else {
-            errors.invalid(&path.field("maxReplicas"), maximum, "must be greater than 0");
-        }
-    }
+    let maximum_path = path.field("maxReplicas");
     if minimum.is_some_and(|minimum| maximum < minimum) {
-        errors.invalid(
-            &path.field("maxReplicas"),
-            maximum,
-            "must be greater than or equal to `minReplicas`",
-        );
+        let detail = "must be greater than or equal to `minReplicas`";
+        errors.invalid(&maximum_path, maximum, detail);
     }
-    target_ref(spec, &path.field("scaleTargetRef"), errors);
+    let is_same_kind = old.is_some_and(|old| {
+        ["spec.scaleTargetRef.apiVersion", "spec.scaleTargetRef.kind"]
+            .iter()
+            .all(|field| text(new, field) == text(old, field))
+    });
+    let versions = if is_same_kind {
+        ApiVersions::Any
+    } else if text(spec, "scaleTargetRef.kind") == "ReplicationController" {
+        ApiVersions::Valid
+    } else {
+        ApiVersions::OfGroups
+    };
+    let reference = get(spec, "scaleTargetRef").unwrap_or(&Value::Null);
+    object_reference(reference, versions, &path.field("scaleTargetRef"), errors);
+    let old_is_invalid = old.is_some_and(|old| {
+        let metrics = list(old, "spec.metrics").iter();
+        let mut objects = metrics.filter(|metric| text(metric, "type") == "Object");
+        objects.any(|metric| {
+            let version = text(metric, "object.describedObject.apiVersion");
+            ApiVersions::Valid.message(version).is_some()
+        })
+    });
+    let versions = if old_is_invalid { ApiVersions::Any } else { ApiVersions::Valid };
     let all = path.field("metrics");
     let mut outside = false;
     for (index, metric) in list(spec, "metrics").iter().enumerate() {
         outside |= matches!(text(metric, "type"), "Object" | "External");
-        self::metric(metric, &all.index(index), errors);
+        self::metric(metric, versions, &all.index(index), errors);
     }
     if minimum == Some(0) && !outside {
         let words = "must specify at least one Object or External metric to support scaling to zero replicas";
@@ -62,123 +83,195 @@ fn horizontal_pod_autoscaler(new: &Value, errors: &mut Errors) {
             scaling_rules(rules, &behavior.field(field), errors);
         }
     }
+    // What follows is declarative validation.
+    errors.non_negative(&path.field("minReplicas"), minimum);
+    match maximum {
+        0 => errors.required(&maximum_path, ""),
+        1.. => {}
+        _ => errors.invalid(&maximum_path, maximum, "must be greater than or equal to 1"),
+    }
+}
+
+/// Upstream: `ValidateHorizontalPodAutoscalerStatusUpdate`.
+fn status(new: &Value, errors: &mut Errors) {
+    let path = Path::new("status");
+    let conditions = path.field("conditions");
+    for (index, condition) in list(new, "status.conditions").iter().enumerate() {
+        let path = conditions.index(index);
+        errors
+            .non_negative(&path.field("observedGeneration"), int(condition, "observedGeneration"));
+    }
+    for field in ["currentReplicas", "desiredReplicas"] {
+        errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
+    }
+}
+
+/// API versions that an object reference may have.
+///
+/// Upstream: `CrossVersionObjectReferenceValidationOptions`.
+#[derive(Clone, Copy)]
+enum ApiVersions {
+    Any,
+    Valid,
+    /// Valid ones with a group, which the core group is not.
+    OfGroups,
+}
+
+impl ApiVersions {
+    /// Returns what is wrong with a version.
+    ///
+    /// Upstream: `ValidateAPIVersion`.
+    fn message(self, version: &str) -> Option<String> {
+        let n_slashes = version.matches('/').count();
+        let has_group = n_slashes == 1 && !version.starts_with('/');
+        match self {
+            Self::Any => None,
+            _ if n_slashes > 1 => Some(format!("unexpected GroupVersion string: {version}")),
+            Self::OfGroups if !has_group => Some("apiVersion must specify API group".to_owned()),
+            Self::Valid | Self::OfGroups => None,
+        }
+    }
 }
 
 /// Upstream: `ValidateCrossVersionObjectReference`.
-fn target_ref(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn object_reference(
+    reference: &Value,
+    versions: ApiVersions,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
     for field in ["kind", "name"] {
-        errors.required_valid(
-            &path.field(field),
-            text(spec, &format!("scaleTargetRef.{field}")),
-            names::path_segment,
-        );
+        errors.required_valid(&path.field(field), text(reference, field), names::path_segment);
     }
-    let version = text(spec, "scaleTargetRef.apiVersion");
-    if !version.contains('/') && version != "v1" {
-        errors.invalid(&path.field("apiVersion"), version, "apiVersion must specify API group");
+    let version = text(reference, "apiVersion");
+    if let Some(message) = versions.message(version) {
+        errors.invalid(&path.field("apiVersion"), version, &message);
     }
 }
 
 /// Upstream: `validateMetricSpec`.
-fn metric(metric: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn metric(metric: &Value, versions: ApiVersions, path: &Path<'_>, errors: &mut Errors) {
     let kind = text(metric, "type");
+    let type_path = path.field("type");
     if kind.is_empty() {
-        errors.required(&path.field("type"), "must specify a metric source type");
+        errors.required(&type_path, "must specify a metric source type");
     }
-    let supported: Vec<&str> = METRICS.iter().map(|(kind, _)| *kind).collect();
-    let Some((_, expected)) = METRICS.iter().find(|(name, _)| *name == kind) else {
-        if !kind.is_empty() {
-            errors.not_supported(&path.field("type"), kind, &supported);
-        }
-        return;
-    };
-    // Only the first source is validated, in this order.
-    let first = ["object", "external", "pods", "resource", "containerResource"]
+    let expected = METRICS.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
+    if expected.is_none() {
+        let supported: Vec<&str> = METRICS.iter().map(|(kind, _)| *kind).collect();
+        errors.not_supported(&type_path, kind, &supported);
+    }
+    let present: Vec<&str> = ["object", "external", "pods", "resource", "containerResource"]
         .into_iter()
-        .find_map(|field| get(metric, field).map(|source| (field, source)));
-    if let Some((field, source)) = first {
-        metric_source(field, source, &path.field(field), errors);
+        .filter(|field| get(metric, field).is_some())
+        .collect();
+    // Only the first source is validated, in this order.
+    if let Some((field, source)) =
+        present.first().and_then(|field| Some((*field, get(metric, field)?)))
+    {
+        metric_source(field, source, versions, &path.field(field), errors);
     }
-    if get(metric, expected).is_none() {
-        errors.required(
-            &path.field(expected),
-            "must populate information for the given metric source",
-        );
+    if let Some(expected) = expected.filter(|field| !present.contains(field)) {
+        errors.required(&path.field(expected), NOT_POPULATED);
     }
-    for (_, field) in METRICS.iter().filter(|(_, field)| field != expected) {
-        if get(metric, field).is_some() {
+    if present.len() > 1 {
+        for field in present.into_iter().filter(|field| Some(*field) != expected) {
             errors.forbidden(&path.field(field), "must populate the given metric source only");
         }
     }
 }
 
-fn metric_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let target = path.field("target");
-    let utilization = int(source, "target.averageUtilization");
-    let value = get(source, "target.value");
-    let average = get(source, "target.averageValue");
+/// Upstream: `validateObjectSource` and those of the other sources.
+fn metric_source(
+    kind: &str,
+    source: &Value,
+    versions: ApiVersions,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let target_path = path.field("target");
+    let is_set = |field: &str| get(source, &format!("target.{field}")).is_some();
+    let (value, average) = (is_set("value"), is_set("averageValue"));
+    let utilization = is_set("averageUtilization");
     match kind {
         "resource" | "containerResource" => {
-            if text(source, "name").is_empty() {
-                errors.required(&path.field("name"), "must specify a resource name");
+            match text(source, "name") {
+                "" => errors.required(&path.field("name"), "must specify a resource name"),
+                name if kind == "containerResource" => {
+                    quantity::container_resource_name(name, &path.field("name"), errors);
+                }
+                _ => {}
             }
-            if kind == "containerResource" && text(source, "container").is_empty() {
-                errors.required(&path.field("container"), "must specify a container");
+            if kind == "containerResource" {
+                let path = path.field("container");
+                match text(source, "container") {
+                    "" => errors.required(&path, "must specify a container"),
+                    name => errors.invalid_all(&path, name, &names::dns_label(name)),
+                }
             }
-            if utilization.is_none() && average.is_none() {
+            metric_target(source, &target_path, errors);
+            if !utilization && !average {
                 let words = "must set either a target raw value or a target utilization";
-                errors.required(&target.field("averageUtilization"), words);
+                errors.required(&target_path.field("averageUtilization"), words);
             }
-            if utilization.is_some() && average.is_some() {
+            if utilization && average {
                 let words = "may not set both a target raw value and a target utilization";
-                errors.forbidden(&target.field("averageValue"), words);
+                errors.forbidden(&target_path.field("averageValue"), words);
             }
+            return;
         }
-        "pods" => {
-            metric_name(source, path, errors);
-            if average.and_then(Amount::of).is_none_or(|amount| amount <= Amount::default()) {
-                errors.required(
-                    &target.field("averageValue"),
-                    "must specify a positive target averageValue",
-                );
-            }
+        "object" => {
+            let reference = get(source, "describedObject").unwrap_or(&Value::Null);
+            object_reference(reference, versions, &path.field("describedObject"), errors);
         }
-        _ => {
-            metric_name(source, path, errors);
-            if value.is_none() && average.is_none() {
-                let words = "must set either a target value for metric or a per-pod target";
-                errors.required(&target.field("averageValue"), words);
-            }
-        }
+        _ => {}
     }
-    if let Some(utilization) = utilization.filter(|percent| *percent < 1) {
-        errors.invalid(&target.field("averageUtilization"), utilization, "must be greater than 0");
-    }
-    for (amount, field) in [(value, "value"), (average, "averageValue")] {
-        if amount.and_then(Amount::of).is_some_and(|amount| amount <= Amount::default())
-            && kind != "pods"
-        {
-            errors.invalid(
-                &target.field(field),
-                amount.cloned().unwrap_or_default(),
-                "must be positive",
-            );
+    metric_name(source, path, errors);
+    metric_target(source, &target_path, errors);
+    let average_path = target_path.field("averageValue");
+    match kind {
+        "pods" if !average => {
+            errors.required(&average_path, "must specify a positive target averageValue");
         }
-    }
-    match text(source, "target.type") {
-        "" => errors.required(&target.field("type"), "must specify a metric target type"),
-        kind => {
-            if !["Utilization", "Value", "AverageValue"].contains(&kind) {
-                errors.invalid(
-                    &target.field("type"),
-                    kind,
-                    "must be either Utilization, Value, or AverageValue",
-                );
-            }
+        "object" if !value && !average => {
+            errors.required(&average_path, "must set either a target value or averageValue");
         }
+        "external" if !value && !average => {
+            let words = "must set either a target value for metric or a per-pod target";
+            errors.required(&average_path, words);
+        }
+        "external" if value && average => {
+            let words = "may not set both a target value for metric and a per-pod target";
+            errors.forbidden(&target_path.field("value"), words);
+        }
+        _ => {}
     }
 }
 
+/// Validates `target` of a metric source.
+///
+/// Upstream: `validateMetricTarget`.
+fn metric_target(source: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let kind = text(source, "target.type");
+    if kind.is_empty() {
+        errors.required(&path.field("type"), "must specify a metric target type");
+    }
+    if !["Utilization", "Value", "AverageValue"].contains(&kind) {
+        let detail = "must be either Utilization, Value, or AverageValue";
+        errors.invalid(&path.field("type"), kind, detail);
+    }
+    for field in ["value", "averageValue"] {
+        let Some(amount) = get(source, &format!("target.{field}")) else { continue };
+        if Amount::of(amount).is_some_and(|amount| amount <= Amount::default()) {
+            errors.invalid(&path.field(field), amount.clone(), "must be positive");
+        }
+    }
+    if let Some(percent) = int(source, "target.averageUtilization").filter(|percent| *percent < 1) {
+        errors.invalid(&path.field("averageUtilization"), percent, "must be greater than 0");
+    }
+}
+
+/// Upstream: `validateMetricIdentifier`.
 fn metric_name(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     let metric = path.field("metric");
     match text(source, "metric.name") {
@@ -223,5 +316,131 @@ fn scaling_rules(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
                 "must be less than or equal to 1800",
             );
         }
+    }
+    if let Some(tolerance) = get(rules, "tolerance") {
+        quantity::non_negative(tolerance, &path.field("tolerance"), errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[track_caller]
+    fn check(spec: &Value, old: Option<&Value>, expected: &[&str]) {
+        let mut errors = Errors::default();
+        let hpa = json!({"spec": spec});
+        horizontal_pod_autoscaler(&hpa, old.map(|old| json!({"spec": old})).as_ref(), &mut errors);
+        let found: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+        let is_same = found.len() == expected.len()
+            && found.iter().zip(expected).all(|(found, start)| found.starts_with(start));
+        assert!(is_same, "{spec}: {found:#?}, not {expected:#?}");
+    }
+
+    fn spec(metric: &Value) -> Value {
+        json!({"maxReplicas": 1, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}, "metrics": [metric]})
+    }
+
+    #[test]
+    fn metrics_have_a_source_and_a_target() {
+        let target = json!({"type": "Value", "value": "1"});
+        let described = json!({"kind": "Service", "name": "s"});
+        let object =
+            json!({"describedObject": described, "metric": {"name": "m"}, "target": target});
+        for (metric, expected) in [
+            (json!({"type": "Object", "object": object}), vec![]),
+            (
+                json!({}),
+                vec![
+                    "spec.metrics[0].type: Required value",
+                    "spec.metrics[0].type: Unsupported value: \"\"",
+                ],
+            ),
+            (
+                json!({"type": "x", "object": object}),
+                vec!["spec.metrics[0].type: Unsupported value: \"x\""],
+            ),
+            (
+                json!({"type": "Pods", "object": object}),
+                vec!["spec.metrics[0].pods: Required value"],
+            ),
+            (
+                json!({"type": "Pods", "object": object, "pods": {}}),
+                vec!["spec.metrics[0].object: Forbidden"],
+            ),
+            (
+                json!({"type": "Object", "object": {"describedObject": {"apiVersion": "a/b/c", "name": "a/b"}}}),
+                vec![
+                    "spec.metrics[0].object.describedObject.kind: Required value",
+                    "spec.metrics[0].object.describedObject.name: Invalid value: \"a/b\"",
+                    "spec.metrics[0].object.describedObject.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
+                    "spec.metrics[0].object.metric.name: Required value",
+                    "spec.metrics[0].object.target.type: Required value",
+                    "spec.metrics[0].object.target.type: Invalid value: \"\"",
+                    "spec.metrics[0].object.target.averageValue: Required value: must set either a target value or averageValue",
+                ],
+            ),
+            (
+                json!({"type": "Pods", "pods": {"metric": {"name": "m"}, "target": {"type": "Value", "averageValue": "0", "value": "-1"}}}),
+                vec![
+                    "spec.metrics[0].pods.target.value: Invalid value: \"-1\": must be positive",
+                    "spec.metrics[0].pods.target.averageValue: Invalid value: \"0\": must be positive",
+                ],
+            ),
+            (
+                json!({"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "averageValue": "1", "value": "1"}}}),
+                vec!["spec.metrics[0].external.target.value: Forbidden"],
+            ),
+            (
+                json!({"type": "ContainerResource", "containerResource": {"name": "pods", "container": "a.b", "target": {"type": "Utilization", "averageUtilization": 0}}}),
+                vec![
+                    "spec.metrics[0].containerResource.name: Invalid value: \"pods\": must be a standard resource for containers",
+                    "spec.metrics[0].containerResource.container: Invalid value: \"a.b\": must not contain dots",
+                    "spec.metrics[0].containerResource.target.averageUtilization: Invalid value: 0",
+                ],
+            ),
+        ] {
+            check(&spec(&metric), None, &expected);
+        }
+    }
+
+    #[test]
+    fn targets_have_a_group_unless_they_had_none() {
+        let reference = |version: &str, kind: &str| json!({"maxReplicas": 1, "scaleTargetRef": {"apiVersion": version, "kind": kind, "name": "a"}});
+        let no_group = [
+            "spec.scaleTargetRef.apiVersion: Invalid value: \"v1\": apiVersion must specify API group",
+        ];
+        check(&reference("v1", "Deployment"), None, &no_group);
+        check(&reference("v1", "Deployment"), Some(&reference("v1", "Deployment")), &[]);
+        check(&reference("v1", "Deployment"), Some(&reference("apps/v1", "Deployment")), &no_group);
+        check(&reference("", "ReplicationController"), None, &[]);
+    }
+
+    #[test]
+    fn replicas_have_bounds() {
+        let replicas = |minimum: i64, maximum: i64| {
+            let mut spec = spec(
+                &json!({"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "1"}}}),
+            );
+            spec["minReplicas"] = minimum.into();
+            spec["maxReplicas"] = maximum.into();
+            spec
+        };
+        check(&replicas(0, 1), None, &[]);
+        check(
+            &replicas(2, 1),
+            None,
+            &["spec.maxReplicas: Invalid value: 1: must be greater than or equal to `minReplicas`"],
+        );
+        check(
+            &replicas(-1, -1),
+            None,
+            &[
+                "spec.minReplicas: Invalid value: -1: must be greater than or equal to 0",
+                "spec.maxReplicas: Invalid value: -1: must be greater than or equal to 1",
+            ],
+        );
+        check(&replicas(0, 0), None, &["spec.maxReplicas: Required value"]);
     }
 }

@@ -1,18 +1,16 @@
 //! Validation of the core group.
 
 use super::{
-    ValidationTarget, limitrange, names, persistentvolume, persistentvolumeclaim, pod, pod_update,
-    quantity, resourcequota, service,
+    ValidationTarget, core_node, limitrange, names, persistentvolume, persistentvolumeclaim, pod,
+    pod_update, resourcequota, service,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 const DATA_LIMIT: usize = 1024 * 1024;
-const TAINT_EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     match kind {
@@ -26,7 +24,7 @@ pub(crate) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "Service" => service::service(new, errors),
         "ConfigMap" => config_map(new, errors),
         "Secret" => secret(new, errors),
-        "Node" => node(new, errors),
+        "Node" => core_node::create(new, errors),
         "PersistentVolume" => persistentvolume::create(new, errors),
         "PersistentVolumeClaim" => {
             persistentvolumeclaim::create(new, &Path::new("spec"), errors);
@@ -43,8 +41,8 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
     if target.subresource == "status" {
         match target.kind {
             "Pod" => pod_update::update(target, new, old, errors),
-            "Service" => service::load_balancer(new, errors),
-            "Node" => node_resources(new, errors),
+            "Service" => service::update_status(new, errors),
+            "Node" => core_node::update_status(new, old, errors),
             "Namespace" => namespace_status(new, errors),
             "ResourceQuota" => resourcequota::status(new, errors),
             "PersistentVolumeClaim" => persistentvolumeclaim::status(new, errors),
@@ -76,7 +74,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             secret(new, errors);
             immutable_data(new, old, &["data"], errors);
         }
-        "Node" => node_update(new, old, errors),
+        "Node" => core_node::update(new, old, errors),
         "PersistentVolume" => persistentvolume::update(new, old, errors),
         "PersistentVolumeClaim" => persistentvolumeclaim::update(new, old, errors),
         "ResourceQuota" => resourcequota::update(new, old, errors),
@@ -223,76 +221,6 @@ fn docker_config(value: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Upstream: `ValidateNode`.
-fn node(new: &Value, errors: &mut Errors) {
-    taints(new, errors);
-    node_resources(new, errors);
-    let path = Path::new("spec");
-    let path = path.field("podCIDRs");
-    let cidr = text(new, "spec.podCIDR");
-    let cidrs: Vec<&str> = match list(new, "spec.podCIDRs") {
-        [] if cidr.is_empty() => Vec::new(),
-        [] => vec![cidr],
-        cidrs => cidrs.iter().filter_map(Value::as_str).collect(),
-    };
-    for (index, cidr) in cidrs.iter().enumerate() {
-        errors.invalid_all(&path.index(index), cidr, &names::cidr(cidr));
-    }
-    if cidrs.len() > 2 {
-        errors.invalid(&path, json!(cidrs), "may specify no more than one CIDR for each IP family");
-    }
-}
-
-/// Upstream: `validateNodeTaints`.
-fn taints(new: &Value, errors: &mut Errors) {
-    let path = Path::new("metadata");
-    let path = path.field("taints");
-    let mut seen = BTreeSet::new();
-    for (index, taint) in list(new, "spec.taints").iter().enumerate() {
-        let path = path.index(index);
-        let (key, value, effect) =
-            (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
-        errors.invalid_all(&path.field("key"), key, &names::qualified_name(key));
-        errors.invalid_all(&path.field("value"), value, &names::label_value(value));
-        if effect.is_empty() {
-            errors.required(&path.field("effect"), "");
-        } else {
-            errors.one_of(&path.field("effect"), effect, TAINT_EFFECTS);
-        }
-        if !seen.insert((key, effect)) {
-            errors.duplicate(&path, taint.clone());
-        }
-    }
-}
-
-fn node_resources(new: &Value, errors: &mut Errors) {
-    let path = Path::new("status");
-    for field in ["capacity", "allocatable"] {
-        quantity::validate_quantities(
-            object(new, &format!("status.{field}")),
-            &path.field(field),
-            errors,
-        );
-    }
-}
-
-/// Upstream: `ValidateNodeUpdate`.
-fn node_update(new: &Value, old: &Value, errors: &mut Errors) {
-    node(new, errors);
-    let path = Path::new("spec");
-    let before = list(old, "spec.podCIDRs");
-    if !before.is_empty() && before != list(new, "spec.podCIDRs") {
-        errors.forbidden(
-            &path.field("podCIDRs"),
-            "node updates may not change podCIDR except from \"\" to valid",
-        );
-    }
-    let (before, after) = (text(old, "spec.providerID"), text(new, "spec.providerID"));
-    if !before.is_empty() && before != after {
-        errors.invalid(&path.field("providerID"), Value::Null, "field cannot be modified once set");
-    }
-}
-
 /// Upstream: `ValidateEndpoints`.
 fn endpoints(new: &Value, errors: &mut Errors) {
     let all = Path::new("subsets");
@@ -337,6 +265,10 @@ fn endpoints(new: &Value, errors: &mut Errors) {
                 65535,
             );
             errors.one_of(&path.field("protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+            if let Some(protocol) = get(port, "appProtocol").and_then(Value::as_str) {
+                let messages = names::qualified_name(protocol);
+                errors.invalid_all(&path.field("appProtocol"), protocol, &messages);
+            }
         }
     }
 }

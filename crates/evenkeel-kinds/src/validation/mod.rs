@@ -9,8 +9,11 @@ mod apps;
 mod autoscaling;
 mod batch;
 mod certificates;
+mod conditions;
+mod container_restart;
 mod coordination;
 mod core;
+mod core_node;
 mod discovery;
 mod event;
 mod flowcontrol;
@@ -23,6 +26,7 @@ mod persistentvolume;
 mod persistentvolumeclaim;
 mod persistentvolumesource;
 mod pod;
+mod pod_claims;
 mod pod_update;
 mod policy;
 mod quantity;
@@ -33,7 +37,11 @@ mod scheduling;
 mod service;
 mod servicecidr;
 mod storage;
+mod template_metadata;
 mod volume;
+
+pub(crate) use resource::device_id;
+pub(crate) use service::cluster_ips_related_fields as service_cluster_ips;
 
 use evenkeel_api::forms as names;
 pub use evenkeel_api::forms::{dns_1035_label, dns_label, dns_subdomain, path_segment};
@@ -179,6 +187,7 @@ fn create_spec(target: ValidationTarget<'_>, object: &Value, errors: &mut Errors
         "node.k8s.io" => node::create,
         "policy" => policy::create,
         "rbac.authorization.k8s.io" => rbac::create,
+        "resource.k8s.io" => resource::create,
         "scheduling.k8s.io" => scheduling::create,
         "storage.k8s.io" => storage::create,
         _ => return,
@@ -194,6 +203,7 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
         ("", _) if kind == "Event" => event::update(target.request_group, new, old, errors),
         ("", _) => core::update(target, new, old, errors),
         ("apps", _) => apps::update(target, new, old, errors),
+        ("autoscaling", _) => autoscaling::update(target, new, old, errors),
         ("batch", "status") if kind == "Job" => job_status::update(new, old, errors),
         ("batch", "status") => {}
         ("batch", _) => batch::update(kind, new, old, errors),
@@ -204,6 +214,7 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
         ("flowcontrol.apiserver.k8s.io", "status") => flowcontrol::update_status(new, errors),
         ("networking.k8s.io", "status") => networking::update_status(kind, new, errors),
         ("policy", "status") => policy::update_status(kind, new, errors),
+        ("resource.k8s.io", _) => resource::update(target, new, old, errors),
         (_, "status") => {}
         ("admissionregistration.k8s.io", _) => {
             admissionregistration::update(kind, new, old, errors);
@@ -213,7 +224,6 @@ pub fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &m
         ("networking.k8s.io", _) => networking::update(kind, new, old, errors),
         ("node.k8s.io", _) => node::update(kind, new, old, errors),
         ("rbac.authorization.k8s.io", _) => rbac::update(kind, new, old, errors),
-        ("resource.k8s.io", _) => resource::update(kind, new, old, errors),
         ("scheduling.k8s.io", _) => scheduling::update(kind, new, old, errors),
         ("storage.k8s.io", _) => storage::update(kind, new, old, errors),
         _ => create_spec(target, new, errors),

@@ -1,6 +1,6 @@
 //! Validation of the sources of PersistentVolumes.
 
-use super::{names, storage, volume};
+use super::{names, storage};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
@@ -29,6 +29,17 @@ pub(super) const NAMES: [&str; 22] = [
     "local",
     "storageos",
     "csi",
+];
+
+const HOST_PATH_TYPES: &[&str] = &[
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
 ];
 
 /// Validates that a volume has one source, and its fields.
@@ -61,6 +72,56 @@ pub(super) fn source(
     }
     if n_sources == 0 {
         errors.required(path, "must specify a volume type");
+    }
+}
+
+/// Validates a source that pods share with PersistentVolumes. It differs where its secrets are in the pod's namespace.
+///
+/// Upstream: `validateVolumeSource`.
+pub(super) fn pod_source(
+    kind: &str,
+    value: &Value,
+    volume: &str,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let source = Source { value, path };
+    match kind {
+        // Upstream's path has another name.
+        "gcePersistentDisk" => {
+            let name = path.to_string().replace("gcePersistentDisk", "persistentDisk");
+            Source { value, path: &Path::new(&name) }.disk("pdName", errors);
+        }
+        "cinder" => {
+            source.required(&["volumeID"], errors);
+            source.named_secret(&["name"], errors);
+        }
+        "storageos" => {
+            source.storageos_volume(errors);
+            source.named_secret(&["name"], errors);
+        }
+        "csi" => {
+            storage::driver_name(text(value, "driver"), &path.field("driver"), errors);
+            if let Some(secret) = get(value, "nodePublishSecretRef") {
+                let secret_path = path.field("nodePublishSecretRef");
+                match text(secret, "name") {
+                    "" => errors.required(&secret_path.field("name"), ""),
+                    name => {
+                        errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
+                    }
+                }
+            }
+        }
+        _ => source.validate(kind, volume, errors),
+    }
+}
+
+/// Rejects a path with an element `..`.
+///
+/// Upstream: `ValidatePathNoBacksteps`.
+pub(super) fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
+    if target.split('/').any(|part| part == "..") {
+        errors.invalid(path, target, "must not contain '..'");
     }
 }
 
@@ -106,7 +167,7 @@ impl Source<'_> {
             "local" => {
                 self.required(&["path"], errors);
                 let path = text(self.value, "path");
-                volume::no_backsteps(path, &self.path.field("path"), errors);
+                no_backsteps(path, &self.path.field("path"), errors);
             }
             "storageos" => self.storageos(errors),
             "csi" => self.csi(errors),
@@ -142,9 +203,9 @@ impl Source<'_> {
             errors.required(&self.path.field("path"), "");
             return;
         }
-        volume::no_backsteps(path, &self.path.field("path"), errors);
+        no_backsteps(path, &self.path.field("path"), errors);
         let kind = text(self.value, "type");
-        errors.one_of(&self.path.field("type"), kind, volume::HOST_PATH_TYPES);
+        errors.one_of(&self.path.field("type"), kind, HOST_PATH_TYPES);
     }
 
     /// Upstream: `validateGCEPersistentDiskVolumeSource`, `validateAWSElasticBlockStoreVolumeSource`.
@@ -310,6 +371,11 @@ impl Source<'_> {
 
     /// Upstream: `validateStorageOSPersistentVolumeSource`.
     fn storageos(&self, errors: &mut Errors) {
+        self.storageos_volume(errors);
+        self.named_secret(&["name", "namespace"], errors);
+    }
+
+    fn storageos_volume(&self, errors: &mut Errors) {
         let name = text(self.value, "volumeName");
         errors.required_valid(&self.path.field("volumeName"), name, names::dns_label);
         let namespace = text(self.value, "volumeNamespace");
@@ -317,7 +383,6 @@ impl Source<'_> {
             let path = self.path.field("volumeNamespace");
             errors.invalid_all(&path, namespace, &names::dns_label(namespace));
         }
-        self.named_secret(&["name", "namespace"], errors);
     }
 
     /// Upstream: `validateCSIPersistentVolumeSource`.

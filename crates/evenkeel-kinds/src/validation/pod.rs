@@ -2,7 +2,8 @@
 //!
 //! Upstream: `k8s.io/kubernetes/pkg/apis/core/validation`.
 
-use super::{labels, names, quantity, volume};
+use super::container_restart::container_restart_policy;
+use super::{labels, names, pod_claims, quantity, volume};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{flag, get, int, is_empty, list, object, text};
 use serde_json::Value;
@@ -32,6 +33,7 @@ pub(crate) fn create(pod: &Value, errors: &mut Errors) {
     };
     let path = Path::new("spec");
     self::spec(spec, &path, errors);
+    pod_only(spec, None, &path, errors);
     if !list(spec, "ephemeralContainers").is_empty() {
         errors.forbidden(&path.field("ephemeralContainers"), "cannot be set on create");
     }
@@ -41,6 +43,24 @@ pub(crate) fn create(pod: &Value, errors: &mut Errors) {
             "cannot be set until all schedulingGates have been cleared",
         );
     }
+}
+
+/// Validates what pods obey and templates do not: images without spaces around them, and required node affinity with
+/// values that labels can have, unless the `old` spec has others.
+///
+/// Upstream: `validateContainersOnlyForPod`, `AllowInvalidLabelValueInRequiredNodeAffinity`.
+pub(super) fn pod_only(spec: &Value, old: Option<&Value>, path: &Path<'_>, errors: &mut Errors) {
+    for field in ["containers", "initContainers"] {
+        let all = path.field(field);
+        for (index, container) in list(spec, field).iter().enumerate() {
+            let image = text(container, "image");
+            if image.trim() != image {
+                let words = "must not have leading or trailing whitespace";
+                errors.invalid(&all.index(index).field("image"), image, words);
+            }
+        }
+    }
+    super::affinity::required_values(spec, old, path, errors);
 }
 
 /// Validates a pod template: metadata and spec.
@@ -71,6 +91,7 @@ pub(super) fn template(template: &Value, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `ValidatePodSpec`.
 pub(super) fn spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     let volumes = volume::volumes(spec, &path.field("volumes"), errors);
+    pod_claims::pod_resource_claims(spec, path, errors);
     containers(spec, path, &volumes, errors);
     errors.one_of(&path.field("restartPolicy"), text(spec, "restartPolicy"), RESTART_POLICIES);
     dns(spec, path, errors);
@@ -143,6 +164,8 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
     let mut seen = BTreeSet::new();
     let mut host_ports = BTreeSet::new();
     let host_network = flag(spec, "hostNetwork");
+    let claim_names = pod_claims::claim_names(spec);
+    let grace = int(spec, "terminationGracePeriodSeconds").filter(|seconds| *seconds >= 0);
     let all = path.field("containers");
     if list(spec, "containers").is_empty() {
         errors.required(&all, "");
@@ -150,10 +173,11 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
     for (index, container) in list(spec, "containers").iter().enumerate() {
         let path = all.index(index);
         self::container(container, &path, volumes, host_network, errors);
+        pod_claims::container_claims(container, &claim_names, &path, errors);
         if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
             errors.duplicate(&path.field("name"), text(container, "name"));
         }
-        lifecycle(container, &path, errors);
+        lifecycle(container, grace, &path, errors);
         probes(container, &path, errors);
         conflicting_host_ports(container, &path, &mut host_ports, errors);
         let resize = list(container, "resizePolicy");
@@ -164,11 +188,12 @@ fn containers(spec: &Value, path: &Path<'_>, volumes: &BTreeSet<&str>, errors: &
     for (index, container) in list(spec, "initContainers").iter().enumerate() {
         let path = all.index(index);
         self::container(container, &path, volumes, host_network, errors);
+        pod_claims::container_claims(container, &claim_names, &path, errors);
         if !text(container, "name").is_empty() && !seen.insert(text(container, "name")) {
             errors.duplicate(&path.field("name"), text(container, "name"));
         }
         if text(container, "restartPolicy") == "Always" {
-            lifecycle(container, &path, errors);
+            lifecycle(container, grace, &path, errors);
             probes(container, &path, errors);
             continue;
         }
@@ -241,16 +266,8 @@ fn container(
     errors: &mut Errors,
 ) {
     errors.required_valid(&path.field("name"), text(container, "name"), names::dns_label);
-    match text(container, "image") {
-        "" => errors.required(&path.field("image"), ""),
-        image if image.trim() != image => {
-            errors.invalid(
-                &path.field("image"),
-                image,
-                "must not have leading or trailing whitespace",
-            );
-        }
-        _ => {}
+    if text(container, "image").is_empty() {
+        errors.required(&path.field("image"), "");
     }
     let policies = &["File", "FallbackToLogsOnError"];
     errors.one_of(
@@ -279,11 +296,7 @@ fn container(
             );
         }
     }
-    if let Some(policy) = get(container, "restartPolicy").and_then(Value::as_str)
-        && !RESTART_POLICIES.contains(&policy)
-    {
-        errors.not_supported(&path.field("restartPolicy"), policy, RESTART_POLICIES);
-    }
+    container_restart_policy(container, path, errors);
 }
 
 /// Upstream: `validateResizePolicy`.
@@ -420,7 +433,8 @@ fn env_source(variable: &Value, source: &Value, path: &Path<'_>, errors: &mut Er
         let Some(reference) = get(source, field) else { continue };
         n_sources += 1;
         let path = path.field(field);
-        errors.required_valid(&path.field("name"), text(reference, "name"), names::dns_subdomain);
+        let name = text(reference, "name");
+        errors.invalid_all(&path.field("name"), name, &names::dns_subdomain(name));
         errors.required_valid(&path.field("key"), text(reference, "key"), names::config_key);
     }
     n_sources += usize::from(get(source, "fileKeyRef").is_some());
@@ -506,8 +520,10 @@ pub(super) fn resource_field_ref(reference: &Value, path: &Path<'_>, errors: &mu
     }
 }
 
-/// Upstream: `validateLifecycle`.
-fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+/// Validates the handlers of a container. Sleeping takes no longer than the pod's grace period.
+///
+/// Upstream: `validateLifecycle`, `validateSleepAction`.
+fn lifecycle(container: &Value, grace: Option<i64>, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("lifecycle");
     for field in ["postStart", "preStop"] {
         if let Some(handler) = get(container, &format!("lifecycle.{field}")) {
@@ -517,6 +533,16 @@ fn lifecycle(container: &Value, path: &Path<'_>, errors: &mut Errors) {
                 &path.field(field),
                 errors,
             );
+            let sleep = get(handler, "sleep");
+            let seconds = sleep.map(|sleep| int(sleep, "seconds").unwrap_or_default());
+            if let (Some(seconds), Some(grace)) = (seconds, grace)
+                && !(0..=grace).contains(&seconds)
+            {
+                let detail = format!(
+                    "must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+                );
+                errors.invalid(&path.field(field).field("sleep"), seconds, &detail);
+            }
         }
     }
 }
@@ -687,6 +713,11 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             if action != "DoNotSchedule" {
                 let words = "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway";
                 errors.invalid(&path.field("minDomains"), minimum, words);
+            }
+        }
+        for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+            if let Some(policy) = get(constraint, field).and_then(Value::as_str) {
+                errors.one_of(&path.field(field), policy, &["Honor", "Ignore"]);
             }
         }
         if let Some(selector) = get(constraint, "labelSelector") {

@@ -3,7 +3,7 @@
 use super::ValidationTarget;
 use super::pod;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{copy, get, int, is_empty, list, set, text};
+use evenkeel_apimachinery::value::{copy, get, int, is_empty, list, object, remove, set, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,6 +32,7 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (Some(new), Some(old)) = (new.get("spec"), old.get("spec")) else { return };
     pod::spec(new, &path, errors);
+    pod::pod_only(new, Some(old), &path, errors);
     for field in ["containers", "initContainers"] {
         if list(new, field).len() != list(old, field).len() {
             errors.forbidden(&path.field(field), "pod updates may not add or remove containers");
@@ -61,8 +62,10 @@ fn spec(new: &Value, old: &Value, errors: &mut Errors) {
         copy(&mut allowed, old, field);
     }
     if gated {
+        node_selector(new, old, &path.field("nodeSelector"), errors);
         copy(&mut allowed, old, "nodeSelector");
-        copy(&mut allowed, old, "affinity");
+        node_affinity(new, old, &path.field("affinity").field("nodeAffinity"), errors);
+        keep_node_affinity(&mut allowed, old);
     }
     if int(old, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0)
         && int(new, "terminationGracePeriodSeconds") == Some(1)
@@ -98,11 +101,73 @@ fn added_gates(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
     let all = path.field("schedulingGates");
     for (index, gate) in list(new, "schedulingGates").iter().enumerate() {
         if !before.contains(text(gate, "name")) {
-            errors.forbidden(
-                &all.index(index),
-                "only deletion is allowed, but found new scheduling gate",
-            );
+            let name = text(gate, "name");
+            let detail =
+                format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            errors.forbidden(&all.index(index).field("name"), &detail);
         }
+    }
+}
+
+/// Validates that labels are only added to the node selector of a gated pod.
+///
+/// Upstream: `validateNodeSelectorMutation`.
+fn node_selector(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let (after, before) = (object(new, "nodeSelector"), object(old, "nodeSelector"));
+    let keeps = |(key, value): (&String, &Value)| {
+        after.and_then(|after| after.get(key)).is_some_and(|after| after == value)
+    };
+    if !before.into_iter().flatten().all(keeps) {
+        let value = get(new, "nodeSelector").cloned().unwrap_or_default();
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        errors.invalid(path, value, detail);
+    }
+}
+
+const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+
+/// Validates that the required node affinity of a gated pod only becomes stricter.
+///
+/// Upstream: `validateNodeAffinityMutation`.
+fn node_affinity(new: &Value, old: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let terms = |spec| list(spec, &format!("affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"));
+    let (after, before) = (terms(new), terms(old));
+    if before.is_empty() {
+        return;
+    }
+    let path = path.field(REQUIRED);
+    let path = path.field("nodeSelectorTerms");
+    if after.len() != before.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return errors.invalid(&path, Value::from(after), detail);
+    }
+    for (index, (after, before)) in after.iter().zip(before).enumerate() {
+        let adds_only = |field: &str| list(after, field).starts_with(list(before, field));
+        // A term without requirements selects no node, which a requirement would change.
+        let is_empty_term = is_empty(before, "matchExpressions") && is_empty(before, "matchFields");
+        let changes = after != before;
+        if is_empty_term && changes || !adds_only("matchExpressions") || !adds_only("matchFields") {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            errors.invalid(&path.index(index), after.clone(), detail);
+        }
+    }
+}
+
+/// Resets the node affinity of a pod's spec to that of `old`, so that no other affinity may change.
+fn keep_node_affinity(spec: &mut Value, old: &Value) {
+    let before = get(old, "affinity.nodeAffinity").cloned();
+    if before.as_ref() == get(spec, "affinity.nodeAffinity") {
+        return;
+    }
+    match before {
+        Some(before) => set(spec, "affinity.nodeAffinity", before),
+        None => {
+            remove(spec, "affinity.nodeAffinity");
+        }
+    }
+    let is_without_affinity = get(old, "affinity").is_none() && is_empty(spec, "affinity");
+    if is_without_affinity {
+        remove(spec, "affinity");
     }
 }
 
@@ -220,6 +285,54 @@ fn transitions(new: &Value, old: &Value, field: &str, policy: &str, errors: &mut
                 &all.index(*index).field("state"),
                 "may not be transitioned to non-terminated state",
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(changes: &[(&str, Value)]) -> Value {
+        let term = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+        let mut pod = json!({"spec": {
+            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulingGates": [{"name": "gate"}],
+            "nodeSelector": {"a": "b"},
+            "affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}},
+            "containers": [{"name": "c", "image": "i", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"}],
+        }});
+        for (path, value) in changes {
+            set(&mut pod, path, value.clone());
+        }
+        pod
+    }
+
+    #[test]
+    fn gated_pods_become_pickier() {
+        let affinity = format!("spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms");
+        let (first, second) =
+            (json!({"key": "a", "operator": "Exists"}), json!({"key": "b", "operator": "Exists"}));
+        let terms = |expressions: Value| json!([{ "matchExpressions": expressions }]);
+        let in_first = format!("{affinity}[0]");
+        let topology = json!([{"topologyKey": "a"}]);
+        let table: [(&str, Value, &[&str]); 8] = [
+            ("spec.nodeSelector", json!({"a": "b", "c": "d"}), &[]),
+            ("spec.nodeSelector", json!({"c": "d"}), &["spec.nodeSelector"]),
+            (&affinity, terms(json!([first, second])), &[]),
+            (&affinity, terms(json!([second, first])), &[&in_first]),
+            (&affinity, json!([]), &[&affinity, &affinity]),
+            ("spec.affinity.podAffinity", json!({ REQUIRED: topology }), &["spec"]),
+            ("spec.schedulingGates", json!([]), &[]),
+            ("spec.schedulingGates", json!([{"name": "x"}]), &["spec.schedulingGates[0].name"]),
+        ];
+        for (path, value, expected) in table {
+            let new = pod(&[(path, value)]);
+            let mut errors = Errors::default();
+            spec(&new, &pod(&[]), &mut errors);
+            let fields: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            assert_eq!(fields, expected, "{new}");
         }
     }
 }

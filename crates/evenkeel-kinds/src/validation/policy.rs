@@ -1,8 +1,9 @@
 //! Validation of the policy group.
 
+use super::conditions::conditions;
 use super::labels;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, int, text};
+use evenkeel_apimachinery::value::{get, int, list};
 use serde_json::Value;
 
 pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
@@ -11,7 +12,7 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates a new status: no count is negative.
+/// Validates a new status: its conditions, and that no count is negative.
 ///
 /// Upstream: `ValidatePodDisruptionBudgetStatusUpdate`.
 pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
@@ -19,6 +20,7 @@ pub(super) fn update_status(kind: &str, new: &Value, errors: &mut Errors) {
         return;
     }
     let path = Path::new("status");
+    conditions(list(new, "status.conditions"), &path.field("conditions"), errors);
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
     }
@@ -49,8 +51,7 @@ fn pod_disruption_budget(new: &Value, errors: &mut Errors) {
     if let Some(selector) = get(new, "spec.selector") {
         labels::selector(selector, &path.field("selector"), errors);
     }
-    let policy = text(new, "spec.unhealthyPodEvictionPolicy");
-    if !policy.is_empty() {
+    if let Some(policy) = get(new, "spec.unhealthyPodEvictionPolicy").and_then(Value::as_str) {
         errors.one_of(
             &path.field("unhealthyPodEvictionPolicy"),
             policy,

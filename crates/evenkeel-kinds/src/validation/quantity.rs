@@ -3,7 +3,7 @@
 use super::names;
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{Object, list, object, text};
+use evenkeel_apimachinery::value::{Object, object};
 use serde_json::Value;
 
 const CONTAINER_RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
@@ -230,12 +230,6 @@ pub(super) fn requirements(resources: &Value, path: &Path<'_>, errors: &mut Erro
     let any = |is_wanted: fn(&str) -> bool| has(limits, is_wanted) || has(requests, is_wanted);
     if any(|name| name.starts_with("hugepages-")) && !any(|name| matches!(name, "cpu" | "memory")) {
         errors.forbidden(resources_path, "HugePages require cpu or memory");
-    }
-    let claims = resources_path.field("claims");
-    for (index, claim) in list(resources, "claims").iter().enumerate() {
-        if text(claim, "name").is_empty() {
-            errors.required(&claims.index(index).field("name"), "");
-        }
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     let Some(spec) = service.get("spec") else { return };
     let path = Path::new("spec");
     let kind = text(spec, "type");
-    let headless = text(spec, "clusterIP") == "None";
+    let headless = is_headless(spec);
     if list(spec, "ports").is_empty() && !headless && kind != "ExternalName" {
         errors.required(&path.field("ports"), "");
     }
@@ -24,7 +24,7 @@ pub(super) fn service(service: &Value, errors: &mut Errors) {
     ports(spec, kind, &path, errors);
     labels::labels(object(spec, "selector"), &path.field("selector"), errors);
     affinity(spec, &path, errors);
-    cluster_ips(spec, kind, &path, errors);
+    cluster_ips(spec, &path, errors);
     let externals = path.field("externalIPs");
     for (index, ip) in list(spec, "externalIPs").iter().filter_map(Value::as_str).enumerate() {
         errors.invalid_all(&externals.index(index), ip, &names::ip(ip));
@@ -73,10 +73,19 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
         let range = range.trim();
         errors.invalid_all(&ranges_path.index(index), range, &names::cidr(range));
     }
+    if matches!(kind, "LoadBalancer" | "NodePort") && is_headless(spec) {
+        let detail = format!("may not be set to 'None' for {kind} services");
+        errors.invalid(&path.field("clusterIPs").index(0), "None", &detail);
+    }
     if kind == "ExternalName" {
-        if !list(spec, "clusterIPs").is_empty() {
-            let detail = "may not be set for ExternalName services";
-            errors.forbidden(&path.field("clusterIPs"), detail);
+        for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            let is_set = match get(spec, field) {
+                Some(Value::Array(items)) => !items.is_empty(),
+                value => value.is_some(),
+            };
+            if is_set {
+                errors.forbidden(&path.field(field), "may not be set for ExternalName services");
+            }
         }
         match text(spec, "externalName") {
             "" => errors.required(&path.field("externalName"), ""),
@@ -87,7 +96,12 @@ fn by_type(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             }
         }
     }
-    if kind != "LoadBalancer" {
+    if kind == "LoadBalancer" {
+        if let Some(class) = get(spec, "loadBalancerClass").and_then(Value::as_str) {
+            let messages = names::qualified_name(class);
+            errors.invalid_all(&path.field("loadBalancerClass"), class, &messages);
+        }
+    } else {
         for field in ["loadBalancerClass", "allocateLoadBalancerNodePorts"] {
             if get(spec, field).is_some() {
                 errors.forbidden(
@@ -136,7 +150,7 @@ fn ports(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             );
         }
         let node_port = int(port, "nodePort").filter(|port| *port != 0);
-        if node_port.is_some() && matches!(kind, "ClusterIP" | "ExternalName") {
+        if node_port.is_some() && kind == "ClusterIP" {
             errors.forbidden(&path.field("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
         if !seen_ports.insert((protocol, number)) {
@@ -165,42 +179,103 @@ fn affinity(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
                 "must be greater than 0 and less than 86400",
             );
         }
-    } else if get(spec, "sessionAffinityConfig").is_some() {
+    } else if affinity == "None" && get(spec, "sessionAffinityConfig").is_some() {
         errors.forbidden(&path, "must not be set when session affinity is None");
     }
 }
 
+const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+const FAMILY_POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
+
+/// Whether a Service has no address, by its spec.
+///
+/// Upstream: `isHeadlessService`.
+fn is_headless(spec: &Value) -> bool {
+    matches!(list(spec, "clusterIPs"), [ip] if ip == "None")
+}
+
+/// Validates the addresses of a Service, and their families.
+///
 /// Upstream: `ValidateServiceClusterIPsRelatedFields`.
-fn cluster_ips(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
-    if kind == "ExternalName" {
+pub(crate) fn cluster_ips_related_fields(service: &Value, errors: &mut Errors) {
+    if let Some(spec) = get(service, "spec") {
+        cluster_ips(spec, &Path::new("spec"), errors);
+    }
+}
+
+fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if text(spec, "type") == "ExternalName" {
         return;
     }
     let ips = list(spec, "clusterIPs");
-    let first = text(spec, "clusterIP");
     let all = path.field("clusterIPs");
-    if ips.first().and_then(Value::as_str).is_some_and(|ip| !first.is_empty() && ip != first) {
-        errors.invalid(&all, Value::from(ips), "first value must match `clusterIP`");
-        return;
+    match (text(spec, "clusterIP"), ips.first()) {
+        ("", None) => {}
+        ("", Some(_)) => {
+            let detail = "must be empty when `clusterIP` is not specified";
+            errors.invalid(&all, Value::from(ips), detail);
+        }
+        (_, None) => errors.required(&all, ""),
+        (ip, Some(first)) if first != ip => {
+            errors.invalid(&all, Value::from(ips), "first value must match `clusterIP`");
+        }
+        _ => {}
+    }
+    let families = families(spec, path, errors);
+    if let Some(policy) = get(spec, "ipFamilyPolicy").and_then(Value::as_str) {
+        errors.one_of(&path.field("ipFamilyPolicy"), policy, &FAMILY_POLICIES);
+    }
+    let mut has_invalid_ips = false;
+    for (index, ip) in ips.iter().filter_map(Value::as_str).enumerate() {
+        if index == 0 && ip == "None" {
+            if ips.len() > 1 {
+                has_invalid_ips = true;
+                let detail = "'None' must be the first and only value";
+                errors.invalid(&all, Value::from(ips), detail);
+            }
+            continue;
+        }
+        let messages = names::ip(ip);
+        has_invalid_ips |= !messages.is_empty();
+        errors.invalid_all(&all.index(index), ip, &messages);
     }
     if ips.len() > 2 {
         errors.invalid(&all, Value::from(ips), "may only hold up to 2 values");
     }
-    for (index, ip) in ips.iter().filter_map(Value::as_str).enumerate() {
-        let path = all.index(index);
-        if ip == "None" {
-            if ips.len() > 1 {
-                errors.invalid(&all, Value::from(ips), "'None' must be the first and only value");
-            } else if kind != "ClusterIP" {
-                errors.invalid(
-                    &path,
-                    "None",
-                    &format!("may not be set to 'None' for {kind} services"),
-                );
-            }
-        } else {
-            errors.invalid_all(&path, ip, &names::ip(ip));
+    if has_invalid_ips {
+        return;
+    }
+    let is_ipv6 = |ip: &str| ip.parse::<IpAddr>().is_ok_and(|address| address.is_ipv6());
+    let ips_by_family: BTreeSet<bool> = ips.iter().filter_map(Value::as_str).map(is_ipv6).collect();
+    if ips.len() > 1 && ips_by_family.len() < 2 {
+        let detail = "may specify no more than one IP for each IP family";
+        errors.invalid(&all, Value::from(ips), detail);
+    }
+    if is_headless(spec) {
+        return;
+    }
+    let ips = ips.iter().filter_map(Value::as_str);
+    for (index, (ip, family)) in ips.zip(families).enumerate() {
+        if (family == "IPv4" && is_ipv6(ip)) || (family == "IPv6" && !is_ipv6(ip)) {
+            let detail =
+                format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+            errors.invalid(&all.index(index), ip, &detail);
         }
     }
+}
+
+/// Validates `ipFamilies`, and returns them.
+fn families<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'v str> {
+    let path = path.field("ipFamilies");
+    let families: Vec<&str> = list(spec, "ipFamilies").iter().filter_map(Value::as_str).collect();
+    let mut seen = BTreeSet::new();
+    for (index, family) in families.iter().enumerate() {
+        errors.one_of(&path.index(index), family, &FAMILIES);
+        if !seen.insert(family) {
+            errors.duplicate(&path.index(index), *family);
+        }
+    }
+    families
 }
 
 fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
@@ -242,16 +317,27 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     let keeps_ip = |service: &Value| text(service, "spec.type") != "ExternalName";
     let before = list(old, "spec.clusterIPs");
     let after = list(new, "spec.clusterIPs");
-    if keeps_ip(new)
-        && keeps_ip(old)
-        && before.first().is_some_and(|ip| Some(ip) != after.first())
-        && !text(old, "spec.clusterIP").is_empty()
-    {
-        errors.invalid(
-            &path.field("clusterIPs").index(0),
-            Value::from(after),
-            "may not change once set",
-        );
+    let spec = |service| get(service, "spec").is_some_and(is_headless);
+    if keeps_ip(new) && keeps_ip(old) && !(spec(new) && spec(old)) {
+        // A Service may get and release the second address, not the first.
+        let n_compared = if before.len() == after.len() { before.len() } else { 1 };
+        for (index, ip) in before.iter().take(n_compared).enumerate() {
+            let detail = match after.get(index) {
+                None => "primary clusterIP can not be unset",
+                Some(after) if after != ip => "may not change once set",
+                _ => continue,
+            };
+            errors.invalid(&path.field("clusterIPs").index(index), Value::from(after), detail);
+        }
+        if before.len() > after.len()
+            && after.len() == 1
+            && text(new, "spec.ipFamilyPolicy") != "SingleStack"
+        {
+            let policy = get(new, "spec.ipFamilyPolicy").cloned().unwrap_or_default();
+            let detail = "must be set to 'SingleStack' when releasing the secondary clusterIP";
+            errors.invalid(&path.field("ipFamilyPolicy"), policy, detail);
+        }
+        update_families(new, old, errors);
     }
     if text(old, "spec.type") == "LoadBalancer" && text(new, "spec.type") == "LoadBalancer" {
         errors.immutable(
@@ -262,9 +348,60 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates `status.loadBalancer` of a Service or an Ingress.
+/// Validates that the first IP family of a Service with addresses does not change.
+///
+/// Upstream: `validateUpgradeDowngradeIPFamilies`.
+fn update_families(new: &Value, old: &Value, errors: &mut Errors) {
+    let is_headless = |service| get(service, "spec").is_some_and(is_headless);
+    if is_headless(new) || is_headless(old) {
+        return;
+    }
+    let (before, after) = (list(old, "spec.ipFamilies"), list(new, "spec.ipFamilies"));
+    let path = Path::new("spec");
+    let n_compared = if before.len() == after.len() { before.len() } else { 1 };
+    let pairs = before.iter().zip(after).take(n_compared);
+    for _ in pairs.filter(|(before, after)| before != after) {
+        let path = path.field("ipFamilies");
+        errors.invalid(&path.index(0), Value::from(after), "may not change once set");
+    }
+    if before.len() > after.len()
+        && after.len() == 1
+        && text(new, "spec.ipFamilyPolicy") != "SingleStack"
+    {
+        let policy = get(new, "spec.ipFamilyPolicy").cloned().unwrap_or_default();
+        let detail = "must be set to 'SingleStack' when releasing the secondary ipFamily";
+        errors.invalid(&path.field("ipFamilyPolicy"), policy, detail);
+    }
+}
+
+/// Validates the status of a Service. Only a load balancer has addresses, each with a mode.
 ///
 /// Upstream: `ValidateLoadBalancerStatus`.
+pub(super) fn update_status(service: &Value, errors: &mut Errors) {
+    let path = Path::new("status.loadBalancer.ingress");
+    let ingresses = list(service, "status.loadBalancer.ingress");
+    if text(service, "spec.type") != "LoadBalancer" && !ingresses.is_empty() {
+        return errors.forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'");
+    }
+    load_balancer(service, errors);
+    for (index, ingress) in ingresses.iter().enumerate() {
+        let path = path.index(index);
+        let path = path.field("ipMode");
+        let has_ip = !text(ingress, "ip").is_empty();
+        match get(ingress, "ipMode").and_then(Value::as_str) {
+            None if has_ip => errors.required(&path, "must be specified when `ip` is set"),
+            None => {}
+            Some(_) if !has_ip => {
+                errors.forbidden(&path, "may not be specified when `ip` is not set");
+            }
+            Some(mode) => errors.one_of(&path, mode, &["Proxy", "VIP"]),
+        }
+    }
+}
+
+/// Validates `status.loadBalancer` of an Ingress, or what a Service shares with it.
+///
+/// Upstream: `ValidateIngressLoadBalancerStatus`.
 pub(super) fn load_balancer(object: &Value, errors: &mut Errors) {
     let path = Path::new("status.loadBalancer.ingress");
     for (index, ingress) in list(object, "status.loadBalancer.ingress").iter().enumerate() {
@@ -283,5 +420,100 @@ pub(super) fn load_balancer(object: &Value, errors: &mut Errors) {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn service_of(spec: &Value) -> Value {
+        let mut service = json!({"spec": {"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+            "sessionAffinity": "None", "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack"}});
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            service["spec"][field] = value.clone();
+        }
+        service
+    }
+
+    #[track_caller]
+    fn check(spec: &Value, old: Option<&Value>, expected: &[&str]) {
+        let mut errors = Errors::default();
+        let new = service_of(spec);
+        match old {
+            None => service(&new, &mut errors),
+            Some(old) => update(&new, &service_of(old), &mut errors),
+        }
+        let fields: Vec<String> = errors.into_vec().into_iter().map(|error| error.field).collect();
+        assert_eq!(fields, expected, "{new}");
+    }
+
+    #[test]
+    fn addresses_are_of_the_families() {
+        check(&json!({}), None, &[]);
+        check(
+            &json!({"ipFamilyPolicy": "x", "ipFamilies": ["y"]}),
+            None,
+            &["spec.ipFamilies[0]", "spec.ipFamilyPolicy"],
+        );
+        check(&json!({"ipFamilies": ["IPv4", "IPv4"]}), None, &["spec.ipFamilies[1]"]);
+        check(&json!({"ipFamilies": ["IPv6"]}), None, &["spec.clusterIPs[0]"]);
+        check(&json!({"clusterIPs": ["10.0.0.1", "10.0.0.2"]}), None, &["spec.clusterIPs"]);
+        check(
+            &json!({"clusterIPs": ["10.0.0.1", "::1"], "ipFamilies": ["IPv4", "IPv6"]}),
+            None,
+            &[],
+        );
+        check(&json!({"clusterIP": ""}), None, &["spec.clusterIPs"]);
+        check(&json!({"clusterIPs": []}), None, &["spec.clusterIPs"]);
+        check(
+            &json!({"clusterIP": "None", "clusterIPs": ["None"], "type": "NodePort", "externalTrafficPolicy": "Local"}),
+            None,
+            &["spec.clusterIPs[0]"],
+        );
+        check(
+            &json!({"type": "ExternalName", "externalName": "a"}),
+            None,
+            &["spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy"],
+        );
+    }
+
+    #[test]
+    fn only_load_balancers_have_addresses() {
+        for (kind, ingress, expected) in [
+            ("LoadBalancer", json!({"ip": "1.2.3.4", "ipMode": "VIP"}), vec![]),
+            ("ClusterIP", json!({"hostname": "a"}), vec![""]),
+            ("LoadBalancer", json!({"ip": "1.2.3.4"}), vec!["[0].ipMode"]),
+            ("LoadBalancer", json!({"hostname": "a", "ipMode": "VIP"}), vec!["[0].ipMode"]),
+            ("LoadBalancer", json!({"ip": "1.2.3.4", "ipMode": "x"}), vec!["[0].ipMode"]),
+        ] {
+            let mut errors = Errors::default();
+            let status = json!({"loadBalancer": {"ingress": [ingress]}});
+            update_status(&json!({"spec": {"type": kind}, "status": status}), &mut errors);
+            let fields: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            let expected: Vec<String> =
+                expected.iter().map(|end| format!("status.loadBalancer.ingress{end}")).collect();
+            assert_eq!(fields, expected);
+        }
+    }
+
+    #[test]
+    fn the_first_address_and_family_stay() {
+        let both = || json!({"clusterIPs": ["10.0.0.1", "::1"], "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"});
+        check(&both(), Some(&json!({})), &[]);
+        check(&json!({}), Some(&both()), &[]);
+        check(
+            &json!({"ipFamilyPolicy": "PreferDualStack"}),
+            Some(&both()),
+            &["spec.ipFamilyPolicy", "spec.ipFamilyPolicy"],
+        );
+        check(
+            &json!({"clusterIP": "::1", "clusterIPs": ["::1"], "ipFamilies": ["IPv6"]}),
+            Some(&json!({})),
+            &["spec.clusterIPs[0]", "spec.ipFamilies[0]"],
+        );
     }
 }

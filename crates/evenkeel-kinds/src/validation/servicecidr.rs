@@ -40,14 +40,25 @@ pub(super) fn service_cidr(new: &Value, errors: &mut Errors) {
     }
 }
 
-/// Rejects changes of CIDRs; only a second IP family may be added.
+/// Rejects changes of CIDRs; only one of a second IP family may be added.
 ///
 /// Upstream: `ValidateServiceCIDRUpdate`.
 pub(super) fn service_cidr_update(new: &Value, old: &Value, errors: &mut Errors) {
     let (after, before) = (list(new, "spec.cidrs"), list(old, "spec.cidrs"));
-    let added = before.len() == 1 && after.len() == 2 && after[0] == before[0];
-    if !added {
-        errors.immutable(&Path::new("spec.cidrs"), get(new, "spec.cidrs"), get(old, "spec.cidrs"));
+    let root = Path::new("spec.cidrs");
+    let immutable = "field is immutable";
+    match (before.len(), after.len()) {
+        (before, after) if before == after => {}
+        (1, 2) => {}
+        _ => return errors.invalid(&root, Value::from(after), immutable),
+    }
+    for (index, (before, after)) in before.iter().zip(after).enumerate() {
+        if before != after {
+            errors.invalid(&root.index(index), after.clone(), immutable);
+        }
+    }
+    if before.len() != after.len() {
+        service_cidr(new, errors);
     }
 }
 
@@ -72,6 +83,30 @@ pub(super) fn ip_address(new: &Value, errors: &mut Errors) {
         let value = text(new, &format!("spec.parentRef.{field}"));
         if !value.is_empty() {
             errors.invalid_all(&root.field(field), value, &names::path_segment(value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_second_family_may_be_added() {
+        for (before, after, expected) in [
+            (json!(["10.0.0.0/24"]), json!(["10.0.0.0/24"]), vec![]),
+            (json!(["10.0.0.0/24"]), json!(["10.0.0.0/24", "fd00::/64"]), vec![]),
+            (json!(["10.0.0.0/24"]), json!(["10.0.0.0/24", "10.1.0.0/24"]), vec!["spec.cidrs"]),
+            (json!(["10.0.0.0/24"]), json!(["10.1.0.0/24"]), vec!["spec.cidrs[0]"]),
+            (json!(["10.0.0.0/24", "fd00::/64"]), json!(["10.0.0.0/24"]), vec!["spec.cidrs"]),
+        ] {
+            let mut errors = Errors::default();
+            let cidr = |cidrs: Value| json!({"spec": {"cidrs": cidrs}});
+            service_cidr_update(&cidr(after), &cidr(before), &mut errors);
+            let fields: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            assert_eq!(fields, expected);
         }
     }
 }

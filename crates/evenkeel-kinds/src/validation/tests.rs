@@ -148,8 +148,8 @@ fn each_bad_field_is_named() {
         pod,
         &[
             "spec.containers[0].name",
-            "spec.containers[0].image",
             "spec.containers[1].volumeMounts[0].name",
+            "spec.containers[0].image",
         ],
     );
     let mut pod = json!({"metadata": {"name": "p"}, "spec": {"hostNetwork": true, "setHostnameAsFQDN": true,

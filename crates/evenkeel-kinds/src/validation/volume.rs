@@ -1,9 +1,11 @@
 //! Validation of a pod's volumes and of their mounts.
 
-use super::{names, pod};
+use super::persistentvolumesource::no_backsteps;
+use super::template_metadata::template_metadata;
+use super::{names, persistentvolumeclaim, persistentvolumesource, pod};
 use evenkeel_apimachinery::amount::Amount;
 use evenkeel_apimachinery::validation::{Errors, Path};
-use evenkeel_apimachinery::value::{get, int, list, text};
+use evenkeel_apimachinery::value::{flag, get, int, list, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -25,6 +27,7 @@ const SOURCES: &[&str] = &[
     "quobyte",
     "downwardAPI",
     "fc",
+    "flexVolume",
     "configMap",
     "azureFile",
     "vsphereVolume",
@@ -38,18 +41,8 @@ const SOURCES: &[&str] = &[
     "ephemeral",
     "image",
 ];
-pub(super) const HOST_PATH_TYPES: &[&str] = &[
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
-    "Socket",
-];
 
-/// Validates `spec.volumes` and returns the names that containers may mount.
+/// Validates `spec.volumes` and returns the names that containers may mount: those of valid volumes.
 ///
 /// Upstream: `ValidateVolumes`.
 pub(super) fn volumes<'a>(
@@ -57,21 +50,22 @@ pub(super) fn volumes<'a>(
     path: &Path<'_>,
     errors: &mut Errors,
 ) -> BTreeSet<&'a str> {
-    let mut seen = BTreeSet::new();
+    let mut valid = BTreeSet::new();
     for (index, volume) in list(spec, "volumes").iter().enumerate() {
         let path = path.index(index);
-        source(volume, &path, errors);
+        let mut of_volume = Errors::default();
+        source(volume, &path, &mut of_volume);
         let name = text(volume, "name");
-        if name.is_empty() {
-            errors.required(&path.field("name"), "");
-        } else {
-            errors.invalid_all(&path.field("name"), name, &names::dns_label(name));
+        of_volume.required_valid(&path.field("name"), name, names::dns_label);
+        if valid.contains(name) {
+            of_volume.duplicate(&path.field("name"), name);
         }
-        if !seen.insert(name) {
-            errors.duplicate(&path.field("name"), name);
+        if of_volume.is_empty() {
+            valid.insert(name);
         }
+        errors.extend(of_volume);
     }
-    seen
+    valid
 }
 
 /// Upstream: `validateVolumeSource`.
@@ -84,7 +78,7 @@ fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
         if n_sources > 1 {
             errors.forbidden(&path, "may not specify more than 1 volume type");
         } else {
-            one_source(field, source, &path, errors);
+            one_source(field, source, text(volume, "name"), &path, errors);
         }
     }
     if n_sources == 0 {
@@ -92,7 +86,7 @@ fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) {
+fn one_source(kind: &str, source: &Value, volume: &str, path: &Path<'_>, errors: &mut Errors) {
     let required = |field: &str, errors: &mut Errors| {
         if text(source, field).is_empty() {
             errors.required(&path.field(field), "");
@@ -108,11 +102,6 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
                 );
             }
         }
-        "hostPath" => {
-            required("path", errors);
-            no_backsteps(text(source, "path"), &path.field("path"), errors);
-            errors.one_of(&path.field("type"), text(source, "type"), HOST_PATH_TYPES);
-        }
         "secret" => {
             required("secretName", errors);
             mode_and_items(source, path, errors);
@@ -127,29 +116,21 @@ fn one_source(kind: &str, source: &Value, path: &Path<'_>, errors: &mut Errors) 
         }
         "projected" => projected(source, path, errors),
         "persistentVolumeClaim" => required("claimName", errors),
-        "nfs" => {
-            required("server", errors);
-            required("path", errors);
-            if !text(source, "path").is_empty() && !text(source, "path").starts_with('/') {
-                errors.invalid(
-                    &path.field("path"),
-                    text(source, "path"),
-                    "must be an absolute path",
-                );
+        "gitRepo" => required("repository", errors),
+        "image" => required("reference", errors),
+        "ephemeral" => {
+            let path = path.field("volumeClaimTemplate");
+            match get(source, "volumeClaimTemplate") {
+                None => errors.required(&path, ""),
+                Some(template) => {
+                    if let Some(metadata) = get(template, "metadata") {
+                        template_metadata(metadata, &path.field("metadata"), errors);
+                    }
+                    persistentvolumeclaim::create(template, &path.field("spec"), errors);
+                }
             }
         }
-        "gitRepo" => required("repository", errors),
-        "csi" => required("driver", errors),
-        "image" => required("reference", errors),
-        "ephemeral" if get(source, "volumeClaimTemplate").is_none() => {
-            errors.required(&path.field("volumeClaimTemplate"), "");
-        }
-        "cephfs" | "rbd" if list(source, "monitors").is_empty() => {
-            errors.required(&path.field("monitors"), "");
-        }
-        "gcePersistentDisk" => required("pdName", errors),
-        "awsElasticBlockStore" | "cinder" => required("volumeID", errors),
-        _ => {}
+        _ => persistentvolumesource::pod_source(kind, source, volume, path, errors),
     }
 }
 
@@ -177,11 +158,11 @@ fn mode_and_items(source: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Upstream: `validateDownwardAPIVolumeSource`.
+/// Validates the items of a downward API volume. The paths of errors have no index, as upstream's.
+///
+/// Upstream: `validateDownwardAPIVolumeFile`.
 fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let items = path.field("items");
-    for (index, item) in list(source, "items").iter().enumerate() {
-        let path = items.index(index);
+    for item in list(source, "items") {
         if text(item, "path").is_empty() {
             errors.required(&path.field("path"), "");
         } else {
@@ -192,7 +173,7 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
                 pod::field_ref(field, pod::VOLUME_FIELDS, &path.field("fieldRef"), errors);
             }
             (Some(_), Some(_)) => errors.invalid(
-                &path,
+                path,
                 "resource",
                 "fieldRef and resourceFieldRef can not be specified simultaneously",
             ),
@@ -204,10 +185,10 @@ fn downward(source: &Value, path: &Path<'_>, errors: &mut Errors) {
                 }
             }
             (None, None) => {
-                errors.required(&path, "one of fieldRef and resourceFieldRef is required");
+                errors.required(path, "one of fieldRef and resourceFieldRef is required");
             }
         }
-        mode(item, "mode", &path, errors);
+        mode(item, "mode", path, errors);
     }
 }
 
@@ -278,15 +259,6 @@ fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Rejects a path with an element `..`.
-///
-/// Upstream: `ValidatePathNoBacksteps`.
-pub(super) fn no_backsteps(target: &str, path: &Path<'_>, errors: &mut Errors) {
-    if target.split('/').any(|part| part == "..") {
-        errors.invalid(path, target, "must not contain '..'");
-    }
-}
-
 /// Validates `volumeMounts` and `volumeDevices` of a container.
 ///
 /// Upstream: `ValidateVolumeMounts`, `ValidateVolumeDevices`.
@@ -297,8 +269,9 @@ pub(super) fn mounts(
     errors: &mut Errors,
 ) {
     let all = path.field("volumeMounts");
+    let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
     let mut points = BTreeSet::new();
-    for (index, mount) in list(container, "volumeMounts").iter().enumerate() {
+    for (index, mount) in mounts.iter().enumerate() {
         let path = all.index(index);
         let name = text(mount, "name");
         if name.is_empty() {
@@ -314,28 +287,177 @@ pub(super) fn mounts(
         if !points.insert(point) {
             errors.invalid(&path.field("mountPath"), point, "must be unique");
         }
-        for field in ["subPath", "subPathExpr"] {
-            let target = text(mount, field);
-            if !target.is_empty() {
-                local_path(target, &path.field(field), errors);
+        if devices.iter().any(|device| text(device, "name") == name) {
+            let words = "must not already exist in volumeDevices";
+            errors.invalid(&path.field("name"), name, words);
+        }
+        if devices.iter().any(|device| text(device, "devicePath") == point) {
+            let words = "must not already exist as a path in volumeDevices";
+            errors.invalid(&path.field("mountPath"), point, words);
+        }
+        // From here on, some of upstream's paths have no index.
+        let (sub_path, expression) = (text(mount, "subPath"), text(mount, "subPathExpr"));
+        if !sub_path.is_empty() {
+            descending_path(sub_path, &all.field("subPath"), errors);
+        }
+        if !expression.is_empty() {
+            if !sub_path.is_empty() {
+                let words = "subPathExpr and subPath are mutually exclusive";
+                errors.invalid(&path.field("subPathExpr"), expression, words);
             }
+            descending_path(expression, &all.field("subPathExpr"), errors);
         }
-        if !text(mount, "subPath").is_empty() && !text(mount, "subPathExpr").is_empty() {
-            let words = "subPathExpr and subPath are mutually exclusive";
-            errors.invalid(&path.field("subPathExpr"), text(mount, "subPathExpr"), words);
-        }
+        propagation(container, mount, &all.field("mountPropagation"), errors);
+        recursive_read_only(mount, &all.field("recursiveReadOnly"), errors);
     }
     let all = path.field("volumeDevices");
-    for (index, device) in list(container, "volumeDevices").iter().enumerate() {
+    let (mut seen, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    for (index, device) in devices.iter().enumerate() {
         let path = all.index(index);
-        let name = text(device, "name");
+        let (name, target) = (text(device, "name"), text(device, "devicePath"));
         if name.is_empty() {
             errors.required(&path.field("name"), "");
-        } else if !volumes.contains(name) {
+        } else if !seen.insert(name) {
+            errors.invalid(&path.field("name"), name, "must be unique");
+        }
+        if !volumes.contains(name) {
             errors.not_found(&path.field("name"), name);
         }
-        if text(device, "devicePath").is_empty() {
-            errors.required(&path.field("devicePath"), "");
+        let target_path = path.field("devicePath");
+        if target.is_empty() {
+            errors.required(&target_path, "");
         }
+        if paths.contains(target) {
+            errors.invalid(&target_path, target, "must be unique");
+        }
+        if target.split('/').any(|part| part == "..") {
+            errors.invalid(&target_path, target, "can not contain backsteps ('..')");
+        } else {
+            paths.insert(target);
+        }
+        if mounts.iter().any(|mount| text(mount, "name") == name) {
+            let words = "must not already exist in volumeMounts";
+            errors.invalid(&path.field("name"), name, words);
+        }
+        if mounts.iter().any(|mount| text(mount, "mountPath") == target) {
+            let words = "must not already exist as a path in volumeMounts";
+            errors.invalid(&target_path, target, words);
+        }
+    }
+}
+
+/// Validates a relative path that stays inside the volume.
+///
+/// Upstream: `validateLocalDescendingPath`.
+fn descending_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
+    if target.starts_with('/') {
+        errors.invalid(path, target, "must be a relative path");
+    }
+    no_backsteps(target, path, errors);
+}
+
+/// Upstream: `validateMountPropagation`.
+fn propagation(container: &Value, mount: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(mode) = get(mount, "mountPropagation").and_then(Value::as_str) else { return };
+    errors.one_of(path, mode, &["Bidirectional", "HostToContainer", "None"]);
+    if mode == "Bidirectional" && !flag(container, "securityContext.privileged") {
+        let words = "Bidirectional mount propagation is available only to privileged containers";
+        errors.forbidden(path, words);
+    }
+}
+
+/// Upstream: `validateMountRecursiveReadOnly`.
+fn recursive_read_only(mount: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let Some(mode) = get(mount, "recursiveReadOnly").and_then(Value::as_str) else { return };
+    errors.one_of(path, mode, &["Disabled", "Enabled", "IfPossible"]);
+    if !matches!(mode, "Enabled" | "IfPossible") {
+        return;
+    }
+    if !flag(mount, "readOnly") {
+        errors.forbidden(path, "may only be specified when readOnly is true");
+    }
+    if !matches!(text(mount, "mountPropagation"), "" | "None") {
+        let words = "may only be specified when mountPropagation is None or not specified";
+        errors.forbidden(path, words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn containers_mount_valid_volumes() {
+        let spec = json!({"volumes": [
+            {"name": "a", "emptyDir": {}},
+            {"name": "b", "emptyDir": {}, "secret": {"secretName": "s"}},
+            {"name": "c", "azureDisk": {}},
+            {"name": "d", "gcePersistentDisk": {}},
+            {"name": "e", "downwardAPI": {"items": [{"path": ""}]}},
+            {"name": "f", "flexVolume": {"driver": "x"}},
+            {"name": "a", "emptyDir": {}},
+        ]});
+        let mut errors = Errors::default();
+        let valid = volumes(&spec, &Path::new("v"), &mut errors);
+        let fields: Vec<String> = errors.into_vec().into_iter().map(|error| error.field).collect();
+        let expected = [
+            "v[1].secret",
+            "v[2].azureDisk.diskName",
+            "v[2].azureDisk.diskURI",
+            "v[3].persistentDisk.pdName",
+            "v[4].downwardAPI.path",
+            "v[4].downwardAPI",
+            "v[6].name",
+        ];
+        assert_eq!(fields, expected);
+        assert_eq!(valid.into_iter().collect::<Vec<_>>(), ["a", "f"]);
+    }
+
+    #[test]
+    fn mounts_and_devices_do_not_overlap() {
+        let check = |container: Value, expected: &[&str]| {
+            let mut errors = Errors::default();
+            mounts(&container, &Path::new("c"), &BTreeSet::from(["a", "b"]), &mut errors);
+            let fields: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            assert_eq!(fields, expected, "{container}");
+        };
+        let mount = |more: Value| {
+            let mut mount = json!({"name": "a", "mountPath": "/a"});
+            for (field, value) in more.as_object().into_iter().flatten() {
+                mount[field] = value.clone();
+            }
+            json!({ "volumeMounts": [mount] })
+        };
+        check(mount(json!({"mountPropagation": "None", "recursiveReadOnly": "Disabled"})), &[]);
+        check(mount(json!({"mountPropagation": "x"})), &["c.volumeMounts.mountPropagation"]);
+        check(
+            mount(json!({"mountPropagation": "Bidirectional"})),
+            &["c.volumeMounts.mountPropagation"],
+        );
+        check(
+            mount(json!({"recursiveReadOnly": "Enabled"})),
+            &["c.volumeMounts.recursiveReadOnly"],
+        );
+        check(mount(json!({"recursiveReadOnly": "Enabled", "readOnly": true})), &[]);
+        check(mount(json!({"subPath": "/x"})), &["c.volumeMounts.subPath"]);
+        check(mount(json!({"name": "x"})), &["c.volumeMounts[0].name"]);
+        let device = json!({"name": "a", "devicePath": "/a"});
+        let mut both = mount(json!({}));
+        both["volumeDevices"] = json!([device, device]);
+        check(
+            both,
+            &[
+                "c.volumeMounts[0].name",
+                "c.volumeMounts[0].mountPath",
+                "c.volumeDevices[0].name",
+                "c.volumeDevices[0].devicePath",
+                "c.volumeDevices[1].name",
+                "c.volumeDevices[1].devicePath",
+                "c.volumeDevices[1].name",
+                "c.volumeDevices[1].devicePath",
+            ],
+        );
     }
 }

@@ -1,10 +1,13 @@
 //! `Warning` headers for valid writes that do not do what the client may expect.
 
+mod pod;
+mod service;
+
 pub use crate::validation::dns_label;
 use evenkeel_apimachinery::amount::Amount;
-use evenkeel_apimachinery::value::{get, int, list, object, text};
+use evenkeel_apimachinery::value::{get, list, object, text};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 const DEPRECATED_LABELS: &[(&str, &str, &str)] = &[
     ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
@@ -51,14 +54,14 @@ pub fn deprecation_warning(group: &str, kind: &str) -> Option<&'static str> {
 pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut warnings = Vec::new();
     match (group, kind) {
-        ("", "Pod") if old.is_none() => pod(object, &mut warnings),
-        ("", "PodTemplate") => template(object, "template", old, &mut warnings),
+        ("", "Pod") if old.is_none() => pod::pod(object, &mut warnings),
+        ("", "PodTemplate") => pod::template(object, "template", old, &mut warnings),
         ("", "ReplicationController") | ("apps", _) => {
-            template(object, "spec.template", old, &mut warnings);
+            pod::template(object, "spec.template", old, &mut warnings);
         }
-        ("batch", "Job") => template(object, "spec.template", old, &mut warnings),
+        ("batch", "Job") => pod::template(object, "spec.template", old, &mut warnings),
         ("batch", "CronJob") => {
-            template(object, "spec.jobTemplate.spec.template", old, &mut warnings);
+            pod::template(object, "spec.jobTemplate.spec.template", old, &mut warnings);
         }
         ("storage.k8s.io", "CSIDriver") => {
             let requests = |driver: &Value| list(driver, "spec.tokenRequests").to_vec();
@@ -70,14 +73,7 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         }
         ("", "PersistentVolume") => persistent_volume(object, &mut warnings),
         ("", "PersistentVolumeClaim") => persistent_volume_claim(object, &mut warnings),
-        ("", "Service") => {
-            if !list(object, "spec.externalIPs").is_empty() {
-                warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
-            }
-            if !text(object, "spec.loadBalancerIP").is_empty() {
-                warnings.push("spec.loadBalancerIP is deprecated".to_owned());
-            }
-        }
+        ("", "Service") => service::service(object, &mut warnings),
         ("networking.k8s.io", "Ingress")
             if old.is_none() && annotation(object, "kubernetes.io/ingress.class").is_some() =>
         {
@@ -88,6 +84,14 @@ pub fn warnings(group: &str, kind: &str, object: &Value, old: Option<&Value>) ->
         }
         ("discovery.k8s.io", "EndpointSlice") if text(object, "addressType") == "FQDN" => {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
+        ("resource.k8s.io", "ResourceSlice") => {
+            let driver = text(object, "spec.driver");
+            if driver != driver.to_lowercase() {
+                warnings.push(format!(
+                    "spec.driver: driver names should be lowercase; {driver:?} contains uppercase characters"
+                ));
+            }
         }
         _ => {}
     }
@@ -147,13 +151,8 @@ fn persistent_volume_claim(claim: &Value, warnings: &mut Vec<String>) {
         ));
     }
     for field in ["requests", "limits"] {
-        let Some(amount) = get(claim, &format!("spec.resources.{field}.storage")) else { continue };
-        if Amount::of(amount).is_some_and(|amount| !amount.is_whole()) {
-            let text = amount.as_str().unwrap_or_default();
-            warnings.push(format!(
-                "spec.resources.{field}[storage]: fractional byte value {text:?} is invalid, must be an integer"
-            ));
-        }
+        let amount = get(claim, &format!("spec.resources.{field}.storage"));
+        whole_bytes(&format!("spec.resources.{field}[storage]"), amount, warnings);
     }
 }
 
@@ -161,83 +160,28 @@ fn annotation<'a>(target: &'a Value, key: &str) -> Option<&'a Value> {
     object(target, "metadata.annotations")?.get(key)
 }
 
-fn pod(pod: &Value, warnings: &mut Vec<String>) {
-    let name = text(pod, "metadata.name");
-    let messages = dns_label(name);
-    if !messages.is_empty() {
+/// Warns about an IPv6 address that is not written in the canonical way.
+///
+/// Upstream: `GetWarningsForIP`.
+fn address(path: &str, value: Option<&str>, warnings: &mut Vec<String>) {
+    let value = value.unwrap_or_default();
+    let Ok(ip) = value.parse::<Ipv6Addr>() else { return };
+    let canonical = ip.to_string();
+    if canonical != value {
         warnings.push(format!(
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is \
-             recommended: [{}]",
-            messages.join(" ")
+            "{path}: IPv6 address {value:?} should be in RFC 5952 canonical format ({canonical:?})"
         ));
     }
-    if let Some(spec) = pod.get("spec") {
-        pod_spec(spec, "spec", warnings);
-    }
 }
 
-/// Warns about a pod template on create, and when it changes.
-///
-/// Upstream: `GetWarningsForPodTemplate`.
-fn template(object: &Value, path: &str, old: Option<&Value>, warnings: &mut Vec<String>) {
-    let Some(template) = get(object, path) else { return };
-    if old.is_some_and(|old| get(old, path) == Some(template)) {
-        return;
-    }
-    if let Some(spec) = get(template, "spec") {
-        pod_spec(spec, &format!("{path}.spec"), warnings);
-    }
-}
-
-/// Upstream: `warningsForPodSpecAndMeta`.
-fn pod_spec(spec: &Value, path: &str, warnings: &mut Vec<String>) {
-    for (old, since, new) in DEPRECATED_LABELS {
-        if object(spec, "nodeSelector").is_some_and(|labels| labels.contains_key(*old)) {
-            warnings.push(format!(
-                "{path}.nodeSelector[{old}]: deprecated since {since}; use \"{new}\" instead"
-            ));
-        }
-    }
-    for (index, volume) in list(spec, "volumes").iter().enumerate() {
-        for (kind, words) in DEPRECATED_VOLUMES {
-            if get(volume, kind).is_some() {
-                warnings.push(format!("{path}.volumes[{index}].{kind}: {words}"));
-            }
-        }
-    }
-    for containers in ["initContainers", "containers"] {
-        for (index, container) in list(spec, containers).iter().enumerate() {
-            self::container(container, &format!("{path}.{containers}[{index}]"), warnings);
-        }
-    }
-    if int(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
-        warnings.push(format!("{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"));
-    }
-}
-
-fn container(container: &Value, path: &str, warnings: &mut Vec<String>) {
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for (index, variable) in list(container, "env").iter().enumerate() {
-        let name = text(variable, "name");
-        if seen.insert(name, index).is_some() {
-            warnings.push(format!(
-                "{path}.env[{index}]: hides previous definition of {name:?}, which may be dropped when using apply"
-            ));
-        }
-    }
-    let mut ports: BTreeMap<(i64, &str), usize> = BTreeMap::new();
-    for (index, port) in list(container, "ports").iter().enumerate() {
-        let key = (int(port, "containerPort").unwrap_or_default(), text(port, "protocol"));
-        match ports.get(&key) {
-            Some(first) => {
-                warnings.push(format!(
-                    "{path}.ports[{index}]: duplicate port definition with {path}.ports[{first}]"
-                ));
-            }
-            None => {
-                ports.insert(key, index);
-            }
-        }
+/// Warns about an amount of bytes that is not an integer.
+fn whole_bytes(path: &str, amount: Option<&Value>, warnings: &mut Vec<String>) {
+    if let Some(value) = amount
+        && Amount::of(value).is_some_and(|amount| !amount.is_whole())
+    {
+        let text = value.as_str().unwrap_or_default();
+        warnings
+            .push(format!("{path}: fractional byte value {text:?} is invalid, must be an integer"));
     }
 }
 

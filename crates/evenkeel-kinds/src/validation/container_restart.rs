@@ -1,0 +1,75 @@
+//! Validation of a container's restart policy and of its rules.
+
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{get, list, text};
+use serde_json::Value;
+
+const POLICIES: [&str; 3] = ["Always", "Never", "OnFailure"];
+const MAX_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
+
+/// Validates `restartPolicy` and `restartPolicyRules` of a container.
+///
+/// Upstream: `validateContainerRestartPolicy`.
+pub(super) fn container_restart_policy(container: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let rules = list(container, "restartPolicyRules");
+    let policy_path = path.field("restartPolicy");
+    match get(container, "restartPolicy").and_then(Value::as_str) {
+        None if rules.is_empty() => return,
+        None => {
+            errors.required(&policy_path, "must specify restartPolicy when restart rules are used");
+        }
+        Some(policy) => errors.one_of(&policy_path, policy, &POLICIES),
+    }
+    let all = path.field("restartPolicyRules");
+    if rules.len() > MAX_RULES {
+        errors.too_many(&all, rules.len(), MAX_RULES);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = all.index(index);
+        let actions = ["Restart", "RestartAllContainers"];
+        errors.one_of(&path.field("action"), text(rule, "action"), &actions);
+        let path = path.field("exitCodes");
+        let Some(codes) = get(rule, "exitCodes") else {
+            errors.required(&path, "must be specified");
+            continue;
+        };
+        errors.one_of(&path.field("operator"), text(codes, "operator"), &["In", "NotIn"]);
+        let values = list(codes, "values").len();
+        if values > MAX_EXIT_CODES {
+            errors.too_many(&path.field("values"), values, MAX_EXIT_CODES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rules_need_a_policy_and_exit_codes() {
+        let codes = json!({"operator": "In", "values": [1]});
+        let rule = json!([{"action": "Restart", "exitCodes": codes}]);
+        for (container, expected) in [
+            (json!({}), vec![]),
+            (json!({"restartPolicy": "Never", "restartPolicyRules": rule}), vec![]),
+            (json!({"restartPolicyRules": rule}), vec!["c.restartPolicy"]),
+            (json!({"restartPolicy": "x"}), vec!["c.restartPolicy"]),
+            (
+                json!({"restartPolicy": "Never", "restartPolicyRules": [{"action": "x"}, {"action": "Restart", "exitCodes": {}}]}),
+                vec![
+                    "c.restartPolicyRules[0].action",
+                    "c.restartPolicyRules[0].exitCodes",
+                    "c.restartPolicyRules[1].exitCodes.operator",
+                ],
+            ),
+        ] {
+            let mut errors = Errors::default();
+            container_restart_policy(&container, &Path::new("c"), &mut errors);
+            let fields: Vec<String> =
+                errors.into_vec().into_iter().map(|error| error.field).collect();
+            assert_eq!(fields, expected, "{container}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Validation of the resource claims that a pod and its containers name.
+
+use super::names;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use evenkeel_apimachinery::value::{get, list, text};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Returns the names that a pod's spec gives to its claims.
+///
+/// Upstream: `gatherPodResourceClaimNames`.
+pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
+    let names = list(spec, "resourceClaims").iter().map(|claim| text(claim, "name"));
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// Validates the claims of a pod. Each has a name, and a claim or a template that it stands for.
+///
+/// Upstream: `validatePodResourceClaims`.
+pub(super) fn pod_resource_claims(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    let all = path.field("resourceClaims");
+    let mut seen = BTreeSet::new();
+    for (index, claim) in list(spec, "resourceClaims").iter().enumerate() {
+        let path = all.index(index);
+        match text(claim, "name") {
+            "" => errors.required(&path.field("name"), ""),
+            name if !seen.insert(name) => errors.duplicate(&path.field("name"), name),
+            name => errors.invalid_all(&path.field("name"), name, &names::dns_label(name)),
+        }
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let source = |field: &str| get(claim, field).and_then(Value::as_str);
+        let detail = match sources.map(|field| source(field).is_some()) {
+            [true, true] => {
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            }
+            [false, false] => {
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            }
+            _ => "",
+        };
+        if !detail.is_empty() {
+            let shown = json!({"Name": text(claim, "name"), "ResourceClaimName": source(sources[0]),
+                "ResourceClaimTemplateName": source(sources[1])});
+            errors.invalid(&path, shown, detail);
+        }
+        for field in sources {
+            if let Some(name) = source(field) {
+                errors.invalid_all(&path.field(field), name, &names::dns_subdomain(name));
+            }
+        }
+    }
+}
+
+/// Validates the claims that a container uses: each is one of the pod's, or a request of one.
+///
+/// Upstream: `validateResourceClaimNames`.
+pub(super) fn container_claims(
+    container: &Value,
+    claim_names: &BTreeSet<&str>,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let all = path.field("resources");
+    let all = all.field("claims");
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    for (index, claim) in list(container, "resources.claims").iter().enumerate() {
+        let path = all.index(index);
+        let (name, request) = (text(claim, "name"), text(claim, "request"));
+        if name.is_empty() {
+            errors.required(&path, "");
+            continue;
+        }
+        if seen.contains(name) {
+            errors.duplicate(&path, name);
+        } else {
+            let mut key = name.to_owned();
+            if !request.is_empty() {
+                let messages = names::dns_label(request);
+                errors.invalid_all(&path.field("request"), request, &messages);
+                key = format!("{name}/{request}");
+            }
+            let overlaps = request.is_empty()
+                && seen.iter().any(|key| key.split_once('/').is_some_and(|(of, _)| of == name));
+            if seen.contains(&key) || overlaps {
+                errors.duplicate(&path, key.as_str());
+            }
+            seen.insert(key);
+        }
+        if !claim_names.contains(name) {
+            let names: Vec<&str> = claim_names.iter().copied().collect();
+            let end = if names.is_empty() {
+                " which is empty".to_owned()
+            } else {
+                format!(": {}", names.join(", "))
+            };
+            let detail = format!("must be one of the names in pod.spec.resourceClaims{end}");
+            errors.not_found_because(&path, name, &detail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_use_claims_of_the_pod() {
+        let spec = json!({"resourceClaims": [
+            {"name": "a", "resourceClaimName": "x"},
+            {"name": "a", "resourceClaimName": "X"},
+            {"name": "b", "resourceClaimName": "x", "resourceClaimTemplateName": "y"},
+            {"name": ""},
+        ]});
+        let mut errors = Errors::default();
+        pod_resource_claims(&spec, &Path::new("spec"), &mut errors);
+        let fields = |errors: Errors| -> Vec<String> {
+            errors.into_vec().into_iter().map(|error| error.field).collect()
+        };
+        let expected = [
+            "spec.resourceClaims[1].name",
+            "spec.resourceClaims[1].resourceClaimName",
+            "spec.resourceClaims[2]",
+            "spec.resourceClaims[3].name",
+            "spec.resourceClaims[3]",
+        ];
+        assert_eq!(fields(errors), expected);
+        for (claims, expected) in [
+            (
+                json!([{"name": "a", "request": "r"}, {"name": "a", "request": "s"}, {"name": "b"}]),
+                vec![],
+            ),
+            (json!([{"name": "a"}, {"name": "a", "request": "r"}]), vec![1]),
+            (json!([{"name": "a", "request": "r"}, {"name": "a"}]), vec![1]),
+            (json!([{"name": "a", "request": "r"}, {"name": "a", "request": "r"}]), vec![1]),
+            (json!([{"name": "c"}, {"name": ""}]), vec![0, 1]),
+        ] {
+            let mut errors = Errors::default();
+            let container = json!({"resources": {"claims": claims}});
+            container_claims(&container, &claim_names(&spec), &Path::new("c"), &mut errors);
+            let expected: Vec<String> =
+                expected.iter().map(|index| format!("c.resources.claims[{index}]")).collect();
+            assert_eq!(fields(errors), expected, "{container}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Validation of resource.k8s.io: device classes, claims, claim templates, slices and taint rules.
+//!
+//! Upstream has two kinds of rules for this group: handwritten ones in Go, and declarative ones, which are tags of the
+//! types. An error that both find is listed once, in the words of the declarative rule; those of declarative validation
+//! come last. So every function here adds an error to the list of the rule that reports it.
+//!
+//! Fields of feature gates that are off by default have no rules here: a write drops them.
+//!
+//! Upstream: `pkg/apis/resource/validation`, `pkg/apis/resource/v1/zz_generated.validations.go`.
+
+mod capacity;
+mod claim;
+mod claim_status;
+mod class;
+mod names;
+mod selector;
+mod slice;
+mod taint;
+
+pub(crate) use claim_status::device_id;
+
+use super::ValidationTarget;
+use evenkeel_apimachinery::validation::{Errors, Path};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Errors of an object, by the validation that reports them.
+///
+/// Upstream: `ValidateDeclarativelyWithMigrationChecks`.
+#[derive(Debug, Default)]
+struct ErrorLists {
+    handwritten: Errors,
+    declarative: Errors,
+}
+
+impl ErrorLists {
+    /// Adds the errors to those of the object, handwritten validation's first.
+    fn add_to(self, errors: &mut Errors) {
+        errors.extend(self.handwritten);
+        errors.extend(self.declarative);
+    }
+}
+
+/// Validates a new object, except its metadata.
+pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
+    let mut lists = ErrorLists::default();
+    match kind {
+        "DeviceClass" => class::device_class(new, None, &mut lists),
+        "DeviceTaintRule" => taint::device_taint_rule(new, &mut lists),
+        "ResourceClaim" => claim::resource_claim(new, &mut lists),
+        "ResourceClaimTemplate" => claim::resource_claim_template(new, &mut lists),
+        "ResourceSlice" => slice::resource_slice(new, None, &mut lists),
+        _ => {}
+    }
+    lists.add_to(errors);
+}
+
+/// Validates an update through the object's path or its `/status`, except metadata.
+pub(super) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, errors: &mut Errors) {
+    let mut lists = ErrorLists::default();
+    match (target.kind, target.subresource) {
+        ("DeviceClass", "") => class::device_class(new, Some(old), &mut lists),
+        ("DeviceTaintRule", "") => taint::device_taint_rule(new, &mut lists),
+        ("DeviceTaintRule", "status") => taint::device_taint_rule_status(new, &mut lists),
+        ("ResourceClaim", "") => claim::resource_claim_update(new, old, &mut lists),
+        ("ResourceClaim", "status") => claim_status::update(new, old, &mut lists),
+        ("ResourceClaimTemplate", "") => {
+            claim::resource_claim_template_update(new, old, &mut lists);
+        }
+        ("ResourceSlice", "") => slice::resource_slice(new, Some(old), &mut lists),
+        _ => {}
+    }
+    lists.add_to(errors);
+}
+
+/// Validates the items of a list, unless it has too many, which a declarative rule reports.
+///
+/// Upstream: `validateSlice`.
+fn items(
+    items: &[Value],
+    max_items: usize,
+    path: &Path<'_>,
+    lists: &mut ErrorLists,
+    mut validate: impl FnMut(&Value, &Path<'_>, &mut ErrorLists),
+) {
+    if items.len() > max_items {
+        return lists.declarative.too_many(path, items.len(), max_items);
+    }
+    for (index, item) in items.iter().enumerate() {
+        validate(item, &path.index(index), lists);
+    }
+}
+
+/// Validates the items of a list whose keys differ. Declarative rules report too many and duplicate items.
+///
+/// Upstream: `validateSet`.
+fn set<'v, K: Ord>(
+    list: &'v [Value],
+    max_items: usize,
+    key: impl Fn(&'v Value) -> K,
+    path: &Path<'_>,
+    lists: &mut ErrorLists,
+    validate: impl FnMut(&Value, &Path<'_>, &mut ErrorLists),
+) {
+    if list.len() <= max_items {
+        let mut keys = BTreeSet::new();
+        for (index, item) in list.iter().enumerate() {
+            if !keys.insert(key(item)) {
+                lists.declarative.duplicate(&path.index(index), item.clone());
+            }
+        }
+    }
+    items(list, max_items, path, lists, validate);
+}
+
+/// An item of a list of strings.
+fn item_text(item: &Value) -> &str {
+    item.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Names of drivers, pools, attributes and devices.
+
+use super::super::names;
+use evenkeel_apimachinery::validation::{Errors, Path};
+
+/// In bytes.
+const MAX_DRIVER_NAME: usize = 63;
+/// In bytes.
+const MAX_POOL_NAME: usize = 253;
+/// In bytes.
+const MAX_DOMAIN: usize = 63;
+/// In bytes.
+const MAX_IDENTIFIER: usize = 32;
+
+const NOT_QUALIFIED: &str =
+    "a fully qualified name must be a domain and a name separated by a slash";
+
+/// Validates the name of a driver.
+///
+/// Upstream: `ValidateCSIDriverName`.
+pub(super) fn driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > MAX_DRIVER_NAME {
+        errors.too_long(path, MAX_DRIVER_NAME);
+    }
+    errors.invalid_all(path, name, &names::dns_subdomain(&name.to_lowercase()));
+}
+
+/// Validates the name of a driver where declarative rules cover it.
+pub(super) fn declared_driver(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    errors.invalid_all(path, name, &names::dns_subdomain_caseless(name));
+    if name.chars().count() > MAX_DRIVER_NAME {
+        errors.too_long_characters(path, MAX_DRIVER_NAME);
+    }
+}
+
+/// Validates the name of a pool: subdomains separated by slashes.
+///
+/// Upstream: `validatePoolName`.
+pub(super) fn pool(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > MAX_POOL_NAME {
+        errors.too_long(path, MAX_POOL_NAME);
+    }
+    for part in name.split('/') {
+        errors.invalid_all(path, part, &names::dns_subdomain(part));
+    }
+}
+
+/// Validates the name of a pool where declarative rules cover it.
+///
+/// Upstream: `ResourcePoolName`.
+pub(super) fn declared_pool(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    if name.is_empty() {
+        return errors.required(path, "");
+    }
+    if name.len() > MAX_POOL_NAME {
+        errors.too_long(path, MAX_POOL_NAME);
+    }
+    for (index, part) in name.split('/').enumerate() {
+        if part.is_empty() {
+            errors.invalid(path, name, &format!("segment {index}: must not be empty"));
+            continue;
+        }
+        for message in names::dns_subdomain(part) {
+            errors.invalid(path, part, &format!("segment {index}: {message}"));
+        }
+    }
+}
+
+/// Validates the name of an attribute or a capacity: an identifier, or a domain and an identifier. Upstream accepts names of
+/// more parts.
+///
+/// Upstream: `validateQualifiedName`.
+pub(super) fn qualified(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts[..] {
+        [id] => identifier(id, path, errors),
+        [domain, id] => {
+            if domain.is_empty() {
+                errors.invalid(path, "", "the domain must not be empty");
+            } else {
+                driver(domain, path, errors);
+            }
+            if id.is_empty() {
+                errors.invalid(path, "", "the name must not be empty");
+            } else {
+                identifier(id, path, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Validates the name of an attribute that must have a domain.
+///
+/// Upstream: `ResourceFullyQualifiedName`.
+pub(super) fn declared_fully_qualified(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts[..] {
+        [id] => {
+            identifier(id, path, errors);
+            errors.invalid(path, name, NOT_QUALIFIED);
+        }
+        [prefix, id] => {
+            if prefix.is_empty() {
+                errors.invalid(path, "", "prefix must not be empty");
+            } else {
+                if prefix.len() > MAX_DOMAIN {
+                    errors.too_long(path, MAX_DOMAIN);
+                }
+                for message in names::dns_subdomain(prefix) {
+                    errors.invalid(path, prefix, &format!("prefix: {message}"));
+                }
+            }
+            if id.is_empty() {
+                errors.invalid(path, "", "name must not be empty");
+            } else {
+                identifier(id, path, errors);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Upstream: `validateCIdentifier`.
+fn identifier(id: &str, path: &Path<'_>, errors: &mut Errors) {
+    if id.len() > MAX_IDENTIFIER {
+        errors.too_long(path, MAX_IDENTIFIER);
+    }
+    errors.invalid_all(path, id, &names::c_identifier(id));
+}
+
+/// Validates a label: the name of a device, a request or a counter.
+///
+/// Upstream: `ValidateDNS1123Label`.
+pub(super) fn label(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    errors.invalid_all(path, name, &names::dns_label(name));
+}
+
+/// Validates the key of a taint or a toleration, or the type of a condition.
+///
+/// Upstream: `ValidateLabelName`.
+pub(super) fn label_key(name: &str, path: &Path<'_>, errors: &mut Errors) {
+    errors.invalid_all(path, name, &names::qualified_name(name));
+}
+
+/// Validates the value of a taint or a toleration.
+///
+/// Upstream: `validateLabelValue`.
+pub(super) fn label_value(value: &str, path: &Path<'_>, errors: &mut Errors) {
+    errors.invalid_all(path, value, &names::label_value(value));
+}
+
+/// Validates a UUID of lower-case digits.
+///
+/// Upstream: `UUID`.
+pub(super) fn declared_uuid(text: &str, path: &Path<'_>, errors: &mut Errors) {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_uuid = text.len() == 36
+        && text.bytes().enumerate().all(|(index, byte)| match index {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => is_digit(byte),
+        });
+    if !is_uuid {
+        errors.invalid(path, text, "must be a lowercase UUID in 8-4-4-4-12 format");
+    }
+}
