@@ -40,7 +40,7 @@ use crate::auth::{Attributes, Authenticated, FieldRequirements, permit};
 use crate::flow::{self, Admission, ObjectStats, Rejection, RequestDigest};
 use crate::loopback;
 use crate::metrics::Labels;
-use crate::request::{self, Query, RequestContext, RequestInfo};
+use crate::request::{self, Query, RequestContext, RequestInfo, Warnings};
 use crate::resource::{Path, Target, parse_path};
 use crate::response::{Body, answer, compress, refusal, warn};
 use crate::verbs;
@@ -177,6 +177,7 @@ where
         }
     };
     let watch = if info.verb == "watch" { api.flows.register_watch(info) } else { None };
+    let warnings = Warnings::default();
     let answered = async {
         authorize(api, &user, &attributes)?;
         // Only what is served is counted, under names of the server's own: paths are the clients' to choose.
@@ -197,15 +198,13 @@ where
             query,
             user: &user,
             now: api.clock.now(),
+            warnings: &warnings,
         };
-        let deprecation = request.resource().deprecation();
-        let answered = verbs::dispatch(request, body).await;
-        let Some(words) = deprecation else { return answered };
-        let mut response = answered.unwrap_or_else(|error| refusal(&error, headers));
-        warn(&mut response, &[words.into()]);
-        Ok(response)
+        warnings.add(request.resource().deprecation().map(Into::into));
+        verbs::dispatch(request, body).await
     };
     let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers));
+    warn(&mut response, &warnings.into_texts());
     if let Some(permit) = permit {
         permit.mark(response.headers_mut());
     }

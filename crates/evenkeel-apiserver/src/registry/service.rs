@@ -7,6 +7,7 @@ use crate::resource::{GroupKind, ResourcePrefix};
 use crate::store::Transaction;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{self, get, int, list, set, text};
+use evenkeel_kinds::service::{init_ip_family_fields, normalize_cluster_ips};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,21 +65,22 @@ fn needs_node_ports(service: &Value) -> bool {
 
 /// Gives a new Service what it needs.
 pub(super) fn create(cx: &Context<'_>, service: &mut Value) -> Result<(), StatusError> {
-    normalize(service);
+    normalize_cluster_ips(service);
     allocate(cx, service, None)
 }
 
 /// Carries over what the old form has, and gives what the new form needs beyond it.
 pub(super) fn update(cx: &Context<'_>, new: &mut Value, old: &Value) -> Result<(), StatusError> {
     carry_over(new, old);
-    normalize(new);
+    normalize_cluster_ips(new);
     allocate(cx, new, Some(old))
 }
 
 fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
-    if !well_formed(service) {
-        // Validation will refuse it, in better words.
-        return Ok(());
+    let kind = GroupKind { group: "".into(), kind: "Service".into() };
+    let refused = init_ip_family_fields(service, old).into_vec();
+    if !refused.is_empty() {
+        return Err(StatusError::invalid(&kind, cx.name, &refused));
     }
     let had = old.map(held).unwrap_or_default();
     let mut errors = Vec::new();
@@ -89,7 +91,6 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
     if errors.is_empty() {
         return Ok(());
     }
-    let kind = GroupKind { group: "".into(), kind: "Service".into() };
     Err(StatusError::invalid(&kind, cx.name, &errors))
 }
 
@@ -133,48 +134,6 @@ pub(super) fn finish_write(
 
 fn is_taken(api: &Api, value: &str) -> bool {
     api.store.is_taken(RESOURCE_PREFIX, value)
-}
-
-/// Keeps `clusterIP` and `clusterIPs`, families and policy in step, and fills them in for one IPv4 network.
-fn normalize(service: &mut Value) {
-    if text(service, "spec.type") == "ExternalName" {
-        return;
-    }
-    let first = text(service, "spec.clusterIP").to_owned();
-    match (first.is_empty(), list(service, "spec.clusterIPs").is_empty()) {
-        (false, true) => set(service, "spec.clusterIPs", json!([first])),
-        (true, false) => {
-            let first = list(service, "spec.clusterIPs")[0].clone();
-            set(service, "spec.clusterIP", first);
-        }
-        _ => {}
-    }
-    let selectorless_headless =
-        text(service, "spec.clusterIP") == "None" && value::is_empty(service, "spec.selector");
-    if get(service, "spec.ipFamilyPolicy").is_none() {
-        let policy = if selectorless_headless { "RequireDualStack" } else { "SingleStack" };
-        set(service, "spec.ipFamilyPolicy", policy);
-    }
-    if list(service, "spec.ipFamilies").is_empty() {
-        let families =
-            if selectorless_headless && text(service, "spec.ipFamilyPolicy") != "SingleStack" {
-                json!(["IPv4", "IPv6"])
-            } else {
-                json!(["IPv4"])
-            };
-        set(service, "spec.ipFamilies", families);
-    }
-}
-
-fn well_formed(service: &Value) -> bool {
-    let ips = list(service, "spec.clusterIPs");
-    let first = text(service, "spec.clusterIP");
-    ips.iter().all(|ip| {
-        ip.as_str().is_some_and(|ip| {
-            ip.parse::<std::net::IpAddr>().is_ok()
-                || ip == "None" && text(service, "spec.type") == "ClusterIP"
-        })
-    }) && ips.first().is_none_or(|ip| ip.as_str() == Some(first))
 }
 
 /// An update that leaves out what was allocated keeps it.
@@ -240,12 +199,12 @@ fn carry_over(new: &mut Value, old: &Value) {
     if needs_health_check(old) && !needs_health_check(new) {
         value::remove(new, "spec.healthCheckNodePort");
     }
-    if new_type == "ClusterIP" && matches!(old_type, "NodePort" | "LoadBalancer") {
-        for field in ["spec.externalTrafficPolicy", "spec.allocateLoadBalancerNodePorts"] {
-            if get(new, field) == get(old, field) && list(new, "spec.externalIPs").is_empty() {
-                value::remove(new, field);
-            }
-        }
+    let policy = "spec.externalTrafficPolicy";
+    if is_externally_accessible(old)
+        && !is_externally_accessible(new)
+        && get(new, policy) == get(old, policy)
+    {
+        value::remove(new, policy);
     }
     if new_type != "LoadBalancer" {
         for field in ["spec.allocateLoadBalancerNodePorts", "spec.loadBalancerClass"] {
@@ -255,6 +214,15 @@ fn carry_over(new: &mut Value, old: &Value) {
         }
         // Its addresses are no longer anybody's business, although giving them back takes a while.
         set(new, "status.loadBalancer", json!({}));
+    }
+}
+
+/// Upstream: `ExternallyAccessible`.
+fn is_externally_accessible(service: &Value) -> bool {
+    match text(service, "spec.type") {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !list(service, "spec.externalIPs").is_empty(),
+        _ => false,
     }
 }
 

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method};
 use jiff::Timestamp;
 
 use super::query::Query;
+use super::warnings::Warnings;
 use crate::api::Api;
 use crate::output::{Format, Purpose};
 use crate::resource::{GroupVersionKind, ResourceType, Target};
@@ -33,6 +34,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) user: &'a User,
     /// When it came.
     pub(crate) now: Timestamp,
+    /// Warnings for the client, whether it is served or refused.
+    pub(crate) warnings: &'a Warnings,
 }
 
 impl RequestContext<'_> {

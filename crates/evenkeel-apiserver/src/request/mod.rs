@@ -6,7 +6,9 @@ pub(crate) mod body;
 mod context;
 mod info;
 pub(crate) mod query;
+mod warnings;
 
 pub(crate) use context::RequestContext;
 pub(crate) use info::RequestInfo;
 pub(crate) use query::{Query, WriteOptions};
+pub(crate) use warnings::Warnings;

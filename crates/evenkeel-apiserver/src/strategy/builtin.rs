@@ -105,6 +105,9 @@ impl Strategy for BuiltIn {
     }
 
     fn validate_name(&self, cx: &Context<'_>, name: &str, prefix: bool) -> Option<Vec<String>> {
+        if prefix && !self.kind_strategy.validates_generate_name {
+            return Some(validation::path_segment(name));
+        }
         let validate = |name: &str| self.kind_strategy.validate_name(cx.request_group, name);
         if prefix && name.ends_with('-') {
             // What is generated ends in letters, so a prefix may end as no name may.

@@ -1,6 +1,5 @@
 //! A write under way, and one attempt of it.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use evenkeel_apimachinery::patch::{self, Writer};
@@ -23,7 +22,6 @@ pub(super) struct Write<'a> {
     pub(super) options: WriteOptions,
     /// The resource in the version in which it is stored.
     pub(super) stored: Arc<ResourceType>,
-    pub(super) warnings: Vec<String>,
 }
 
 /// What came of it.
@@ -77,18 +75,7 @@ impl From<WriteError> for Lost {
 
 impl<'a> Write<'a> {
     pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
-        Self {
-            request,
-            options,
-            stored: request.api.table.stored_version(request.resource()),
-            warnings: Vec::new(),
-        }
-    }
-
-    /// Adds warnings that the response does not have yet.
-    pub(super) fn add_warnings(&mut self, more: Vec<String>) {
-        let mut known: HashSet<String> = self.warnings.iter().cloned().collect();
-        self.warnings.extend(more.into_iter().filter(|warning| known.insert(warning.clone())));
+        Self { request, options, stored: request.api.table.stored_version(request.resource()) }
     }
 
     /// Attributes of the write for admission plug-ins and allocation.

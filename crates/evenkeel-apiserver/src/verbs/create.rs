@@ -28,10 +28,10 @@ pub(super) async fn serve(
         body,
         options.validation,
     )?;
+    request.warnings.add(decoded.warnings);
     let mut object = decoded.object;
     place(request, &mut object)?;
     let mut write = Write::new(request, options);
-    write.warnings = decoded.warnings;
     let written = write.create(object, Creates::Post).await?;
     respond::with_object(&write, &written)
 }

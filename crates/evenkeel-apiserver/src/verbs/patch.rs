@@ -92,7 +92,7 @@ async fn once(write: &mut Write<'_>, form: PatchType, body: &Bytes) -> Result<Wr
         write.convert_out(current.to_mut());
     }
     let Patched { object, warnings } = patched(write, form, body, &current)?;
-    write.warnings = warnings;
+    write.request.warnings.add(warnings);
     checked(request, &object)?;
     write.replace(&entry, &old, object, form == PatchType::Apply).await
 }
@@ -138,7 +138,7 @@ async fn patch_part(
         scale::show(&request.kind(), old, &mut before);
     }
     let Patched { object: mut part, warnings } = patched(write, form, body, &before)?;
-    write.warnings = warnings;
+    write.request.warnings.add(warnings);
     checked(request, &part)?;
     let mut new = old.clone();
     if let Some(result) =
@@ -196,7 +196,7 @@ async fn apply_new(write: &mut Write<'_>, body: &Bytes) -> Result<Written, Statu
         force,
         write.options.validation,
     )?;
-    write.warnings = warnings;
+    write.request.warnings.add(warnings);
     checked(request, &object)?;
     create::place(request, &mut object)?;
     write.create(object, Creates::Apply).await

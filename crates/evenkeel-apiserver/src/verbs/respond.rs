@@ -8,7 +8,7 @@ use super::attempt::{Write, Written};
 use super::meta;
 use crate::output::{Format, Purpose};
 use crate::request::RequestContext;
-use crate::response::{Body, answer, warn};
+use crate::response::{Body, answer};
 use crate::store::{Encoded, Entry};
 use evenkeel_apimachinery::status::StatusError;
 
@@ -70,15 +70,13 @@ pub(super) fn with_object(
 ) -> Result<Response<Body>, StatusError> {
     let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
     let format = write.request.format(Purpose::Object)?;
-    let mut response = match &written.entry {
-        Some(stored) => with_entry(write.request, &format, stored, code)?,
+    match &written.entry {
+        Some(stored) => with_entry(write.request, &format, stored, code),
         None => {
             let bytes = encode_value(write.request, &format, &written.object)?;
-            answer(code, format.content_type(Purpose::Object), Body::whole(bytes))
+            Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
         }
-    };
-    warn(&mut response, &write.warnings);
-    Ok(response)
+    }
 }
 
 /// Responds with the part, if the request wrote a subresource that has its own form (`scale`), else with the object.
@@ -92,11 +90,7 @@ pub(super) fn with_object_or_part(
         .strategy
         .read_part(request.target.subresource, &with_resource_version(written))
     {
-        Some(part) => {
-            let mut response = with_value(request, http::StatusCode::OK, &part?)?;
-            warn(&mut response, &write.warnings);
-            Ok(response)
-        }
+        Some(part) => with_value(request, http::StatusCode::OK, &part?),
         None => with_object(write, written),
     }
 }

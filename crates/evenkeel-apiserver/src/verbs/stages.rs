@@ -66,9 +66,9 @@ async fn mutate(write: &mut Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), 
     let cx = write.context(attempt.name);
     admission::admit(&cx, &mut attempt.new, old)?;
     policy::mutate(&cx, &mut attempt.new, old)?;
-    webhook::mutate(&cx, &mut attempt.new, old, &mut warnings).await?;
-    write.add_warnings(warnings);
-    Ok(())
+    let mutated = webhook::mutate(&cx, &mut attempt.new, old, &mut warnings).await;
+    write.request.warnings.add(warnings);
+    mutated
 }
 
 /// Refuses an object that grants more than its writer has, or that is not valid. Counts the generation.
@@ -115,12 +115,16 @@ async fn admit(write: &mut Write<'_>, attempt: &Attempt<'_>) -> Result<QuotaUpda
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let request =
         Attributes { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
-    policy::validate(&request, &mut warnings)?;
-    webhook::validate(&request, &mut warnings).await?;
+    let validated = match policy::validate(&request, &mut warnings) {
+        Ok(()) => webhook::validate(&request, &mut warnings).await,
+        Err(error) => Err(error),
+    };
+    write.request.warnings.add(warnings.drain(..));
+    validated?;
     let quotas = admission::accept(&cx, &attempt.new, old)?;
     warnings.extend(write.stored.strategy.warnings(&cx.strategy(), &attempt.new, old));
     warnings.extend(admission::warnings(&cx, &attempt.new, old));
-    write.add_warnings(warnings);
+    write.request.warnings.add(warnings);
     Ok(quotas)
 }
 

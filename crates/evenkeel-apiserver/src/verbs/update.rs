@@ -27,11 +27,11 @@ pub(super) async fn serve(
     let kind: GroupVersionKind = request.kind();
     let decoded =
         decode::object(resource, &kind, request.header(CONTENT_TYPE), body, options.validation)?;
+    request.warnings.add(decoded.warnings);
     let mut object = decoded.object;
     named(request, &object)?;
     create::place(request, &mut object)?;
     let mut write = Write::new(request, options);
-    write.warnings = decoded.warnings;
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, &object).await {
             Ok(written) => return respond::with_object_or_part(&write, &written),

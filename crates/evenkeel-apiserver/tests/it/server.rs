@@ -43,6 +43,23 @@ async fn deprecated_versions_are_warned_of_whatever_is_done() {
 }
 
 #[tokio::test]
+async fn refused_requests_are_warned_of_unknown_fields_too() {
+    let client = Client::start().await;
+    let path = "/api/v1/namespaces/default/services?fieldValidation=Warn";
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "a", "bogus": 1},
+        "spec": {"ports": [{"port": 0}]},
+    });
+    let headers = [("content-type", "application/json")];
+    let response = client.send("POST", path, &headers, Bytes::from(body.to_string())).await;
+    assert_eq!(response.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    let warning = "299 - \"unknown field \\\"metadata.bogus\\\"\"";
+    assert_eq!(response.headers()["warning"], warning);
+}
+
+#[tokio::test]
 async fn parts_of_the_control_plane_are_told_of() {
     let server = Server::builder().build().await.expect("a server in memory");
     server.component("scheduler", || Err("it sleeps".to_owned()));

@@ -23,7 +23,7 @@ use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::resource::ResourceType;
 use crate::response::Body;
-use crate::response::{answer, warn};
+use crate::response::answer;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Whether requests of a method have a body that is read.
@@ -74,8 +74,8 @@ pub(super) async fn serve(
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     // What goes on to a kubelet or a pod has a body that is not ours to read.
     let passed_on = matches!(part, "proxy" | "exec" | "attach" | "portforward");
-    let (body, warnings) = if !posted || passed_on {
-        (Value::Null, Vec::new())
+    let body = if !posted || passed_on {
+        Value::Null
     } else {
         let kind = request.kind();
         let decoded = decode::object(
@@ -85,7 +85,8 @@ pub(super) async fn serve(
             body,
             options.validation,
         )?;
-        (decoded.object, decoded.warnings)
+        request.warnings.add(decoded.warnings);
+        decoded.object
     };
     let write = Write::new(request, options);
     if posted && !passed_on {
@@ -109,7 +110,7 @@ pub(super) async fn serve(
             None => return Ok(None),
         }
     };
-    let mut response = match answered {
+    let response = match answered {
         Answer::Object(code, object) => respond::with_value(request, code, &object)?,
         Answer::Nothing => {
             let mut response = Response::new(Body::empty());
@@ -120,6 +121,5 @@ pub(super) async fn serve(
             answer(code, HeaderValue::from_static(content_type), Body::whole(bytes))
         }
     };
-    warn(&mut response, &warnings);
     Ok(Some(response))
 }
