@@ -140,6 +140,12 @@ impl Cluster {
         self.sleep(self.pace.watch).await;
     }
 
+    /// How many requests the node lifecycle controller sends in that while about one node that is not ready and whose status
+    /// cannot be written: five attempts every five seconds, as upstream's, each of which reads the node and its lease.
+    pub(crate) fn node_health_requests(&self) -> u64 {
+        self.pace.watch.as_secs() / 5 * 5 * 3
+    }
+
     /// The time on the controllers' clock.
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
