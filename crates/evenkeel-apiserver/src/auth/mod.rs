@@ -13,7 +13,7 @@ mod permit;
 mod rbac;
 mod response;
 mod rule;
-mod serviceaccount;
+pub(crate) mod serviceaccount;
 
 pub(crate) use anonymous::Anonymous;
 pub(crate) use authenticator::{Authenticated, Authenticator, StaticTokens};

@@ -18,6 +18,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use serde_json::Value;
 
 use super::attempt::{Attempt, Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written, object_version};
@@ -26,7 +27,7 @@ use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::quota::{self, QuotaUpdates};
 use crate::admission::{self, noderestriction, policy, webhook};
 use crate::custom::codec;
-use crate::registry::{self, policybased};
+use crate::registry::{self, policybased, resourceclaim};
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::selector::selection_attributes;
@@ -92,6 +93,8 @@ fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusEr
         errors.extend(meta::generation_errors(new));
     }
     errors.extend(schema::validate(&stored.gvk, new));
+    let verb = if write.request.method == Method::PATCH { "patch" } else { "update" };
+    errors.extend(resourceclaim::check(&cx, verb, new, old));
     errors.extend(match old {
         Some(old) => strategy.validate_update(&strategy_cx, new, old),
         None => strategy.validate(&strategy_cx, new),

@@ -118,6 +118,8 @@ attacks! {
         subresources,
         status_and_scale_change_nothing_else,
         status_changes_no_metadata,
+        devices_of_others,
+        devices_of_admins,
         dry_runs,
         updates_that_create,
         fields_of_the_server,

@@ -283,6 +283,88 @@ pub(crate) async fn status_and_scale_change_nothing_else(target: &Target) {
     assert_eq!(read["spec"]["template"]["spec"]["containers"][0]["image"], json!("i"));
 }
 
+const RESOURCE: &str = "resource.k8s.io";
+
+/// A claim of a device, as the device's user asks for it.
+fn claim(name: &str, admin: bool) -> Value {
+    let mut exactly = json!({"deviceClassName": "gpus"});
+    if admin {
+        exactly["adminAccess"] = json!(true);
+    }
+    json!({"metadata": {"name": name}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}})
+}
+
+/// The right to write statuses of claims is not the one to allocate devices, nor to speak for their drivers.
+pub(crate) async fn devices_of_others(target: &Target) {
+    let namespace = target.namespace("claims").await;
+    let claims = format!("/apis/{RESOURCE}/v1/namespaces/{namespace}/resourceclaims");
+    target.admin().make(&claims, claim("c", false)).await;
+    let status = format!("{claims}/c/status");
+    let statuses = || rule(RESOURCE, &["resourceclaims", "resourceclaims/status"], &["get", "update", "patch"]);
+    let bob = target.somebody(json!([statuses()])).await;
+    let field = json!({"key": "metadata.name", "operator": "In", "values": ["n"]});
+    let result = json!({"request": "r", "driver": "d.example", "pool": "p", "device": "1"});
+    let allocation = json!({"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}});
+    let allocated = json!({"status": {"allocation": allocation}});
+    let words = "requires resource=\"resourceclaims/binding\", verb=\"patch\" permission";
+    for wanted in [allocated.clone(), json!({"status": {"allocation": {}}}), json!({"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]}})] {
+        bob.patch(&status, MERGE, &wanted).await.is(422, words);
+    }
+    let mut body = target.admin().get(&format!("{claims}/c")).await.json();
+    body["status"] = allocated["status"].clone();
+    bob.give("PUT", &status, JSON, body.to_string()).await.is(422, "verb=\"update\" permission");
+    // The right in one namespace, or to one claim, is not enough: an allocation takes devices from all.
+    let mut one = rule(RESOURCE, &["resourceclaims/binding"], &["patch"]);
+    one["resourceNames"] = json!(["c"]);
+    let jane = target.somebody(json!([statuses(), one])).await;
+    jane.patch(&status, MERGE, &allocated).await.is(422, words);
+    let scheduler = target.somebody(json!([statuses(), rule(RESOURCE, &["resourceclaims/binding"], &["patch"])])).await;
+    scheduler.patch(&status, MERGE, &allocated).await.is(200, "");
+    bob.patch(&status, MERGE, &json!({"status": {"allocation": null}})).await.is(422, words);
+    // A device's status is its driver's.
+    let devices = json!({"status": {"devices": [{"driver": "d.example", "pool": "p", "device": "1", "data": {"a": 1}}]}});
+    let words = "requires resource=\"resourceclaims/driver\", verb=\"[arbitrary-node:patch]\" permission";
+    scheduler.patch(&status, MERGE, &devices).await.is(422, words);
+    let mut other = rule(RESOURCE, &["resourceclaims/driver"], &["arbitrary-node:patch", "patch"]);
+    other["resourceNames"] = json!(["other.example"]);
+    target.somebody(json!([statuses(), other])).await.patch(&status, MERGE, &devices).await.is(422, words);
+    let mut local = rule(RESOURCE, &["resourceclaims/driver"], &["associated-node:patch"]);
+    local["resourceNames"] = json!(["d.example"]);
+    target.somebody(json!([statuses(), local.clone()])).await.patch(&status, MERGE, &devices).await.is(422, words);
+    // Whose token names the claim's node.
+    let account = target.fresh("system:serviceaccount:default:driver");
+    target.grant(&account, json!([statuses(), local])).await;
+    let on = |node: &str| target.admin().header("Impersonate-User", &account).header("Impersonate-Extra-Authentication.kubernetes.io%2fnode-name", node);
+    on("other").patch(&status, MERGE, &devices).await.is(422, words);
+    on("n").patch(&status, MERGE, &devices).await.is(200, "");
+    bob.patch(&status, MERGE, &json!({"status": {"devices": null}})).await.is(422, words);
+}
+
+/// Access to devices that others use needs a namespace that is meant for it.
+pub(crate) async fn devices_of_admins(target: &Target) {
+    let namespace = target.namespace("devices").await;
+    let words = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label";
+    let admin = target.admin();
+    let path = |resource: &str| format!("/apis/{RESOURCE}/v1/namespaces/{namespace}/{resource}");
+    let template = |name: &str| json!({"metadata": {"name": name}, "spec": {"spec": claim("", true)["spec"]}});
+    let (claims, templates) = (path("resourceclaims"), path("resourceclaimtemplates"));
+    for value in [None, Some("false"), Some("True")] {
+        let labels = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": value}}});
+        admin.patch(&format!("/api/v1/namespaces/{namespace}"), MERGE, &labels).await.is(200, "");
+        admin.post(&claims, &claim("c", true)).await.is(422, words);
+        admin.post(&templates, &template("t")).await.is(422, words);
+    }
+    // A claim without admin access that gets a device with it.
+    admin.make(&claims, claim("plain", false)).await;
+    let result = json!({"request": "r", "driver": "d.example", "pool": "p", "device": "1", "adminAccess": true});
+    let allocated = json!({"status": {"allocation": {"devices": {"results": [result]}}}});
+    admin.patch(&format!("{claims}/plain/status"), MERGE, &allocated).await.is(422, words);
+    let labels = json!({"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}});
+    admin.patch(&format!("/api/v1/namespaces/{namespace}"), MERGE, &labels).await.is(200, "");
+    admin.make(&claims, claim("c", true)).await;
+    admin.make(&templates, template("t")).await;
+}
+
 /// Who may write the status of these kinds may not change their labels, finalizers and owners by it.
 pub(crate) async fn status_changes_no_metadata(target: &Target) {
     let namespace = target.namespace("status").await;

@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
+use evenkeel_api::name::dns_label;
 use evenkeel_apimachinery::user::{Extra, User};
+
+/// Key in `extra` of the node that a service account's token names.
+///
+/// Upstream: `serviceaccount.NodeNameKey`.
+const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 /// Prefix of the keys in `extra` that Kubernetes sets.
 const EXTRA: &str = "authentication.kubernetes.io/";
@@ -71,4 +77,42 @@ impl ServiceAccountInfo {
 /// Upstream: `MakeUsername`.
 pub(crate) fn username(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
+}
+
+/// Returns namespace and name of a service account's user. Names that no service account can have are plain users.
+///
+/// Upstream: `SplitUsername`.
+pub(crate) fn split_username(name: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
+    let valid = dns_label(namespace).is_ok() && name.split('.').all(|part| dns_label(part).is_ok());
+    valid.then_some((namespace, name))
+}
+
+/// Returns the node that the user's token names.
+pub(crate) fn node_name(user: &User) -> Option<&str> {
+    let (_, values) = user.extra.iter().find(|(key, _)| **key == *NODE_NAME)?;
+    match &**values {
+        [node] => Some(node),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_service_accounts_are_theirs() {
+        for (name, want) in [
+            ("system:serviceaccount:a:web", Some(("a", "web"))),
+            ("system:serviceaccount:a:web.v2", Some(("a", "web.v2"))),
+            ("system:serviceaccount:a:web:more", None),
+            ("system:serviceaccount:a:", None),
+            ("system:serviceaccount::web", None),
+            ("system:serviceaccount:a", None),
+            ("ann", None),
+        ] {
+            assert_eq!(split_username(name), want, "{name}");
+        }
+    }
 }
