@@ -27,7 +27,7 @@ use crate::admission::attributes::{Attributes, Operation};
 use crate::admission::quota::{self, QuotaUpdates};
 use crate::admission::{self, noderestriction, policy, webhook};
 use crate::custom::codec;
-use crate::registry::{self, policybased, resourceclaim};
+use crate::registry::{self, policy_params, policybased, resourceclaim};
 use crate::resource::ResourceType;
 use crate::resource::key;
 use crate::selector::selection_attributes;
@@ -100,6 +100,9 @@ fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusEr
         None => strategy.validate(&strategy_cx, new),
     });
     errors.extend(policy::expressions(stored, new));
+    if errors.is_empty() {
+        errors.extend(policy_params::check(&cx, new, old));
+    }
     invalid(stored, attempt.name, &errors)
 }
 

@@ -120,6 +120,7 @@ attacks! {
         status_changes_no_metadata,
         devices_of_others,
         devices_of_admins,
+        parameters_of_others,
         dry_runs,
         updates_that_create,
         fields_of_the_server,

@@ -365,6 +365,65 @@ pub(crate) async fn devices_of_admins(target: &Target) {
     admin.make(&templates, template("t")).await;
 }
 
+/// A policy's expressions read its parameters, and say in a refusal what they read.
+pub(crate) async fn parameters_of_others(target: &Target) {
+    const ADMISSION: &str = "admissionregistration.k8s.io";
+    let path = |resource: &str| format!("/apis/{ADMISSION}/v1/{resource}");
+    let all = ["validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"];
+    let policies = || rule(ADMISSION, &all, &["get", "create", "update", "patch"]);
+    let bob = target.somebody(json!([policies()])).await;
+    let list = target.somebody(json!([policies(), rule("", &["secrets"], &["list"])])).await;
+    let get = target.somebody(json!([policies(), rule("", &["secrets"], &["get"])])).await;
+    let mut one = rule("", &["secrets"], &["get"]);
+    one["resourceNames"] = json!(["s"]);
+    let named = target.somebody(json!([policies(), one])).await;
+    for (policies, bindings, rules) in [
+        ("validatingadmissionpolicies", "validatingadmissionpolicybindings", json!({"validations": [{"expression": "false"}]})),
+        ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", json!({"reinvocationPolicy": "Never", "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: \"test\", path: \"/a\", value: \"b\"}]"}}]})),
+    ] {
+        let (policies, bindings) = (path(policies), path(bindings));
+        let name = target.fresh("reads");
+        let policy = |kind: &str| {
+            let things = json!([{"apiGroups": ["none.example"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["things"]}]);
+            let mut spec = rules.clone();
+            spec["matchConstraints"] = json!({"resourceRules": things});
+            if !kind.is_empty() {
+                spec["paramKind"] = json!({"apiVersion": "v1", "kind": kind});
+            }
+            json!({"metadata": {"name": name}, "spec": spec})
+        };
+        let words = "must have \"get\" permission on all objects of the referenced paramKind (kind=Secret, apiVersion=v1)";
+        for somebody in [&bob, &list, &named] {
+            somebody.post(&policies, &policy("Secret")).await.is(422, words);
+        }
+        bob.post(&policies, &policy("Nothing")).await.is(422, "(kind=Nothing, apiVersion=v1)");
+        bob.post(&policies, &policy("")).await.is(201, "");
+        let taken = json!({"spec": {"paramKind": {"apiVersion": "v1", "kind": "Secret"}}});
+        bob.patch(&format!("{policies}/{name}"), MERGE, &taken).await.is(422, words);
+        get.patch(&format!("{policies}/{name}"), MERGE, &taken).await.is(200, "");
+        // Who changes the policy otherwise need not be asked.
+        bob.patch(&format!("{policies}/{name}"), MERGE, &json!({"metadata": {"labels": {"a": "b"}}})).await.is(200, "");
+        let binding = |policy: &str, reference: Value| {
+            let mut spec = json!({"policyName": policy, "paramRef": reference});
+            if bindings.contains("validating") {
+                spec["validationActions"] = json!(["Deny"]);
+            }
+            json!({"metadata": {"name": name}, "spec": spec})
+        };
+        let one = json!({"name": "s", "namespace": "kube-system", "parameterNotFoundAction": "Deny"});
+        let chosen = json!({"selector": {}, "parameterNotFoundAction": "Deny"});
+        let words = "permission on the object referenced by paramRef";
+        for (somebody, reference) in [(&bob, &one), (&list, &one), (&bob, &chosen), (&get, &chosen)] {
+            somebody.post(&bindings, &binding(&name, reference.clone())).await.is(422, words);
+        }
+        get.post(&bindings, &binding("none", one.clone())).await.is(422, "unable to get policy none to determine minimum required permissions");
+        named.post(&bindings, &binding(&name, one.clone())).await.is(201, "");
+        let other = json!({"spec": {"paramRef": {"name": "t"}}});
+        named.patch(&format!("{bindings}/{name}"), MERGE, &other).await.is(422, words);
+        list.patch(&format!("{bindings}/{name}"), MERGE, &json!({"spec": {"paramRef": {"name": null, "selector": {}}}})).await.is(200, "");
+    }
+}
+
 /// Who may write the status of these kinds may not change their labels, finalizers and owners by it.
 pub(crate) async fn status_changes_no_metadata(target: &Target) {
     let namespace = target.namespace("status").await;

@@ -1,0 +1,239 @@
+//! The permissions that admission policies and their bindings need: through a policy's expressions nobody reads parameters
+//! that they may not read themselves.
+//!
+//! | documented | where |
+//! |---|---|
+//! | A policy with a new `paramKind` needs `get` on all objects of the kind | `policy` |
+//! | A binding with a new `paramRef` or policy needs `get` on the object named, or `list` where a selector chooses | `binding` |
+//! | A kind that cannot be found out needs the permission on everything | `Resolved` |
+//!
+//! Upstream: `authz.go` of the four packages `pkg/registry/admissionregistration/*policy*`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::api::Context;
+use crate::auth::Attributes;
+use crate::resource::{ResourceType, key};
+use evenkeel_apimachinery::status::FieldError;
+use evenkeel_apimachinery::user::User;
+use evenkeel_apimachinery::value::{get, text};
+
+const GROUP: &str = "admissionregistration.k8s.io";
+
+/// Returns what forbids a valid policy or binding to its writer.
+pub(crate) fn check(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {
+    if cx.resource.group() != GROUP || !cx.subresource.is_empty() {
+        return None;
+    }
+    match cx.resource.plural() {
+        "validatingadmissionpolicies" | "mutatingadmissionpolicies" => policy(cx, new, old),
+        "validatingadmissionpolicybindings" => binding(cx, "validatingadmissionpolicies", new, old),
+        "mutatingadmissionpolicybindings" => binding(cx, "mutatingadmissionpolicies", new, old),
+        _ => None,
+    }
+}
+
+/// Upstream: `authorizeCreate` and `authorizeUpdate` of policies.
+fn policy(cx: &Context<'_>, new: &Value, old: Option<&Value>) -> Option<FieldError> {
+    let kind = ParamKind::of(new)?;
+    if old.and_then(ParamKind::of) == Some(kind) {
+        return None;
+    }
+    let everything = Attributes { verb: "get", name: "*", namespace: "*", ..Attributes::default() };
+    if may(cx, &Resolved::of(cx, kind), everything) {
+        return None;
+    }
+    let why = format!(
+        "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={}, apiVersion={})",
+        shown(cx.user),
+        kind.kind,
+        kind.api_version
+    );
+    Some(FieldError::forbidden("spec.paramKind", why))
+}
+
+/// Upstream: `authorizeCreate` and `authorizeUpdate` of bindings.
+fn binding(
+    cx: &Context<'_>,
+    policies: &str,
+    new: &Value,
+    old: Option<&Value>,
+) -> Option<FieldError> {
+    let reference = get(new, "spec.paramRef")?;
+    if old.is_some_and(|old| is_same_reference(new, old)) {
+        return None;
+    }
+    let policy = stored_policy(cx, policies, text(new, "spec.policyName"));
+    let kind = policy.as_ref().and_then(ParamKind::of);
+    let resolved = kind.map_or(Resolved::EVERYTHING, |kind| Resolved::of(cx, kind));
+    let (name, namespace) = (text(reference, "name"), text(reference, "namespace"));
+    let verb = if name.is_empty() { "list" } else { "get" };
+    if may(cx, &resolved, Attributes { verb, name, namespace, ..Attributes::default() }) {
+        return None;
+    }
+    let user = shown(cx.user);
+    let unknown = match (&policy, kind) {
+        (None, _) => Some(format!("get policy {}", text(new, "spec.policyName"))),
+        (Some(_), Some(kind)) if kind.group().is_none() => Some(format!("parse paramKind {kind}")),
+        (Some(_), Some(kind)) if resolved.resource.is_none() => {
+            Some(format!("resolve paramKind {kind}"))
+        }
+        _ => None,
+    };
+    let why = match unknown {
+        Some(unknown) => format!(
+            "unable to {unknown} to determine minimum required permissions and user {user} does not have \"{verb}\" permission for all groups, versions and resources"
+        ),
+        None => {
+            // Upstream's text for mutating policies has the two the wrong way round.
+            let (user, verb) = if policies.starts_with("mutating") {
+                (verb, user.as_str())
+            } else {
+                (user.as_str(), verb)
+            };
+            format!(
+                "user {user} does not have \"{verb}\" permission on the object referenced by paramRef"
+            )
+        }
+    };
+    Some(FieldError::forbidden("spec.paramRef", why))
+}
+
+/// Whether a binding refers to the same parameters of the same policy as before. One with a selector or an action is asked
+/// about at every update: upstream compares the addresses of these.
+fn is_same_reference(new: &Value, old: &Value) -> bool {
+    let has = |field: &str| {
+        [new, old].iter().any(|binding| get(binding, &format!("spec.paramRef.{field}")).is_some())
+    };
+    let same = |path: &str| text(new, path) == text(old, path);
+    get(old, "spec.paramRef").is_some()
+        && ["spec.policyName", "spec.paramRef.name", "spec.paramRef.namespace"]
+            .into_iter()
+            .all(same)
+        && !has("selector")
+        && !has("parameterNotFoundAction")
+}
+
+fn stored_policy(cx: &Context<'_>, plural: &str, name: &str) -> Option<Value> {
+    let resource = cx.api.table.get(&cx.resource.api_version, plural)?;
+    let entry = cx.api.store.get(&resource.resource_prefix, &key(&resource, "", name))?;
+    entry.decode().ok()
+}
+
+fn may(cx: &Context<'_>, resolved: &Resolved<'_>, attributes: Attributes<'_>) -> bool {
+    let attributes =
+        Attributes { group: resolved.group, resource: resolved.plural(), ..attributes };
+    cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes)
+}
+
+/// The kind of a policy's parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ParamKind<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+}
+
+impl<'a> ParamKind<'a> {
+    fn of(policy: &'a Value) -> Option<Self> {
+        let kind = get(policy, "spec.paramKind")?;
+        Some(Self { api_version: text(kind, "apiVersion"), kind: text(kind, "kind") })
+    }
+
+    /// Returns the API group, unless the version cannot be parsed.
+    ///
+    /// Upstream: `ParseGroupVersion`.
+    fn group(self) -> Option<&'a str> {
+        match self.api_version.split_once('/') {
+            None => Some(""),
+            Some((_, version)) if version.contains('/') => None,
+            Some((group, _)) => Some(group),
+        }
+    }
+}
+
+impl std::fmt::Display for ParamKind<'_> {
+    /// As Go shows a pointer to its struct.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "&{{{} {}}}", self.api_version, self.kind)
+    }
+}
+
+/// The resource of a policy's parameters, as far as it is known.
+struct Resolved<'a> {
+    /// API group; `*` for all.
+    group: &'a str,
+    /// The resource; all where none is known.
+    resource: Option<Arc<ResourceType>>,
+}
+
+impl<'a> Resolved<'a> {
+    const EVERYTHING: Self = Self { group: "*", resource: None };
+
+    /// Upstream: `discoveryResourceResolver.Resolve`.
+    fn of(cx: &Context<'_>, kind: ParamKind<'a>) -> Self {
+        let Some(group) = kind.group() else { return Self::EVERYTHING };
+        let rows = cx.api.table.rows();
+        let is_kind = |row: &&Arc<ResourceType>| {
+            *row.api_version == *kind.api_version && row.kind() == kind.kind
+        };
+        Self { group, resource: rows.all.iter().find(is_kind).cloned() }
+    }
+
+    fn plural(&self) -> &str {
+        self.resource.as_deref().map_or("*", ResourceType::plural)
+    }
+}
+
+/// Shows a user as Go shows a pointer to `DefaultInfo`.
+fn shown(user: &User) -> String {
+    let mut extra: Vec<String> =
+        user.extra.iter().map(|(key, values)| format!("{key}:[{}]", values.join(" "))).collect();
+    extra.sort_unstable();
+    let (groups, extra) = (user.groups.join(" "), extra.join(" "));
+    format!("&{{{} {} [{groups}] map[{extra}]}}", user.name, user.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn groups_are_those_of_the_version() {
+        for (api_version, group) in
+            [("v1", Some("")), ("apps/v1", Some("apps")), ("", Some("")), ("a/b/c", None)]
+        {
+            assert_eq!(ParamKind { api_version, kind: "K" }.group(), group, "{api_version}");
+        }
+    }
+
+    #[test]
+    fn a_binding_is_asked_about_when_its_parameters_may_change() {
+        let binding = |policy: &str, reference: Value| json!({"spec": {"policyName": policy, "paramRef": reference}});
+        let named = || binding("p", json!({"name": "a", "namespace": "n"}));
+        let action = || binding("p", json!({"name": "a", "parameterNotFoundAction": "Deny"}));
+        for (new, old, same) in [
+            (named(), named(), true),
+            (named(), binding("q", json!({"name": "a", "namespace": "n"})), false),
+            (named(), binding("p", json!({"name": "b", "namespace": "n"})), false),
+            (named(), binding("p", json!({"name": "a"})), false),
+            (named(), json!({"spec": {"policyName": "p"}}), false),
+            (action(), action(), false),
+            (binding("p", json!({"selector": {}})), binding("p", json!({"selector": {}})), false),
+        ] {
+            assert_eq!(is_same_reference(&new, &old), same, "{new} {old}");
+        }
+    }
+
+    #[test]
+    fn users_are_shown_as_go_shows_them() {
+        let mut user = User::authenticated("bob", ["a"]);
+        assert_eq!(shown(&user), "&{bob  [a system:authenticated] map[]}");
+        user.extra =
+            [("k".into(), ["1".into(), "2".into()].into()), ("a".into(), [].into())].into();
+        assert_eq!(shown(&user), "&{bob  [a system:authenticated] map[a:[] k:[1 2]]}");
+    }
+}
