@@ -87,18 +87,20 @@ impl Errors {
         self.size >= FieldError::MAX_TOTAL_SIZE
     }
 
-    fn push(&mut self, error: FieldError) {
+    /// Adds an error unless the list is full. It is built only then: what it quotes may be large.
+    fn push(&mut self, error: impl FnOnce() -> FieldError) {
         if self.is_full() {
             self.is_cut = true;
             return;
         }
+        let error = error();
         self.size += error.size();
         self.found.push(error);
     }
 
     /// Adds the errors of another list, in their order.
     pub fn extend(&mut self, other: Self) {
-        other.found.into_iter().for_each(|error| self.push(error));
+        other.found.into_iter().for_each(|error| self.push(|| error));
         self.is_cut |= other.is_cut;
     }
 
@@ -109,22 +111,27 @@ impl Errors {
 
     /// Adds an error: the value at `path` is missing.
     pub fn required(&mut self, path: &Path<'_>, detail: &str) {
-        self.push(FieldError::required(path.to_string(), detail));
+        self.push(|| FieldError::required(path.to_string(), detail));
     }
 
     /// Adds an error: the value at `path` is invalid.
     pub fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
-        self.push(FieldError::invalid(path.to_string(), value, detail));
+        self.push(|| FieldError::invalid(path.to_string(), value, detail));
+    }
+
+    /// Adds an error like [`Errors::invalid`] with a value that is large: it is copied only if there is room.
+    pub fn invalid_large(&mut self, path: &Path<'_>, value: impl FnOnce() -> Value, detail: &str) {
+        self.push(|| FieldError::invalid(path.to_string(), value(), detail));
     }
 
     /// Adds an error: the value at `path`, which the text does not show, is invalid.
     pub fn invalid_whole(&mut self, path: &Path<'_>, detail: &str) {
-        self.push(FieldError::invalid_whole(path.to_string(), detail));
+        self.push(|| FieldError::invalid_whole(path.to_string(), detail));
     }
 
     /// Adds an error: the list at `path` has more than `most` items.
     pub fn too_many(&mut self, path: &Path<'_>, items: usize, most: usize) {
-        self.push(FieldError::too_many(path.to_string(), items as u64, most as u64));
+        self.push(|| FieldError::too_many(path.to_string(), items as u64, most as u64));
     }
 
     /// Adds an error for each detail: the value at `path` is invalid.
@@ -144,27 +151,27 @@ impl Errors {
 
     /// Adds an error: the value at `path` is forbidden.
     pub fn forbidden(&mut self, path: &Path<'_>, detail: &str) {
-        self.push(FieldError::forbidden(path.to_string(), detail));
+        self.push(|| FieldError::forbidden(path.to_string(), detail));
     }
 
     /// Adds an error: a rule could not be evaluated for the value at `path`.
     pub fn internal(&mut self, path: &Path<'_>, detail: &str) {
-        self.push(FieldError::internal(path.to_string(), detail));
+        self.push(|| FieldError::internal(path.to_string(), detail));
     }
 
     /// Adds an error: the value at `path` is a duplicate.
     pub fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        self.push(FieldError::duplicate(path.to_string(), value));
+        self.push(|| FieldError::duplicate(path.to_string(), value));
     }
 
     /// Adds an error: the object that the value at `path` names does not exist.
     pub fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
-        self.push(FieldError::not_found(path.to_string(), value));
+        self.push(|| FieldError::not_found(path.to_string(), value));
     }
 
     /// Adds an error like [`Errors::not_found`], with what the value must be.
     pub fn not_found_because(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: &str) {
-        self.push(FieldError {
+        self.push(|| FieldError {
             detail: detail.to_owned(),
             ..FieldError::not_found(path.to_string(), value)
         });
@@ -172,17 +179,17 @@ impl Errors {
 
     /// Adds an error: the value at `path` has more than `limit` bytes.
     pub fn too_long(&mut self, path: &Path<'_>, limit: usize) {
-        self.push(FieldError::too_long(path.to_string(), limit));
+        self.push(|| FieldError::too_long(path.to_string(), limit));
     }
 
     /// Adds an error: the value at `path` has more than `limit` characters.
     pub fn too_long_characters(&mut self, path: &Path<'_>, limit: usize) {
-        self.push(FieldError::too_long_characters(path.to_string(), limit));
+        self.push(|| FieldError::too_long_characters(path.to_string(), limit));
     }
 
     /// Adds an error: the value at `path` is not among `supported`.
     pub fn not_supported(&mut self, path: &Path<'_>, value: impl Into<Value>, supported: &[&str]) {
-        self.push(FieldError::not_supported(path.to_string(), value, supported));
+        self.push(|| FieldError::not_supported(path.to_string(), value, supported));
     }
 
     /// Validates a required enumeration: an empty value is missing, any other one must be among `supported`.
@@ -197,7 +204,7 @@ impl Errors {
     /// Upstream: `ValidateImmutableField`.
     pub fn immutable(&mut self, path: &Path<'_>, new: Option<&Value>, old: Option<&Value>) {
         if !crate::value::same(new, old) {
-            self.invalid(path, new.cloned().unwrap_or_default(), "field is immutable");
+            self.invalid_large(path, || new.cloned().unwrap_or_default(), "field is immutable");
         }
     }
 

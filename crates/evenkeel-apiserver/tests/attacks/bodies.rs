@@ -146,6 +146,51 @@ fn kind(things: &str) -> String {
     format!("Kind{}", things.rsplit('/').next().unwrap_or_default())
 }
 
+/// Long lists and texts that a rule compares with each other, or quotes again and again.
+pub(crate) async fn what_is_long_to_validate(target: &Target) {
+    // Upstream's answers grow with the square.
+    let n = if target.is_upstream() { 50 } else { 100_000 };
+    let namespace = target.namespace("long").await;
+    let base = format!("/api/v1/namespaces/{namespace}");
+    let list = |item: &dyn Fn(usize) -> Value| -> Vec<Value> { (0..n).map(item).collect() };
+    let quota = |spec: Value| ("resourcequotas", json!({"metadata": {"name": "q"}, "spec": spec}));
+    let volume = |source: Value| {
+        let mut spec = source;
+        spec["capacity"] = json!({"storage": "1"});
+        spec["accessModes"] = json!(["ReadWriteOnce"]);
+        ("persistentvolumes", json!({"metadata": {"name": "v"}, "spec": spec}))
+    };
+    let container = |fields: Value| {
+        let mut container = fields;
+        container["name"] = json!("c");
+        container["image"] = json!("i");
+        ("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}}))
+    };
+    let mounts = list(&|i| json!({"name": format!("m{i}"), "mountPath": format!("/m{i}")}));
+    let devices = list(&|i| json!({"name": format!("d{i}"), "devicePath": format!("/d{i}")}));
+    let mut hard = json!({"cpu": "1"});
+    for i in 0..n / 4 {
+        hard[format!("a.example/r{i}")] = json!("1");
+    }
+    for (kind, object) in [
+        quota(json!({"scopes": list(&|_| json!("x"))})),
+        quota(json!({"scopes": list(&|_| json!("BestEffort")), "hard": {"cpu": "1"}})),
+        quota(json!({"scopes": list(&|_| json!("BestEffort")), "hard": hard})),
+        quota(json!({"hard": {"cpu": "1"}, "scopeSelector": {"matchExpressions": list(&|_| json!({"scopeName": "BestEffort", "operator": "In"}))}})),
+        volume(json!({"quobyte": {"registry": ",".repeat(n), "volume": "v"}})),
+        volume(json!({"iscsi": {"iqn": "iqn.2001-04.".repeat(n / 2), "targetPortal": "t"}})),
+        container(json!({"volumeMounts": mounts, "volumeDevices": devices})),
+        container(json!({"resources": {"claims": list(&|i| json!({"name": format!("c{i}"), "request": "r"}))}})),
+        container(json!({"resources": {"claims": list(&|i| json!({"name": format!("c{i}")}))}})),
+    ] {
+        let path = if kind == "persistentvolumes" { format!("/api/v1/{kind}") } else { format!("{base}/{kind}") };
+        let answer = target.admin().post(&path, &object).await;
+        let start: String = object.to_string().chars().take(200).collect();
+        let message: String = answer.message().chars().take(300).collect();
+        assert!(matches!(answer.code, 413 | 422), "{start}: {} {message}", answer.code);
+    }
+}
+
 pub(crate) async fn thirty_thousand_keys(target: &Target) {
     let things = target.define("default", |_| {}).await;
     let keys: Vec<String> = (0..30_000).map(|i| format!("\"k{i}\":{i}")).collect();

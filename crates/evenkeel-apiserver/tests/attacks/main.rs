@@ -57,6 +57,7 @@ attacks! {
         keys_twice_deep_below_long_keys,
         thirty_thousand_keys,
         something_wrong_everywhere,
+        what_is_long_to_validate,
         numbers_beyond_their_types,
         text_that_is_no_utf8,
         what_is_no_document,

@@ -439,26 +439,44 @@ fn is_iscsi_name(name: &str) -> bool {
     if let Some(rest) = name.strip_prefix("naa") {
         return is_number(rest, 32);
     }
-    name.starts_with("iqn")
-        && name.match_indices("iqn.").any(|(at, start)| is_qualified(&name[at + start.len()..]))
+    name.starts_with("iqn") && has_qualified_name(name)
 }
 
-/// Whether a text is the rest of a qualified name: `2001-04.com.example:name`.
-fn is_qualified(rest: &str) -> bool {
-    let Some((date, rest)) = rest.split_once('.') else { return false };
-    let is_date = date.len() == 7
-        && date.bytes().enumerate().all(|(at, byte)| match at {
-            4 => byte == b'-',
-            _ => byte.is_ascii_digit(),
-        });
-    let Some((authority, unique)) = rest.split_once(':') else { return false };
+/// Whether a text ends with a qualified name: `iqn.2001-04.com.example:name`. It is read once, however often `iqn.` stands in
+/// it.
+fn has_qualified_name(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-    let is_space = |c: char| matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ');
-    is_date
-        && !authority.is_empty()
-        && authority.chars().all(fits)
-        && !unique.is_empty()
-        && !unique.chars().any(|c| is_space(c) || matches!(c, ',' | ';' | '*' | '&' | '$' | '|'))
+    let is_excluded = |c: char| {
+        matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ' | ',' | ';' | '*' | '&' | '$' | '|')
+    };
+    let last_excluded = text.rfind(is_excluded);
+    let mut authority_end = 0;
+    text.match_indices("iqn.").any(|(at, start)| {
+        let date = at + start.len();
+        let Some(authority) = date_end(&text[date..]).map(|length| date + length) else {
+            return false;
+        };
+        if authority_end <= authority {
+            let length = text[authority..].find(|c| !fits(c)).unwrap_or(text.len() - authority);
+            authority_end = authority + length;
+        }
+        let unique = authority_end + 1;
+        authority_end > authority
+            && text[authority_end..].starts_with(':')
+            && unique < text.len()
+            && last_excluded.is_none_or(|last| last < unique)
+    })
+}
+
+/// Returns the length of a year, a month and a dot that a text begins with: `2001-04.`.
+fn date_end(text: &str) -> Option<usize> {
+    let (date, _) = text.as_bytes().split_at_checked(8)?;
+    let is_date = date.iter().enumerate().all(|(at, byte)| match at {
+        4 => *byte == b'-',
+        7 => *byte == b'.',
+        _ => byte.is_ascii_digit(),
+    });
+    is_date.then_some(date.len())
 }
 
 #[cfg(test)]
@@ -470,6 +488,31 @@ mod tests {
         let mut errors = Errors::default();
         source(spec, "v", false, &Path::new("s"), &mut errors);
         errors.into_vec().into_iter().map(|error| error.field).collect()
+    }
+
+    #[test]
+    fn qualified_names_may_follow_other_text() {
+        for (name, qualified) in [
+            ("iqn.2001-04.com.example:a", true),
+            ("iqn.2001-04.com.example:a:b", true),
+            ("iqn.iqn.2001-04.com:a", true),
+            ("iqn, iqn.2001-04.com:a", true),
+            ("iqn.2001-04.com iqn.2001-04.org:a", true),
+            ("iqn.2001-04.com:a,iqn.2001-04.com:b", true),
+            ("iqn.2001-04.iqn.2001-04.a:b", true),
+            ("iqn.2001-04.com:iqn.2001-04.org:", true),
+            ("iqn.2001-04.com:", false),
+            ("iqn.2001-04.:a", false),
+            ("iqn.2001-04.com", false),
+            ("iqn.2001-04.c_m:a", false),
+            ("iqn.2001-04.com:a b", false),
+            ("iqn.2001-4.com:a", false),
+            ("iqn.20010-4.com:a", false),
+            ("iqn.2001-0é.com:a", false),
+            ("2001-04.com:a", false),
+        ] {
+            assert_eq!(is_iscsi_name(name), qualified, "{name}");
+        }
     }
 
     #[test]

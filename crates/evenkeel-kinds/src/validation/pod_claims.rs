@@ -62,7 +62,7 @@ pub(super) fn container_claims(
 ) {
     let all = path.field("resources");
     let all = all.field("claims");
-    let mut seen: BTreeSet<String> = BTreeSet::new();
+    let (mut seen, mut with_request) = (BTreeSet::<String>::new(), BTreeSet::new());
     for (index, claim) in list(container, "resources.claims").iter().enumerate() {
         let path = all.index(index);
         let (name, request) = (text(claim, "name"), text(claim, "request"));
@@ -79,14 +79,16 @@ pub(super) fn container_claims(
                 errors.invalid_all(&path.field("request"), request, &messages);
                 key = format!("{name}/{request}");
             }
-            let overlaps = request.is_empty()
-                && seen.iter().any(|key| key.split_once('/').is_some_and(|(of, _)| of == name));
+            let overlaps = request.is_empty() && with_request.contains(name);
             if seen.contains(&key) || overlaps {
                 errors.duplicate(&path, key.as_str());
             }
+            if !request.is_empty() {
+                with_request.insert(name);
+            }
             seen.insert(key);
         }
-        if !claim_names.contains(name) {
+        if !claim_names.contains(name) && !errors.is_full() {
             let names: Vec<&str> = claim_names.iter().copied().collect();
             let end = if names.is_empty() {
                 " which is empty".to_owned()

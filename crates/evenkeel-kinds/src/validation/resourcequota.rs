@@ -4,7 +4,7 @@ use super::quantity;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{Object, get, list, object, text};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SCOPES: [&str; 7] = [
     "Terminating",
@@ -65,10 +65,24 @@ fn hard(amounts: Option<&Object>, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Returns the number of resources that a quota limits and that a scope does not apply to.
-fn n_unfit(new: &Value, scope: &str) -> usize {
-    let names = object(new, "spec.hard").into_iter().flat_map(Object::keys);
-    names.filter(|name| quantity::is_standard_quota_resource(name) && !applies(scope, name)).count()
+/// How many standard resources of a quota each of its scopes does not fit. Counted once a scope, however often it stands there.
+#[derive(Default)]
+struct Unfit<'a>(BTreeMap<&'a str, usize>);
+
+impl<'a> Unfit<'a> {
+    fn count(&mut self, quota: &Value, scope: &'a str) -> usize {
+        // What is no scope fits every resource.
+        if !SCOPES.contains(&scope) {
+            return 0;
+        }
+        *self.0.entry(scope).or_insert_with(|| {
+            let names = object(quota, "spec.hard").into_iter().flat_map(Object::keys);
+            let is_unfit = |name: &&String| {
+                quantity::is_standard_quota_resource(name) && !applies(scope, name)
+            };
+            names.filter(is_unfit).count()
+        })
+    }
 }
 
 /// Upstream: `IsResourceQuotaScopeValidForResource`.
@@ -99,18 +113,19 @@ fn applies(scope: &str, resource: &str) -> bool {
 /// Upstream: `validateResourceQuotaScopes`.
 fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let value = || get(new, "spec.scopes").cloned().unwrap_or_default();
+    let mut unfit = Unfit::default();
     for scope in list(new, "spec.scopes").iter().filter_map(Value::as_str) {
         if !SCOPES.contains(&scope) {
-            errors.invalid(path, value(), "unsupported scope");
+            errors.invalid_large(path, value, "unsupported scope");
         }
-        for _ in 0..n_unfit(new, scope) {
-            errors.invalid(path, value(), "unsupported scope applied to resource");
+        for _ in 0..unfit.count(new, scope) {
+            errors.invalid_large(path, value, "unsupported scope applied to resource");
         }
     }
     let scopes = scopes(new);
     for pair in CONFLICTS {
         if pair.iter().all(|scope| scopes.contains(scope)) {
-            errors.invalid(path, value(), "conflicting scopes");
+            errors.invalid_large(path, value, "conflicting scopes");
         }
     }
 }
@@ -119,16 +134,16 @@ fn quota_scopes(new: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn scope_selector(new: &Value, path: &Path<'_>, errors: &mut Errors) {
     let path = path.field("matchExpressions");
     let expressions = list(new, "spec.scopeSelector.matchExpressions");
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut unfit) = (BTreeSet::new(), Unfit::default());
     for expression in expressions {
         let (scope, operator) = (text(expression, "scopeName"), text(expression, "operator"));
         seen.insert(scope);
         if !SCOPES.contains(&scope) {
             errors.invalid(&path.field("scopeName"), scope, "unsupported scope");
         }
-        for _ in 0..n_unfit(new, scope) {
+        for _ in 0..unfit.count(new, scope) {
             let detail = "unsupported scope applied to resource";
-            errors.invalid(&path, internal_selector(expressions), detail);
+            errors.invalid_large(&path, || internal_selector(expressions), detail);
         }
         let has_values =
             SCOPES.contains(&scope) && ["PriorityClass", "VolumeAttributesClass"].contains(&scope);

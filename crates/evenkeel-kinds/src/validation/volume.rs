@@ -262,14 +262,19 @@ fn local_path(target: &str, path: &Path<'_>, errors: &mut Errors) {
 /// Validates `volumeMounts` and `volumeDevices` of a container.
 ///
 /// Upstream: `ValidateVolumeMounts`, `ValidateVolumeDevices`.
-pub(super) fn mounts(
-    container: &Value,
+pub(super) fn mounts<'a>(
+    container: &'a Value,
     path: &Path<'_>,
     volumes: &BTreeSet<&str>,
     errors: &mut Errors,
 ) {
     let all = path.field("volumeMounts");
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    let texts = |items: &'a [Value], field: &str| -> BTreeSet<&'a str> {
+        items.iter().map(|item| text(item, field)).collect()
+    };
+    let (device_names, device_paths) = (texts(devices, "name"), texts(devices, "devicePath"));
+    let (mount_names, mount_paths) = (texts(mounts, "name"), texts(mounts, "mountPath"));
     let mut points = BTreeSet::new();
     for (index, mount) in mounts.iter().enumerate() {
         let path = all.index(index);
@@ -287,11 +292,11 @@ pub(super) fn mounts(
         if !points.insert(point) {
             errors.invalid(&path.field("mountPath"), point, "must be unique");
         }
-        if devices.iter().any(|device| text(device, "name") == name) {
+        if device_names.contains(name) {
             let words = "must not already exist in volumeDevices";
             errors.invalid(&path.field("name"), name, words);
         }
-        if devices.iter().any(|device| text(device, "devicePath") == point) {
+        if device_paths.contains(point) {
             let words = "must not already exist as a path in volumeDevices";
             errors.invalid(&path.field("mountPath"), point, words);
         }
@@ -335,11 +340,11 @@ pub(super) fn mounts(
         } else {
             paths.insert(target);
         }
-        if mounts.iter().any(|mount| text(mount, "name") == name) {
+        if mount_names.contains(name) {
             let words = "must not already exist in volumeMounts";
             errors.invalid(&path.field("name"), name, words);
         }
-        if mounts.iter().any(|mount| text(mount, "mountPath") == target) {
+        if mount_paths.contains(target) {
             let words = "must not already exist as a path in volumeMounts";
             errors.invalid(&target_path, target, words);
         }
