@@ -5,6 +5,7 @@
 mod json_patch;
 mod merge_patch;
 mod ordering;
+mod patched_text;
 mod patcher;
 #[cfg(test)]
 mod recorded;

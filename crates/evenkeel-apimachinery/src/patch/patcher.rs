@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Map, Value};
 
 use super::strategic::StrategicError;
-use super::{PatchType, Patched, json_patch, merge_patch, strategic};
+use super::{PatchType, Patched, json_patch, merge_patch, patched_text, strategic};
 use crate::decode::json::{self, Json};
 use crate::decode::typed::{self, DecoderKind};
 use crate::decode::{FieldValidation, apply_field_validation, decode_as, kinds, named};
@@ -55,7 +55,7 @@ pub(super) fn patch(
     decode_patched(kind, schema, &object, decoder, strict, validation).map_err(
         |detail| match form {
             PatchType::Strategic => invalid(&go(&patch.to_value()), &detail),
-            _ => invalid(&object.to_string(), &detail),
+            _ => invalid(&patched_text::patched_text(&object, current, schema), &detail),
         },
     )
 }

@@ -117,6 +117,7 @@ fn field(name: &str, node: Id, default: Option<Value>) -> Field {
         pointer: true,
         omit_empty: true,
         omit_zero: false,
+        position: 0,
         default,
         patch: PatchRule::default(),
     }

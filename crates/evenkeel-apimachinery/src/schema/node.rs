@@ -103,6 +103,8 @@ pub(crate) struct Field {
     pub omit_empty: bool,
     /// `omitzero`: omitted when zero, even for structs.
     pub omit_zero: bool,
+    /// Position among the fields of Go's struct, in which order they are encoded.
+    pub position: usize,
     /// Default of the schema. For built-in kinds it only completes keys of list items.
     pub default: Option<Value>,
     pub patch: PatchRule,

@@ -73,6 +73,8 @@ struct GoField<'a> {
     type_: &'a str,
     /// `o` for omitempty, `z` for omitzero.
     flags: &'a str,
+    /// Position in the struct.
+    position: usize,
 }
 
 /// Reads both documents and builds one tree of all their types.
@@ -101,10 +103,10 @@ fn parse_go_fields(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
     let mut schemas = HashMap::new();
     for line in text.lines() {
         let Some((schema, fields)) = line.split_once('\t') else { continue };
-        let fields = fields.split(' ').filter_map(|field| {
+        let fields = fields.split(' ').enumerate().filter_map(|(position, field)| {
             let mut parts = field.split(':');
             let (name, type_) = (parts.next()?, parts.next()?);
-            Some((name, GoField { type_, flags: parts.next().unwrap_or("") }))
+            Some((name, GoField { type_, flags: parts.next().unwrap_or(""), position }))
         });
         schemas.insert(schema, fields.collect());
     }
@@ -164,6 +166,7 @@ impl<'a> Builder<'_, 'a> {
                     pointer: go_type.starts_with('*'),
                     omit_empty: has('o'),
                     omit_zero: has('z'),
+                    position: go_field.map_or(usize::MAX, |field| field.position),
                     default: property.default.clone(),
                     patch: patch_rule(property),
                 }

@@ -61,8 +61,9 @@ fn mask(name: &str, value: &mut Value) {
     }
 }
 
-/// A text with identifiers, times of now, and made names and addresses masked.
+/// A text with identifiers, times of now, versions in quoted objects, and made names and addresses masked.
 fn mask_text(text: &str) -> String {
+    let mut is_version = false;
     let words = text.split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || "-.:".contains(c)));
     words
         .map(|word| {
@@ -78,12 +79,19 @@ fn mask_text(text: &str) -> String {
                 "<address>"
             } else if word.starts_with("kube-api-access-") {
                 "kube-api-access-<made>"
+            } else if is_version && is_number(word) {
+                "<version>"
             } else {
                 word
             };
+            is_version = word == "resourceVersion" || is_version && matches!(word, "" | ":");
             format!("{masked}{rest}")
         })
         .collect()
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_uuid(word: &str) -> bool {
