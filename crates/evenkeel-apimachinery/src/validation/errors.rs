@@ -199,6 +199,13 @@ impl Errors {
         }
     }
 
+    /// Validates an optional enumeration, a pointer in Go: a value that is set, be it empty, must be among `supported`.
+    pub fn one_of_if_set(&mut self, path: &Path<'_>, value: Option<&Value>, supported: &[&str]) {
+        if let Some(value) = value.and_then(Value::as_str) {
+            self.one_of(path, value, supported);
+        }
+    }
+
     /// Validates that a field has not changed.
     ///
     /// Upstream: `ValidateImmutableField`.

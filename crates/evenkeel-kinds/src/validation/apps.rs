@@ -352,8 +352,10 @@ fn stateful_set_update(new: &Value, old: &Value, errors: &mut Errors) {
 /// Upstream: `validateControllerRevision`.
 fn revision(new: &Value, errors: &mut Errors) {
     errors.non_negative(&Path::new("revision"), int(new, "revision"));
-    if get(new, "data").is_none() {
-        errors.required(&Path::new("data"), "data is mandatory");
+    match get(new, "data") {
+        None => errors.required(&Path::new("data"), "data is mandatory"),
+        Some(Value::Object(_)) => {}
+        Some(_) => errors.required(&Path::new("data"), "data must be a valid JSON object"),
     }
 }
 

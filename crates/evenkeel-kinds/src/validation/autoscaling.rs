@@ -291,10 +291,8 @@ fn scaling_rules(rules: &Value, path: &Path<'_>, errors: &mut Errors) {
             errors.invalid(&path, seconds, "must be less than or equal to 3600");
         }
     }
-    let select = text(rules, "selectPolicy");
-    if !select.is_empty() {
-        errors.one_of(&path.field("selectPolicy"), select, &["Disabled", "Max", "Min"]);
-    }
+    let select = get(rules, "selectPolicy");
+    errors.one_of_if_set(&path.field("selectPolicy"), select, &["Disabled", "Max", "Min"]);
     let all = path.field("policies");
     if list(rules, "policies").is_empty() {
         errors.required(&all, "must specify at least one Policy");

@@ -282,10 +282,8 @@ fn network_policy(new: &Value, errors: &mut Errors) {
 
 /// Upstream: `ValidateNetworkPolicyPort`.
 fn network_policy_port(port: &Value, path: &Path<'_>, errors: &mut Errors) {
-    let protocol = text(port, "protocol");
-    if !protocol.is_empty() {
-        errors.one_of(&path.field("protocol"), protocol, &["SCTP", "TCP", "UDP"]);
-    }
+    let protocols = ["TCP", "UDP", "SCTP"];
+    errors.one_of_if_set(&path.field("protocol"), get(port, "protocol"), &protocols);
     match get(port, "port") {
         Some(Value::Number(number)) => {
             errors.in_range(&path.field("port"), number.as_i64(), 1, 65535);

@@ -864,6 +864,13 @@ fn security(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     for (index, group) in list(context, "supplementalGroups").iter().enumerate() {
         errors.in_range(&groups.index(index), group.as_i64(), 0, i64::from(i32::MAX));
     }
+    for (field, policies) in [
+        ("fsGroupChangePolicy", ["Always", "OnRootMismatch"]),
+        ("supplementalGroupsPolicy", ["Merge", "Strict"]),
+        ("seLinuxChangePolicy", ["MountOption", "Recursive"]),
+    ] {
+        errors.one_of_if_set(&path.field(field), get(context, field), &policies);
+    }
     if flag(spec, "shareProcessNamespace") && flag(spec, "hostPID") {
         let words = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.invalid(&path.field("shareProcessNamespace"), true, words);

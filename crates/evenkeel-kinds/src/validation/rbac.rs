@@ -45,13 +45,17 @@ fn role(kind: &str, new: &Value, errors: &mut Errors) {
             errors.extend(invalid);
         }
     }
+    for (index, rule) in list(new, "rules").iter().enumerate() {
+        if list(rule, "verbs").is_empty() {
+            errors.required(&all.index(index).field("verbs"), "");
+        }
+    }
 }
 
+/// Validates what a rule is about. Its verbs are validated after all rules, as upstream's declarative rules are.
+///
 /// Upstream: `ValidatePolicyRule`.
 fn policy_rule(rule: &Value, namespaced: bool, path: &Path<'_>, errors: &mut Errors) {
-    if list(rule, "verbs").is_empty() {
-        errors.required(&path.field("verbs"), "");
-    }
     let urls = list(rule, "nonResourceURLs");
     if !urls.is_empty() {
         let path = path.field("nonResourceURLs");

@@ -297,14 +297,11 @@ fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
             "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
         errors.invalid(&path.field("healthCheckNodePort"), port, words);
     }
-    let internal = text(spec, "internalTrafficPolicy");
-    if !internal.is_empty() {
-        errors.one_of(&path.field("internalTrafficPolicy"), internal, &["Cluster", "Local"]);
-    }
-    let distribution = text(spec, "trafficDistribution");
-    if !distribution.is_empty() {
-        let forms = &["PreferClose", "PreferSameZone", "PreferSameNode"];
-        errors.one_of(&path.field("trafficDistribution"), distribution, forms);
+    for (field, policies) in [
+        ("internalTrafficPolicy", ["Cluster", "Local"].as_slice()),
+        ("trafficDistribution", &["PreferClose", "PreferSameZone", "PreferSameNode"]),
+    ] {
+        errors.one_of_if_set(&path.field(field), get(spec, field), policies);
     }
 }
 
