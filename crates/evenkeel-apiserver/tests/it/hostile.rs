@@ -307,12 +307,13 @@ fn places(nest: &str) -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let custom = format!(
         r#"{{"apiVersion":"example.com/v1","kind":"Anything","metadata":{{"name":"x"}},"spec":{nest}}}"#
     );
-    let revision_of = format!(r#"{{"metadata":{{"name":"r"}},"revision":1,"data":{nest}}}"#);
+    let data = format!(r#"{{"of":{nest}}}"#);
+    let revision_of = format!(r#"{{"metadata":{{"name":"r"}},"revision":1,"data":{data}}}"#);
     vec![
         (ANYTHINGS, JSON, custom.clone().into_bytes()),
         (ANYTHINGS, YAML, custom.into_bytes()),
         (REVISIONS, JSON, revision_of.into_bytes()),
-        (REVISIONS, PROTOBUF, revision(nest.as_bytes())),
+        (REVISIONS, PROTOBUF, revision(data.as_bytes())),
     ]
 }
 

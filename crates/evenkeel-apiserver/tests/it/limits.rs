@@ -25,7 +25,7 @@ async fn a_body_beyond_three_mebibytes_is_refused() {
 #[tokio::test]
 async fn an_object_that_etcd_would_refuse_is_refused() {
     let client = Client::start().await;
-    let object = |name: &str, size: usize| json!({"metadata": {"name": name}, "revision": 1, "data": "x".repeat(size)});
+    let object = |name: &str, size: usize| json!({"metadata": {"name": name}, "revision": 1, "data": {"of": "x".repeat(size)}});
     let (code, answer) = client.ask("POST", REVISIONS, object("large", 1_600_000)).await;
     assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{answer}");
     assert_eq!(answer["message"], "etcdserver: request is too large");
