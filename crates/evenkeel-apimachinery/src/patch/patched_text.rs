@@ -1,7 +1,6 @@
 //! The JSON of a patched object as errors quote it. Upstream applies JSON and merge patches to the encoded object: what a
-//! patch changes is decoded as maps and encoded sorted by key, all else stays as Go encoded it, in the order of its structs.
-//!
-//! Upstream: `lazyNode` of `gopkg.in/evanphx/json-patch.v4`.
+//! patch changes is decoded as maps and encoded sorted by key, all else stays as Go encoded it, in the order of its structs
+//! (`lazyNode` of the module `gopkg.in/evanphx/json-patch.v4`).
 
 use serde_json::Value;
 

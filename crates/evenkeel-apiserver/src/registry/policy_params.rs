@@ -7,7 +7,7 @@
 //! | A binding with a new `paramRef` or policy needs `get` on the object named, or `list` where a selector chooses | `binding` |
 //! | A kind that cannot be found out needs the permission on everything | `Resolved` |
 //!
-//! Upstream: `authz.go` of the four packages `pkg/registry/admissionregistration/*policy*`.
+//! Upstream: `authz.go` of the four packages for policies in `pkg/registry/admissionregistration`.
 
 use std::sync::Arc;
 

@@ -1,6 +1,4 @@
-//! References to images.
-//!
-//! Upstream: `github.com/distribution/reference`.
+//! References to images, in the grammar of the module `github.com/distribution/reference`.
 
 /// The most bytes of a repository's path.
 const MAX_PATH: usize = 255;
@@ -36,9 +34,8 @@ pub(super) fn tag(image: &str) -> Option<&str> {
     }
 }
 
-/// Whether the first part of a reference is a domain, not a part of the repository's path.
-///
-/// Upstream: `splitDockerDomain`.
+/// Whether the first part of a reference is a domain, not a part of the repository's path, as `splitDockerDomain` of that
+/// module decides.
 fn is_domain(first: &str) -> bool {
     first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first
 }
