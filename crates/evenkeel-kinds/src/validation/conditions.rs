@@ -6,9 +6,9 @@ use evenkeel_apimachinery::value::{get, int, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// In bytes.
+/// The most bytes of a condition's reason.
 const MAX_REASON: usize = 1024;
-/// In bytes.
+/// The most bytes of a condition's message.
 const MAX_MESSAGE: usize = 32 * 1024;
 
 /// Validates conditions: one of each type, with a status, a reason and a time.

@@ -5,7 +5,7 @@ use evenkeel_apimachinery::value::{get, object};
 use serde_json::Value;
 
 /// Fields of a template's metadata that must not be set, in upstream's order.
-const NOT_IN_TEMPLATES: [&str; 12] = [
+const NOT_IN_TEMPLATES: [&str; 13] = [
     "name",
     "generateName",
     "namespace",
@@ -18,6 +18,7 @@ const NOT_IN_TEMPLATES: [&str; 12] = [
     "deletionGracePeriodSeconds",
     "ownerReferences",
     "finalizers",
+    "managedFields",
 ];
 
 /// Validates the metadata of objects that are made from a template: labels and annotations, nothing else.
@@ -26,7 +27,7 @@ const NOT_IN_TEMPLATES: [&str; 12] = [
 pub(super) fn template_metadata(metadata: &Value, path: &Path<'_>, errors: &mut Errors) {
     labels::annotations(metadata, &path.field("annotations"), errors);
     labels::labels(object(metadata, "labels"), &path.field("labels"), errors);
-    for field in NOT_IN_TEMPLATES.into_iter().chain(["managedFields"]) {
+    for field in NOT_IN_TEMPLATES {
         let is_set = get(metadata, field)
             .is_some_and(|value| value.as_str() != Some("") && value.as_i64() != Some(0));
         if is_set {

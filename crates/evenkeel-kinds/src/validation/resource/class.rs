@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Configurations of a class or a claim.
 pub(super) const MAX_CONFIGS: usize = 32;
-/// In bytes.
+/// The most bytes of a driver's parameters.
 const MAX_PARAMETERS: usize = 10 * 1024;
 
 /// Validates selectors, configurations and the extended resource of a class.

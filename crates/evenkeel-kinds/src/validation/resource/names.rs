@@ -3,13 +3,13 @@
 use super::super::names;
 use evenkeel_apimachinery::validation::{Errors, Path};
 
-/// In bytes.
+/// The most bytes of a driver's name.
 const MAX_DRIVER_NAME: usize = 63;
-/// In bytes.
+/// The most bytes of a pool's name.
 const MAX_POOL_NAME: usize = 253;
-/// In bytes.
+/// The most bytes of the domain of an attribute's name.
 const MAX_DOMAIN: usize = 63;
-/// In bytes.
+/// The most bytes of an attribute's name without its domain.
 const MAX_IDENTIFIER: usize = 32;
 
 const NOT_QUALIFIED: &str =

@@ -10,7 +10,7 @@ use evenkeel_cel::{Program, Schema};
 use serde_json::Value;
 
 const MAX_SELECTORS: usize = 32;
-/// In bytes.
+/// The most bytes of an expression.
 const MAX_EXPRESSION: usize = 10 * 1024;
 /// The most that an evaluation may cost.
 ///

@@ -20,7 +20,7 @@ const MAX_ATTRIBUTES_AND_CAPACITIES: usize = 32;
 const MAX_ATTRIBUTE_VALUES: usize = 48;
 const MAX_TAINTS: usize = 16;
 const MAX_BINDING_CONDITIONS: usize = 4;
-/// In bytes.
+/// The most bytes of an attribute's value.
 const MAX_ATTRIBUTE_VALUE: usize = 64;
 
 /// Validates a slice: its driver and pool, its nodes, its devices and its counters.
