@@ -306,12 +306,29 @@ pub fn http_header(text: &str) -> Messages {
 
 /// Validates an IP address of either family.
 ///
-/// Upstream: `IsValidIP`.
+/// Upstream: `IsValidIPForLegacyField`.
 pub fn ip(text: &str) -> Messages {
     match text.parse::<core::net::IpAddr>() {
         Ok(_) => Messages::new(),
         Err(_) => vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()],
     }
+}
+
+/// Validates an IP address in canonical form, which no other text stands for.
+///
+/// Upstream: `IsValidIP`.
+pub fn canonical_ip(text: &str) -> Messages {
+    let Ok(address) = text.parse::<core::net::IpAddr>() else { return ip(text) };
+    let canonical = address.to_canonical();
+    let mut messages = Messages::new();
+    if canonical.is_ipv4() != address.is_ipv4() {
+        messages.push("must not be an IPv4-mapped IPv6 address".to_owned());
+    }
+    let canonical = canonical.to_string();
+    if canonical != text {
+        messages.push(format!("must be in canonical form (\"{canonical}\")"));
+    }
+    messages
 }
 
 /// Parses a CIDR into address and prefix length.

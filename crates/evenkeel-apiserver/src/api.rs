@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::auth::impersonation::LastModes;
-use crate::auth::{Authenticator, RbacAuthorizer};
+use crate::auth::{Attributes, Authenticator, RbacAuthorizer};
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
@@ -51,6 +51,17 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Whether the authorizers allow the user something besides the request itself.
+    pub(crate) fn allows(&self, attributes: &Attributes<'_>) -> bool {
+        self.api.authorizer.authorize(&self.api.store, self.user, attributes)
+    }
+
+    /// The stored namespace of the request; null where there is none.
+    pub(crate) fn stored_namespace(&self) -> Value {
+        let entry = self.api.store.get("/namespaces", self.namespace);
+        entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
+    }
+
     /// The part of it that a kind's strategy needs.
     pub(crate) fn strategy(&self) -> strategy::Context<'_> {
         strategy::Context {

@@ -12,7 +12,7 @@ mod persistentvolumeclaim;
 pub mod pod;
 pub mod printers;
 pub mod registry;
-mod resourceclaim;
+pub mod resourceclaim;
 pub mod scale;
 pub mod service;
 pub mod strategy;

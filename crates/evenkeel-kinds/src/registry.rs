@@ -1,8 +1,7 @@
 //! Strategies of the built-in kinds as data, one entry per resource.
 
 pub use crate::validation::{dns_1035_label, dns_label, dns_subdomain, path_segment};
-use evenkeel_api::forms;
-use std::net::IpAddr;
+use evenkeel_api::forms::canonical_ip;
 
 /// A field for field selectors: its label, its path, and the value that an absent one is compared as.
 pub(crate) type SelectableField = (&'static str, &'static str, &'static str);
@@ -44,25 +43,6 @@ pub struct KindStrategy {
     ///
     /// Upstream: `ReturnDeletedObject`.
     pub return_deleted_object: bool,
-}
-
-/// Validates a name that is an IP address in canonical form.
-///
-/// Upstream: `ValidateIPAddressName`, `IsValidIP`.
-fn ip_address(name: &str) -> Vec<String> {
-    let Ok(address) = name.parse::<IpAddr>() else { return forms::ip(name) };
-    let mut messages = Vec::new();
-    let shown = match address {
-        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
-            messages.push("must not be an IPv4-mapped IPv6 address".to_owned());
-            v6.to_canonical().to_string()
-        }
-        other => other.to_string(),
-    };
-    if shown != name {
-        messages.push(format!("must be in canonical form (\"{shown}\")"));
-    }
-    messages
 }
 
 const fn any_name(_: &str) -> Vec<String> {
@@ -294,7 +274,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
     ("networkpolicies", with_generation("networking.k8s.io", "NetworkPolicy", "")),
     (
         "ipaddresses",
-        KindStrategy { validate_name: ip_address, ..in_group("networking.k8s.io", "IPAddress") },
+        KindStrategy { validate_name: canonical_ip, ..in_group("networking.k8s.io", "IPAddress") },
     ),
     (
         "servicecidrs",
@@ -544,7 +524,9 @@ mod tests {
             ("FD00::1", "must be in canonical form (\"fd00::1\")"),
             ("::ffff:10.0.0.1", "must not be an IPv4-mapped IPv6 address"),
         ] {
-            let messages = ip_address(name);
+            let messages = strategy("networking.k8s.io", "ipaddresses")
+                .expect("served")
+                .validate_name("", name);
             assert_eq!(messages.is_empty(), message.is_empty(), "{name}: {messages:?}");
             assert!(messages.first().is_none_or(|text| text.starts_with(message)), "{messages:?}");
         }

@@ -4,7 +4,7 @@ use evenkeel_apimachinery::value::{each, get, get_mut, list, set, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-use crate::validation::device_id;
+pub use crate::validation::{DeviceId, device_id};
 
 /// Sets the time of taints that have none.
 ///

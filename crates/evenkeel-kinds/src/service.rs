@@ -1,5 +1,6 @@
 //! IP families of Services, which follow from the request and from the networks of the cluster.
 
+pub use crate::validation::is_externally_accessible;
 use crate::validation::service_cluster_ips;
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, is_empty, list, set, text};

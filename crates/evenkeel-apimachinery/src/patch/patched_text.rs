@@ -9,27 +9,56 @@ use crate::schema::node::{Shape, TypeRef};
 
 /// Returns the JSON of `object`, which a patch made of `current`.
 pub(super) fn patched_text(object: &Value, current: &Value, schema: Option<&Schema>) -> String {
+    let Some(schema) = schema.filter(|schema| !schema.is_custom()) else {
+        return object.to_string();
+    };
     let mut out = String::new();
-    write(object, Some(current), schema.map(Schema::type_ref), &mut out);
+    write(object, Origin::Stored(current), Some(schema.type_ref()), &mut out);
     out
 }
 
-/// Writes a value: in Go's order where it is as it was, else sorted. New values are as the patch has them: sorted here.
-fn write(value: &Value, current: Option<&Value>, type_ref: Option<TypeRef<'_>>, out: &mut String) {
-    let is_unchanged = current == Some(value);
+/// Where a value of the patched object comes from.
+#[derive(Clone, Copy)]
+enum Origin<'a> {
+    /// A part of the object that is as it was.
+    Unchanged,
+    /// It was this; the patch may have changed something within it.
+    Stored(&'a Value),
+    /// The patch.
+    Patch,
+}
+
+impl<'a> Origin<'a> {
+    /// Returns the origin of a part, given how to find it in what was stored.
+    fn of_part(self, find: impl FnOnce(&'a Value) -> Option<&'a Value>) -> Self {
+        match self {
+            Self::Stored(stored) => find(stored).map_or(Self::Patch, Self::Stored),
+            other => other,
+        }
+    }
+}
+
+/// Writes a value: structs in Go's order where they are unchanged, all else sorted.
+fn write(value: &Value, origin: Origin<'_>, type_ref: Option<TypeRef<'_>>, out: &mut String) {
+    let origin = match origin {
+        Origin::Stored(stored) if stored == value => Origin::Unchanged,
+        other => other,
+    };
     match value {
         Value::Object(fields) => {
-            let mut names: Vec<&String> = fields.keys().collect();
+            let go = type_ref
+                .and_then(TypeRef::as_struct)
+                .filter(|_| matches!(origin, Origin::Unchanged));
             let position = |name: &str| {
-                let known = type_ref.and_then(TypeRef::as_struct).filter(|_| is_unchanged);
-                known.map_or(0, |s| s.field(name).map_or(usize::MAX, |field| field.position))
+                go.map_or(0, |s| s.field(name).map_or(usize::MAX, |field| field.position))
             };
-            names.sort_by(|a, b| (position(a), a).cmp(&(position(b), b)));
+            let mut names: Vec<&String> = fields.keys().collect();
+            names.sort_by_key(|name| (position(name), *name));
             enclosed('{', '}', names, out, |name, out| {
                 out.push_str(&Value::from(name.as_str()).to_string());
                 out.push(':');
-                let current = current.and_then(|current| current.get(name));
-                write(&fields[name], current, type_ref.and_then(|t| t.child(name)), out);
+                let origin = origin.of_part(|stored| stored.get(name));
+                write(&fields[name], origin, type_ref.and_then(|t| t.child(name)), out);
             });
         }
         Value::Array(items) => {
@@ -38,13 +67,14 @@ fn write(value: &Value, current: Option<&Value>, type_ref: Option<TypeRef<'_>>, 
                 _ => None,
             });
             enclosed('[', ']', items.iter().enumerate(), out, |(index, item), out| {
-                write(item, current.and_then(|current| current.get(index)), item_type, out);
+                write(item, origin.of_part(|stored| stored.get(index)), item_type, out);
             });
         }
         scalar => out.push_str(&scalar.to_string()),
     }
 }
 
+/// Writes items between brackets, separated by commas.
 fn enclosed<T>(
     open: char,
     close: char,

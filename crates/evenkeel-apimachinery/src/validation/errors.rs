@@ -192,14 +192,14 @@ impl Errors {
         self.push(|| FieldError::not_supported(path.to_string(), value, supported));
     }
 
-    /// Validates a required enumeration: an empty value is missing, any other one must be among `supported`.
+    /// Validates an enumeration: the value, be it empty, must be among `supported`.
     pub fn one_of(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         if !supported.contains(&value) {
             self.not_supported(path, value, supported);
         }
     }
 
-    /// Validates an optional enumeration, a pointer in Go: a value that is set, be it empty, must be among `supported`.
+    /// Validates an optional enumeration, a pointer in Go, like [`Errors::one_of`]: a value that is not set is accepted.
     pub fn one_of_if_set(&mut self, path: &Path<'_>, value: Option<&Value>, supported: &[&str]) {
         if let Some(value) = value.and_then(Value::as_str) {
             self.one_of(path, value, supported);

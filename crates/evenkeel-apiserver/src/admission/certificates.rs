@@ -87,7 +87,7 @@ fn may(cx: &Context<'_>, verb: &str, signer: &str) -> bool {
             name,
             ..Attributes::default()
         };
-        cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes)
+        cx.allows(&attributes)
     })
 }
 

@@ -35,9 +35,6 @@ pub(super) fn validate(
         let why = format!("{why}: , <nil>");
         Err(StatusError::forbidden(&resource.name, cx.name, why))
     };
-    let allowed = |attributes: &Attributes<'_>| {
-        cx.api.authorizer.authorize(&cx.api.store, cx.user, attributes)
-    };
     let delete = Attributes {
         verb: "delete",
         group: resource.group(),
@@ -47,7 +44,7 @@ pub(super) fn validate(
         name: cx.name,
         ..Attributes::default()
     };
-    if old.is_some() && !allowed(&delete) {
+    if old.is_some() && !cx.allows(&delete) {
         return refuse("cannot set an ownerRef on a resource you can't delete");
     }
     let blocking = newly_blocking(object, old);
@@ -60,17 +57,13 @@ pub(super) fn validate(
         name,
         ..Attributes::default()
     };
-    if blocking.is_empty() || allowed(&finalize("*", "*", "", "*")) {
+    if blocking.is_empty() || cx.allows(&finalize("*", "*", "", "*")) {
         return Ok(());
     }
     let rows = cx.api.table.rows();
     for owner in blocking {
         let (version, kind) = (text(owner, "apiVersion"), text(owner, "kind"));
-        let mut found = rows
-            .all
-            .iter()
-            .filter(|row| &*row.api_version == version && row.kind() == kind)
-            .peekable();
+        let mut found = rows.of_kind(version, kind).peekable();
         if found.peek().is_none() {
             let why = format!(
                 "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion {version} Kind {kind}: no matches for kind {kind:?} in version {version:?}"
@@ -79,7 +72,7 @@ pub(super) fn validate(
         }
         for row in found {
             let namespace = if row.namespaced { cx.namespace } else { "" };
-            if !allowed(&finalize(row.group(), row.plural(), namespace, text(owner, "name"))) {
+            if !cx.allows(&finalize(row.group(), row.plural(), namespace, text(owner, "name"))) {
                 return refuse(
                     "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on",
                 );

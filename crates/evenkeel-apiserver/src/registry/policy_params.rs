@@ -125,7 +125,7 @@ fn stored_policy(cx: &Context<'_>, plural: &str, name: &str) -> Option<Value> {
 fn may(cx: &Context<'_>, resolved: &Resolved<'_>, attributes: Attributes<'_>) -> bool {
     let attributes =
         Attributes { group: resolved.group, resource: resolved.plural(), ..attributes };
-    cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes)
+    cx.allows(&attributes)
 }
 
 /// The kind of a policy's parameters.
@@ -175,10 +175,7 @@ impl<'a> Resolved<'a> {
     fn of(cx: &Context<'_>, kind: ParamKind<'a>) -> Self {
         let Some(group) = kind.group() else { return Self::EVERYTHING };
         let rows = cx.api.table.rows();
-        let is_kind = |row: &&Arc<ResourceType>| {
-            *row.api_version == *kind.api_version && row.kind() == kind.kind
-        };
-        Self { group, resource: rows.all.iter().find(is_kind).cloned() }
+        Self { group, resource: rows.of_kind(kind.api_version, kind.kind).next().cloned() }
     }
 
     fn plural(&self) -> &str {

@@ -48,7 +48,7 @@ pub(crate) fn check(
 fn may(cx: &Context<'_>, verb: &str, resource: &str, name: &str, group: &str) -> bool {
     let namespace = cx.namespace;
     let attributes = Attributes { verb, group, resource, namespace, name, ..Attributes::default() };
-    cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes)
+    cx.allows(&attributes)
 }
 
 /// Upstream: `clusterrole/policybased.Storage`, `role/policybased.Storage`.

@@ -18,6 +18,7 @@ use crate::auth::{Attributes, permit, serviceaccount};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::user::User;
 use evenkeel_apimachinery::value::{flag, get, list, same_meaning, text};
+use evenkeel_kinds::resourceclaim::device_id;
 
 const GROUP: &str = "resource.k8s.io";
 /// Namespaces with this label, set to `true`, may have claims with admin access.
@@ -35,20 +36,13 @@ pub(crate) fn check(
     if cx.resource.group() != GROUP {
         return Vec::new();
     }
-    match (cx.resource.plural(), cx.subresource, old) {
-        ("resourceclaims", "", None) => {
-            admin_access(cx, admin_request(list(new, "spec.devices.requests")))
-                .into_iter()
-                .collect()
-        }
-        ("resourceclaimtemplates", "", None) => {
-            admin_access(cx, admin_request(list(new, "spec.spec.devices.requests")))
-                .into_iter()
-                .collect()
-        }
-        ("resourceclaims", "status", Some(old)) => status(cx, verb, new, old),
-        _ => Vec::new(),
-    }
+    let requests = match (cx.resource.plural(), cx.subresource, old) {
+        ("resourceclaims", "", None) => "spec.devices.requests",
+        ("resourceclaimtemplates", "", None) => "spec.spec.devices.requests",
+        ("resourceclaims", "status", Some(old)) => return status(cx, verb, new, old),
+        _ => return Vec::new(),
+    };
+    admin_access(cx, admin_request(list(new, requests))).into_iter().collect()
 }
 
 /// Upstream: `resourceclaimStatusStrategy.ValidateUpdate`.
@@ -83,8 +77,7 @@ fn admin_result(claim: &Value) -> Option<String> {
 /// Upstream: `AuthorizedForAdmin`, `AuthorizedForAdminStatus`.
 fn admin_access(cx: &Context<'_>, path: Option<String>) -> Option<FieldError> {
     let path = path?;
-    let namespace = cx.api.store.get("/namespaces", cx.namespace);
-    let namespace = namespace.and_then(|entry| entry.decode().ok()).unwrap_or_default();
+    let namespace = cx.stored_namespace();
     let labels = get(&namespace, "metadata.labels");
     if labels.and_then(|labels| labels.get(ADMIN_NAMESPACE)?.as_str()) == Some("true") {
         return None;
@@ -167,21 +160,16 @@ fn may(cx: &Context<'_>, attributes: Attributes<'_>) -> Result<(), StatusError> 
 /// Upstream: `getModifiedDrivers`.
 fn modified_drivers<'a>(new: &'a Value, old: &'a Value) -> BTreeSet<&'a str> {
     let mut before: BTreeMap<_, &Value> =
-        list(old, "status.devices").iter().map(|device| (device_key(device), device)).collect();
+        list(old, "status.devices").iter().map(|device| (device_id(device), device)).collect();
     let mut drivers = BTreeSet::new();
     for device in list(new, "status.devices") {
-        let stored = before.remove(&device_key(device));
+        let stored = before.remove(&device_id(device));
         if !stored.is_some_and(|stored| same_meaning(stored, device)) {
             drivers.insert(text(device, "driver"));
         }
     }
     drivers.extend(before.values().map(|device| text(device, "driver")));
     drivers
-}
-
-/// Upstream: `makeDeviceKey`.
-fn device_key(device: &Value) -> [&str; 4] {
-    ["driver", "pool", "device", "shareID"].map(|field| text(device, field))
 }
 
 /// Returns the node of an allocation that is for one node by its name.

@@ -7,7 +7,9 @@ use crate::resource::{GroupKind, ResourcePrefix};
 use crate::store::Transaction;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::value::{self, get, int, list, set, text};
-use evenkeel_kinds::service::{init_ip_family_fields, normalize_cluster_ips};
+use evenkeel_kinds::service::{
+    init_ip_family_fields, is_externally_accessible, normalize_cluster_ips,
+};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -200,8 +202,8 @@ fn carry_over(new: &mut Value, old: &Value) {
         value::remove(new, "spec.healthCheckNodePort");
     }
     let policy = "spec.externalTrafficPolicy";
-    if is_externally_accessible(old)
-        && !is_externally_accessible(new)
+    if get(old, "spec").is_some_and(is_externally_accessible)
+        && !get(new, "spec").is_some_and(is_externally_accessible)
         && get(new, policy) == get(old, policy)
     {
         value::remove(new, policy);
@@ -214,15 +216,6 @@ fn carry_over(new: &mut Value, old: &Value) {
         }
         // Its addresses are no longer anybody's business, although giving them back takes a while.
         set(new, "status.loadBalancer", json!({}));
-    }
-}
-
-/// Upstream: `ExternallyAccessible`.
-fn is_externally_accessible(service: &Value) -> bool {
-    match text(service, "spec.type") {
-        "LoadBalancer" | "NodePort" => true,
-        "ClusterIP" => !list(service, "spec.externalIPs").is_empty(),
-        _ => false,
     }
 }
 

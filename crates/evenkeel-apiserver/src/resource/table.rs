@@ -33,6 +33,15 @@ impl Rows {
         self.by_version.get(api_version)?.get(resource)
     }
 
+    /// The resources of a kind, by apiVersion and kind, in discovery order.
+    pub(crate) fn of_kind<'a>(
+        &'a self,
+        api_version: &'a str,
+        kind: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<ResourceType>> {
+        self.all.iter().filter(move |row| *row.api_version == *api_version && row.kind() == kind)
+    }
+
     /// Whether any resource has this group and version.
     pub(crate) fn has_version(&self, api_version: &str) -> bool {
         self.by_version.contains_key(api_version)

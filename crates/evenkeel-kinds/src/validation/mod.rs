@@ -40,8 +40,9 @@ mod storage;
 mod template_metadata;
 mod volume;
 
-pub(crate) use resource::device_id;
+pub use resource::{DeviceId, device_id};
 pub(crate) use service::cluster_ips_related_fields as service_cluster_ips;
+pub use service::is_externally_accessible;
 
 use evenkeel_api::forms as names;
 pub use evenkeel_api::forms::{dns_1035_label, dns_label, dns_subdomain, path_segment};

@@ -335,9 +335,7 @@ fn class_and_mode(spec: &Value, is_inline: bool, path: &Path<'_>, errors: &mut E
 }
 
 pub(super) fn volume_mode(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
-    if let Some(mode) = get(spec, "volumeMode").and_then(Value::as_str) {
-        errors.one_of(&path.field("volumeMode"), mode, VOLUME_MODES);
-    }
+    errors.one_of_if_set(&path.field("volumeMode"), get(spec, "volumeMode"), VOLUME_MODES);
 }
 
 fn attributes_class(spec: &Value, path: &Path<'_>, errors: &mut Errors) {

@@ -716,9 +716,7 @@ fn scheduling(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
             }
         }
         for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
-            if let Some(policy) = get(constraint, field).and_then(Value::as_str) {
-                errors.one_of(&path.field(field), policy, &["Honor", "Ignore"]);
-            }
+            errors.one_of_if_set(&path.field(field), get(constraint, field), &["Honor", "Ignore"]);
         }
         if let Some(selector) = get(constraint, "labelSelector") {
             labels::selector(selector, &path.field("labelSelector"), errors);

@@ -51,11 +51,9 @@ fn pod_disruption_budget(new: &Value, errors: &mut Errors) {
     if let Some(selector) = get(new, "spec.selector") {
         labels::selector(selector, &path.field("selector"), errors);
     }
-    if let Some(policy) = get(new, "spec.unhealthyPodEvictionPolicy").and_then(Value::as_str) {
-        errors.one_of(
-            &path.field("unhealthyPodEvictionPolicy"),
-            policy,
-            &["AlwaysAllow", "IfHealthyBudget"],
-        );
-    }
+    errors.one_of_if_set(
+        &path.field("unhealthyPodEvictionPolicy"),
+        get(new, "spec.unhealthyPodEvictionPolicy"),
+        &["AlwaysAllow", "IfHealthyBudget"],
+    );
 }

@@ -222,9 +222,11 @@ fn cluster_ips(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
         _ => {}
     }
     let families = families(spec, path, errors);
-    if let Some(policy) = get(spec, "ipFamilyPolicy").and_then(Value::as_str) {
-        errors.one_of(&path.field("ipFamilyPolicy"), policy, &FAMILY_POLICIES);
-    }
+    errors.one_of_if_set(
+        &path.field("ipFamilyPolicy"),
+        get(spec, "ipFamilyPolicy"),
+        &FAMILY_POLICIES,
+    );
     let mut has_invalid_ips = false;
     for (index, ip) in ips.iter().filter_map(Value::as_str).enumerate() {
         if index == 0 && ip == "None" {
@@ -278,13 +280,22 @@ fn families<'v>(spec: &'v Value, path: &Path<'_>, errors: &mut Errors) -> Vec<&'
     families
 }
 
+/// Whether a Service of this spec can be reached from outside of the cluster.
+///
+/// Upstream: `ExternallyAccessible`.
+pub fn is_externally_accessible(spec: &Value) -> bool {
+    match text(spec, "type") {
+        "LoadBalancer" | "NodePort" => true,
+        "ClusterIP" => !list(spec, "externalIPs").is_empty(),
+        _ => false,
+    }
+}
+
 fn policies(spec: &Value, kind: &str, path: &Path<'_>, errors: &mut Errors) {
     let external = text(spec, "externalTrafficPolicy");
-    let accessible = matches!(kind, "LoadBalancer" | "NodePort")
-        || (kind == "ClusterIP" && !list(spec, "externalIPs").is_empty());
     if !external.is_empty() {
         let path = path.field("externalTrafficPolicy");
-        if accessible {
+        if is_externally_accessible(spec) {
             errors.one_of(&path, external, &["Cluster", "Local"]);
         } else {
             errors.invalid(&path, external, "may only be set for externally-accessible services");

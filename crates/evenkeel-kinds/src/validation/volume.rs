@@ -270,8 +270,10 @@ pub(super) fn mounts<'a>(
 ) {
     let all = path.field("volumeMounts");
     let (mounts, devices) = (list(container, "volumeMounts"), list(container, "volumeDevices"));
+    // Few containers have both.
+    let has_both = !mounts.is_empty() && !devices.is_empty();
     let texts = |items: &'a [Value], field: &str| -> BTreeSet<&'a str> {
-        items.iter().map(|item| text(item, field)).collect()
+        items.iter().filter(|_| has_both).map(|item| text(item, field)).collect()
     };
     let (device_names, device_paths) = (texts(devices, "name"), texts(devices, "devicePath"));
     let (mount_names, mount_paths) = (texts(mounts, "name"), texts(mounts, "mountPath"));

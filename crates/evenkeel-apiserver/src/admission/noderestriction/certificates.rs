@@ -143,7 +143,7 @@ fn signer(write: &Write<'_>, pod: &Value, shown: &str) -> Result<(), Refusal> {
         name: text(write.object, "spec.serviceAccountName"),
         ..Attributes::default()
     };
-    if mounted || cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes) {
+    if mounted || cx.allows(&attributes) {
         return Ok(());
     }
     let (signer, user) = (quote(signer), &cx.user.name);

@@ -53,7 +53,7 @@ fn audience(write: &Write<'_>, pod: &Value) -> Result<(), Refusal> {
         name: cx.name,
         ..Attributes::default()
     };
-    if cx.api.authorizer.authorize(&cx.api.store, cx.user, &attributes) {
+    if cx.allows(&attributes) {
         return Ok(());
     }
     let (audience, user) = (quote(audience), &cx.user.name);

@@ -83,8 +83,7 @@ pub(super) fn namespace_of(request: &Attributes<'_>) -> Value {
     if !cx.resource.namespaced {
         return Value::Null;
     }
-    let entry = cx.api.store.get("/namespaces", cx.namespace);
-    entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
+    cx.stored_namespace()
 }
 
 fn by_object(request: &Attributes<'_>, constraints: &Value) -> bool {

@@ -19,7 +19,7 @@ pub(super) fn of(
     let Some(reference) = get(binding, "spec.paramRef") else { return Ok(vec![Value::Null]) };
     let rows = request.cx.api.table.rows();
     let (version, name) = (text(kind, "apiVersion"), text(kind, "kind"));
-    let row = rows.all.iter().find(|r| &*r.api_version == version && r.kind() == name);
+    let row = rows.of_kind(version, name).next();
     let Some(row) = row else {
         return Err(format!(
             "failed to find resource referenced by paramKind: '{version}, Kind={name}'"

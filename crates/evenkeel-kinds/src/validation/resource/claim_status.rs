@@ -16,18 +16,18 @@ use std::collections::BTreeSet;
 const MAX_CONSUMERS: usize = 256;
 const MAX_CONDITIONS: usize = 8;
 const MAX_IPS: usize = 16;
-/// In bytes.
+/// The most bytes of a network interface's name.
 const MAX_INTERFACE_NAME: usize = 256;
-/// In bytes.
+/// The most bytes of a network interface's address.
 const MAX_HARDWARE_ADDRESS: usize = 128;
 
 /// Driver, pool, name and share of a device.
-pub(crate) type DeviceId<'v> = (&'v str, &'v str, &'v str, Option<&'v str>);
+pub type DeviceId<'v> = (&'v str, &'v str, &'v str, Option<&'v str>);
 
 /// Returns the identity of a device in an allocation or in `status.devices`.
 ///
 /// Upstream: `MakeSharedDeviceID`.
-pub(crate) fn device_id(device: &Value) -> DeviceId<'_> {
+pub fn device_id(device: &Value) -> DeviceId<'_> {
     let share = get(device, "shareID").and_then(Value::as_str);
     (text(device, "driver"), text(device, "pool"), text(device, "device"), share)
 }

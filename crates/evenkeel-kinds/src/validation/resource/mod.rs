@@ -17,7 +17,7 @@ mod selector;
 mod slice;
 mod taint;
 
-pub(crate) use claim_status::device_id;
+pub use claim_status::{DeviceId, device_id};
 
 use super::ValidationTarget;
 use evenkeel_apimachinery::validation::{Errors, Path};
