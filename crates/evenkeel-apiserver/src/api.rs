@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::admission::plugins::Plugins;
 use crate::admission::policy::compiled::Compiled;
 use crate::auth::impersonation::LastModes;
-use crate::auth::{Attributes, Authenticator, RbacAuthorizer};
+use crate::auth::{Attributes, Authenticator, Authorizer};
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
@@ -105,7 +105,7 @@ pub(crate) struct Api {
     /// Who is who.
     pub(crate) authenticator: Authenticator,
     /// Decides whether a user may make a request.
-    pub(crate) authorizer: RbacAuthorizer,
+    pub(crate) authorizer: Authorizer,
     /// The mode that last allowed each user to impersonate.
     pub(crate) impersonation_modes: LastModes,
     /// Counters and histograms of requests.

@@ -1,7 +1,7 @@
 //! The objects that a new server has: namespaces, roles, priority classes, flow control, the service `kubernetes`.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use crate::registry;
 use crate::resource::{Path, parse_path};
 use crate::store::Transaction;
 use crate::tracking;
+use evenkeel_api::cidr::{Cidr, from_number, number};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
 
@@ -25,10 +26,49 @@ pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
     serde_json::from_str(DATA).map_err(StatusError::internal)
 }
 
-/// Makes those that are missing. What users changed stays. `at` is where the server says that it is.
-pub(crate) async fn install(api: &Arc<Api>, ca: &str, at: SocketAddr) -> Result<(), StatusError> {
+/// The range that a new server gives cluster IPs out of, unless told another.
+pub(crate) const DEFAULT_SERVICE_RANGE: &str = "10.96.0.0/16";
+
+/// Least number of addresses in a range of cluster IPs.
+const LEAST_ADDRESSES: u128 = 8;
+
+/// Where the server is, for Services and Endpoints.
+pub(crate) struct ServiceNetwork {
+    /// Where the server says that it is.
+    advertised: SocketAddr,
+    range: Cidr,
+}
+
+impl ServiceNetwork {
+    /// Takes an IPv4 range, as `--service-cluster-ip-range` gives it.
+    ///
+    /// Upstream: `ServiceIPRange`.
+    pub(crate) fn new(advertised: SocketAddr, range: &str) -> Result<Self, String> {
+        let range = Cidr::parse(range)
+            .ok_or_else(|| format!("{range:?} is not one range in CIDR notation (10.96.0.0/16)"))?;
+        if !range.is_ipv4() {
+            return Err(format!("{range:?} is not of IPv4, the only family this server allocates"));
+        }
+        if number(range.last()) - number(range.first()) + 1 < LEAST_ADDRESSES {
+            return Err(format!("it must have at least {LEAST_ADDRESSES} addresses"));
+        }
+        Ok(Self { advertised, range })
+    }
+
+    /// The cluster IP of the Service `kubernetes`: the first address that may be given out.
+    pub(crate) fn service_address(&self) -> IpAddr {
+        from_number(number(self.range.first()) + 1, true)
+    }
+}
+
+/// Makes those that are missing. What users changed stays.
+pub(crate) async fn install(
+    api: &Arc<Api>,
+    ca: &str,
+    network: &ServiceNetwork,
+) -> Result<(), StatusError> {
     let mut transaction = Transaction::default();
-    put_all(api, ca, at, &mut transaction)?;
+    put_all(api, ca, network, &mut transaction)?;
     api.store.commit(transaction).await?;
     registry::show_all(api).await?;
     keep_client_ca(api, ca).await
@@ -54,10 +94,11 @@ async fn keep_client_ca(api: &Arc<Api>, ca: &str) -> Result<(), StatusError> {
 fn put_all(
     api: &Arc<Api>,
     ca: &str,
-    at: SocketAddr,
+    network: &ServiceNetwork,
     transaction: &mut Transaction,
 ) -> Result<(), StatusError> {
     let now = seconds(api.clock.now());
+    let at = network.advertised;
     let rows = api.table.rows();
     // Namespaces come first in order of path.
     for (path, list) in objects()? {
@@ -73,10 +114,10 @@ fn put_all(
         put(api, configmaps, authentication(ca), &now, transaction);
     }
     if let Some(cidrs) = rows.get("networking.k8s.io/v1", "servicecidrs") {
-        put(api, cidrs, service_cidr(&now), &now, transaction);
+        put(api, cidrs, service_cidr(&network.range, &now), &now, transaction);
     }
     if let Some(services) = rows.get("v1", "services") {
-        put(api, services, kubernetes(at.port()), &now, transaction);
+        put(api, services, kubernetes(network), &now, transaction);
     }
     if let Some(endpoints) = rows.get("v1", "endpoints") {
         put(api, endpoints, endpoints_of(at), &now, transaction);
@@ -108,7 +149,8 @@ fn authentication(ca: &str) -> Value {
 }
 
 /// The server as a Service, with the first address of the first range.
-fn kubernetes(port: u16) -> Value {
+fn kubernetes(network: &ServiceNetwork) -> Value {
+    let (ip, port) = (network.service_address().to_string(), network.advertised.port());
     json!({
         "metadata": {
             "name": "kubernetes",
@@ -116,8 +158,8 @@ fn kubernetes(port: u16) -> Value {
             "labels": {"component": "apiserver", "provider": "kubernetes"},
         },
         "spec": {
-            "clusterIP": "10.96.0.1",
-            "clusterIPs": ["10.96.0.1"],
+            "clusterIP": ip,
+            "clusterIPs": [ip],
             "internalTrafficPolicy": "Cluster",
             "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
@@ -130,10 +172,10 @@ fn kubernetes(port: u16) -> Value {
 }
 
 /// The range that cluster IPs are given out of, until somebody adds another.
-fn service_cidr(now: &str) -> Value {
+fn service_cidr(range: &Cidr, now: &str) -> Value {
     json!({
         "metadata": {"name": "kubernetes"},
-        "spec": {"cidrs": ["10.96.0.0/16"]},
+        "spec": {"cidrs": [range.to_string()]},
         "status": {"conditions": [{
             "type": "Ready",
             "status": "True",

@@ -22,10 +22,102 @@ use crate::api::Context;
 use crate::loopback;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{self, list, set, text};
+use plugins::Plugin;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// Runs the plug-ins that look at this kind, in upstream's order.
+/// When a mutating plug-in looks at an object, and what it then changes or refuses.
+enum Step {
+    /// A new object.
+    Create(fn(&Context<'_>, &mut Value) -> Result<(), StatusError>),
+    /// An object that replaces another, the last argument.
+    Update(fn(&Context<'_>, &mut Value, &Value) -> Result<(), StatusError>),
+}
+
+/// The plug-ins that change objects, or look at them as early as those that do, in upstream's order: each with the group,
+/// kind and subresource that it looks at.
+///
+/// Upstream: `AllOrderedPlugins`.
+const STEPS: [(Plugin, [&str; 3], Step); 22] = {
+    use Plugin::*;
+    use Step::*;
+    const CERTIFICATES: &str = "certificates.k8s.io";
+    const SIGNING: &str = "CertificateSigningRequest";
+    [
+        (LimitRanger, ["", "Pod", ""], Create(limit_range::complete)),
+        (LimitRanger, ["", "Pod", "resize"], Update(|cx, pod, _| limit_range::complete(cx, pod))),
+        (ServiceAccount, ["", "Pod", ""], Create(service_accounts::admit)),
+        (
+            ServiceAccount,
+            ["", "Pod", "ephemeralcontainers"],
+            Update(|cx, pod, _| service_accounts::admit_ephemeral(cx, pod)),
+        ),
+        (TaintNodesByCondition, ["", "Node", ""], Create(not_ready_taint)),
+        (Priority, ["", "Pod", ""], Create(pods::priority)),
+        (Priority, ["", "Pod", ""], Update(|_, pod, old| pods::preserve_priority(pod, old))),
+        (
+            DefaultTolerationSeconds,
+            ["", "Pod", ""],
+            Create(|_, pod| pods::default_tolerations(pod)),
+        ),
+        (
+            DefaultTolerationSeconds,
+            ["", "Pod", ""],
+            Update(|_, pod, _| pods::default_tolerations(pod)),
+        ),
+        (DefaultStorageClass, ["", "PersistentVolumeClaim", ""], Create(default_storage_class)),
+        (
+            StorageObjectInUseProtection,
+            ["", "PersistentVolumeClaim", ""],
+            Create(|_, claim| add_finalizer(claim, "kubernetes.io/pvc-protection")),
+        ),
+        (
+            StorageObjectInUseProtection,
+            ["", "PersistentVolume", ""],
+            Create(|_, volume| add_finalizer(volume, "kubernetes.io/pv-protection")),
+        ),
+        (
+            StorageObjectInUseProtection,
+            ["storage.k8s.io", "VolumeAttributesClass", ""],
+            Create(|_, class| add_finalizer(class, "kubernetes.io/vac-protection")),
+        ),
+        (RuntimeClass, ["", "Pod", ""], Create(runtime_class::admit)),
+        (
+            CertificateApproval,
+            [CERTIFICATES, SIGNING, "approval"],
+            Update(|cx, request, old| certificates::may_decide(cx, request, old)),
+        ),
+        (
+            CertificateSigning,
+            [CERTIFICATES, SIGNING, "status"],
+            Update(|cx, request, old| certificates::may_decide(cx, request, old)),
+        ),
+        (
+            CertificateSigning,
+            [CERTIFICATES, "PodCertificateRequest", "status"],
+            Update(|cx, request, old| certificates::may_issue(cx, request, old)),
+        ),
+        (
+            ClusterTrustBundleAttest,
+            [CERTIFICATES, "ClusterTrustBundle", ""],
+            Create(|cx, bundle| certificates::may_attest(cx, bundle, None)),
+        ),
+        (
+            ClusterTrustBundleAttest,
+            [CERTIFICATES, "ClusterTrustBundle", ""],
+            Update(|cx, bundle, old| certificates::may_attest(cx, bundle, Some(old))),
+        ),
+        (
+            CertificateSubjectRestriction,
+            [CERTIFICATES, SIGNING, ""],
+            Create(|cx, request| certificates::admit(cx, request)),
+        ),
+        (DefaultIngressClass, ["networking.k8s.io", "Ingress", ""], Create(default_ingress_class)),
+        (PodTopologyLabels, ["", "Pod", ""], Create(topology::admit)),
+    ]
+};
+
+/// Runs the plug-ins of [`STEPS`] that look at this kind and are on.
 pub(crate) fn admit(
     cx: &Context<'_>,
     object: &mut Value,
@@ -34,61 +126,19 @@ pub(crate) fn admit(
     if cx.resource.custom.is_some() {
         return Ok(());
     }
-    match (cx.resource.group(), cx.resource.kind(), cx.subresource) {
-        ("", "Pod", "") => {
-            if let Some(old) = old {
-                pods::preserve_priority(object, old);
-            } else {
-                limit_range::complete(cx, object)?;
-                set(object, "status.qosClass", evenkeel_kinds::pod::qos_class(object));
-                service_accounts::admit(cx, object)?;
-                pods::priority(cx, object)?;
-                let node = text(object, "spec.nodeName").to_owned();
-                topology::label(cx.api, &node, object);
-            }
-            pods::default_tolerations(object);
-            if old.is_none() {
-                runtime_class::admit(cx, object)?;
-            }
-            Ok(())
+    let target = [cx.resource.group(), cx.resource.kind(), cx.subresource];
+    let steps = STEPS.iter().filter(|(_, looks_at, _)| *looks_at == target);
+    for (_, _, step) in steps.filter(|(plugin, ..)| cx.api.plugins.has(*plugin)) {
+        match (step, old) {
+            (Step::Create(admit), None) => admit(cx, object)?,
+            (Step::Update(admit), Some(old)) => admit(cx, object, old)?,
+            _ => {}
         }
-        ("", "Pod", "resize") => limit_range::complete(cx, object),
-        ("", "Pod", "ephemeralcontainers") => service_accounts::admit_ephemeral(cx, object),
-        ("", "Node", "") if old.is_none() => {
-            not_ready_taint(object);
-            Ok(())
-        }
-        ("", "PersistentVolumeClaim", "") if old.is_none() => {
-            default_storage_class(cx, object);
-            add_finalizer(object, "kubernetes.io/pvc-protection");
-            Ok(())
-        }
-        ("", "PersistentVolume", "") if old.is_none() => {
-            add_finalizer(object, "kubernetes.io/pv-protection");
-            Ok(())
-        }
-        ("storage.k8s.io", "VolumeAttributesClass", "") if old.is_none() => {
-            add_finalizer(object, "kubernetes.io/vac-protection");
-            Ok(())
-        }
-        ("networking.k8s.io", "Ingress", "") if old.is_none() => {
-            default_ingress_class(cx, object);
-            Ok(())
-        }
-        ("certificates.k8s.io", "CertificateSigningRequest", "") if old.is_none() => {
-            certificates::admit(cx, object)
-        }
-        ("certificates.k8s.io", "CertificateSigningRequest", "approval" | "status") => {
-            old.map_or(Ok(()), |old| certificates::may_decide(cx, object, old))
-        }
-        ("certificates.k8s.io", "PodCertificateRequest", "status") => {
-            old.map_or(Ok(()), |old| certificates::may_issue(cx, object, old))
-        }
-        ("certificates.k8s.io", "ClusterTrustBundle", "") => {
-            certificates::may_attest(cx, object, old)
-        }
-        _ => Ok(()),
     }
+    if target == ["", "Pod", ""] && old.is_none() {
+        set(object, "status.qosClass", evenkeel_kinds::pod::qos_class(object));
+    }
+    Ok(())
 }
 
 /// What looks at an object after it was found valid: it may refuse, and says how it changes
@@ -98,70 +148,79 @@ pub(crate) fn accept(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<quota::QuotaUpdates, StatusError> {
-    if cx.api.plugins.owner_references {
+    let on = |plugin| cx.api.plugins.has(plugin);
+    if on(Plugin::OwnerReferencesPermissionEnforcement) {
         owner_references::validate(cx, object, old)?;
     }
     if cx.resource.group().is_empty() {
-        limit_range::check(cx, object, old)?;
-        if cx.resource.plural() == "pods" {
+        if on(Plugin::LimitRanger) {
+            limit_range::check(cx, object, old)?;
+        }
+        if cx.resource.plural() == "pods" && on(Plugin::PodSecurity) {
             pod_security::admit(cx, object, old)?;
         }
-        resize::check(cx, object, old)?;
+        if on(Plugin::PersistentVolumeClaimResize) {
+            resize::check(cx, object, old)?;
+        }
     }
     quota::evaluate(cx, object, old)
 }
 
 /// Returns what plug-ins warn of in an object that is admitted.
 pub(crate) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-    if cx.resource.custom.is_some() {
+    if cx.resource.custom.is_some() || !cx.api.plugins.has(Plugin::PodSecurity) {
         return Vec::new();
     }
     pod_security::warnings(cx, object, old)
 }
 
 /// TaintNodesByCondition: a new node takes no pods until it says that it is ready.
-fn not_ready_taint(node: &mut Value) {
+fn not_ready_taint(_: &Context<'_>, node: &mut Value) -> Result<(), StatusError> {
     let key = "node.kubernetes.io/not-ready";
     let mut taints = list(node, "spec.taints").to_vec();
     if taints.iter().any(|taint| text(taint, "key") == key && text(taint, "effect") == "NoSchedule")
     {
-        return;
+        return Ok(());
     }
     taints.push(json!({"key": key, "effect": "NoSchedule"}));
     set(node, "spec.taints", taints);
+    Ok(())
 }
 
 /// StorageObjectInUseProtection.
-fn add_finalizer(object: &mut Value, finalizer: &str) {
+fn add_finalizer(object: &mut Value, finalizer: &str) -> Result<(), StatusError> {
     let mut finalizers = list(object, "metadata.finalizers").to_vec();
     if !finalizers.iter().any(|name| name == finalizer) {
         finalizers.push(Value::from(finalizer));
         set(object, "metadata.finalizers", finalizers);
     }
+    Ok(())
 }
 
 /// DefaultStorageClass: a claim that names no class gets the default one.
-fn default_storage_class(cx: &Context<'_>, claim: &mut Value) {
+fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), StatusError> {
     if value::get(claim, "spec.storageClassName").is_some() {
-        return;
+        return Ok(());
     }
     let classes = loopback::all(cx.api, "storage.k8s.io/v1", "storageclasses", "");
     if let Some(class) = default_of(&classes, "storageclass.kubernetes.io/is-default-class") {
         set(claim, "spec.storageClassName", class);
     }
+    Ok(())
 }
 
 /// DefaultIngressClass: an Ingress that names no class, not even in the annotation of old, gets the default one.
-fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) {
+fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) -> Result<(), StatusError> {
     let annotated = value::object(ingress, "metadata.annotations")
         .is_some_and(|all| all.contains_key("kubernetes.io/ingress.class"));
     if annotated || value::get(ingress, "spec.ingressClassName").is_some() {
-        return;
+        return Ok(());
     }
     let classes = loopback::all(cx.api, "networking.k8s.io/v1", "ingressclasses", "");
     if let Some(class) = default_of(&classes, "ingressclass.kubernetes.io/is-default-class") {
         set(ingress, "spec.ingressClassName", class);
     }
+    Ok(())
 }
 
 /// The name of the newest class that is marked as the default, of equally old ones the first by name.

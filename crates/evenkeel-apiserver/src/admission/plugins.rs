@@ -1,56 +1,143 @@
-//! Admission plug-ins that are off by default.
+//! Which admission plug-ins are on.
 
-/// The plug-in that checks owner references.
-pub(crate) const OWNER_REFERENCES: &str = "OwnerReferencesPermissionEnforcement";
+use std::fmt;
 
-/// Plug-ins that are always on. To enable them changes nothing.
-const ALWAYS_ON: [&str; 23] = [
-    "NamespaceLifecycle",
-    "LimitRanger",
-    "ServiceAccount",
-    "NodeRestriction",
-    "TaintNodesByCondition",
-    "PodSecurity",
-    "Priority",
-    "DefaultTolerationSeconds",
-    "DefaultStorageClass",
-    "StorageObjectInUseProtection",
-    "PersistentVolumeClaimResize",
-    "RuntimeClass",
-    "CertificateApproval",
-    "CertificateSigning",
-    "ClusterTrustBundleAttest",
-    "CertificateSubjectRestriction",
-    "DefaultIngressClass",
-    "PodTopologyLabels",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
-    "ResourceQuota",
-];
+/// An admission plug-in of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plugin {
+    NamespaceLifecycle,
+    LimitRanger,
+    ServiceAccount,
+    TaintNodesByCondition,
+    PodSecurity,
+    Priority,
+    DefaultTolerationSeconds,
+    DefaultStorageClass,
+    StorageObjectInUseProtection,
+    PersistentVolumeClaimResize,
+    RuntimeClass,
+    CertificateApproval,
+    CertificateSigning,
+    ClusterTrustBundleAttest,
+    CertificateSubjectRestriction,
+    DefaultIngressClass,
+    PodTopologyLabels,
+    MutatingAdmissionPolicy,
+    MutatingAdmissionWebhook,
+    ValidatingAdmissionPolicy,
+    ValidatingAdmissionWebhook,
+    ResourceQuota,
+    NodeRestriction,
+    OwnerReferencesPermissionEnforcement,
+}
 
-/// Which of the plug-ins are on that are off by default.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Plugins {
-    /// Whether OwnerReferencesPermissionEnforcement is on.
-    pub(crate) owner_references: bool,
+impl Plugin {
+    const ALL: [Self; 24] = [
+        Self::NamespaceLifecycle,
+        Self::LimitRanger,
+        Self::ServiceAccount,
+        Self::TaintNodesByCondition,
+        Self::PodSecurity,
+        Self::Priority,
+        Self::DefaultTolerationSeconds,
+        Self::DefaultStorageClass,
+        Self::StorageObjectInUseProtection,
+        Self::PersistentVolumeClaimResize,
+        Self::RuntimeClass,
+        Self::CertificateApproval,
+        Self::CertificateSigning,
+        Self::ClusterTrustBundleAttest,
+        Self::CertificateSubjectRestriction,
+        Self::DefaultIngressClass,
+        Self::PodTopologyLabels,
+        Self::MutatingAdmissionPolicy,
+        Self::MutatingAdmissionWebhook,
+        Self::ValidatingAdmissionPolicy,
+        Self::ValidatingAdmissionWebhook,
+        Self::ResourceQuota,
+        Self::NodeRestriction,
+        Self::OwnerReferencesPermissionEnforcement,
+    ];
+
+    /// Names of upstream's plug-ins that the server lacks, all but one off by default there: to disable them is allowed, and
+    /// changes nothing.
+    const LACKING: [&str; 15] = [
+        "AlwaysAdmit",
+        "AlwaysDeny",
+        "AlwaysPullImages",
+        "DenyServiceExternalIPs",
+        "EventRateLimit",
+        "ExtendedResourceToleration",
+        "ImagePolicyWebhook",
+        "LimitPodHardAntiAffinityTopology",
+        "NamespaceAutoProvision",
+        "NamespaceExists",
+        "NodeDeclaredFeatureValidator",
+        "PodGroupProtection",
+        "PodNodeSelector",
+        "PodResizeValidator",
+        "PodTolerationRestriction",
+    ];
+
+    /// The plug-in of this name; upstream's names are those of the variants.
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|plugin| plugin.to_string() == name)
+    }
+
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+impl fmt::Display for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// The set of the plug-ins that are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plugins(u32);
+
+impl Default for Plugins {
+    /// Upstream's default, and NodeRestriction, which kubeadm and others enable.
+    fn default() -> Self {
+        let all = (1 << Plugin::ALL.len()) - 1;
+        Self(all & !Plugin::OwnerReferencesPermissionEnforcement.bit())
+    }
 }
 
 impl Plugins {
-    /// Switches plug-ins on by their names (`--enable-admission-plugins`).
-    pub(crate) fn enable(names: &[String]) -> Result<Self, String> {
+    /// Whether a plug-in is on.
+    pub(crate) fn has(self, plugin: Plugin) -> bool {
+        self.0 & plugin.bit() != 0
+    }
+
+    /// The default, changed by upstream's names (`--enable-admission-plugins`, `--disable-admission-plugins`).
+    ///
+    /// Upstream: `AdmissionOptions.Validate`.
+    pub(crate) fn of(enabled: &[String], disabled: &[String]) -> Result<Self, String> {
         let mut plugins = Self::default();
-        for name in names {
-            match &**name {
-                OWNER_REFERENCES => plugins.owner_references = true,
-                name if ALWAYS_ON.contains(&name) => {}
-                name => {
-                    return Err(format!(
-                        "enable-admission-plugins plugin {name:?} is unknown; {OWNER_REFERENCES:?} can be enabled"
-                    ));
+        for name in disabled {
+            match Plugin::named(name) {
+                Some(plugin) => plugins.0 &= !plugin.bit(),
+                None if Plugin::LACKING.contains(&&**name) => {}
+                None => {
+                    return Err(format!("disable-admission-plugins plugin {name:?} is unknown"));
                 }
             }
+        }
+        for name in enabled {
+            if disabled.contains(name) {
+                return Err(format!(
+                    "[{name}] in enable-admission-plugins and disable-admission-plugins overlapped"
+                ));
+            }
+            let unknown = || match Plugin::LACKING.contains(&&**name) {
+                true => format!("enable-admission-plugins plugin {name:?} is not in this server"),
+                false => format!("enable-admission-plugins plugin {name:?} is unknown"),
+            };
+            plugins.0 |= Plugin::named(name).ok_or_else(unknown)?.bit();
         }
         Ok(plugins)
     }
@@ -60,14 +147,40 @@ impl Plugins {
 mod tests {
     use super::*;
 
+    fn of(enabled: &[&str], disabled: &[&str]) -> Result<Plugins, String> {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+        Plugins::of(&owned(enabled), &owned(disabled))
+    }
+
     #[test]
-    fn plugins_are_enabled_by_name() {
-        let enable = |names: &[&str]| {
-            Plugins::enable(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
-        };
-        assert_eq!(enable(&["PodSecurity"]), Ok(Plugins { owner_references: false }));
-        let all = ["PodSecurity", OWNER_REFERENCES];
-        assert_eq!(enable(&all), Ok(Plugins { owner_references: true }));
-        assert!(enable(&["EventRateLimit"]).is_err_and(|why| why.contains("EventRateLimit")));
+    fn plugins_are_switched_by_name() {
+        let default = Plugins::default();
+        for plugin in Plugin::ALL {
+            let off = plugin == Plugin::OwnerReferencesPermissionEnforcement;
+            assert_eq!(default.has(plugin), !off, "{plugin}");
+            let name = plugin.to_string();
+            assert!(of(&[&name], &[]).is_ok_and(|on| on.has(plugin)), "{plugin}");
+            let disabled = of(&[], &[&name]).expect("a known plug-in");
+            assert!(!disabled.has(plugin), "{plugin}");
+            let others = Plugin::ALL.into_iter().filter(|&other| other != plugin);
+            for other in others {
+                assert_eq!(disabled.has(other), default.has(other), "{plugin} without {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_plugins_are_refused() {
+        let refused: [(&[&str], &[&str], &str); 4] = [
+            (&["Wrong"], &[], "enable-admission-plugins plugin \"Wrong\" is unknown"),
+            (&[], &["Wrong"], "disable-admission-plugins plugin \"Wrong\" is unknown"),
+            (&["EventRateLimit"], &[], "\"EventRateLimit\" is not in this server"),
+            (&["Priority"], &["Priority"], "overlapped"),
+        ];
+        for (enabled, disabled, why) in refused {
+            let error = of(enabled, disabled).expect_err("it is refused");
+            assert!(error.contains(why), "{error}");
+        }
+        assert_eq!(of(&[], &["EventRateLimit"]), Ok(Plugins::default()));
     }
 }

@@ -14,7 +14,7 @@ fn tolerates(toleration: &Value, key: &str, effect: &str) -> bool {
 }
 
 /// A pod stays five minutes on a node that is not ready or cannot be reached.
-pub(super) fn default_tolerations(pod: &mut Value) {
+pub(super) fn default_tolerations(pod: &mut Value) -> Result<(), StatusError> {
     let mut tolerations = list(pod, "spec.tolerations").to_vec();
     let before = tolerations.len();
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
@@ -27,6 +27,7 @@ pub(super) fn default_tolerations(pod: &mut Value) {
     if tolerations.len() > before {
         set(pod, "spec.tolerations", tolerations);
     }
+    Ok(())
 }
 
 /// The number of a pod's priority class, and whether it may push others out.
@@ -71,12 +72,13 @@ pub(super) fn priority(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusEr
 /// Sets the priority and the preemption policy that an update leaves out: the Priority plug-in has set them at creation.
 ///
 /// Upstream: `Plugin.admitPod` of `priority`.
-pub(super) fn preserve_priority(pod: &mut Value, old: &Value) {
+pub(super) fn preserve_priority(pod: &mut Value, old: &Value) -> Result<(), StatusError> {
     for field in ["spec.priority", "spec.preemptionPolicy"] {
         if get(pod, field).is_none() {
             copy(pod, old, field);
         }
     }
+    Ok(())
 }
 
 fn named_class(cx: &Context<'_>, name: &str) -> Result<Value, StatusError> {

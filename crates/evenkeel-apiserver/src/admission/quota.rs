@@ -4,6 +4,7 @@
 //! of two writes that would each take the last that is left, one is computed again and sees what the other took.
 
 use super::objects::{decoded, namespaced, viewed};
+use super::plugins::Plugin;
 use crate::api::{Api, Context};
 use crate::resource::ResourcePrefix;
 use crate::selector::selection_attributes;
@@ -55,7 +56,8 @@ pub(crate) fn evaluate(
     new: &Value,
     old: Option<&Value>,
 ) -> Result<QuotaUpdates, StatusError> {
-    if !cx.resource.namespaced || cx.namespace.is_empty() {
+    let enabled = cx.api.plugins.has(Plugin::ResourceQuota);
+    if !enabled || !cx.resource.namespaced || cx.namespace.is_empty() {
         return Ok(QuotaUpdates::default());
     }
     let Some(evaluator) = Evaluator::new(cx.resource.group(), cx.resource.plural()) else {

@@ -1,20 +1,28 @@
 //! PodTopologyLabels: a pod that has a node is labelled with the node's zone and region.
 
-use crate::api::Api;
+use crate::api::{Api, Context};
 use crate::loopback;
-use evenkeel_apimachinery::value::{object, object_mut};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::value::{object, object_mut, text};
 use serde_json::Value;
 
 const COPIED: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
+/// Labels a new pod that has a node.
+pub(super) fn admit(cx: &Context<'_>, pod: &mut Value) -> Result<(), StatusError> {
+    let node = text(pod, "spec.nodeName").to_owned();
+    label(cx.api, &node, pod)
+}
+
 /// Labels `pod` as the node is that it goes to; nothing happens where no such node is.
-pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) {
+pub(crate) fn label(api: &Api, node: &str, pod: &mut Value) -> Result<(), StatusError> {
     if node.is_empty() {
-        return;
+        return Ok(());
     }
     if let Ok(Some(node)) = loopback::one(api, "v1", "nodes", "", node) {
         copy(&node, pod);
     }
+    Ok(())
 }
 
 fn copy(node: &Value, pod: &mut Value) {

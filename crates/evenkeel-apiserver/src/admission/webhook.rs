@@ -5,6 +5,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::attributes::{Attributes, Operation, described, is_exempt};
+use super::plugins::Plugin;
 use super::{mutated, policy};
 use crate::api::Context;
 use crate::webhook::post;
@@ -32,8 +33,8 @@ enum No {
 }
 
 /// The webhooks of all configurations, in upstream's order.
-fn all(cx: &Context<'_>, resource_prefix: &str) -> Vec<Value> {
-    if cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
+fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Value> {
+    if !cx.api.plugins.has(plugin) || cx.api.store.count(resource_prefix) == 0 || is_exempt(cx) {
         return Vec::new();
     }
     let configurations =
@@ -50,7 +51,7 @@ pub(crate) async fn mutate(
 ) -> Result<(), StatusError> {
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let null = Value::Null;
-    for webhook in all(cx, MUTATING) {
+    for webhook in all(cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
         let before = object.clone();
         let request = Attributes { cx, operation, object: &before, old: old.unwrap_or(&null) };
         let Some(answer) = ask(&request, &webhook, warnings).await? else { continue };
@@ -80,7 +81,7 @@ pub(crate) async fn validate(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
-    for webhook in all(request.cx, VALIDATING) {
+    for webhook in all(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING) {
         ask(request, &webhook, warnings).await?;
     }
     Ok(())

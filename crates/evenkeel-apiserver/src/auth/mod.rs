@@ -2,6 +2,7 @@
 
 mod anonymous;
 mod authenticator;
+mod authorizer;
 pub(crate) mod bootstrap_token;
 mod constant_time;
 pub(crate) mod escalation;
@@ -17,11 +18,12 @@ pub(crate) mod serviceaccount;
 
 pub(crate) use anonymous::Anonymous;
 pub(crate) use authenticator::{Authenticated, Authenticator, StaticTokens};
+pub(crate) use authorizer::Authorizer;
 pub(crate) use jose::{Jws, PublicKey, Signer};
 pub(crate) use nodes::{MIRRORS, node_of, refers_to_any};
 pub(crate) use oidc::configure;
 pub(crate) use permit::permit;
-pub(crate) use rbac::{RbacAuthorizer, Role, RoleRef};
+pub(crate) use rbac::{Role, RoleRef};
 pub(crate) use response::{Notes, Response, UsedSecret};
 pub(crate) use rule::{Attributes, FieldRequirements, PolicyRule};
 pub(crate) use serviceaccount::{Claims, LAST_USED, ServiceAccountOptions, ServiceAccounts};

@@ -1,7 +1,7 @@
 //! The authorizers' decision as an answer.
 
 use super::User;
-use super::rbac::RbacAuthorizer;
+use super::authorizer::Authorizer;
 use super::rule::Attributes;
 use crate::store::Store;
 use evenkeel_apimachinery::group_version::GroupResource;
@@ -11,7 +11,7 @@ use evenkeel_apimachinery::status::StatusError;
 ///
 /// Upstream: `Forbidden` of `endpoints/handlers/responsewriters`.
 pub(crate) fn permit(
-    authorizer: &RbacAuthorizer,
+    authorizer: &Authorizer,
     store: &Store,
     user: &User,
     attributes: &Attributes<'_>,

@@ -4,7 +4,7 @@
 //! | documented | where |
 //! |---|---|
 //! | Permissions add up; there are no deny rules: one rule that allows the request is enough | `authorize` |
-//! | A member of `system:masters` may do everything, whatever the roles say | `authorize` |
+//! | A member of `system:masters` may do everything, whatever the roles say | `authorizer::authorize` |
 //! | A RoleBinding grants in its namespace, a ClusterRoleBinding in all namespaces and on cluster-scoped resources | `visit_rules_for` |
 //! | A RoleBinding may refer to a ClusterRole, and grants its rules in the binding's namespace only | `resolve` |
 //! | A subject is a user, a group or a service account (`system:serviceaccount:NAMESPACE:NAME`) | `resolve` |
@@ -115,8 +115,7 @@ struct Subject {
 }
 
 impl RbacAuthorizer {
-    /// Returns whether the user may make the request: as a member of `system:masters`, by the Node authorizer, or by a rule
-    /// that one of its bindings grants.
+    /// Returns whether a rule that one of the user's bindings grants allows the request.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`.
     pub(crate) fn authorize(
@@ -125,18 +124,13 @@ impl RbacAuthorizer {
         user: &User,
         attributes: &Attributes<'_>,
     ) -> bool {
-        if user.is_in("system:masters") {
-            return true;
-        }
-        let resolver = self.resolver(store);
-        resolver.node_authorizer_allows(store, user, attributes)
-            || resolver
-                .visit_rules_for(user, attributes.namespace)
-                .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
+        self.resolver(store)
+            .visit_rules_for(user, attributes.namespace)
+            .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
     /// Decides like [`authorize`](Self::authorize) and returns the reason for an allowed request; `None` if the request is not
-    /// allowed. `system:masters` and the Node authorizer give an empty reason.
+    /// allowed.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(crate) fn authorize_with_reason(
@@ -145,14 +139,7 @@ impl RbacAuthorizer {
         user: &User,
         attributes: &Attributes<'_>,
     ) -> Option<String> {
-        if user.is_in("system:masters") {
-            return Some(String::new());
-        }
-        let resolver = self.resolver(store);
-        if resolver.node_authorizer_allows(store, user, attributes) {
-            return Some(String::new());
-        }
-        resolver
+        self.resolver(store)
             .visit_rules_for(user, attributes.namespace)
             .find(|(_, g)| g.rules().iter().any(|rule| rule.rule_allows(attributes)))
             .map(|(subject, grant)| {
@@ -166,6 +153,20 @@ impl RbacAuthorizer {
                 };
                 format!("RBAC: allowed by {} to {to}", grant.by)
             })
+    }
+
+    /// Returns whether the user is a kubelet and the Node authorizer allows the request.
+    pub(crate) fn node_authorizer_allows(
+        &self,
+        store: &Store,
+        user: &User,
+        attributes: &Attributes<'_>,
+    ) -> bool {
+        let Some(node) = nodes::node_of(user).filter(|node| !node.is_empty()) else { return false };
+        self.resolver(store)
+            .node
+            .as_ref()
+            .is_some_and(|rules| nodes::authorize(store, node, rules, attributes))
     }
 
     /// Returns all rules that bindings grant to a user in a namespace, those of ClusterRoleBindings included.
@@ -199,17 +200,6 @@ impl RbacAuthorizer {
 }
 
 impl RuleResolver {
-    /// Returns whether the user is a kubelet and the Node authorizer allows the request.
-    fn node_authorizer_allows(
-        &self,
-        store: &Store,
-        user: &User,
-        attributes: &Attributes<'_>,
-    ) -> bool {
-        let (Some(node), Some(rules)) = (nodes::node_of(user), &self.node) else { return false };
-        !node.is_empty() && nodes::authorize(store, node, rules, attributes)
-    }
-
     /// Returns the grants that apply to a user in a namespace, each with the matching user or group name. An empty namespace
     /// selects the grants of ClusterRoleBindings only.
     ///

@@ -27,8 +27,8 @@ use crate::admission::policy::compiled::Compiled;
 use crate::apf_controller;
 use crate::api::Api;
 use crate::auth::impersonation::LastModes;
-use crate::auth::{RbacAuthorizer, StaticTokens};
-use crate::bootstrap;
+use crate::auth::{Authorizer, StaticTokens};
+use crate::bootstrap::{self, ServiceNetwork};
 use crate::clock::Clock;
 use crate::components::Components;
 use crate::computed::{self, ComputedApi};
@@ -62,10 +62,10 @@ pub enum BuildError {
     /// The certificates.
     #[error("certificates cannot be made or read: {0}")]
     Certificates(String),
-    /// The settings of authentication: a setting and what is wrong with it.
+    /// A setting, by the name of its flag, and what is wrong with it.
     #[error("{0}: {1}")]
-    Authentication(&'static str, String),
-    /// The settings of admission.
+    Setting(&'static str, String),
+    /// The settings of admission plug-ins.
     #[error("{0}")]
     Admission(String),
     /// What is wrong with the configuration of encryption.
@@ -83,6 +83,9 @@ pub struct Builder {
     static_tokens: StaticTokens,
     authentication: AuthenticationOptions,
     admission_plugins: Vec<String>,
+    disabled_admission_plugins: Vec<String>,
+    authorization_modes: Vec<String>,
+    service_range: String,
     pki: PkiOptions,
     advertised: SocketAddr,
     flow: flow::Options,
@@ -171,6 +174,26 @@ impl Builder {
         self
     }
 
+    /// Switches an admission plug-in off, by upstream's name (`--disable-admission-plugins`).
+    pub fn disable_admission_plugin(mut self, name: impl Into<String>) -> Self {
+        self.disabled_admission_plugins.push(name.into());
+        self
+    }
+
+    /// Asks these authorizers, by upstream's names (`--authorization-mode`): `Node`, `RBAC`, `AlwaysAllow`, `AlwaysDeny`.
+    /// `Node` and `RBAC` if none is named.
+    pub fn authorization_mode(mut self, name: impl Into<String>) -> Self {
+        self.authorization_modes.push(name.into());
+        self
+    }
+
+    /// The range that a new server gives cluster IPs out of (`--service-cluster-ip-range`), 10.96.0.0/16 by default. Its first
+    /// address is that of the Service `kubernetes`.
+    pub fn service_cluster_ip_range(mut self, range: impl Into<String>) -> Self {
+        self.service_range = range.into();
+        self
+    }
+
     /// Executes at most this many reads and writes at once (`--max-requests-inflight`, `--max-mutating-requests-inflight`;
     /// 400 and 200 unless said otherwise; 0 is no limit). With priority and fairness, their sum is the seats that priority
     /// levels share.
@@ -204,7 +227,7 @@ impl Builder {
         Box::pin(self.open())
     }
 
-    async fn open(self) -> Result<Server, BuildError> {
+    async fn open(mut self) -> Result<Server, BuildError> {
         let encryption = self.encryption_provider_config.as_deref().map(Encryption::from_config);
         let encryption = encryption.transpose().map_err(BuildError::Encryption)?;
         let transformer = Arc::new(encryption.unwrap_or_default());
@@ -223,22 +246,28 @@ impl Builder {
             }
         };
         if let Some(pem) = &self.pki.client_ca {
-            let refused = |why| BuildError::Authentication("client-ca-file", why);
+            let refused = |why| BuildError::Setting("client-ca-file", why);
             let pool = CertPool::from_pem(pem.as_bytes()).map_err(|e| refused(e.to_string()))?;
             if pool.is_empty() {
                 return Err(refused("it contains no PEM of a certificate".to_owned()));
             }
         }
+        let authorizer = Authorizer::of(&self.authorization_modes)
+            .map_err(|why| BuildError::Setting("authorization-mode", why))?;
+        let network = ServiceNetwork::new(self.advertised, &self.service_range)
+            .map_err(|why| BuildError::Setting("service-cluster-ip-range", why))?;
+        self.pki.names.push(network.service_address().to_string());
         let pki = Pki::open(self.data_dir.as_deref(), self.pki, self.clock.now())
             .map_err(|error| BuildError::Certificates(error.to_string()))?;
-        let plugins = Plugins::enable(&self.admission_plugins).map_err(BuildError::Admission)?;
+        let (enabled, disabled) = (&self.admission_plugins, &self.disabled_admission_plugins);
+        let plugins = Plugins::of(enabled, disabled).map_err(BuildError::Admission)?;
         let mut static_tokens = self.static_tokens;
         static_tokens
             .add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
         let authenticator = self
             .authentication
             .build(static_tokens, pki.account_key(), self.advertised)
-            .map_err(|(setting, why)| BuildError::Authentication(setting, why))?;
+            .map_err(|(setting, why)| BuildError::Setting(setting, why))?;
         let rng = self.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let api = Arc::new(Api {
             table: Table::builtin(),
@@ -246,7 +275,7 @@ impl Builder {
             flows: Flows::new(self.flow, self.clock.clone()),
             clock: self.clock,
             authenticator,
-            authorizer: RbacAuthorizer::default(),
+            authorizer,
             impersonation_modes: LastModes::default(),
             metrics: Metrics::default(),
             served: Served::default(),
@@ -258,7 +287,7 @@ impl Builder {
             rng: Mutex::new(rng),
         });
         crd_controller::load(&api);
-        bootstrap::install(&api, pki.client_roots_pem(), self.advertised).await?;
+        bootstrap::install(&api, pki.client_roots_pem(), &network).await?;
         let pki = Arc::new(pki);
         start_tasks(&api, &pki, self.event_ttl);
         let store = api.store.clone();
@@ -343,6 +372,9 @@ impl Server {
             static_tokens: StaticTokens::default(),
             authentication: AuthenticationOptions::default(),
             admission_plugins: Vec::new(),
+            disabled_admission_plugins: Vec::new(),
+            authorization_modes: Vec::new(),
+            service_range: bootstrap::DEFAULT_SERVICE_RANGE.to_owned(),
             pki: PkiOptions::default(),
             advertised: NOWHERE,
             flow: flow::Options::default(),

@@ -110,7 +110,6 @@ impl Pki {
             "localhost",
             "127.0.0.1",
             "::1",
-            "10.96.0.1",
             "kubernetes",
             "kubernetes.default",
             "kubernetes.default.svc",

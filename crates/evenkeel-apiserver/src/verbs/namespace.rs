@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::meta;
+use crate::admission::plugins::Plugin;
 use crate::request::RequestContext;
 use crate::resource::GroupResource;
 use evenkeel_apimachinery::status::StatusError;
@@ -13,7 +14,8 @@ const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 /// Refuses to make an object in a namespace that is not there or that is going.
 pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(), StatusError> {
     let namespace = request.target.namespace;
-    if namespace.is_empty() || !request.resource().namespaced {
+    let enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
+    if !enabled || namespace.is_empty() || !request.resource().namespaced {
         return Ok(());
     }
     let Some(entry) = request.api.store.get("/namespaces", namespace) else {
@@ -41,7 +43,9 @@ pub(super) fn admit_create(request: &RequestContext<'_>, name: &str) -> Result<(
 
 /// Refuses to delete the namespaces that everything stands on.
 pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusError> {
-    if &*request.resource().resource_prefix != "/namespaces"
+    let enabled = request.api.plugins.has(Plugin::NamespaceLifecycle);
+    if !enabled
+        || &*request.resource().resource_prefix != "/namespaces"
         || !IMMORTAL.contains(&request.target.name)
     {
         return Ok(());

@@ -18,6 +18,7 @@ mod noderestriction;
 mod nodes;
 mod owner_references;
 mod server;
+mod settings;
 mod snapshot;
 mod store;
 mod transactions;

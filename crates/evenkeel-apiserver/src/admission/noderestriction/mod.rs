@@ -19,6 +19,7 @@ mod write;
 
 use serde_json::Value;
 
+use super::plugins::Plugin;
 use crate::admission::attributes::Operation;
 use crate::api::Context;
 use crate::auth::node_of;
@@ -38,6 +39,9 @@ pub(crate) fn admit(
     object: &Value,
     old: &Value,
 ) -> Result<(), StatusError> {
+    if !cx.api.plugins.has(Plugin::NodeRestriction) {
+        return Ok(());
+    }
     let Some(node) = node_of(cx.user) else { return Ok(()) };
     let write = Write { cx, node, operation, object, old };
     decide(&write).map_err(|refusal| match refusal {

@@ -15,6 +15,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::attributes::{Attributes, is_exempt};
+use super::plugins::Plugin;
 use crate::api::Context;
 use crate::store::Entry;
 use compiled::{Expression, Policy};
@@ -36,7 +37,13 @@ const MUTATING: [&str; 2] = [
 /// The policies of a sort, each with its bindings; nothing where there are none.
 fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>, Vec<Value>)> {
     let store = &cx.api.store;
-    if store.count(prefixes[0]) == 0 || store.count(prefixes[1]) == 0 || is_exempt(cx) {
+    let plugin = [Plugin::ValidatingAdmissionPolicy, Plugin::MutatingAdmissionPolicy]
+        [usize::from(sort == 1)];
+    if !cx.api.plugins.has(plugin)
+        || store.count(prefixes[0]) == 0
+        || store.count(prefixes[1]) == 0
+        || is_exempt(cx)
+    {
         return Vec::new();
     }
     let bindings: Vec<Value> =

@@ -1,6 +1,7 @@
 //! The `binding` sub-resource: gives a pod its node, once.
 
 use super::conditions;
+use crate::admission::plugins::Plugin;
 use crate::admission::topology;
 use crate::api::{Answer, Call};
 use crate::loopback;
@@ -30,7 +31,9 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
     let now = seconds(call.cx.now);
     let edit = |pod: &mut Value| {
         assign(pod, binding, &now)?;
-        topology::label(call.cx.api, text(binding, "target.name"), pod);
+        if call.cx.api.plugins.has(Plugin::PodTopologyLabels) {
+            topology::label(call.cx.api, text(binding, "target.name"), pod)?;
+        }
         Ok(())
     };
     loopback::change(
