@@ -26,7 +26,7 @@ pub(crate) fn objects() -> Result<BTreeMap<String, Vec<Value>>, StatusError> {
     serde_json::from_str(DATA).map_err(StatusError::internal)
 }
 
-/// The range that a new server gives cluster IPs out of, unless told another.
+/// The default range of cluster IPs.
 pub(crate) const DEFAULT_SERVICE_RANGE: &str = "10.96.0.0/16";
 
 /// Least number of addresses in a range of cluster IPs.

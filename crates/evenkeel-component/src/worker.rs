@@ -7,8 +7,8 @@
 use std::{cell::Cell, io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// How soon the single worker thread polls again when it is idle. (One thread is enough for several thousand writes a
-/// second; waking others would cost a sixth more CPU.)
+/// How many threads work, and how soon a single one polls again when it is idle. (One thread is enough for several thousand
+/// writes a second; waking others would cost a sixth more CPU.)
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
     /// Polls at once, for programs whose users wait for every response.
@@ -16,6 +16,8 @@ pub enum Worker {
     /// Polls after a pause that grows with the last work. A chain of requests without other work is as fast as without
     /// pauses.
     Frugal,
+    /// A thread for each processor, for servers.
+    Parallel,
 }
 
 /// The pause as a multiple of the last work. A worker that is busy for more than a twentieth of the time finds more and more
@@ -27,16 +29,18 @@ const LONGEST: Duration = Duration::from_millis(15);
 const SHORTEST: Duration = Duration::from_micros(200);
 
 impl Worker {
-    /// Returns a tokio runtime with this worker, with timers and sockets.
+    /// Returns a tokio runtime with these workers, with timers and sockets.
     ///
     /// # Errors
     /// When the system provides no thread.
     pub fn runtime(self) -> io::Result<Runtime> {
         let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(1).enable_all();
-        if self == Self::Frugal {
-            builder.on_thread_unpark(begin).on_thread_park(end);
-        }
+        builder.enable_all();
+        match self {
+            Self::Eager => builder.worker_threads(1),
+            Self::Frugal => builder.worker_threads(1).on_thread_unpark(begin).on_thread_park(end),
+            Self::Parallel => &mut builder,
+        };
         builder.build()
     }
 }
@@ -85,7 +89,7 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "what the runtimes under test run")]
     fn whatever_the_worker_tasks_and_other_threads_get_their_turn() {
-        for worker in [Worker::Eager, Worker::Frugal] {
+        for worker in [Worker::Eager, Worker::Frugal, Worker::Parallel] {
             let runtime = worker.runtime().expect("a thread");
             let sum = runtime.block_on(async {
                 let (send, mut receive) = tokio::sync::mpsc::channel(1);

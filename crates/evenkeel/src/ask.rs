@@ -5,7 +5,7 @@
     reason = "this module is the program's voice"
 )]
 
-use crate::up::Home;
+use crate::kubeconfig::Home;
 use anyhow::{Context, Result};
 use evenkeel::explain;
 use evenkeel_controller_manager::plan;

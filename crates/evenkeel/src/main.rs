@@ -1,12 +1,16 @@
 //! The `evenkeel` program: a whole Kubernetes control plane in one process.
 
+mod apiserver;
 mod ask;
+mod envtest;
+mod kubeconfig;
+mod server;
 mod shell;
 mod snapshot;
 mod up;
 
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 /// A Kubernetes control plane in one process, for a laptop, for CI and inside tests.
 #[derive(Debug, Parser)]
@@ -19,7 +23,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start a control plane: API server, controllers, scheduler and simulated nodes.
-    Up(up::Args),
+    Up(Box<up::Args>),
     /// Print what each controller observes of an object, its next action, and what it waits for.
     Explain(evenkeel::explain::Args),
     /// Print what the controllers would write to a cluster now, without writing. Exit code 2 if there are planned writes.
@@ -28,6 +32,15 @@ enum Command {
     Schedule(evenkeel::schedule::Args),
     /// Save, restore or verify the state of a data folder.
     Snapshot(snapshot::SnapshotArgs),
+    /// Start the API server alone, with kube-apiserver's flags: see `evenkeel apiserver --help`.
+    #[command(disable_help_flag = true)]
+    Apiserver {
+        /// Flags.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run tests written for envtest on the embedded API server.
+    Envtest(envtest::EnvtestArgs),
     /// Print a completion script for a shell.
     Completion(shell::CompletionArgs),
     /// Write man pages of this program and of the others.
@@ -35,12 +48,24 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Under another program's name, it is in that program's place.
+    let mut arguments = std::env::args();
+    let name = arguments.next().unwrap_or_default();
+    match Path::new(&name).file_name().and_then(|name| name.to_str()) {
+        Some(apiserver::NAME) => return apiserver::main(arguments.collect()),
+        Some(apiserver::etcd::NAME) => {
+            return apiserver::etcd::main(&arguments.collect::<Vec<_>>());
+        }
+        _ => {}
+    }
     match Cli::parse().command {
-        Command::Up(args) => up::main(args),
+        Command::Up(args) => up::main(*args),
         Command::Explain(args) => ask::explain(&args),
         Command::Plan(args) => ask::plan(&args),
         Command::Schedule(args) => ask::schedule(&args),
         Command::Snapshot(args) => snapshot::main(&args),
+        Command::Apiserver { arguments } => apiserver::main(arguments),
+        Command::Envtest(args) => envtest::main(&args),
         Command::Completion(args) => shell::completion(&args),
         Command::Man(args) => shell::man(&args),
     }

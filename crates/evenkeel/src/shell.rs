@@ -28,13 +28,19 @@ pub(crate) struct ManArgs {
 }
 
 /// The programs, by name.
-const PROGRAMS: [&str; 4] =
-    ["evenkeel", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"];
+const PROGRAMS: [&str; 5] = [
+    "evenkeel",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "cloud-controller-manager",
+];
 
 /// Their arguments, in the same order.
-fn commands() -> [Command; 4] {
+fn commands() -> [Command; 5] {
     [
         Cli::command(),
+        crate::apiserver::command_line().command(),
         evenkeel_controller_manager::options::command_line().command(),
         evenkeel_kube_scheduler::command_line().command(),
         evenkeel_cloud::program::command_line().command(),

@@ -1,4 +1,4 @@
-//! Admission plug-ins, authorization modes and the range of cluster IPs, as the server is told.
+//! Admission plug-ins, authorization modes and the range of cluster IPs, set at start.
 
 use evenkeel_apiserver::{Builder, Server, User};
 use http::StatusCode;

@@ -22,6 +22,8 @@ pub enum Type {
     Duration,
     /// Comma-separated lists, which add up.
     List,
+    /// Lists with one item for each time that the flag is given.
+    Items,
     /// Comma-separated lists of whole numbers.
     Ints,
     /// An IP address.
@@ -75,6 +77,7 @@ impl Type {
             "float" => Self::Float,
             "duration" => Self::Duration,
             "strings" => Self::List,
+            "stringArray" => Self::Items,
             "int32Slice" => Self::Ints,
             "ip" => Self::Ip,
             "stringToString" => Self::Map,
@@ -98,6 +101,7 @@ impl Type {
             Self::Float => "float",
             Self::Duration => "duration",
             Self::List => "strings",
+            Self::Items => "stringArray",
             Self::Ints => "int32Slice",
             Self::Ip => "ip",
             Self::Map => "stringToString",
@@ -140,6 +144,7 @@ impl Type {
                 Value::Ip(text.trim().parse().map_err(|_| format!("failed to parse IP: {text:?}"))?)
             }
             Self::List => more(before, separated(text)?),
+            Self::Items => more(before, vec![text.to_owned()]),
             Self::Ints => more(before, ints(text)?),
             Self::CertKeys => more(before, vec![cert_key(text)?]),
             Self::Map => more_pairs(before, pairs(text)?),
@@ -170,7 +175,7 @@ impl Type {
             Self::Int | Self::Int32 | Self::Level => Value::Int(0),
             Self::Float | Self::Float32 => Value::Float(0.0),
             Self::Duration => Value::Duration(Duration::ZERO),
-            Self::List | Self::Ints | Self::CertKeys => Value::List(Vec::new()),
+            Self::List | Self::Items | Self::Ints | Self::CertKeys => Value::List(Vec::new()),
             Self::Map | Self::Multimap => Value::Map(Vec::new()),
             Self::Version => Value::Text("false".to_owned()),
             Self::Quantity => Value::Text("0".to_owned()),

@@ -1,29 +1,25 @@
 //! `evenkeel up`: a control plane in one process.
 
 mod control;
-mod kubeconfig;
 mod options;
 mod remote;
 mod server;
 mod tell;
 
+use crate::{
+    kubeconfig::{self, Home},
+    server::{listen, url},
+};
 use anyhow::{Context, Result, bail};
 use evenkeel::{
     explain, metrics_api,
     plane::{Plane, PlaneOptions},
 };
-use evenkeel_apiserver::Server;
 use evenkeel_cloud::ip_pool::{Config, IpPool};
 use evenkeel_component::options::LoggingOptions;
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
-pub(crate) use kubeconfig::Home;
 pub(crate) use options::Args;
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use tell::Teller;
 
 /// How long open requests may take when the server stops.
@@ -65,9 +61,10 @@ async fn embedded(
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let home = Home::from_env();
-    let listener = server::listen(args).await?;
+    let bind = SocketAddr::new(args.bind_address, args.port);
+    let listener = listen(bind, "port").await?;
     let address = listener.local_addr().context("the listener has no address")?;
-    let url = server::url(address);
+    let url = url(address);
     let server = server::build(args, address).await?;
     let serving = Tasks::new();
     let (of_server, stop) = (server.clone(), serving.token());
@@ -78,7 +75,7 @@ async fn embedded(
     });
     let path = home.own(args.data_dir.as_deref(), address.port());
     let users = if args.write_kubeconfig { Some(home.users()?) } else { None };
-    write_kubeconfigs(&server.kubeconfig(&url), &path, users.as_deref())?;
+    kubeconfig::write(&server.kubeconfig(&url), &path, users.as_deref())?;
     teller.served(&url, args.data_dir.as_deref());
     if let Some(users) = &users {
         teller.merged(users);
@@ -86,7 +83,7 @@ async fn embedded(
     let (renewed, kubeconfigs) = (server.clone(), (url.clone(), path.clone(), users));
     serving.spawn_restarting_until_cancelled("kubeconfigs", move || {
         let (url, path, users) = kubeconfigs.clone();
-        keep_kubeconfigs(renewed.clone(), url, path, users)
+        kubeconfig::keep(renewed.clone(), url, path, users)
     });
 
     let kube = kube::Client::new(server.service(), "default");
@@ -120,25 +117,6 @@ async fn embedded(
     let mut late = plane.stop().await;
     late.extend(serving.shut_down(STOP).await.into_iter().map(String::from));
     ended.and_then(|()| end(&late))
-}
-
-/// Writes the cluster's own kubeconfig, and adds it to the user's.
-fn write_kubeconfigs(text: &str, own: &Path, users: Option<&Path>) -> Result<()> {
-    kubeconfig::write_private(own, text).context("the kubeconfig cannot be written")?;
-    if let Some(users) = users {
-        kubeconfig::merge_into(users, text).context("your kubeconfig was not changed")?;
-    }
-    Ok(())
-}
-
-/// Writes the kubeconfigs again whenever the server has renewed its certificates.
-async fn keep_kubeconfigs(server: Server, url: String, own: PathBuf, users: Option<PathBuf>) {
-    let mut renewals = server.renewals();
-    while renewals.changed().await.is_ok() {
-        if let Err(error) = write_kubeconfigs(&server.kubeconfig(&url), &own, users.as_deref()) {
-            tracing::error!("certificates were renewed: {error:#}");
-        }
-    }
 }
 
 /// Controllers, scheduler and nodes for somebody else's API server.

@@ -1,6 +1,7 @@
 //! Where the kubeconfig goes.
 
 use anyhow::{Context, Result};
+use evenkeel_apiserver::Server;
 use kube::config::Kubeconfig;
 use std::{
     io::Write,
@@ -17,6 +18,10 @@ pub(crate) struct Home {
     pub(crate) kubeconfig: Option<String>,
     /// Value of `$XDG_STATE_HOME`.
     pub(crate) state: Option<PathBuf>,
+    /// Value of `$XDG_DATA_HOME`.
+    pub(crate) data: Option<PathBuf>,
+    /// Value of `$PATH`.
+    pub(crate) path: Option<String>,
 }
 
 impl Home {
@@ -31,11 +36,13 @@ impl Home {
             home: var("HOME").map(PathBuf::from),
             kubeconfig: var("KUBECONFIG"),
             state: var("XDG_STATE_HOME").map(PathBuf::from),
+            data: var("XDG_DATA_HOME").map(PathBuf::from),
+            path: var("PATH"),
         }
     }
 
     /// Where a cluster's own kubeconfig is put: in its data folder, else among the user's state, one file a port.
-    pub(super) fn own(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
+    pub(crate) fn own(&self, data_dir: Option<&Path>, port: u16) -> PathBuf {
         if let Some(folder) = data_dir {
             return folder.join("kubeconfig");
         }
@@ -46,6 +53,18 @@ impl Home {
         } else {
             format!("kubeconfig-{port}")
         })
+    }
+
+    /// The folder for what the program makes for other programs.
+    pub(crate) fn data(&self) -> Option<PathBuf> {
+        let data = self.data.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")));
+        data.map(|data| data.join("evenkeel"))
+    }
+
+    /// Where the shell finds a program.
+    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+        let folders = std::env::split_paths(self.path.as_ref()?);
+        folders.map(|folder| folder.join(name)).find(|program| program.is_file())
     }
 
     /// The kubeconfigs that kubectl reads.
@@ -72,7 +91,7 @@ impl Home {
     }
 
     /// The kubeconfig that kubectl writes to.
-    pub(super) fn users(&self) -> Result<PathBuf> {
+    pub(crate) fn users(&self) -> Result<PathBuf> {
         if let Some(first) =
             self.kubeconfig.as_ref().and_then(|paths| std::env::split_paths(paths).next())
         {
@@ -83,8 +102,27 @@ impl Home {
     }
 }
 
+/// Writes the cluster's own kubeconfig, and adds it to the user's.
+pub(crate) fn write(text: &str, own: &Path, users: Option<&Path>) -> Result<()> {
+    write_private(own, text).context("the kubeconfig cannot be written")?;
+    if let Some(users) = users {
+        merge_into(users, text).context("your kubeconfig was not changed")?;
+    }
+    Ok(())
+}
+
+/// Writes the kubeconfigs again whenever the server has renewed its certificates.
+pub(crate) async fn keep(server: Server, url: String, own: PathBuf, users: Option<PathBuf>) {
+    let mut renewals = server.renewals();
+    while renewals.changed().await.is_ok() {
+        if let Err(error) = write(&server.kubeconfig(&url), &own, users.as_deref()) {
+            tracing::error!("certificates were renewed: {error:#}");
+        }
+    }
+}
+
 /// Makes a folder for its owner alone, where there is none.
-pub(super) fn make_private_folder(folder: &Path) -> Result<()> {
+pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -93,7 +131,7 @@ pub(super) fn make_private_folder(folder: &Path) -> Result<()> {
 }
 
 /// Writes a file that only its owner may read, as a whole or not at all.
-pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
+fn write_private(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("it has no folder")?;
     make_private_folder(folder)?;
     let new = path.with_extension("new");
@@ -109,7 +147,7 @@ pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
 }
 
 /// Adds what `ours` has to the kubeconfig at `path`, replacing entries of the same names, and makes it current.
-pub(super) fn merge_into(path: &Path, ours: &str) -> Result<()> {
+fn merge_into(path: &Path, ours: &str) -> Result<()> {
     let ours =
         Kubeconfig::from_yaml(ours).context("the cluster's own kubeconfig cannot be read")?;
     let mut theirs = if path.exists() {
@@ -168,7 +206,9 @@ mod tests {
 
     #[test]
     fn files_are_found_where_kubectl_finds_them() {
-        let home = Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), state: None };
+        let home =
+            Home { home: Some("/h".into()), kubeconfig: Some("/a:/b".into()), ..Home::default() };
+        assert_eq!(home.data(), Some("/h/.local/share/evenkeel".into()));
         assert_eq!(home.users().expect("found"), Path::new("/a"));
         assert_eq!(home.own(None, 6443), Path::new("/h/.local/state/evenkeel/kubeconfig"));
         assert_eq!(home.own(None, 7000), Path::new("/h/.local/state/evenkeel/kubeconfig-7000"));

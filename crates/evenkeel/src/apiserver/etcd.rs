@@ -1,0 +1,157 @@
+//! A program in etcd's place, for tools that start one beside kube-apiserver and wait until it is healthy. It stores nothing.
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use evenkeel_component::{
+    command_line,
+    logging::{self},
+    options::LoggingOptions,
+    secure_serving,
+    worker::Worker,
+};
+use evenkeel_runtime::{manager::shutdown_signal, tasks::Tasks};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
+use std::{convert::Infallible, net::SocketAddr, process::ExitCode, time::Duration};
+use tokio::net::{TcpListener, lookup_host};
+
+/// Name of the program whose place it takes.
+pub(crate) const NAME: &str = "etcd";
+
+/// Where etcd listens unless told otherwise.
+const DEFAULT_URL: &str = "http://localhost:2379";
+
+const HELP: &str = "\
+etcd's place beside `evenkeel apiserver`, which keeps its state itself: answers /health, and stores nothing.
+
+Usage:
+  etcd [flags]
+
+  --listen-client-urls 'http://localhost:2379'
+        URLs to answer at, with commas between. All other flags of etcd are accepted, without effect.
+";
+
+/// How long open requests may take when it stops.
+const STOP: Duration = Duration::from_secs(1);
+
+/// Runs it with these arguments and returns its exit code.
+pub(crate) fn main(arguments: &[String]) -> ExitCode {
+    if arguments.iter().any(|argument| matches!(&**argument, "-h" | "--help" | "-help")) {
+        #[expect(
+            clippy::print_stdout,
+            reason = "what was asked for goes where it can be piped from"
+        )]
+        {
+            print!("{HELP}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let log = logging::start(&LoggingOptions::default());
+    command_line::run(&log, Worker::Eager, async {
+        run(&client_urls(arguments)).await.map(|()| ExitCode::SUCCESS)
+    })
+}
+
+/// The URLs that clients are answered at: the flag's last value.
+fn client_urls(arguments: &[String]) -> Vec<String> {
+    let mut urls = DEFAULT_URL;
+    let mut arguments = arguments.iter().peekable();
+    while let Some(argument) = arguments.next() {
+        let flag = argument.trim_start_matches('-');
+        if flag == "listen-client-urls" {
+            urls = arguments.next().map_or(urls, |value| value);
+        } else if let Some(value) = flag.strip_prefix("listen-client-urls=") {
+            urls = value;
+        }
+    }
+    urls.split(',').map(|url| url.trim().to_owned()).collect()
+}
+
+/// The host and port of a URL without TLS.
+fn host_and_port(url: &str) -> Result<&str> {
+    let Some(rest) = url.strip_prefix("http://") else {
+        bail!("--listen-client-urls: {url:?} is no http URL, and only those are answered here");
+    };
+    Ok(rest.trim_end_matches('/'))
+}
+
+async fn run(urls: &[String]) -> Result<()> {
+    let shutdown = shutdown_signal();
+    let serving = Tasks::new();
+    for url in urls {
+        let addresses = lookup_host(host_and_port(url)?).await;
+        let addresses: Vec<SocketAddr> = addresses
+            .with_context(|| format!("--listen-client-urls: {url:?} is unknown"))?
+            .collect();
+        let listener = TcpListener::bind(&*addresses).await;
+        let listener = listener.with_context(|| format!("cannot listen at {url}"))?;
+        let connections = serving.clone();
+        serving.spawn("listener", accept(listener, connections));
+    }
+    tracing::warn!("evenkeel in etcd's place: it answers /health, and stores nothing");
+    let ended = tokio::select! {
+        () = shutdown => Ok(()),
+        failure = serving.supervisor().failed() => Err(failure.into()),
+    };
+    serving.shut_down(STOP).await;
+    ended
+}
+
+async fn accept(listener: TcpListener, tasks: Tasks) {
+    let stop = tasks.token();
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        let Ok((stream, _)) = accepted.inspect_err(|error| tracing::warn!(%error, "no connection"))
+        else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let stop = tasks.token();
+        tasks.spawn_finite("connection", async move {
+            let service =
+                service_fn(|request| async move { Ok::<_, Infallible>(answer(&request)) });
+            let server = auto::Builder::new(TokioExecutor::new());
+            // An error usually means that the client disconnected.
+            drop(
+                stop.run_until_cancelled(server.serve_connection(TokioIo::new(stream), service))
+                    .await,
+            );
+        });
+    }
+}
+
+/// Upstream: etcd's `HandleHealth`.
+fn answer(request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let response = match (request.method(), request.uri().path()) {
+        (&Method::GET, "/health") => {
+            let healthy = r#"{"health":"true","reason":""}"#;
+            secure_serving::answer(StatusCode::OK, "application/json", healthy.to_owned())
+        }
+        _ => secure_serving::plain(StatusCode::NOT_FOUND, "404 page not found"),
+    };
+    response.map(Full::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_urls_are_those_of_the_flag() {
+        for (arguments, urls) in [
+            (&[] as &[&str], &["http://localhost:2379"] as &[_]),
+            (&["--unsafe-no-fsync", "--listen-client-urls=http://a:1"], &["http://a:1"]),
+            (&["--listen-client-urls", "http://a:1, http://b:2"], &["http://a:1", "http://b:2"]),
+            (&["-listen-client-urls=http://a:1", "--name", "x"], &["http://a:1"]),
+        ] {
+            let arguments: Vec<String> = arguments.iter().map(|&a| a.to_owned()).collect();
+            assert_eq!(client_urls(&arguments), urls, "{arguments:?}");
+        }
+        assert_eq!(host_and_port("http://127.0.0.1:1/").expect("http"), "127.0.0.1:1");
+        assert!(host_and_port("https://a:1").is_err());
+    }
+}

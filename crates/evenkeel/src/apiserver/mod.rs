@@ -1,0 +1,91 @@
+//! `evenkeel apiserver`: the embedded API server alone, with kube-apiserver's flags.
+
+pub(crate) mod etcd;
+mod options;
+
+use crate::{kubeconfig, server};
+use anyhow::{Context, Result};
+use evenkeel_apiserver::Server;
+use evenkeel_component::{
+    command_line::{self, CommandLine},
+    flags::About,
+    logging,
+    worker::Worker,
+};
+use evenkeel_runtime::{manager::shutdown_signal, tasks::Tasks};
+use options::{Options, flags};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, process::ExitCode, time::Duration};
+
+/// Name of upstream's program, whose flags it has.
+pub(crate) const NAME: &str = "kube-apiserver";
+
+/// How long open requests may take when the server stops.
+const STOP: Duration = Duration::from_secs(5);
+
+/// Runs it with these arguments and returns its exit code.
+pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
+    let given = match command_line().read(arguments) {
+        Ok(given) => given,
+        Err(code) => return code,
+    };
+    let options = match Options::check(given, Path::exists) {
+        Ok(options) => options,
+        Err(problems) => return command_line::refused(problems),
+    };
+    let log = logging::start(&options.logging);
+    command_line::run(&log, Worker::Parallel, async {
+        command_line::log_flags(&options.given, &options.warnings, &log);
+        run(&options).await.map(|()| ExitCode::SUCCESS)
+    })
+}
+
+/// Returns the command line: its flags and help.
+pub(crate) fn command_line() -> CommandLine {
+    let what = "The embedded API server alone, in place of kube-apiserver and etcd: with kube-apiserver's flags, as far as it has \
+                what they set. It warns of flags without effect, and refuses those that something relies on.";
+    CommandLine { flags: flags(), about: About { name: NAME, what, more: BTreeMap::new() } }
+}
+
+async fn run(options: &Options) -> Result<()> {
+    let shutdown = shutdown_signal();
+    let listener = server::listen(options.listen, "secure-port").await?;
+    let address = listener.local_addr().context("the listener has no address")?;
+    let server = build(options, address).await?;
+    let serving = Tasks::new();
+    if let Some(path) = options.kubeconfig.clone() {
+        let url = server::url(address);
+        kubeconfig::write(&server.kubeconfig(&url), &path, None)?;
+        let server = server.clone();
+        serving.spawn_restarting_until_cancelled("kubeconfig", move || {
+            kubeconfig::keep(server.clone(), url.clone(), path.clone(), None)
+        });
+    }
+    let (of_server, stop) = (server.clone(), serving.token());
+    serving.spawn("API server", async move {
+        if let Err(error) = of_server.serve(listener, stop.cancelled_owned()).await {
+            tracing::error!(%error, "API server stopped");
+        }
+    });
+    tracing::info!(%address, "Serving securely");
+    let ended = tokio::select! {
+        () = shutdown => Ok(()),
+        failure = serving.supervisor().failed() => Err(failure.into()),
+    };
+    serving.shut_down(STOP).await;
+    ended
+}
+
+async fn build(options: &Options, address: SocketAddr) -> Result<Server> {
+    let reached = SocketAddr::new(options.advertise.unwrap_or(address.ip()), address.port());
+    let [reads, writes] = options.in_flight;
+    let mut builder = server::configure(&options.server, reached)?
+        .data_dir(options.data_dir.clone())
+        .max_requests_in_flight(reads, writes)
+        .priority_and_fairness(options.priority_and_fairness)
+        .event_ttl(options.event_ttl);
+    if let Some([chain, key]) = &options.certificate {
+        let chain = server::read("tls-cert-file", chain)?;
+        builder = builder.certificate(chain, server::read("tls-private-key-file", key)?);
+    }
+    builder.build().await.context("the API server cannot start")
+}

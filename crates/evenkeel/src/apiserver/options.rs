@@ -1,0 +1,271 @@
+//! kube-apiserver's flags, as far as the embedded API server has what they set.
+
+use crate::server::ServerArgs;
+use evenkeel_component::{
+    command_line,
+    features::FeatureGates,
+    flags::{Flags, Given, Problems, Reader},
+    options::LoggingOptions,
+};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Flags without which a server would do less than its users rely on, and why they are refused.
+const REFUSED: [(&str, &str); 10] = [
+    ("audit-policy-file", "there is no audit log"),
+    ("audit-log-path", "there is no audit log"),
+    ("audit-webhook-config-file", "there is no audit log"),
+    ("authorization-config", "authorizers are set by --authorization-mode"),
+    ("authorization-policy-file", "there is no ABAC"),
+    ("authorization-webhook-config-file", "there are no authorization webhooks"),
+    ("admission-control-config-file", "admission plug-ins have no configuration"),
+    ("egress-selector-config-file", "there is no konnectivity"),
+    ("oidc-issuer-url", "issuers are set by --authentication-config"),
+    ("tls-cipher-suites", "the cipher suites cannot be chosen"),
+];
+
+/// Flags whose absence nobody notices: those of etcd, of kubelets' and proxies' credentials, and of diagnosis.
+const SILENT: [&str; 12] = [
+    "etcd-servers",
+    "etcd-cafile",
+    "etcd-certfile",
+    "etcd-keyfile",
+    "etcd-prefix",
+    "storage-backend",
+    "storage-media-type",
+    "kubelet-client-certificate",
+    "kubelet-client-key",
+    "kubelet-certificate-authority",
+    "kubelet-preferred-address-types",
+    "profiling",
+];
+
+/// Flags of upstream's kube-apiserver v1.37, and `--data-dir` and `--write-kubeconfig`.
+pub(super) fn flags() -> Flags {
+    let words = include_str!("../../data/kube-apiserver.words.tsv");
+    Flags::from_table(include_str!("../../data/kube-apiserver.own.tsv"), words)
+        .with_own(include_str!("../../data/kube-apiserver.flags.tsv"), words)
+}
+
+/// Checked options.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) listen: SocketAddr,
+    pub(super) advertise: Option<IpAddr>,
+    pub(super) data_dir: Option<PathBuf>,
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// Files of the certificate chain and its key.
+    pub(super) certificate: Option<[PathBuf; 2]>,
+    pub(super) server: ServerArgs,
+    /// Reads and writes that are executed at once.
+    pub(super) in_flight: [usize; 2],
+    pub(super) priority_and_fairness: bool,
+    pub(super) event_ttl: Duration,
+    pub(super) logging: LoggingOptions,
+    pub(super) given: Given,
+    /// Warnings to log at start.
+    pub(super) warnings: Vec<String>,
+}
+
+impl Options {
+    /// Validates the flags. `exists` returns whether there is a file.
+    ///
+    /// # Errors
+    /// Lists every invalid flag.
+    pub(super) fn check(given: Given, exists: impl Fn(&Path) -> bool) -> Result<Self, Problems> {
+        let read = Reader::new(given);
+        let (gates, mut warnings) = FeatureGates::resolve(&[], &[], &[]).settle(&read);
+        for (flag, why) in REFUSED {
+            if read.given().names().any(|name| name == flag) {
+                read.refuse(flag, format!("--{flag} is not in this server: {why}"));
+            }
+        }
+        if !matches!(&*read.text("tls-min-version"), "" | "VersionTLS12") {
+            read.refuse("tls-min-version", "--tls-min-version must be VersionTLS12 in this server");
+        }
+        // Privileged containers are allowed in any case.
+        if !read.bool("allow-privileged") {
+            read.idle(&["allow-privileged"]);
+        }
+        let certificate = certificate(&read, &exists);
+        let kubeconfig = read.path("write-kubeconfig").map(PathBuf::from);
+        if kubeconfig.is_some() && certificate.is_some() {
+            let why = "--write-kubeconfig needs a certificate of the server's own authority";
+            read.refuse("write-kubeconfig", why);
+        }
+        let options = Self {
+            listen: SocketAddr::new(read.ip("bind-address"), port(&read)),
+            advertise: Some(read.ip("advertise-address")).filter(|ip| !ip.is_unspecified()),
+            data_dir: read.path("data-dir").map(PathBuf::from),
+            kubeconfig,
+            certificate,
+            server: server(&read),
+            in_flight: [
+                limit(&read, "max-requests-inflight"),
+                limit(&read, "max-mutating-requests-inflight"),
+            ],
+            priority_and_fairness: read.bool("enable-priority-and-fairness"),
+            event_ttl: read.duration("event-ttl"),
+            logging: LoggingOptions::from_flags(&read, &gates),
+            given: read.given().clone(),
+            warnings: Vec::new(),
+        };
+        let unread: Vec<&str> =
+            read.unread().into_iter().filter(|flag| !SILENT.contains(flag)).collect();
+        read.done()?;
+        warnings.extend(command_line::warnings(&options.given, &unread));
+        Ok(Self { warnings, ..options })
+    }
+}
+
+fn port(read: &Reader) -> u16 {
+    let port = read.int("secure-port");
+    u16::try_from(port).unwrap_or_else(|_| {
+        let why = format!("--secure-port {port} must be between 1 and 65535, inclusive");
+        read.refuse("secure-port", why);
+        0
+    })
+}
+
+fn limit(read: &Reader, flag: &str) -> usize {
+    let limit = read.int(flag);
+    usize::try_from(limit).unwrap_or_else(|_| {
+        read.refuse(flag, format!("--{flag} can not be negative value"));
+        0
+    })
+}
+
+/// The files of the certificate that is served: those that are named, else those in `--cert-dir` if both are there.
+fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBuf; 2]> {
+    let [chain, key] =
+        ["tls-cert-file", "tls-private-key-file"].map(|flag| read.path(flag).map(PathBuf::from));
+    let folder = PathBuf::from(read.text("cert-dir"));
+    match (chain, key) {
+        (Some(chain), Some(key)) => Some([chain, key]),
+        (None, None) => {
+            let files = ["apiserver.crt", "apiserver.key"].map(|name| folder.join(name));
+            files.iter().all(|file| exists(file)).then_some(files)
+        }
+        _ => {
+            let why = "--tls-cert-file and --tls-private-key-file must be set together";
+            read.refuse("tls-cert-file", why);
+            None
+        }
+    }
+}
+
+/// The flags that `evenkeel up` has as well.
+fn server(read: &Reader) -> ServerArgs {
+    let path = |flag| read.path(flag).map(PathBuf::from);
+    let anonymous = read.bool("anonymous-auth");
+    let given = |flag: &str| read.given().names().any(|name| name == flag);
+    let enable_admission_plugins = read.list("enable-admission-plugins");
+    let mut disable_admission_plugins = read.list("disable-admission-plugins");
+    // Upstream enables it only where it is asked to.
+    let restriction = "NodeRestriction".to_owned();
+    if ![&enable_admission_plugins, &disable_admission_plugins]
+        .iter()
+        .any(|names| names.contains(&restriction))
+    {
+        disable_admission_plugins.push(restriction);
+    }
+    ServerArgs {
+        token_auth_file: path("token-auth-file"),
+        authentication_config: path("authentication-config"),
+        anonymous_auth: given("anonymous-auth").then_some(anonymous),
+        enable_bootstrap_token_auth: read.bool("enable-bootstrap-token-auth"),
+        client_ca_file: path("client-ca-file"),
+        service_account_signing_key_file: path("service-account-signing-key-file"),
+        service_account_key_file: read
+            .list("service-account-key-file")
+            .into_iter()
+            .map(PathBuf::from)
+            .collect(),
+        service_account_issuer: read.list("service-account-issuer"),
+        service_account_jwks_uri: read.path("service-account-jwks-uri"),
+        api_audiences: read.list("api-audiences"),
+        encryption_provider_config: path("encryption-provider-config"),
+        enable_admission_plugins,
+        disable_admission_plugins,
+        authorization_mode: read.list("authorization-mode"),
+        service_cluster_ip_range: read.path("service-cluster-ip-range"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_component::flags::Asked;
+
+    fn check(arguments: &[&str]) -> Result<Options, String> {
+        let arguments = arguments.iter().map(|&argument| argument.to_owned());
+        let asked =
+            flags().parse("kube-apiserver", arguments).map_err(|error| error.to_string())?;
+        let Asked::Run(given) = asked else { panic!("it is to run") };
+        Options::check(given, |file| file.starts_with("/there")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn envtests_flags_are_read_without_a_warning() {
+        let options = check(&[
+            "--advertise-address=127.0.0.1",
+            "--allow-privileged=true",
+            "--authorization-mode=RBAC",
+            "--bind-address=127.0.0.1",
+            "--cert-dir=/there",
+            "--client-ca-file=/there/client-cert-auth-ca.crt",
+            "--disable-admission-plugins=ServiceAccount",
+            "--etcd-servers=http://127.0.0.1:2379",
+            "--secure-port=8443",
+            "--service-account-issuer=https://127.0.0.1:8443/",
+            "--service-account-key-file=/there/sa-signer.crt",
+            "--service-account-signing-key-file=/there/sa-signer.key",
+            "--service-cluster-ip-range=10.0.0.0/24",
+        ])
+        .expect("they are allowed");
+        assert_eq!(options.warnings, Vec::<String>::new());
+        assert_eq!(options.listen.to_string(), "127.0.0.1:8443");
+        let names = ["apiserver.crt", "apiserver.key"];
+        assert_eq!(options.certificate, Some(names.map(|name| Path::new("/there").join(name))));
+        assert_eq!(options.server.authorization_mode, ["RBAC"]);
+        let disabled = ["ServiceAccount", "NodeRestriction"];
+        assert_eq!(options.server.disable_admission_plugins, disabled);
+        assert_eq!(options.server.service_cluster_ip_range.as_deref(), Some("10.0.0.0/24"));
+        assert_eq!(options.in_flight, [400, 200]);
+        assert!(options.priority_and_fairness);
+    }
+
+    #[test]
+    fn a_flag_that_does_nothing_is_warned_of_or_refused() {
+        let options = check(&["--runtime-config=api/all=true", "--goaway-chance=0.01"]);
+        let warnings = options.expect("they are allowed").warnings;
+        let expected = ["goaway-chance", "runtime-config"]
+            .map(|flag| format!("--{flag} is accepted, but has no effect here"));
+        assert_eq!(warnings, expected);
+        for (arguments, why) in [
+            (&["--audit-policy-file=a"] as &[_], "there is no audit log"),
+            (&["--tls-min-version=VersionTLS13"], "--tls-min-version must be VersionTLS12"),
+            (&["--tls-cert-file=a"], "must be set together"),
+            (&["--secure-port=70000"], "--secure-port 70000 must be between"),
+            (&["--max-requests-inflight=-1"], "can not be negative value"),
+            (&["--cert-dir=/there", "--write-kubeconfig=a"], "needs a certificate"),
+            (&["--nothing=1"], "unknown flag: --nothing"),
+        ] {
+            let error = check(arguments).expect_err(why);
+            assert!(error.contains(why), "{arguments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_flag_has_words() {
+        for flag in flags().iter() {
+            assert!(!flag.words.is_empty(), "{}", flag.name);
+        }
+        for flag in REFUSED.map(|(flag, _)| flag).iter().chain(&SILENT) {
+            assert!(flags().get(flag).is_some(), "{flag} is no flag of upstream's");
+        }
+    }
+}

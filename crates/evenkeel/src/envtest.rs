@@ -1,0 +1,152 @@
+//! `evenkeel envtest`: a folder for `KUBEBUILDER_ASSETS`, so that tests written for envtest run on the embedded API server.
+
+use crate::{apiserver, kubeconfig::Home};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// envtest starts the programs kube-apiserver and etcd of one folder. There, they are links to this program.
+#[derive(Debug, Args)]
+pub(crate) struct EnvtestArgs {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Make the folder with kube-apiserver, etcd and, if it is on the PATH, kubectl, and print where it is.
+    Use {
+        /// The folder. Default: evenkeel/envtest in $XDG_DATA_HOME, else ~/.local/share.
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// What to print, as setup-envtest does.
+        #[arg(short, long, value_enum, default_value_t = Print::Overview)]
+        print: Print,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Print {
+    /// What was made.
+    Overview,
+    /// The folder alone, without a newline.
+    Path,
+    /// A line for the shell: `source <(evenkeel envtest use -p env)`.
+    Env,
+}
+
+/// Carries the command out.
+pub(crate) fn main(args: &EnvtestArgs) -> ExitCode {
+    let Action::Use { dir, print } = &args.action;
+    match make(dir.as_deref(), *print) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            #[expect(clippy::print_stderr, reason = "there is no log in this command")]
+            {
+                eprintln!("Error: {error:#}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make(dir: Option<&Path>, print: Print) -> Result<()> {
+    let home = Home::from_env();
+    let folder = match dir {
+        Some(dir) => std::path::absolute(dir).context("--dir")?,
+        None => home
+            .data()
+            .context("neither $XDG_DATA_HOME nor $HOME is set: choose --dir")?
+            .join("envtest"),
+    };
+    let program = std::env::current_exe().context("this program does not know where it is")?;
+    lay_out(&folder, &program, home.program("kubectl").as_deref())?;
+    let text = text(print, &folder);
+    io::stdout().write_all(text.as_bytes()).context("the answer cannot be written")
+}
+
+/// Links the programs' names in `folder`.
+fn lay_out(folder: &Path, program: &Path, kubectl: Option<&Path>) -> Result<()> {
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    link(program, &folder.join(apiserver::NAME))?;
+    link(program, &folder.join(apiserver::etcd::NAME))?;
+    let own = folder.join("kubectl");
+    match kubectl {
+        Some(kubectl) if kubectl != own => link(kubectl, &own),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a link, in place of an earlier one. A file of somebody else's stays.
+fn link(to: &Path, at: &Path) -> Result<()> {
+    let context = || format!("cannot make {}", at.display());
+    match fs::symlink_metadata(at) {
+        Ok(found) if !found.file_type().is_symlink() => {
+            bail!("{} is there already, and is no link: choose another --dir", at.display());
+        }
+        Ok(_) if fs::read_link(at).with_context(context)? == to => return Ok(()),
+        _ => {}
+    }
+    // Another process may be starting it: there is always one of the two.
+    let new = at.with_extension(format!("new-{}", std::process::id()));
+    symlink(to, &new).with_context(context)?;
+    fs::rename(&new, at).with_context(context)
+}
+
+fn text(print: Print, folder: &Path) -> String {
+    let version = evenkeel_component::version::short();
+    let path = folder.display();
+    match print {
+        Print::Overview => format!("Version: {version}\nPath: {path}\n"),
+        Print::Path => path.to_string(),
+        Print::Env => {
+            format!("export KUBEBUILDER_ASSETS='{}'\n", path.to_string().replace('\'', r"'\''"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_has_links_to_the_program_and_is_made_again() {
+        let base = tempfile::tempdir().expect("a folder");
+        let folder = base.path().join("a/b");
+        let there = |name: &str| fs::read_link(folder.join(name)).ok();
+        for (program, kubectl) in [("/old/evenkeel", None), ("/new/evenkeel", Some("/bin/kubectl"))]
+        {
+            for _again in 0..2 {
+                lay_out(&folder, Path::new(program), kubectl.map(Path::new)).expect("it is made");
+                assert_eq!(there("kube-apiserver"), Some(PathBuf::from(program)));
+                assert_eq!(there("etcd"), Some(PathBuf::from(program)));
+                assert_eq!(there("kubectl"), kubectl.map(PathBuf::from));
+            }
+        }
+        assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 3);
+    }
+
+    #[test]
+    fn a_program_of_somebody_elses_is_not_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("etcd"), "theirs").expect("it is written");
+        let error = lay_out(folder.path(), Path::new("/evenkeel"), None).expect_err("refused");
+        assert!(error.to_string().contains("is no link: choose another --dir"), "{error}");
+        assert_eq!(fs::read(folder.path().join("etcd")).expect("it is there"), b"theirs");
+    }
+
+    #[test]
+    fn what_is_printed_is_what_setup_envtest_prints() {
+        let folder = Path::new("/it's/here");
+        assert_eq!(text(Print::Path, folder), "/it's/here");
+        assert_eq!(text(Print::Env, folder), "export KUBEBUILDER_ASSETS='/it'\\''s/here'\n");
+        assert!(text(Print::Overview, folder).ends_with("\nPath: /it's/here\n"));
+    }
+}

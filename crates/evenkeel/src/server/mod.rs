@@ -1,0 +1,100 @@
+//! The embedded API server as a program serves it: what its flags mean, and where it listens.
+
+mod options;
+
+use anyhow::{Context, Result, anyhow};
+use evenkeel_apiserver::{AuthenticationOptions, Builder, Server};
+pub(crate) use options::ServerArgs;
+use std::{
+    io::ErrorKind,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+use tokio::net::TcpListener;
+
+/// Listens on `address`. `flag` is the name of the port's flag, for the error.
+pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    let port = address.port();
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
+            anyhow!("port {port} is in use: stop what uses it, or choose another with --{flag} (0 takes a free one)")
+        }
+        ErrorKind::PermissionDenied => anyhow!("port {port} may not be used by this user: choose one above 1023 with --{flag}"),
+        ErrorKind::AddrNotAvailable => anyhow!("--bind-address {}: this machine has no such address", address.ip()),
+        _ => anyhow::Error::from(error).context(format!("cannot listen on {address}")),
+    })
+}
+
+/// Where clients find a server that listens on this address.
+pub(crate) fn url(address: SocketAddr) -> String {
+    let host =
+        if address.ip().is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
+    format!("https://{}", SocketAddr::new(host, address.port()))
+}
+
+/// The settings of a server with these flags, which clients find at `address`.
+pub(crate) fn configure(args: &ServerArgs, address: SocketAddr) -> Result<Builder> {
+    let mut builder = Server::builder().advertise(address);
+    if !address.ip().is_loopback() && !address.ip().is_unspecified() {
+        builder = builder.name(address.ip().to_string());
+    }
+    if let Some(path) = &args.token_auth_file {
+        builder = builder.tokens_csv(&read("token-auth-file", path)?);
+    }
+    if let Some(path) = &args.client_ca_file {
+        builder = builder.client_ca(read("client-ca-file", path)?);
+    }
+    if let Some(path) = &args.encryption_provider_config {
+        builder = builder.encryption_provider_config(read("encryption-provider-config", path)?);
+    }
+    if let Some(range) = &args.service_cluster_ip_range {
+        builder = builder.service_cluster_ip_range(range);
+    }
+    for mode in &args.authorization_mode {
+        builder = builder.authorization_mode(mode);
+    }
+    for name in &args.enable_admission_plugins {
+        builder = builder.enable_admission_plugin(name);
+    }
+    for name in &args.disable_admission_plugins {
+        builder = builder.disable_admission_plugin(name);
+    }
+    Ok(builder.authentication(authentication(args)?))
+}
+
+/// Reads the files of the flags of authentication.
+fn authentication(args: &ServerArgs) -> Result<AuthenticationOptions> {
+    let text =
+        |flag, path: &Option<PathBuf>| path.as_ref().map(|path| read(flag, path)).transpose();
+    let signing_key = &args.service_account_signing_key_file;
+    let keys = args.service_account_key_file.iter();
+    Ok(AuthenticationOptions {
+        authentication_config: text("authentication-config", &args.authentication_config)?,
+        anonymous_auth: args.anonymous_auth,
+        enable_bootstrap_token_auth: args.enable_bootstrap_token_auth,
+        service_account_signing_key: text("service-account-signing-key-file", signing_key)?,
+        service_account_keys: keys
+            .map(|path| read("service-account-key-file", path))
+            .collect::<Result<_>>()?,
+        service_account_issuers: args.service_account_issuer.clone(),
+        api_audiences: args.api_audiences.clone(),
+        service_account_jwks_uri: args.service_account_jwks_uri.clone(),
+    })
+}
+
+/// Reads the file of a flag.
+pub(crate) fn read(flag: &str, path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .with_context(|| format!("--{flag}: cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_all_is_reached_on_loopback() {
+        assert_eq!(url("0.0.0.0:6443".parse().expect("an address")), "https://127.0.0.1:6443");
+        assert_eq!(url("[::1]:1".parse().expect("an address")), "https://[::1]:1");
+    }
+}
