@@ -116,7 +116,7 @@ fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
     let url = text(config, "url");
     let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
     let authority = uri.authority().ok_or_else(|| format!("{url} names no host"))?;
-    let path = format!("{}?timeout={seconds}s", uri.path());
+    let path = format!("{}?timeout={seconds}s", clean(uri.path()));
     let url = format!("https://{authority}{path}");
     let Address { host, address } = Address::of(authority);
     Ok(Place { url, host, address, path })
@@ -126,11 +126,7 @@ fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
 fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String> {
     let (name, namespace) = (text(service, "name"), text(service, "namespace"));
     let port = int(service, "port").unwrap_or(443);
-    let path = match text(service, "path") {
-        "" => "/",
-        path => path,
-    };
-    let path = format!("{path}?timeout={seconds}s");
+    let path = format!("{}?timeout={seconds}s", clean(text(service, "path")));
     let host = format!("{name}.{namespace}.svc");
     let url = format!("https://{host}:{port}{path}");
     let not_found = || format!("Post \"{url}\": service \"{name}\" not found");
@@ -141,6 +137,21 @@ fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String>
     let address = endpoint(api, namespace, name, port_name)
         .ok_or_else(|| format!("Post \"{url}\": no endpoints available for service \"{name}\""))?;
     Ok(Place { url, host, address, path })
+}
+
+/// A path without empty segments, `.` and `..`, and without a slash at its end. A server's router may redirect other paths.
+///
+/// Upstream: `DefaultVersionedAPIPath`.
+fn clean(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        match segment {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            segment => segments.push(segment),
+        }
+    }
+    format!("/{}", segments.join("/"))
 }
 
 fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Option<String> {
@@ -160,4 +171,24 @@ fn endpoint(api: &Api, namespace: &str, service: &str, port_name: &str) -> Optio
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned() {
+        for (path, expected) in [
+            ("", "/"),
+            ("/", "/"),
+            ("//failing", "/failing"),
+            ("a/b/", "/a/b"),
+            ("/a/./b//c", "/a/b/c"),
+            ("/a/../b", "/b"),
+            ("/../..", "/"),
+        ] {
+            assert_eq!(clean(path), expected, "{path}");
+        }
+    }
 }

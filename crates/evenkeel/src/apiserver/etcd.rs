@@ -23,7 +23,7 @@ use tokio::net::{TcpListener, lookup_host};
 /// Name of the program whose place it takes.
 pub(crate) const NAME: &str = "etcd";
 
-/// Where etcd listens unless told otherwise.
+/// The default of `--listen-client-urls`.
 const DEFAULT_URL: &str = "http://localhost:2379";
 
 const HELP: &str = "\

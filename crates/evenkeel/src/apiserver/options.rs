@@ -50,7 +50,7 @@ pub(super) fn flags() -> Flags {
         .with_own(include_str!("../../data/kube-apiserver.flags.tsv"), words)
 }
 
-/// Checked options.
+/// Validated flags, and the defaults of those that were not given.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) listen: SocketAddr,

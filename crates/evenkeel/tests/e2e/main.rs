@@ -16,6 +16,7 @@ mod daemonset;
 mod deployment;
 mod devices;
 mod embedded;
+mod envtest;
 mod explain;
 mod explain_server;
 mod failover;
