@@ -21,6 +21,8 @@ use crate::{
 
 /// So many commands and expansions are looked at.
 const MAX_STEPS: u32 = 20_000;
+/// So many when the container's log is asked for.
+const MAX_LOG_STEPS: u32 = 400_000;
 /// So much longer a handler may be looked at when the script itself took all.
 const TRAP_STEPS: u32 = 1_000;
 /// So deep may commands, functions and shells in shells nest.
@@ -28,6 +30,8 @@ const MAX_DEPTH: u32 = 100;
 const MAX_CALLS: u32 = 30;
 /// Longer outputs, values and files are not kept.
 pub(crate) const MAX_LENGTH: usize = 64 * 1024;
+/// The log of a container ends there.
+const MAX_LOG_LENGTH: usize = 1024 * 1024;
 
 /// One started with `&`.
 #[derive(Debug, Clone)]
@@ -35,6 +39,32 @@ pub(crate) struct Job {
     /// `None` when it never ends.
     pub(crate) end: Option<Duration>,
     pub(crate) status: i32,
+}
+
+/// What a container prints, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// Nothing after it is asked for.
+    until: Duration,
+    /// In the order in which it was interpreted: that of background jobs is not that of time.
+    pub(crate) printed: Vec<(Duration, String)>,
+    /// Number of bytes in `printed`.
+    length: usize,
+}
+
+impl Log {
+    pub(crate) fn until(until: Duration) -> Self {
+        Self { until, ..Self::default() }
+    }
+
+    fn print(&mut self, at: Duration, text: &str) -> Flow {
+        self.length += text.len();
+        if self.length > MAX_LOG_LENGTH {
+            return Err(Halt::StepLimit);
+        }
+        self.printed.push((at, text.to_owned()));
+        Ok(())
+    }
 }
 
 /// Everything that shells of one container share.
@@ -50,6 +80,8 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) signal: Option<Duration>,
     /// What was written so far, in no order.
     pub(crate) writes: Vec<Write>,
+    /// The container's log, if it is asked for.
+    pub(crate) log: Option<Log>,
     /// What streams lead to: the container's log, then what is gathered for something else.
     pub(crate) outputs: Vec<String>,
     pub(crate) jobs: Vec<Job>,
@@ -80,6 +112,7 @@ impl<'a> Interpreter<'a> {
             depth: 0,
             signal: context.signal,
             writes: Vec::new(),
+            log: None,
             outputs: vec![String::new()],
             jobs: Vec::new(),
             random: StdRng::seed_from_u64(seed.finish()),
@@ -91,7 +124,8 @@ impl<'a> Interpreter<'a> {
 
     pub(crate) fn step(&mut self) -> Flow {
         self.steps += 1;
-        if self.steps > MAX_STEPS { Err(Halt::StepLimit) } else { Ok(()) }
+        let most = if self.log.is_some() { MAX_LOG_STEPS } else { MAX_STEPS };
+        if self.steps > most { Err(Halt::StepLimit) } else { Ok(()) }
     }
 
     /// The time of day that it is for `shell`.
@@ -487,6 +521,9 @@ impl<'a> Interpreter<'a> {
         let mut status = 0;
         loop {
             self.step()?;
+            if self.log.as_ref().is_some_and(|log| shell.now > log.until) {
+                return Err(Halt::Forever);
+            }
             let round = self.round(shell);
             if let Some((began, last)) = before.take().filter(|(_, last)| *last == round) {
                 self.skip(shell, began)?;
@@ -517,6 +554,8 @@ impl<'a> Interpreter<'a> {
         }
         (&shell.positional, &shell.folder, &shell.input, shell.status).hash(&mut state);
         self.jobs.len().hash(&mut state);
+        // Who asks for the log wants each line of it.
+        self.log.as_ref().map(|log| log.printed.len()).hash(&mut state);
         let counts = (self.writes.len(), self.draws, shell.traps.len(), shell.functions.len());
         (state.finish(), counts)
     }
@@ -583,7 +622,10 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Prints to a stream.
-    pub(crate) fn print(&mut self, stream: Stream, text: &str) -> Flow {
+    pub(crate) fn print(&mut self, shell: &Shell, stream: Stream, text: &str) -> Flow {
+        if let Some(log) = self.log.as_mut().filter(|_| stream == Some(0)) {
+            return log.print(shell.now, text);
+        }
         let Some(output) = stream.and_then(|stream| self.outputs.get_mut(stream)) else {
             return Ok(());
         };

@@ -14,6 +14,7 @@ mod disk;
 mod expand;
 mod files;
 mod interpreter;
+mod log;
 mod parse;
 mod pattern;
 mod shell;
@@ -29,6 +30,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, time::Duration};
 
 pub use container::{Processes, entrypoint_is_pause, entrypoint_is_shell};
 pub use files::{Content, FilePath, Files, Scope, Write};
+pub use log::LogLine;
 
 use self::{
     files::Mounts,
@@ -91,6 +93,18 @@ impl Process {
         self.interpret(&self.arguments, context)
     }
 
+    /// What the process prints until `until`, counted from its start, line by line.
+    pub fn log(&self, context: &RunContext<'_>, until: Duration) -> Vec<LogLine> {
+        let mut interpreter =
+            Interpreter::new(context, &self.container, &self.mounts, self.env_from);
+        interpreter.log = Some(interpreter::Log::until(until));
+        // What it printed before a part that is not understood is as good.
+        let lasts = self.first_process(&self.arguments, context, &mut interpreter);
+        let lasts = lasts.ok().and_then(|(lasts, _)| lasts);
+        let printed = interpreter.log.map(|log| log.printed).unwrap_or_default();
+        log::lines(printed, until, lasts.filter(|lasts| *lasts <= until))
+    }
+
     /// Whether the readiness probe succeeds at `context.start`; `None` without one that is understood.
     pub fn readiness(&self, context: &RunContext<'_>) -> Option<bool> {
         let run = self.interpret(self.readiness_probe.as_deref()?, context).ok()?;
@@ -105,22 +119,7 @@ impl Process {
     fn interpret(&self, arguments: &[String], context: &RunContext<'_>) -> Result<Run, String> {
         let mut interpreter =
             Interpreter::new(context, &self.container, &self.mounts, self.env_from);
-        let mut shell = Shell::new(&self.working_dir, self.variables_at(context.address));
-        let first = arguments.first().map_or("", String::as_str);
-        let name = first.rsplit('/').next().unwrap_or(first);
-        let (lasts, exit_code) = interpreter.main(&mut shell, |interpreter, shell| match name {
-            "sh" | "bash" | "ash" | "dash" => {
-                // SIGTERM goes to the container's first process; only shells handle it here.
-                shell.main = true;
-                interpreter.run_shell(shell, name, &arguments[1..])
-            }
-            "" => shell::unknown("nothing to execute"),
-            "pause" | "agnhost" if arguments.last().is_some_and(|word| word.ends_with("pause")) => {
-                shell.now = context.signal.ok_or(shell::Halt::Forever)?;
-                Ok(())
-            }
-            _ => interpreter.execute(shell, arguments),
-        })?;
+        let (lasts, exit_code) = self.first_process(arguments, context, &mut interpreter)?;
         let reads_shared_files = interpreter.reads_shared_files.get();
         let mut writes = interpreter.writes;
         // Background jobs end with the first process.
@@ -132,6 +131,31 @@ impl Process {
             reads_shared_files,
             #[cfg(test)]
             output: interpreter.outputs.swap_remove(0),
+        })
+    }
+
+    /// Interprets the container's first process: how long it takes (`None`: for ever) and its exit code.
+    fn first_process(
+        &self,
+        arguments: &[String],
+        context: &RunContext<'_>,
+        interpreter: &mut Interpreter<'_>,
+    ) -> Result<(Option<Duration>, i32), String> {
+        let mut shell = Shell::new(&self.working_dir, self.variables_at(context.address));
+        let first = arguments.first().map_or("", String::as_str);
+        let name = first.rsplit('/').next().unwrap_or(first);
+        interpreter.main(&mut shell, |interpreter, shell| match name {
+            "sh" | "bash" | "ash" | "dash" => {
+                // SIGTERM goes to the container's first process; only shells handle it here.
+                shell.main = true;
+                interpreter.run_shell(shell, name, &arguments[1..])
+            }
+            "" => shell::unknown("nothing to execute"),
+            "pause" | "agnhost" if arguments.last().is_some_and(|word| word.ends_with("pause")) => {
+                shell.now = context.signal.ok_or(shell::Halt::Forever)?;
+                Ok(())
+            }
+            _ => interpreter.execute(shell, arguments),
         })
     }
 

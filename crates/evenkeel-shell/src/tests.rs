@@ -17,12 +17,17 @@ fn run(container: Value, files: &Files, signal: Option<u64>) -> Result<Run, Stri
     run_as("u1/c/0", container, files, signal)
 }
 
-fn run_as(
+fn run_as(id: &str, container: Value, files: &Files, signal: Option<u64>) -> Result<Run, String> {
+    with_process(id, container, files, signal, |process, context| process.run(context))?
+}
+
+fn with_process<T>(
     id: &str,
     mut container: Value,
     files: &Files,
     signal: Option<u64>,
-) -> Result<Run, String> {
+    act: impl FnOnce(&crate::Process, &RunContext<'_>) -> T,
+) -> Result<T, String> {
     container["name"] = "c".into();
     let pod = json!({
         "metadata": {
@@ -41,14 +46,15 @@ fn run_as(
     let node = ("node-1", Ipv4Addr::new(172, 18, 0, 2));
     let processes = Processes::read(&pod, node, |_| Some("registry.k8s.io/busybox:1"));
     let process = processes.get("c").ok_or("no process")?;
-    process.run(&RunContext {
+    let context = RunContext {
         start: Timestamp::from_second(START).unwrap(),
         signal: signal.map(Duration::from_secs),
         run: id,
         pod: files,
         node: &Files::default(),
         address: Ipv4Addr::new(10, 128, 0, 1),
-    })
+    };
+    Ok(act(process, &context))
 }
 
 fn shell(script: &str) -> Value {
@@ -64,6 +70,48 @@ fn shell(script: &str) -> Value {
 
 fn script(text: &str) -> Result<Run, String> {
     run(shell(text), &Files::default(), None)
+}
+
+#[test]
+fn a_log_has_each_line_at_its_time() {
+    let table: [(&str, u64, &[(u64, &str)]); 9] = [
+        ("echo a; sleep 2; echo b; exit 1", 9, &[(0, "a\n"), (2, "b\n")]),
+        ("echo a; sleep 2; echo b", 1, &[(0, "a\n")]),
+        ("echo err >&2; echo no > /tmp/x", 9, &[(0, "err\n")]),
+        ("printf a; sleep 3; printf b", 9, &[(3, "ab")]),
+        ("printf a; sleep 30", 9, &[]),
+        (
+            "while true; do echo tick; sleep 3; done",
+            7,
+            &[(0, "tick\n"), (3, "tick\n"), (6, "tick\n")],
+        ),
+        ("(sleep 2; echo job) & echo main; wait", 9, &[(0, "main\n"), (2, "job\n")]),
+        ("(sleep 5; echo job) & echo main", 9, &[(0, "main\n")]),
+        ("echo a; sleep 1; frobnicate --all; echo b", 9, &[(0, "a\n")]),
+    ];
+    for (text, until, want) in table {
+        let until = Duration::from_secs(until);
+        let log =
+            with_process("u1/c/0", shell(text), &Files::default(), None, |process, context| {
+                process.log(context, until)
+            });
+        let log = log.expect("a process");
+        let got: Vec<(u64, &str)> =
+            log.iter().map(|line| (line.after.as_secs(), &*line.text)).collect();
+        assert_eq!(got, want, "{text:?}");
+    }
+}
+
+#[test]
+fn a_log_of_a_loop_without_end_ends_all_the_same() {
+    for text in ["while true; do echo x; done", "while true; do echo x; sleep 0.001; done"] {
+        let log =
+            with_process("u1/c/0", shell(text), &Files::default(), None, |process, context| {
+                process.log(context, Duration::MAX)
+            });
+        let log = log.expect("a process");
+        assert!(log.len() > 10_000, "{text:?}: {}", log.len());
+    }
 }
 
 #[test]

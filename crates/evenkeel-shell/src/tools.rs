@@ -53,11 +53,11 @@ impl Interpreter<'_> {
             "date" => self.date(shell, words),
             "hostname" if words.is_empty() => {
                 let name = self.value(shell, "HOSTNAME")?.unwrap_or_default();
-                self.print(shell.output, &(name + "\n"))
+                self.print(shell, shell.output, &(name + "\n"))
             }
             "pwd" => {
                 let folder = if shell.folder.is_empty() { "/" } else { &shell.folder };
-                self.print(shell.output, &format!("{folder}\n"))
+                self.print(shell, shell.output, &format!("{folder}\n"))
             }
             "basename" | "dirname" => self.part_of_path(shell, name, words),
             "env" if words.is_empty() => self.printenv(shell, words),
@@ -75,7 +75,7 @@ impl Interpreter<'_> {
         let text = words[flags.len()..].join(" ");
         let text = if flags.iter().any(|flag| flag.contains('e')) { escapes(&text) } else { text };
         let end = if flags.iter().any(|flag| flag.contains('n')) { "" } else { "\n" };
-        self.print(shell.output, &(text + end))
+        self.print(shell, shell.output, &(text + end))
     }
 
     fn printf(&mut self, shell: &Shell, words: &[String]) -> Flow {
@@ -105,7 +105,7 @@ impl Interpreter<'_> {
                 }
             }
             self.step()?;
-            self.print(shell.output, &text)?;
+            self.print(shell, shell.output, &text)?;
             if values.len() == 0 || values.len() == before {
                 return Ok(());
             }
@@ -116,15 +116,15 @@ impl Interpreter<'_> {
         let paths = plain(words, "u")?;
         if paths.is_empty() {
             let input = std::sync::Arc::clone(&shell.input);
-            return self.print(shell.output, &input);
+            return self.print(shell, shell.output, &input);
         }
         for path in paths {
             match self.read(shell, path)? {
-                Some(text) => self.print(shell.output, &text)?,
+                Some(text) => self.print(shell, shell.output, &text)?,
                 None => {
                     shell.status = 1;
                     let what = format!("cat: can't open '{path}': No such file or directory\n");
-                    self.print(shell.errors, &what)?;
+                    self.print(shell, shell.errors, &what)?;
                 }
             }
         }
@@ -140,7 +140,7 @@ impl Interpreter<'_> {
                 shell.status = 1;
             }
         }
-        self.print(shell.output, &input)
+        self.print(shell, shell.output, &input)
     }
 
     fn rm(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
@@ -177,10 +177,10 @@ impl Interpreter<'_> {
         let here = ".".to_owned();
         for path in if paths.is_empty() { vec![&here] } else { paths } {
             if self.read(shell, path)?.is_some() {
-                self.print(shell.output, &format!("{path}\n"))?;
+                self.print(shell, shell.output, &format!("{path}\n"))?;
             } else if self.is_folder(shell, path)? {
                 for name in self.names(shell, path)? {
-                    self.print(shell.output, &format!("{name}\n"))?;
+                    self.print(shell, shell.output, &format!("{name}\n"))?;
                 }
             } else {
                 shell.status = 1;
@@ -199,7 +199,7 @@ impl Interpreter<'_> {
             return unknown("expr that is not understood");
         }
         shell.status = i32::from(value.is_empty() || value == "0");
-        self.print(shell.output, &(value + "\n"))
+        self.print(shell, shell.output, &(value + "\n"))
     }
 
     fn seq(&mut self, shell: &Shell, words: &[String]) -> Flow {
@@ -213,7 +213,7 @@ impl Interpreter<'_> {
         let mut next = first;
         while if step > 0 { next <= last } else { next >= last } {
             self.step()?;
-            self.print(shell.output, &format!("{next}\n"))?;
+            self.print(shell, shell.output, &format!("{next}\n"))?;
             let Some(after) = next.checked_add(step) else { return Ok(()) };
             next = after;
         }
@@ -230,7 +230,7 @@ impl Interpreter<'_> {
         };
         let text = jiff::fmt::strtime::format(format, self.time(shell));
         match text {
-            Ok(text) => self.print(shell.output, &(text + "\n")),
+            Ok(text) => self.print(shell, shell.output, &(text + "\n")),
             Err(_) => unknown("a form of date that is not understood"),
         }
     }
@@ -250,7 +250,7 @@ impl Interpreter<'_> {
             [suffix] => name.strip_suffix(&**suffix).unwrap_or(name),
             _ => name,
         };
-        self.print(shell.output, &format!("{part}\n"))
+        self.print(shell, shell.output, &format!("{part}\n"))
     }
 
     fn printenv(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
@@ -258,7 +258,7 @@ impl Interpreter<'_> {
             [name] => match shell.variables.get(name).filter(|variable| variable.exported) {
                 Some(_) => {
                     let value = self.value(shell, name)?.unwrap_or_default();
-                    self.print(shell.output, &(value + "\n"))
+                    self.print(shell, shell.output, &(value + "\n"))
                 }
                 None if self.open => unknown(format!("whether {name} has a value")),
                 None => failed(shell),
@@ -268,7 +268,7 @@ impl Interpreter<'_> {
                 let names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
                 for name in names {
                     let value = self.value(shell, &name)?.unwrap_or_default();
-                    self.print(shell.output, &format!("{name}={value}\n"))?;
+                    self.print(shell, shell.output, &format!("{name}={value}\n"))?;
                 }
                 Ok(())
             }
@@ -296,7 +296,7 @@ impl Interpreter<'_> {
         let lines = text.split_inclusive('\n');
         let skipped = if end { lines.clone().count().saturating_sub(count) } else { 0 };
         let part: String = lines.skip(skipped).take(count).collect();
-        self.print(shell.output, &part)
+        self.print(shell, shell.output, &part)
     }
 
     fn count(&mut self, shell: &mut Shell, words: &[String]) -> Flow {
@@ -310,7 +310,7 @@ impl Interpreter<'_> {
             "-c" => text.len(),
             _ => return unknown("counting that is not understood"),
         };
-        self.print(shell.output, &format!("{count}\n"))
+        self.print(shell, shell.output, &format!("{count}\n"))
     }
 
     fn timeout(&mut self, shell: &mut Shell, words: &[String]) -> Flow {

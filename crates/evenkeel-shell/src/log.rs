@@ -1,0 +1,66 @@
+//! Lines of a container's log.
+
+use std::time::Duration;
+
+/// A line that a container prints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// When it was complete, counted from the start of the container.
+    pub after: Duration,
+    /// With its newline, which only the last line may lack.
+    pub text: String,
+}
+
+/// Puts what was printed until `until` in order, and makes lines of it. What lacks a newline is a line when the container ends.
+pub(crate) fn lines(
+    mut printed: Vec<(Duration, String)>,
+    until: Duration,
+    end: Option<Duration>,
+) -> Vec<LogLine> {
+    printed.retain(|(at, _)| *at <= end.unwrap_or(until));
+    printed.sort_by_key(|(at, _)| *at);
+    let (mut lines, mut open) = (Vec::new(), String::new());
+    for (after, text) in printed {
+        for piece in text.split_inclusive('\n') {
+            open.push_str(piece);
+            if piece.ends_with('\n') {
+                lines.push(LogLine { after, text: std::mem::take(&mut open) });
+            }
+        }
+    }
+    if let Some(after) = end.filter(|_| !open.is_empty()) {
+        lines.push(LogLine { after, text: open });
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_together_in_order_of_time() {
+        let table: [(&[(u64, &str)], &[(u64, &str)]); 6] = [
+            (&[], &[]),
+            (&[(1, "a\nb\n")], &[(1, "a\n"), (1, "b\n")]),
+            (&[(1, "a"), (2, "b\n")], &[(2, "ab\n")]),
+            (&[(5, "job\n"), (1, "main\n")], &[(1, "main\n"), (5, "job\n")]),
+            (&[(1, "a\n"), (2, "b")], &[(1, "a\n"), (9, "b")]),
+            (&[(9, "a\n"), (10, "late\n")], &[(9, "a\n")]),
+        ];
+        for (printed, expected) in table {
+            let seconds = Duration::from_secs;
+            let given: Vec<_> =
+                printed.iter().map(|(at, text)| (seconds(*at), (*text).to_owned())).collect();
+            let expected: Vec<LogLine> = expected
+                .iter()
+                .map(|(at, text)| LogLine { after: seconds(*at), text: (*text).to_owned() })
+                .collect();
+            let ended = lines(given.clone(), seconds(99), Some(seconds(9)));
+            assert_eq!(ended, expected, "{printed:?}");
+            let runs = lines(given, seconds(9), None);
+            let whole = expected.iter().filter(|line| line.text.ends_with('\n'));
+            assert!(runs.iter().eq(whole), "{printed:?}");
+        }
+    }
+}
