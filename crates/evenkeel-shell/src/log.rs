@@ -40,7 +40,8 @@ mod tests {
 
     #[test]
     fn pieces_come_together_in_order_of_time() {
-        let table: [(&[(u64, &str)], &[(u64, &str)]); 6] = [
+        type Pieces = &'static [(u64, &'static str)];
+        let table: [(Pieces, Pieces); 6] = [
             (&[], &[]),
             (&[(1, "a\nb\n")], &[(1, "a\n"), (1, "b\n")]),
             (&[(1, "a"), (2, "b\n")], &[(2, "ab\n")]),

@@ -18,7 +18,7 @@ fn run(container: Value, files: &Files, signal: Option<u64>) -> Result<Run, Stri
 }
 
 fn run_as(id: &str, container: Value, files: &Files, signal: Option<u64>) -> Result<Run, String> {
-    with_process(id, container, files, signal, |process, context| process.run(context))?
+    with_process(id, container, files, signal, crate::Process::run)?
 }
 
 fn with_process<T>(
@@ -74,7 +74,8 @@ fn script(text: &str) -> Result<Run, String> {
 
 #[test]
 fn a_log_has_each_line_at_its_time() {
-    let table: [(&str, u64, &[(u64, &str)]); 9] = [
+    type Lines = &'static [(u64, &'static str)];
+    let table: [(&str, u64, Lines); 9] = [
         ("echo a; sleep 2; echo b; exit 1", 9, &[(0, "a\n"), (2, "b\n")]),
         ("echo a; sleep 2; echo b", 1, &[(0, "a\n")]),
         ("echo err >&2; echo no > /tmp/x", 9, &[(0, "err\n")]),
