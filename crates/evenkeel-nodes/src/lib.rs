@@ -58,6 +58,7 @@ mod addresses;
 mod admission;
 mod behaviour;
 mod heartbeats;
+mod logs;
 mod node;
 mod options;
 mod partition;
@@ -70,6 +71,7 @@ mod volumes;
 mod volumes_in_use;
 
 pub use behaviour::PREFIX;
+pub use logs::{ContainerRef, Kubelets, LogLine};
 pub use options::{Delays, NodeOptions, NodesOptions};
 pub use run::run;
 pub use storage::{DRIVER, StorageOptions};

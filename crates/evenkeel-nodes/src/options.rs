@@ -1,6 +1,6 @@
 //! What can be set about the simulated nodes.
 
-use crate::StorageOptions;
+use crate::{Kubelets, StorageOptions};
 use std::{net::Ipv4Addr, time::Duration};
 
 /// The simulated nodes of one process.
@@ -25,6 +25,8 @@ pub struct NodesOptions {
     pub everyday_events: bool,
     /// The storage that volumes are made of; none where nobody (or somebody else) makes volumes.
     pub storage: Option<StorageOptions>,
+    /// Whom an API server asks for logs, once the nodes run.
+    pub kubelets: Kubelets,
 }
 
 impl Default for NodesOptions {
@@ -39,6 +41,7 @@ impl Default for NodesOptions {
             workers: 32,
             everyday_events: false,
             storage: None,
+            kubelets: Kubelets::default(),
         }
     }
 }

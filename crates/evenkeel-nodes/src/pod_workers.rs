@@ -2,6 +2,7 @@
 
 use evenkeel_api::{
     Text, View,
+    time::Timestamp,
     views::{Node, Pod, PodCommand},
 };
 use evenkeel_component_helpers::scheduling::corev1;
@@ -20,11 +21,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::sync::Notify;
 
 use crate::{
     NodesOptions,
     addresses::Addresses,
-    admission, partition,
+    admission,
+    logs::{ContainerRef, LoggedRun},
+    partition,
     pod::{
         facts::Facts,
         memory::Memory,
@@ -49,6 +53,8 @@ pub(crate) struct PodWorkers {
     volumes: Volumes,
     queue: Queue<Key>,
     state: Mutex<State>,
+    /// Wakes those who follow logs when the state of a pod changes.
+    changed: Arc<Notify>,
 }
 
 struct State {
@@ -99,6 +105,7 @@ impl PodWorkers {
             by_node,
             queue,
             state: Mutex::new(state),
+            changed: Arc::default(),
         };
         let pod_workers = Arc::new(pod_workers);
         pod_workers.listen();
@@ -326,6 +333,8 @@ impl PodWorkers {
         {
             state.release(&before);
         }
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     fn forget(&self, key: &Key) {
@@ -333,6 +342,38 @@ impl PodWorkers {
         if let Some(before) = state.memories.remove(key) {
             state.release(&before);
         }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Notified after each sync of a pod.
+    pub(crate) fn changed(&self) -> Arc<Notify> {
+        Arc::clone(&self.changed)
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The run whose log a container has; `None` if there is none yet.
+    pub(crate) fn logged_run(&self, container: &ContainerRef) -> Option<LoggedRun> {
+        let pod = self.pods.get(&container.namespace, &container.pod)?;
+        let node = *self.nodes.get(&pod.spec.node_name)?;
+        let mut inits = pod.spec.init_containers.iter();
+        let mut mains = pod.spec.containers.iter();
+        let node_files = self.files(node);
+        let state = self.lock();
+        let known = state.memories.get(&key(&pod)).filter(|known| *known.uid == *pod.meta.uid)?;
+        let Remembered { memory, processes, .. } = known;
+        let slot = match inits.position(|c| *c.name == *container.name) {
+            Some(n) => memory.inits.get(n),
+            None => memory.mains.get(mains.position(|c| *c.name == *container.name)?),
+        }?;
+        LoggedRun::select(&known.uid, container, slot, memory, processes, node_files)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -35,7 +35,9 @@ pub async fn run(
     if let Some(storage) = options.storage.clone() {
         Storage::start(&client, &caches, &clock, storage, &tasks);
     }
+    let kubelets = options.kubelets.clone();
     let pod_workers = PodWorkers::new(client, clock, recorder, options, &caches, pod_queue.clone());
+    kubelets.set(&pod_workers);
     heartbeats.begin();
     for _ in 0..NODE_WORKERS {
         let heartbeats = Arc::clone(&heartbeats);

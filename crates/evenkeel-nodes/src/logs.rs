@@ -1,0 +1,255 @@
+//! Logs of simulated containers, as an API server asks kubelets for them.
+//!
+//! Nothing is kept: a run is a function of what the container finds, so its log is interpreted again when somebody asks.
+
+use evenkeel_api::time::Timestamp;
+use evenkeel_shell::{Files, Processes, RunContext, later};
+use futures::{Stream, stream};
+use std::{
+    fmt,
+    net::Ipv4Addr,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use crate::{
+    pod::memory::{Memory, Slot, State},
+    pod_workers::PodWorkers,
+};
+
+/// So far ahead the next line of a log is looked for.
+const HORIZON: Duration = Duration::from_secs(60);
+
+/// The kubelets of the simulated nodes; without any until [`run`](crate::run) starts them.
+#[derive(Clone, Default)]
+pub struct Kubelets(Arc<Mutex<Weak<PodWorkers>>>);
+
+impl fmt::Debug for Kubelets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kubelets").field("run", &self.workers().is_some()).finish()
+    }
+}
+
+/// A container, or the run of it before the last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerRef {
+    /// Namespace of its pod.
+    pub namespace: String,
+    /// Name of its pod.
+    pub pod: String,
+    /// Its own name.
+    pub name: String,
+    /// Whether the run is meant that ended before the container was restarted.
+    pub previous: bool,
+}
+
+/// A line in a container's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// When it was printed.
+    pub time: Timestamp,
+    /// With its newline, which only the last line may lack.
+    pub text: String,
+}
+
+/// One run of a container, and all that its log follows from.
+#[derive(Debug, Clone)]
+pub(crate) struct LoggedRun {
+    /// `UID/CONTAINER/RESTARTS`.
+    pub(crate) id: String,
+    pub(crate) start: Timestamp,
+    /// `None` while it runs.
+    pub(crate) end: Option<Timestamp>,
+    pub(crate) signal: Option<Timestamp>,
+    pub(crate) address: Ipv4Addr,
+    pub(crate) processes: Arc<Processes>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) node_files: Arc<Files>,
+}
+
+impl Kubelets {
+    pub(crate) fn set(&self, workers: &Arc<PodWorkers>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(workers);
+    }
+
+    fn workers(&self) -> Option<Arc<PodWorkers>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// Returns what the container has printed by now; `None` if no kubelet here has run it.
+    pub fn log(&self, container: &ContainerRef) -> Option<Vec<LogLine>> {
+        let workers = self.workers()?;
+        let run = workers.logged_run(container)?;
+        Some(run.lines(&container.name, workers.now()))
+    }
+
+    /// Returns the lines after the first `seen` ones as they are printed, until the run ends.
+    pub fn follow(
+        &self,
+        container: ContainerRef,
+        seen: usize,
+    ) -> impl Stream<Item = LogLine> + Send + use<> {
+        let follower = Follower { kubelets: self.clone(), container, seen, run: None };
+        let batches = stream::unfold(Some(follower), |follower| async move {
+            let (lines, follower) = follower?.next().await?;
+            Some((stream::iter(lines), follower))
+        });
+        futures::StreamExt::flatten(batches)
+    }
+}
+
+/// Somebody who reads along.
+struct Follower {
+    kubelets: Kubelets,
+    container: ContainerRef,
+    seen: usize,
+    /// The run that is followed.
+    run: Option<String>,
+}
+
+impl Follower {
+    /// The next lines, and the follower unless they were the last.
+    async fn next(mut self) -> Option<(Vec<LogLine>, Option<Self>)> {
+        loop {
+            let workers = self.kubelets.workers()?;
+            let changed = workers.changed();
+            let changed = changed.notified();
+            let run = workers.logged_run(&self.container)?;
+            if self.run.get_or_insert_with(|| run.id.clone()) != &run.id {
+                return None;
+            }
+            let now = workers.now();
+            let mut lines = run.lines(&self.container.name, later(now, HORIZON));
+            let printed = lines.partition_point(|line| line.time <= now);
+            let next = lines.get(printed).map_or(later(now, HORIZON), |line| line.time);
+            lines.truncate(printed);
+            let new = lines.split_off(self.seen.min(lines.len()));
+            self.seen += new.len();
+            if run.end.is_some() {
+                return Some((new, None));
+            }
+            if !new.is_empty() {
+                return Some((new, Some(self)));
+            }
+            let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
+            let clock = workers.clock().clone();
+            drop(workers);
+            tokio::select! {
+                () = clock.sleep(wait) => {}
+                () = changed => {}
+            }
+        }
+    }
+}
+
+impl LoggedRun {
+    /// The run of a container that is meant; `None` if there is none.
+    pub(crate) fn select(
+        uid: &str,
+        container: &ContainerRef,
+        slot: &Slot,
+        memory: &Memory,
+        processes: &Arc<Processes>,
+        node_files: Arc<Files>,
+    ) -> Option<Self> {
+        let last = || {
+            // While it waits for its restart, the run that ended is still the newest.
+            let waits = matches!(slot.state, State::BackOff { .. });
+            let number = if waits { slot.restarts } else { slot.restarts.checked_sub(1)? };
+            let last = slot.last?;
+            Some((number, last.started?, Some(last.finished), None))
+        };
+        let (number, start, end, signal) = match slot.state {
+            _ if container.previous => last()?,
+            State::Running { since } => (slot.restarts, since, None, slot.signal),
+            State::Ended(ended) => {
+                (slot.restarts, ended.started?, Some(ended.finished), slot.signal)
+            }
+            _ => last()?,
+        };
+        Some(Self {
+            id: format!("{uid}/{}/{number}", container.name),
+            start,
+            end,
+            signal,
+            address: memory.ip,
+            processes: Arc::clone(processes),
+            files: Arc::clone(&memory.files),
+            node_files,
+        })
+    }
+
+    /// What it prints until `until`. Nothing if its command is not understood.
+    fn lines(&self, container: &str, until: Timestamp) -> Vec<LogLine> {
+        let Some(process) = self.processes.get(container) else { return Vec::new() };
+        let after =
+            |at: Timestamp| Duration::try_from(at.duration_since(self.start)).unwrap_or_default();
+        let context = RunContext {
+            start: self.start,
+            signal: self.signal.map(after),
+            run: &self.id,
+            pod: &self.files,
+            node: &self.node_files,
+            address: self.address,
+        };
+        let until = self.end.map_or(until, |end| end.min(until));
+        let lines = process.log(&context, after(until)).into_iter();
+        lines.map(|line| LogLine { time: later(self.start, line.after), text: line.text }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::memory::Ended;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).expect("a time")
+    }
+
+    #[test]
+    fn the_newest_run_is_meant_or_the_one_before() {
+        let ended = |started: Option<i64>, finished: i64| Ended {
+            started: started.map(at),
+            finished: at(finished),
+            exit_code: 1,
+            killed: false,
+        };
+        let running = State::Running { since: at(30) };
+        let back_off = State::BackOff { until: at(99) };
+        let last = Some(ended(Some(10), 20));
+        let table = [
+            (State::Waiting, 0, None, None, None),
+            (State::Creating { until: at(1) }, 0, None, None, None),
+            (running, 0, None, Some(("u/c/0", 30, None)), None),
+            (running, 2, last, Some(("u/c/2", 30, None)), Some(("u/c/1", 10, Some(20)))),
+            (back_off, 1, last, Some(("u/c/1", 10, Some(20))), Some(("u/c/1", 10, Some(20)))),
+            (State::Ended(ended(Some(10), 20)), 0, None, Some(("u/c/0", 10, Some(20))), None),
+            (State::Ended(ended(None, 20)), 0, None, None, None),
+        ];
+        for (state, restarts, last, newest, before) in table {
+            let slot = Slot { state, restarts, last, ..Slot::default() };
+            for (previous, expected) in [(false, newest), (true, before)] {
+                let container = ContainerRef {
+                    namespace: "n".to_owned(),
+                    pod: "p".to_owned(),
+                    name: "c".to_owned(),
+                    previous,
+                };
+                let memory = Memory::fresh(0, 1, Ipv4Addr::LOCALHOST, at(0));
+                let run = LoggedRun::select(
+                    "u",
+                    &container,
+                    &slot,
+                    &memory,
+                    &Arc::default(),
+                    Arc::default(),
+                );
+                let found = run.as_ref().map(|run| {
+                    (&*run.id, run.start.as_second(), run.end.map(Timestamp::as_second))
+                });
+                assert_eq!(found, expected, "{slot:?} {previous}");
+            }
+        }
+    }
+}
