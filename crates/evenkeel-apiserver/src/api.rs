@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use evenkeel_apimachinery::time::seconds;
 use evenkeel_kinds::strategy;
 use http::StatusCode;
@@ -18,8 +17,10 @@ use crate::clock::Clock;
 use crate::components::Components;
 use crate::custom::served::Served;
 use crate::flow::Flows;
+use crate::kubelet::Kubelets;
 use crate::metrics::Metrics;
 use crate::resource::{ResourceType, Table, key};
+use crate::response::Body;
 use crate::store::{Store, WriteError};
 use crate::tasks::Tasks;
 use crate::webhook::budget::Budgets;
@@ -90,8 +91,8 @@ pub(crate) enum Answer {
     Object(StatusCode, Value),
     /// 204.
     Nothing,
-    /// Bytes of a media type of their own, such as a log.
-    Raw(StatusCode, &'static str, Bytes),
+    /// 200 with a body of a media type of its own, such as a log.
+    Stream(&'static str, Body),
 }
 
 /// The server's shared state.
@@ -120,6 +121,8 @@ pub(crate) struct Api {
     pub(crate) flows: Flows,
     /// The parts of the control plane in this process.
     pub(crate) components: Components,
+    /// Whom to ask for logs.
+    pub(crate) kubelets: Kubelets,
     /// Calls of webhooks in flight.
     pub(crate) webhooks: Budgets,
     /// What goes on beside requests.

@@ -18,6 +18,7 @@ mod flow;
 #[doc(hidden)]
 pub mod fuzz;
 mod https;
+mod kubelet;
 mod loopback;
 mod metrics;
 mod openapi;
@@ -40,6 +41,7 @@ pub use auth::User;
 pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
+pub use kubelet::{Kubelet, LogLine, PodRef};
 pub use resource::Source;
 pub use response::Body;
 pub use serve::{

@@ -8,7 +8,7 @@ use evenkeel_controllers::{
     options::Options,
     wiring::descriptor::{ControllerContext, Descriptor, StartError, descriptors},
 };
-use evenkeel_nodes::{NodeOptions, NodesOptions, StorageOptions, Usage};
+use evenkeel_nodes::{Kubelets, NodeOptions, NodesOptions, StorageOptions, Usage};
 use evenkeel_runtime::{
     cache::Caches,
     client::{Client, RestMetrics},
@@ -88,6 +88,7 @@ pub struct Plane {
     introspection: Introspection,
     registry: Registry,
     usage: Option<Usage>,
+    kubelets: Kubelets,
     /// In the order of their start; stopped in reverse.
     parts: [Tasks; 4],
 }
@@ -115,6 +116,7 @@ impl Plane {
         let supervisor = Supervisor::default();
         let [reflectors, nodes, scheduler, controllers] = [(); 4].map(|()| Tasks::of(&supervisor));
         let mut usage = None;
+        let kubelets = options.nodes.kubelets.clone();
         if !options.nodes.nodes.is_empty() {
             usage = Some(Usage::new(&caches, clock.clone()));
             let stop = nodes.token();
@@ -173,7 +175,7 @@ impl Plane {
         }
         caches.start(&reflectors);
         let parts = [reflectors, nodes, scheduler, controllers];
-        Ok(Self { caches, introspection, registry, usage, parts })
+        Ok(Self { caches, introspection, registry, usage, kubelets, parts })
     }
 
     /// Shared caches of the parts.
@@ -189,6 +191,11 @@ impl Plane {
     /// What the nodes and their pods use; none without nodes.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_ref()
+    }
+
+    /// The kubelets of the nodes.
+    pub fn kubelets(&self) -> &Kubelets {
+        &self.kubelets
     }
 
     /// The metrics of the parts, but for those of the scheduler.

@@ -38,6 +38,7 @@ use crate::encryption::Encryption;
 use crate::event_ttl;
 use crate::files;
 use crate::flow::{self, Flows};
+use crate::kubelet::{Kubelet, Kubelets};
 use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
@@ -282,6 +283,7 @@ impl Builder {
             plugins,
             policies: Compiled::default(),
             components: Components::default(),
+            kubelets: Kubelets::default(),
             webhooks: Budgets::default(),
             tasks: Tasks::default(),
             rng: Mutex::new(rng),
@@ -412,6 +414,11 @@ impl Server {
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
         self.api.components.add(name, check);
+    }
+
+    /// Asks these kubelets for logs from now on.
+    pub fn connect_kubelet(&self, kubelet: Arc<dyn Kubelet>) {
+        self.api.kubelets.connect(kubelet);
     }
 
     /// A kubeconfig for the administrator of a server at `url`.

@@ -12,7 +12,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use evenkeel::{
-    explain, metrics_api,
+    explain, kubelet_api, metrics_api,
     plane::{Plane, PlaneOptions},
 };
 use evenkeel_cloud::ip_pool::{Config, IpPool};
@@ -94,6 +94,7 @@ async fn embedded(
         .with_service_account_key(server.service_account_key_pem());
     let plane = Plane::start(&kube, &clock, options)?;
     metrics_api::serve(&server, &plane).await.context("the metrics API cannot be served")?;
+    kubelet_api::connect(&server, &plane);
     server::list_components(&server, &plane);
     let control = control::start(
         &explain::socket_beside(&path),

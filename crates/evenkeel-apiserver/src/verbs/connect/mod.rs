@@ -8,6 +8,7 @@ use serde_json::Value;
 mod binding;
 mod conditions;
 mod eviction;
+mod log;
 mod proxy;
 mod reviews;
 mod selectors;
@@ -50,6 +51,7 @@ async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
     Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
         ("/pods", "binding") => binding::bind(call).await,
         ("/pods", "eviction") => eviction::evict(call).await,
+        ("/pods", "log") => log::pod(call),
         ("/pods", _) => proxy::pod(call),
         ("/nodes", "proxy") => proxy::node(call),
         ("/services", "proxy") => proxy::service(call),
@@ -117,8 +119,8 @@ pub(super) async fn serve(
             *response.status_mut() = StatusCode::NO_CONTENT;
             response
         }
-        Answer::Raw(code, content_type, bytes) => {
-            answer(code, HeaderValue::from_static(content_type), Body::whole(bytes))
+        Answer::Stream(content_type, body) => {
+            answer(StatusCode::OK, HeaderValue::from_static(content_type), body)
         }
     };
     Ok(Some(response))

@@ -1,20 +1,18 @@
 //! Sub-resources that lead to a kubelet or a process: nodes here are simulated, so there is nothing behind them but
-//! the refusals of upstream, and logs without lines.
+//! the refusals of upstream.
 
-use crate::api::{Answer, Call};
+use crate::api::{Answer, Api, Call};
 use crate::loopback;
 use crate::resource::GroupResource;
-use bytes::Bytes;
 use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::value::{list, text};
-use http::StatusCode;
 use serde_json::Value;
 
 fn pods() -> GroupResource {
     GroupResource { group: "".into(), resource: "pods".into() }
 }
 
-/// Serves `log`, `exec`, `attach`, `portforward` and `proxy` of a pod.
+/// Serves `exec`, `attach`, `portforward` and `proxy` of a pod.
 pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
     let name = if cx.subresource == "proxy" { proxied(cx.name, "pod")? } else { cx.name };
@@ -26,28 +24,28 @@ pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     }
     let container = container(call, &pod)?;
     let node = text(&pod, "spec.nodeName");
-    if node.is_empty() && cx.subresource == "log" {
-        return Ok(Answer::Nothing);
-    }
     if node.is_empty() {
         return Err(StatusError::bad_request(format!(
             "pod {} does not have a host assigned",
             cx.name
         )));
     }
-    if loopback::one(cx.api, "v1", "nodes", "", node)?.is_none() {
-        return Err(StatusError::not_found(&pods(), node));
-    }
-    if cx.subresource == "log" {
-        return Ok(Answer::Raw(StatusCode::OK, "text/plain", Bytes::new()));
-    }
+    find_node(cx.api, node)?;
     Err(StatusError::unavailable(format!(
         "container {container} runs on a simulated node: there is no process in it"
     )))
 }
 
+/// Fails unless there is the node of a pod.
+pub(super) fn find_node(api: &Api, node: &str) -> Result<(), StatusError> {
+    match loopback::one(api, "v1", "nodes", "", node)? {
+        Some(_) => Ok(()),
+        None => Err(StatusError::not_found(&pods(), node)),
+    }
+}
+
 /// The container that is meant: the one that is named, or the only one.
-fn container(call: &Call<'_>, pod: &Value) -> Result<String, StatusError> {
+pub(super) fn container(call: &Call<'_>, pod: &Value) -> Result<String, StatusError> {
     let names: Vec<&str> = ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"]
         .iter()
         .flat_map(|path| list(pod, path))
