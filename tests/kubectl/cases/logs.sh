@@ -13,7 +13,8 @@ refuse 'container nope is not valid for pod tick' k logs tick -c nope
 
 eventually '^boom$' k logs boom --previous
 eventually '^hello from hello-' k logs job/hello
-eventually 'is waiting to start: trying and failing to pull image' k logs stuck
+eventually 'ImagePullBackOff' k get pod stuck
+refuse 'is waiting to start: trying and failing to pull image' k logs stuck
 
 # Who follows reads each line once, until the container ends.
 k run count --image=busybox --restart=Never -- sh -c 'for i in 1 2 3 4; do echo $i; sleep 1; done' >/dev/null

@@ -6,7 +6,7 @@ use crate::{
     nodes,
 };
 use evenkeel::{
-    metrics_api,
+    kubelet_api, metrics_api,
     plane::{Plane, PlaneOptions},
 };
 use evenkeel_apiserver::Server;
@@ -37,6 +37,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let plane = Plane::start(&kube, &clock, options).expect("every controller starts");
     plane.synced().await;
     metrics_api::serve(&server, &plane).await.expect("nodes tell what they use");
+    kubelet_api::connect(&server, &plane);
     let client = Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build();
     let inside =
         Inside { introspection: plane.introspection().clone(), registry: plane.registry().clone() };

@@ -25,6 +25,7 @@ mod garbage;
 mod hostile;
 mod jobs;
 mod kubeadm;
+mod logs;
 mod malformed;
 mod namespaces;
 mod nodes;
