@@ -36,9 +36,9 @@ pub trait Kubelet: Send + Sync {
 /// A pod by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodRef<'a> {
-    /// Its namespace.
+    /// `metadata.namespace` of the pod.
     pub namespace: &'a str,
-    /// Its name.
+    /// `metadata.name` of the pod.
     pub name: &'a str,
 }
 

@@ -43,6 +43,10 @@
 //!
 //! [`Usage`] makes the objects of `metrics.k8s.io`, for whoever serves that API.
 //!
+//! # What containers print
+//!
+//! [`Kubelets`] has the logs of containers whose command is understood.
+//!
 //! # What nodes do
 //!
 //! A node with the annotation `sim.evenkeel.dev/silent: "true"` is as good as cut off: its lease is not renewed, its status
@@ -58,6 +62,7 @@ mod addresses;
 mod admission;
 mod behaviour;
 mod heartbeats;
+mod kubelets;
 mod logs;
 mod node;
 mod options;
@@ -71,7 +76,8 @@ mod volumes;
 mod volumes_in_use;
 
 pub use behaviour::PREFIX;
-pub use logs::{ContainerRef, Kubelets, LogLine};
+pub use kubelets::Kubelets;
+pub use logs::{ContainerRef, LogLine};
 pub use options::{Delays, NodeOptions, NodesOptions};
 pub use run::run;
 pub use storage::{DRIVER, StorageOptions};

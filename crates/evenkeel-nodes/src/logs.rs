@@ -1,34 +1,12 @@
-//! Logs of simulated containers, as an API server asks kubelets for them.
+//! Logs of simulated containers.
 //!
 //! Nothing is kept: a run is a function of what the container finds, so its log is interpreted again when somebody asks.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::{Files, Processes, RunContext, later};
-use futures::{Stream, stream};
-use std::{
-    fmt,
-    net::Ipv4Addr,
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
-};
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
-use crate::{
-    pod::memory::{Memory, Slot, State},
-    pod_workers::PodWorkers,
-};
-
-/// So far ahead the next line of a log is looked for.
-const HORIZON: Duration = Duration::from_secs(60);
-
-/// The kubelets of the simulated nodes; without any until [`run`](crate::run) starts them.
-#[derive(Clone, Default)]
-pub struct Kubelets(Arc<Mutex<Weak<PodWorkers>>>);
-
-impl fmt::Debug for Kubelets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kubelets").field("run", &self.workers().is_some()).finish()
-    }
-}
+use crate::pod::memory::{Memory, Slot, State};
 
 /// A container, or the run of it before the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,81 +43,6 @@ pub(crate) struct LoggedRun {
     pub(crate) processes: Arc<Processes>,
     pub(crate) files: Arc<Files>,
     pub(crate) node_files: Arc<Files>,
-}
-
-impl Kubelets {
-    pub(crate) fn set(&self, workers: &Arc<PodWorkers>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(workers);
-    }
-
-    fn workers(&self) -> Option<Arc<PodWorkers>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
-    }
-
-    /// Returns what the container has printed by now; `None` if no kubelet here has run it.
-    pub fn log(&self, container: &ContainerRef) -> Option<Vec<LogLine>> {
-        let workers = self.workers()?;
-        let run = workers.logged_run(container)?;
-        Some(run.lines(&container.name, workers.now()))
-    }
-
-    /// Returns the lines after the first `seen` ones as they are printed, until the run ends.
-    pub fn follow(
-        &self,
-        container: ContainerRef,
-        seen: usize,
-    ) -> impl Stream<Item = LogLine> + Send + use<> {
-        let follower = Follower { kubelets: self.clone(), container, seen, run: None };
-        let batches = stream::unfold(Some(follower), |follower| async move {
-            let (lines, follower) = follower?.next().await?;
-            Some((stream::iter(lines), follower))
-        });
-        futures::StreamExt::flatten(batches)
-    }
-}
-
-/// Somebody who reads along.
-struct Follower {
-    kubelets: Kubelets,
-    container: ContainerRef,
-    seen: usize,
-    /// The run that is followed.
-    run: Option<String>,
-}
-
-impl Follower {
-    /// The next lines, and the follower unless they were the last.
-    async fn next(mut self) -> Option<(Vec<LogLine>, Option<Self>)> {
-        loop {
-            let workers = self.kubelets.workers()?;
-            let changed = workers.changed();
-            let changed = changed.notified();
-            let run = workers.logged_run(&self.container)?;
-            if self.run.get_or_insert_with(|| run.id.clone()) != &run.id {
-                return None;
-            }
-            let now = workers.now();
-            let mut lines = run.lines(&self.container.name, later(now, HORIZON));
-            let printed = lines.partition_point(|line| line.time <= now);
-            let next = lines.get(printed).map_or(later(now, HORIZON), |line| line.time);
-            lines.truncate(printed);
-            let new = lines.split_off(self.seen.min(lines.len()));
-            self.seen += new.len();
-            if run.end.is_some() {
-                return Some((new, None));
-            }
-            if !new.is_empty() {
-                return Some((new, Some(self)));
-            }
-            let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
-            let clock = workers.clock().clone();
-            drop(workers);
-            tokio::select! {
-                () = clock.sleep(wait) => {}
-                () = changed => {}
-            }
-        }
-    }
 }
 
 impl LoggedRun {
@@ -180,7 +83,7 @@ impl LoggedRun {
     }
 
     /// What it prints until `until`. Nothing if its command is not understood.
-    fn lines(&self, container: &str, until: Timestamp) -> Vec<LogLine> {
+    pub(crate) fn lines(&self, container: &str, until: Timestamp) -> Vec<LogLine> {
         let Some(process) = self.processes.get(container) else { return Vec::new() };
         let after =
             |at: Timestamp| Duration::try_from(at.duration_since(self.start)).unwrap_or_default();
