@@ -33,7 +33,7 @@ pub struct LogLine {
 /// One run of a container, and all that its log follows from.
 #[derive(Debug, Clone)]
 pub(crate) struct LoggedRun {
-    /// `UID/CONTAINER/RESTARTS`.
+    /// What the run is called: `UID/CONTAINER/RESTARTS`.
     pub(crate) id: String,
     pub(crate) start: Timestamp,
     /// `None` while it runs.
