@@ -1,5 +1,6 @@
 //! The simulated kubelets, as an API server asks them for logs.
 
+use evenkeel_api::time::Timestamp;
 use evenkeel_shell::later;
 use futures::{Stream, stream};
 use std::{
@@ -9,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    logs::{ContainerRef, LogLine},
+    logs::{ContainerRef, LogLine, LoggedRun},
     pod_workers::PodWorkers,
 };
 
@@ -48,7 +49,7 @@ impl Kubelets {
         container: ContainerRef,
         seen: usize,
     ) -> impl Stream<Item = LogLine> + Send + use<> {
-        let follower = Follower { kubelets: self.clone(), container, seen, run: None };
+        let follower = Follower { kubelets: self.clone(), container, seen, known: None };
         let batches = stream::unfold(Some(follower), |follower| async move {
             let (lines, follower) = follower?.next().await?;
             Some((stream::iter(lines), follower))
@@ -62,8 +63,16 @@ struct Follower {
     kubelets: Kubelets,
     container: ContainerRef,
     seen: usize,
-    /// The run that is followed.
-    run: Option<String>,
+    /// The run that is followed, as it was last interpreted.
+    known: Option<Known>,
+}
+
+/// Lines of a run, those to come included.
+struct Known {
+    run: LoggedRun,
+    /// What is printed later is not among the lines.
+    until: Timestamp,
+    lines: Vec<LogLine>,
 }
 
 impl Follower {
@@ -74,29 +83,43 @@ impl Follower {
             let changed = workers.changed();
             let changed = changed.notified();
             let run = workers.logged_run(&self.container)?;
-            if self.run.get_or_insert_with(|| run.id.clone()) != &run.id {
+            let (clock, now) = (workers.clock().clone(), workers.now());
+            drop(workers);
+            if self.known.as_ref().is_some_and(|known| known.run.id != run.id) {
                 return None;
             }
-            let now = workers.now();
-            let mut lines = run.lines(&self.container.name, later(now, HORIZON));
-            let printed = lines.partition_point(|line| line.time <= now);
-            let next = lines.get(printed).map_or(later(now, HORIZON), |line| line.time);
-            lines.truncate(printed);
-            let new = lines.split_off(self.seen.min(lines.len()));
-            self.seen += new.len();
-            if run.end.is_some() {
+            let ended = run.end.is_some();
+            let (new, next) = self.read(run, now);
+            if ended {
                 return Some((new, None));
             }
             if !new.is_empty() {
                 return Some((new, Some(self)));
             }
             let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
-            let clock = workers.clock().clone();
-            drop(workers);
             tokio::select! {
                 () = clock.sleep(wait) => {}
                 () = changed => {}
             }
         }
+    }
+
+    /// The lines that were printed since the last time, and when to look again. Pods change often: a run whose outcome is the
+    /// same is not interpreted again.
+    fn read(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
+        let is_current = |known: &Known| known.until > now && known.run.prints_the_same_as(&run);
+        let known = match self.known.take().filter(is_current) {
+            Some(known) => known,
+            None => {
+                let until = later(now, HORIZON);
+                Known { lines: run.lines(&self.container.name, until), until, run }
+            }
+        };
+        let printed = known.lines.partition_point(|line| line.time <= now);
+        let next = known.lines.get(printed).map_or(known.until, |line| line.time);
+        let new = known.lines.get(self.seen..printed).unwrap_or_default().to_vec();
+        self.seen += new.len();
+        self.known = Some(known);
+        (new, next)
     }
 }

@@ -82,6 +82,14 @@ impl LoggedRun {
         })
     }
 
+    /// Whether both are the same run, which finds and is asked the same.
+    pub(crate) fn prints_the_same_as(&self, other: &Self) -> bool {
+        let input = |run: &Self| {
+            (run.start, run.end, run.signal, run.files.changes(), run.node_files.changes())
+        };
+        self.id == other.id && input(self) == input(other)
+    }
+
     /// What it prints until `until`. Nothing if its command is not understood.
     pub(crate) fn lines(&self, container: &str, until: Timestamp) -> Vec<LogLine> {
         let Some(process) = self.processes.get(container) else { return Vec::new() };
