@@ -47,7 +47,7 @@ impl ServiceNetwork {
         let range = Cidr::parse(range)
             .ok_or_else(|| format!("{range:?} is not one range in CIDR notation (10.96.0.0/16)"))?;
         if !range.is_ipv4() {
-            return Err(format!("{range:?} is not of IPv4, the only family this server allocates"));
+            return Err(format!("{range} is not of IPv4, the only family this server allocates"));
         }
         if number(range.last()) - number(range.first()) + 1 < LEAST_ADDRESSES {
             return Err(format!("it must have at least {LEAST_ADDRESSES} addresses"));
