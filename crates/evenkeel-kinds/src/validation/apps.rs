@@ -359,17 +359,21 @@ fn revision(new: &Value, errors: &mut Errors) {
     }
 }
 
-fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+/// Validates the numbers in a workload's status, those of a ReplicationController included.
+///
+/// Upstream: `ValidateReplicaSetStatus`, `ValidateReplicationControllerStatus`, `ValidateDeploymentStatus`.
+pub(super) fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("status");
     for field in [
         "replicas",
+        "fullyLabeledReplicas",
         "updatedReplicas",
         "readyReplicas",
         "availableReplicas",
         "unavailableReplicas",
         "currentReplicas",
-        "fullyLabeledReplicas",
         "observedGeneration",
+        "terminatingReplicas",
         "collisionCount",
         "currentNumberScheduled",
         "desiredNumberScheduled",
@@ -379,12 +383,12 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
         errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
     }
     let count = |field: &str| int(new, &format!("status.{field}")).unwrap_or_default();
-    if matches!(kind, "Deployment" | "ReplicaSet" | "StatefulSet") {
+    if matches!(kind, "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet") {
         let replicas = count("replicas");
         for field in [
+            "fullyLabeledReplicas",
             "updatedReplicas",
             "readyReplicas",
-            "fullyLabeledReplicas",
             "availableReplicas",
             "currentReplicas",
         ] {
@@ -401,12 +405,43 @@ fn status(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
             errors.invalid(&path.field("availableReplicas"), count("availableReplicas"), words);
         }
         let collisions = "status.collisionCount";
-        if kind != "ReplicaSet"
+        if matches!(kind, "Deployment" | "StatefulSet")
             && int(old, collisions)
                 .is_some_and(|before| int(new, collisions).is_none_or(|after| after < before))
         {
             let value = get(new, collisions).cloned().unwrap_or_default();
             errors.invalid(&path.field("collisionCount"), value, "cannot be decremented");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn no_more_replicas_are_ready_than_there_are() {
+        for kind in ["Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"] {
+            for (counts, expected) in [
+                (
+                    json!({"replicas": 2, "readyReplicas": 2, "availableReplicas": 1}),
+                    &[] as &[&str],
+                ),
+                (json!({"replicas": 2, "readyReplicas": 3}), &["status.readyReplicas"]),
+                (
+                    json!({"replicas": 1, "availableReplicas": 2}),
+                    &["status.availableReplicas", "status.availableReplicas"],
+                ),
+                (json!({"observedGeneration": -1}), &["status.observedGeneration"]),
+            ] {
+                let mut errors = Errors::default();
+                let status_of = json!({"status": counts});
+                status(kind, &status_of, &status_of, &mut errors);
+                let fields: Vec<String> =
+                    errors.into_vec().into_iter().map(|error| error.field.clone()).collect();
+                assert_eq!(fields, expected, "{kind}: {counts}");
+            }
         }
     }
 }

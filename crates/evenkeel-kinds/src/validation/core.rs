@@ -1,8 +1,8 @@
 //! Validation of the core group.
 
 use super::{
-    ValidationTarget, core_node, limitrange, names, persistentvolume, persistentvolumeclaim, pod,
-    pod_update, resourcequota, service,
+    ValidationTarget, apps, core_node, limitrange, names, persistentvolume, persistentvolumeclaim,
+    pod, pod_update, resourcequota, service,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -46,18 +46,7 @@ pub(crate) fn update(target: ValidationTarget<'_>, new: &Value, old: &Value, err
             "Namespace" => namespace_status(new, errors),
             "ResourceQuota" => resourcequota::status(new, errors),
             "PersistentVolumeClaim" => persistentvolumeclaim::status(new, errors),
-            "ReplicationController" => {
-                let path = Path::new("status");
-                for field in [
-                    "replicas",
-                    "readyReplicas",
-                    "availableReplicas",
-                    "fullyLabeledReplicas",
-                    "observedGeneration",
-                ] {
-                    errors.non_negative(&path.field(field), int(new, &format!("status.{field}")));
-                }
-            }
+            "ReplicationController" => apps::status(target.kind, new, old, errors),
             _ => {}
         }
         return;
