@@ -38,7 +38,7 @@ const WITH_TABLE: [&str; 25] = [
     "evenkeel-apiserver/src/verbs/delete.rs",
     "evenkeel-apiserver/src/verbs/list.rs",
     "evenkeel-apiserver/src/verbs/mod.rs",
-    "evenkeel-apiserver/src/verbs/stages.rs",
+    "evenkeel-apiserver/src/verbs/stages/mod.rs",
     "evenkeel-apiserver/src/verbs/watch.rs",
     "evenkeel-controllers/src/apps/daemonset/plan.rs",
     "evenkeel-controllers/src/apps/deployment/plan.rs",

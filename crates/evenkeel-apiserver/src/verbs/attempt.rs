@@ -140,15 +140,6 @@ impl<'a> Write<'a> {
         patch::update_managed_fields(schema.as_ref(), None, object, &self.writer());
     }
 
-    /// Converts an object from the request's version to the stored one, and fills in the kind's defaults: those of built-in
-    /// kinds are code (`evenkeel_kinds::defaults`), those of custom resources stand in the definition's schema.
-    pub(super) fn convert_in(&self, object: &mut Value) {
-        if self.request.resource().converts() {
-            self.stored.strategy.convert_in(&self.stored.gvk, object);
-        }
-        self.stored.strategy.default(object);
-    }
-
     /// From the stored version into the request's.
     pub(super) fn convert_out(&self, object: &mut Value) {
         if self.request.resource().converts() {

@@ -2,12 +2,10 @@
 
 use bytes::Bytes;
 use http::Response;
-use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::attempt::{Creates, Write};
-use super::{meta, respond};
-use crate::decode;
+use super::{meta, stages};
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::response::Body;
@@ -20,20 +18,11 @@ pub(super) async fn serve(
 ) -> Result<Response<Body>, StatusError> {
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     request.format(crate::output::Purpose::Object)?;
-    let resource = request.resource();
-    let decoded = decode::object(
-        resource,
-        &resource.gvk,
-        request.header(CONTENT_TYPE),
-        body,
-        options.validation,
-    )?;
-    request.warnings.add(decoded.warnings);
-    let mut object = decoded.object;
+    let mut object = stages::decode(request, body, &options)?;
     place(request, &mut object)?;
     let mut write = Write::new(request, options);
     let written = write.create(object, Creates::Post).await?;
-    respond::with_object(&write, &written)
+    stages::encode(&write, &written)
 }
 
 /// Gives the object the namespace of the path; another one is refused. Objects of the cluster have none, whatever the body says.

@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::attempt::{Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written};
-use super::{create, meta, respond, scale};
+use super::{create, meta, scale, stages};
 use crate::custom::codec;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
@@ -34,7 +34,7 @@ pub(super) async fn serve(
     let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, form, body).await {
-            Ok(written) => return respond::with_object_or_part(&write, &written),
+            Ok(written) => return stages::encode(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }

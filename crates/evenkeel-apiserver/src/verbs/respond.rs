@@ -4,8 +4,6 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::attempt::{Write, Written};
-use super::meta;
 use crate::output::{Format, Purpose};
 use crate::request::RequestContext;
 use crate::response::{Body, answer};
@@ -61,44 +59,4 @@ pub(super) fn with_entry(
         format.object(resource, entry.json(), request.now)?
     };
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
-}
-
-/// Responds with the written object: 201 if it was created, else 200.
-pub(super) fn with_object(
-    write: &Write<'_>,
-    written: &Written,
-) -> Result<Response<Body>, StatusError> {
-    let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-    let format = write.request.format(Purpose::Object)?;
-    match &written.entry {
-        Some(stored) => with_entry(write.request, &format, stored, code),
-        None => {
-            let bytes = encode_value(write.request, &format, &written.object)?;
-            Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
-        }
-    }
-}
-
-/// Responds with the part, if the request wrote a subresource that has its own form (`scale`), else with the object.
-pub(super) fn with_object_or_part(
-    write: &Write<'_>,
-    written: &Written,
-) -> Result<Response<Body>, StatusError> {
-    let request = write.request;
-    match write
-        .stored
-        .strategy
-        .read_part(request.target.subresource, &with_resource_version(written))
-    {
-        Some(part) => with_value(request, http::StatusCode::OK, &part?),
-        None => with_object(write, written),
-    }
-}
-
-fn with_resource_version(written: &Written) -> Value {
-    let mut object = written.object.clone();
-    if let Some(entry) = &written.entry {
-        meta::set(&mut object, "resourceVersion", itoa::Buffer::new().format(entry.revision));
-    }
-    object
 }

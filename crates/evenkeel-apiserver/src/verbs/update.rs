@@ -2,16 +2,13 @@
 
 use bytes::Bytes;
 use http::Response;
-use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::attempt::{Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written};
-use super::{create, meta, respond, scale};
+use super::{create, meta, scale, stages};
 use crate::custom::codec;
-use crate::decode;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
-use crate::resource::GroupVersionKind;
 use crate::resource::key;
 use crate::response::Body;
 use evenkeel_apimachinery::status::StatusError;
@@ -24,17 +21,13 @@ pub(super) async fn serve(
     let options = WriteOptions::parse(request.query, request.user_agent(), "UpdateOptions", false)?;
     request.format(crate::output::Purpose::Object)?;
     let resource = request.resource();
-    let kind: GroupVersionKind = request.kind();
-    let decoded =
-        decode::object(resource, &kind, request.header(CONTENT_TYPE), body, options.validation)?;
-    request.warnings.add(decoded.warnings);
-    let mut object = decoded.object;
+    let mut object = stages::decode(request, body, &options)?;
     named(request, &object)?;
     create::place(request, &mut object)?;
     let mut write = Write::new(request, options);
     for _ in 0..MAX_WRITE_ATTEMPTS {
         match once(&mut write, &object).await {
-            Ok(written) => return respond::with_object_or_part(&write, &written),
+            Ok(written) => return stages::encode(&write, &written),
             Err(Lost::Race | Lost::Taken) => {}
             Err(Lost::Refused(error)) => return Err(error),
         }

@@ -53,7 +53,7 @@ impl Write<'_> {
         how: Creates,
     ) -> Result<Written, StatusError> {
         self.permit_create(how)?;
-        self.convert_in(&mut object);
+        stages::default(self, &mut object);
         self.absent_preconditions(&object, how)?;
         super::namespace::admit_create(self.request, meta::text(&object, "name"))?;
         for field in [
@@ -151,7 +151,7 @@ impl Write<'_> {
         mut new: Value,
         tracked: bool,
     ) -> Result<Written, Lost> {
-        self.convert_in(&mut new);
+        stages::default(self, &mut new);
         self.preconditions(entry, old, &new)?;
         meta::keep_system_fields(&mut new, old);
         // NodeRestriction judges the object as the client sent it, with the changes that this path then undoes.

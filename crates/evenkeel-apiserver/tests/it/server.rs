@@ -1,4 +1,4 @@
-//! What the server tells of itself: flows, parts, warnings, since when tokens are tracked.
+//! What the server tells of itself: flows, ids of requests, parts, warnings, since when tokens are tracked.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,6 +25,28 @@ async fn answers_say_what_flow_they_belong_to() {
             (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid"));
         assert_eq!(is_exempt, exempt, "{path}");
     }
+}
+
+#[tokio::test]
+async fn every_answer_names_its_request() {
+    let client = Client::start().await;
+    let id = async |path: &str, headers: &[(&str, &str)]| {
+        let response = client.send("GET", path, headers, Bytes::new()).await;
+        let ids: Vec<_> = response.headers().get_all("audit-id").iter().collect();
+        assert_eq!(ids.len(), 1, "{path}");
+        ids[0].to_str().expect("text").to_owned()
+    };
+    let mut ids = Vec::new();
+    for path in ["/api/v1/namespaces", "/api/v1/namespaces/none", "/version", "/none", "/%"] {
+        ids.push(id(path, &[]).await);
+        ids.push(id(path, &[("audit-id", "")]).await);
+        assert_eq!(id(path, &[("audit-id", "chosen")]).await, "chosen", "{path}");
+    }
+    assert!(ids.iter().all(|id| id.len() == 36), "{ids:?}");
+    let number = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), number);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What is no plain verb on a stored object: bindings, evictions, tokens, reviews, and sub-resources that are no views.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::HeaderValue;
 use http::{Method, Response, StatusCode};
 use serde_json::Value;
 
@@ -15,11 +15,10 @@ mod selectors;
 mod token;
 
 use super::attempt::Write;
-use super::{meta, respond};
+use super::{meta, respond, stages};
 use crate::admission::attributes::Operation;
 use crate::admission::noderestriction;
 use crate::api::{Answer, Call};
-use crate::decode;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::resource::ResourceType;
@@ -76,20 +75,8 @@ pub(super) async fn serve(
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     // What goes on to a kubelet or a pod has a body that is not ours to read.
     let passed_on = matches!(part, "proxy" | "exec" | "attach" | "portforward");
-    let body = if !posted || passed_on {
-        Value::Null
-    } else {
-        let kind = request.kind();
-        let decoded = decode::object(
-            resource,
-            &kind,
-            request.header(CONTENT_TYPE),
-            body,
-            options.validation,
-        )?;
-        request.warnings.add(decoded.warnings);
-        decoded.object
-    };
+    let body =
+        if !posted || passed_on { Value::Null } else { stages::decode(request, body, &options)? };
     let write = Write::new(request, options);
     if posted && !passed_on {
         let cx = write.context(request.target.name);

@@ -1,0 +1,42 @@
+//! Authentication: who sends a request.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Response};
+
+use crate::api::Api;
+use crate::auth::Authenticated;
+use crate::loopback;
+use crate::response::{Body, refusal};
+use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::user::User;
+
+/// Marks the response to somebody who is unknown, or whose credentials are invalid.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Anonymous;
+
+/// Returns the user of a request's credentials, or of its connection. The use of a token of a Secret is noted in that.
+///
+/// Upstream: `WithAuthentication`.
+pub(super) async fn authenticate(
+    api: &Arc<Api>,
+    headers: &HeaderMap,
+    path: &str,
+    peer: Option<&Arc<User>>,
+) -> Authenticated {
+    let now = api.clock.now();
+    let authenticated = api.authenticator.user(&api.store, now, headers, path, peer).await;
+    if let Some(secret) = &authenticated.notes.used_secret {
+        loopback::note_use(api, secret).await;
+    }
+    authenticated
+}
+
+/// Returns the answer to a request that has no user.
+///
+/// Upstream: `Unauthorized`.
+pub(super) fn unauthorized(headers: &HeaderMap) -> Response<Body> {
+    let mut response = refusal(&StatusError::unauthorized(), headers);
+    response.extensions_mut().insert(Anonymous);
+    response
+}

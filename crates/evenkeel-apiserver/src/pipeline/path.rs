@@ -1,0 +1,68 @@
+//! The path of a request, as the stages after it read it.
+
+use std::borrow::Cow;
+
+use evenkeel_apimachinery::status::StatusError;
+use percent_encoding::percent_decode_str;
+
+use crate::request::Query;
+
+/// Returns the decoded path and the query of a request: without empty segments, and without the old prefix `watch`.
+pub(super) fn normalized<'a>(path: &'a str, query: Option<&str>) -> (Cow<'a, str>, Query) {
+    let path = percent_decode_str(path).decode_utf8_lossy();
+    let path: Cow<'_, str> = match path.find("//") {
+        None => path,
+        Some(_) => Cow::Owned(squeeze(&path)),
+    };
+    let (path, old_watch) = without_watch(path);
+    let query = Query::parse(query);
+    (path, if old_watch { with_watch(query) } else { query })
+}
+
+/// Rejects a path with a `%` that begins no encoded byte: as Go, which rejects it before any handler.
+pub(super) fn check(path: &str) -> Result<(), StatusError> {
+    let broken = path.match_indices('%').any(|(index, _)| {
+        let digits = path.as_bytes().get(index + 1..index + 3);
+        !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    });
+    if broken {
+        return Err(StatusError::bad_request(
+            "the path cannot be read: a '%' in it is not followed by two hexadecimal digits",
+        ));
+    }
+    Ok(())
+}
+
+fn squeeze(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for c in path.chars() {
+        if c != '/' || !out.ends_with('/') {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `/api/v1/watch/pods` is the old way to watch `/api/v1/pods`.
+fn without_watch(path: Cow<'_, str>) -> (Cow<'_, str>, bool) {
+    let slashes = if path.starts_with("/api/") {
+        2
+    } else if path.starts_with("/apis/") {
+        3
+    } else {
+        return (path, false);
+    };
+    let Some((index, _)) = path.match_indices('/').nth(slashes) else { return (path, false) };
+    match path[index..].strip_prefix("/watch/") {
+        Some(rest) => {
+            let rest = format!("{}/{rest}", &path[..index]);
+            (Cow::Owned(rest), true)
+        }
+        None => (path, false),
+    }
+}
+
+fn with_watch(mut query: Query) -> Query {
+    query.0.push(("watch".to_owned(), "1".to_owned()));
+    query
+}

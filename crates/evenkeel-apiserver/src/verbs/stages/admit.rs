@@ -1,0 +1,32 @@
+//! Validating admission.
+
+use serde_json::Value;
+
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::quota::QuotaUpdates;
+use crate::admission::{self, policy, webhook};
+use crate::verbs::attempt::{Attempt, Write};
+use evenkeel_apimachinery::status::StatusError;
+
+/// Asks policies, webhooks and the plug-ins that only refuse, in this order; says how the object changes its quotas.
+pub(super) async fn admit(
+    write: &mut Write<'_>,
+    attempt: &Attempt<'_>,
+) -> Result<QuotaUpdates, StatusError> {
+    let (mut warnings, old) = (Vec::new(), attempt.old());
+    let cx = write.context(attempt.name);
+    let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+    let request =
+        Attributes { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
+    let validated = match policy::validate(&request, &mut warnings) {
+        Ok(()) => webhook::validate(&request, &mut warnings).await,
+        Err(error) => Err(error),
+    };
+    write.request.warnings.add(warnings.drain(..));
+    validated?;
+    let quotas = admission::accept(&cx, &attempt.new, old)?;
+    warnings.extend(write.stored.strategy.warnings(&cx.strategy(), &attempt.new, old));
+    warnings.extend(admission::warnings(&cx, &attempt.new, old));
+    write.request.warnings.add(warnings);
+    Ok(quotas)
+}

@@ -1,0 +1,23 @@
+//! Decoding of the body of a create or an update.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use serde_json::Value;
+
+use crate::decode;
+use crate::request::{RequestContext, WriteOptions};
+use evenkeel_apimachinery::status::StatusError;
+
+/// Returns the object of a body, in the request's version. Fields that the schema does not know are refused, warned of, or
+/// dropped, as the options say.
+pub(in crate::verbs) fn decode(
+    request: &RequestContext<'_>,
+    body: &Bytes,
+    options: &WriteOptions,
+) -> Result<Value, StatusError> {
+    let (kind, content_type) = (request.kind(), request.header(CONTENT_TYPE));
+    let decoded =
+        decode::object(request.resource(), &kind, content_type, body, options.validation)?;
+    request.warnings.add(decoded.warnings);
+    Ok(decoded.object)
+}

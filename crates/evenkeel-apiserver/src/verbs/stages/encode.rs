@@ -1,0 +1,40 @@
+//! Encoding of what was written, in the form that the client asked for.
+
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use crate::output::Purpose;
+use crate::response::Body;
+use crate::verbs::attempt::{Write, Written};
+use crate::verbs::{meta, respond};
+use evenkeel_apimachinery::status::StatusError;
+
+/// Responds with the part if the request wrote a subresource that has its own form (`scale`), else with the object: 201 if it
+/// was created, else 200.
+pub(in crate::verbs) fn encode(
+    write: &Write<'_>,
+    written: &Written,
+) -> Result<Response<Body>, StatusError> {
+    let (request, strategy) = (write.request, &write.stored.strategy);
+    let subresource = request.target.subresource;
+    if !subresource.is_empty()
+        && let Some(part) = strategy.read_part(subresource, &with_resource_version(written))
+    {
+        return respond::with_value(request, StatusCode::OK, &part?);
+    }
+    let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
+    match &written.entry {
+        Some(stored) => {
+            respond::with_entry(request, &request.format(Purpose::Object)?, stored, code)
+        }
+        None => respond::with_value(request, code, &written.object),
+    }
+}
+
+fn with_resource_version(written: &Written) -> Value {
+    let mut object = written.object.clone();
+    if let Some(entry) = &written.entry {
+        meta::set(&mut object, "resourceVersion", itoa::Buffer::new().format(entry.revision));
+    }
+    object
+}

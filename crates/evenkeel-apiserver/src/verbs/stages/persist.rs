@@ -1,0 +1,155 @@
+//! Persistence: the one transaction that a write ends in.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::admission::quota::{self, QuotaUpdates};
+use crate::custom::codec;
+use crate::registry;
+use crate::resource::{ResourceType, key};
+use crate::selector::selection_attributes;
+use crate::store::{self, Encoded, Entry, Expect, Transaction, WriteError};
+use crate::verbs::attempt::{
+    Attempt, Creates, Lost, MAX_WRITE_ATTEMPTS, Write, Written, object_version,
+};
+use crate::verbs::{meta, namespace};
+use evenkeel_apimachinery::status::StatusError;
+
+/// Stores the object, or only says what would be stored. Nothing is left behind where this does not come to an end: up to
+/// the commit nothing is written, and the commit is one transaction.
+///
+/// Upstream: `Store.Create`, `Store.Update` and `deleteWithoutFinalizers`.
+pub(super) async fn persist(
+    write: &Write<'_>,
+    mut attempt: Attempt<'_>,
+    quotas: QuotaUpdates,
+) -> Result<Written, Lost> {
+    let (api, stored) = (write.request.api, &*write.stored);
+    let created = attempt.old.is_none();
+    // A dry run answers with the version that the client sent.
+    if let Some(how) = attempt.how.filter(|_| !write.options.dry_run) {
+        prepare_for_storage(&mut attempt.new, how)?;
+    }
+    let kept = codec::to_storage(api, stored, &attempt.new).await?;
+    let key = key(stored, write.request.target.namespace, attempt.name);
+    if write.options.dry_run {
+        if created && api.store.get(&stored.resource_prefix, &key).is_some() {
+            return Err(Lost::Race);
+        }
+        store::storable(&kept)?;
+        let object = codec::for_answer(api, stored, kept.into_owned()).await?;
+        return Ok(Written { object, entry: None, created });
+    }
+    if attempt.old().is_some_and(|old| delete_without_finalizers(stored, &attempt.new, old)) {
+        let change = Change { key: &key, attempt: &attempt, kept: None };
+        commit(write, &change, None, quotas).await?;
+        return Ok(Written { object: attempt.new, entry: None, created });
+    }
+    let encoded = Encoded::new(&kept, selection_attributes(stored, &kept));
+    if encoded.is_too_large() && attempt.new.pointer("/metadata/managedFields").is_some() {
+        // Without its managedFields the object may fit.
+        drop((kept, encoded));
+        meta::metadata(&mut attempt.new).remove("managedFields");
+        return Box::pin(persist(write, attempt, quotas)).await;
+    }
+    let change = Change { key: &key, attempt: &attempt, kept: Some(&kept) };
+    let written = match attempt.old {
+        Some((entry, _)) if !entry.is_stale && encoded.same_as(entry) => {
+            api.store.settle().await?;
+            entry.clone()
+        }
+        _ => commit(write, &change, Some(encoded), quotas).await?,
+    };
+    let entry = codec::entry(api, stored, written).await?;
+    Ok(Written { object: attempt.new, entry: Some(entry), created })
+}
+
+/// Takes the version from an object that is about to be created. Only a POST refuses one, and what is no version is none.
+///
+/// Upstream: `store.Create` and `store.updateState` in `storage/etcd3/store.go`.
+fn prepare_for_storage(object: &mut Value, how: Creates) -> Result<(), StatusError> {
+    if how == Creates::Post && object_version(object).is_ok_and(|version| version != 0) {
+        return Err(StatusError::plain_internal(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    meta::metadata(object).remove("resourceVersion");
+    Ok(())
+}
+
+/// Whether an object that is being deleted goes with this update: its last finalizer was taken off and nothing else keeps it.
+fn delete_without_finalizers(resource: &ResourceType, new: &Value, old: &Value) -> bool {
+    if !meta::deleting(old)
+        || !meta::finalizers(new).is_empty()
+        || meta::grace(old).unwrap_or(0) != 0
+    {
+        return false;
+    }
+    if &*resource.resource_prefix == "/namespaces" {
+        return namespace::is_finalized(new);
+    }
+    !meta::finalizers(old).is_empty()
+}
+
+/// A change of one object that is to be committed.
+struct Change<'a> {
+    key: &'a str,
+    attempt: &'a Attempt<'a>,
+    /// The new object as it is to be stored; none where it is deleted.
+    kept: Option<&'a Value>,
+}
+
+/// Commits a change together with everything that is written with it. Where only that changed meanwhile, it is computed
+/// again.
+async fn commit(
+    write: &Write<'_>,
+    change: &Change<'_>,
+    mut encoded: Option<Encoded>,
+    mut quotas: QuotaUpdates,
+) -> Result<Arc<Entry>, Lost> {
+    let attempt = change.attempt;
+    for _ in 0..MAX_WRITE_ATTEMPTS {
+        let encode = |kept| Encoded::new(kept, selection_attributes(&write.stored, kept));
+        let encoded = encoded.take().or_else(|| change.kept.map(encode));
+        let (transaction, op) = transaction(write, change, encoded, quotas);
+        match write.request.api.store.commit(transaction).await {
+            Ok(written) => return written.into_iter().nth(op).ok_or(Lost::Race),
+            Err(WriteError::Mismatch { op: failed }) if failed != op => {}
+            Err(error) => return Err(error.into()),
+        }
+        let cx = write.context(attempt.name);
+        quotas = quota::evaluate(&cx, &attempt.new, attempt.old())?;
+    }
+    let why = "its quotas are being written to by too many others";
+    Err(StatusError::conflict(&write.stored.name, attempt.name, why).into())
+}
+
+/// Returns the transaction of a change, and the place of the object in it.
+///
+/// Upstream: `BeginCreate`, `BeginUpdate` and their `FinishFunc`.
+fn transaction(
+    write: &Write<'_>,
+    change: &Change<'_>,
+    encoded: Option<Encoded>,
+    quotas: QuotaUpdates,
+) -> (Transaction, usize) {
+    let Change { key, attempt, kept } = *change;
+    let (api, stored) = (write.request.api, &*write.stored);
+    let mut transaction = Transaction::default();
+    if kept.is_some() {
+        registry::begin_write(api, stored, &attempt.new, attempt.old(), &mut transaction);
+    }
+    quotas.add_to(&mut transaction);
+    let op = transaction.len();
+    let expect = attempt.old.map_or(Expect::Absent, |(entry, _)| Expect::At(entry.revision));
+    match encoded {
+        Some(encoded) => transaction.put(&stored.resource_prefix, key, expect, encoded),
+        None => transaction.delete(&stored.resource_prefix, key, expect),
+    }
+    if let Some(old) = attempt.old() {
+        let object = kept.map(|_| &attempt.new);
+        registry::finish_write(api, stored, object, old, &mut transaction);
+    }
+    (transaction, op)
+}

@@ -1,0 +1,26 @@
+//! Preparation: the fields of an object that are the server's to set.
+
+use serde_json::Value;
+
+use crate::admission::attributes::Operation;
+use crate::admission::noderestriction;
+use crate::registry;
+use crate::verbs::attempt::{Attempt, Write};
+use evenkeel_apimachinery::status::StatusError;
+
+/// Sets the fields that only the server sets, and restores those that this path may not change.
+///
+/// Upstream: `rest.BeforeCreate` and `rest.BeforeUpdate`.
+pub(super) fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
+    let cx = write.context(attempt.name);
+    let strategy = &write.stored.strategy;
+    let old = attempt.old();
+    match old {
+        Some(old) => strategy.prepare_for_update(&cx.strategy(), &mut attempt.new, old),
+        None => {
+            noderestriction::admit(&cx, Operation::Create, &attempt.new, &Value::Null)?;
+            strategy.prepare_for_create(&cx.strategy(), &mut attempt.new)?;
+        }
+    }
+    registry::allocate(&cx, &mut attempt.new, old)
+}

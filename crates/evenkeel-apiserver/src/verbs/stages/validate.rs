@@ -1,0 +1,54 @@
+//! Validation.
+
+use http::Method;
+use serde_json::Value;
+
+use crate::admission::policy;
+use crate::registry::{policy_params, policybased, resourceclaim};
+use crate::resource::ResourceType;
+use crate::verbs::attempt::{Attempt, Write};
+use crate::verbs::meta;
+use evenkeel_apimachinery::schema;
+use evenkeel_apimachinery::status::{FieldError, StatusError};
+
+/// Refuses an object that grants more than its writer has, or that is not valid. Counts the generation.
+pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(), StatusError> {
+    let cx = write.context(attempt.name);
+    let (stored, old, new) = (&*write.stored, attempt.old(), &mut attempt.new);
+    let (strategy, strategy_cx) = (&*stored.strategy, cx.strategy());
+    policybased::check(&cx, write.request.target.name, new, old)?;
+    if let Some(old) = old
+        && strategy.has_generation(write.has_status())
+        && strategy.generation_changes(new, old)
+    {
+        let generation = meta::generation(old) + 1;
+        meta::metadata(new).insert("generation".to_owned(), Value::from(generation));
+    }
+    let mut errors = old.map_or_else(Vec::new, |old| meta::update_errors(new, old));
+    if old.is_none() || strategy.update_validates_name(&strategy_cx) {
+        errors.extend(meta::name_errors(strategy, &strategy_cx, new));
+    }
+    if old.is_none() {
+        errors.extend(meta::generation_errors(new));
+    }
+    errors.extend(schema::validate(&stored.gvk, new));
+    let verb = if write.request.method == Method::PATCH { "patch" } else { "update" };
+    errors.extend(resourceclaim::check(&cx, verb, new, old));
+    errors.extend(match old {
+        Some(old) => strategy.validate_update(&strategy_cx, new, old),
+        None => strategy.validate(&strategy_cx, new),
+    });
+    errors.extend(policy::expressions(stored, new));
+    if errors.is_empty() {
+        errors.extend(policy_params::check(&cx, new, old));
+    }
+    invalid(stored, attempt.name, &errors)
+}
+
+fn invalid(resource: &ResourceType, name: &str, errors: &[FieldError]) -> Result<(), StatusError> {
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(StatusError::invalid(&resource.group_kind(), name, errors))
+    }
+}
