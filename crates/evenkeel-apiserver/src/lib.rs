@@ -43,7 +43,7 @@ pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
 pub use kubelet::{Kubelet, LogLine, PodRef};
 pub use resource::Source;
-pub use response::Body;
+pub use response::{Body, WriteTimeout};
 pub use serve::{
     AuthenticationOptions, BuildError, Builder, ConnectionLimits, ServeError, Server, Service,
     UncheckedError,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::resource::Table;
 use crate::store::Store;
@@ -13,7 +13,11 @@ use crate::store::Store;
 pub(crate) struct Metrics {
     requests: Mutex<BTreeMap<Key, u64>>,
     watches: AtomicI64,
-    inflight: [AtomicI64; 2],
+    inflight: [Arc<AtomicI64>; 2],
+    /// Requests that the server ended in self-defense, by code.
+    terminations: Mutex<BTreeMap<Key, u64>>,
+    /// Requests whose answers were cut off. Their keys have no code.
+    aborts: Mutex<BTreeMap<Key, u64>>,
     durations: Mutex<BTreeMap<&'static str, Histogram>>,
     /// Health checks that were answered, by name and root (`livez`).
     checks: Mutex<BTreeMap<(&'static str, &'static str), Checked>>,
@@ -39,9 +43,9 @@ struct Histogram {
 }
 
 /// A request that is being served; it is counted as such until this goes.
-pub(crate) struct InFlight<'a>(&'a AtomicI64);
+pub(crate) struct InFlight(Arc<AtomicI64>);
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -69,19 +73,40 @@ pub(crate) struct Labels {
     pub(crate) scope: &'static str,
 }
 
+impl From<(Labels, u16)> for Key {
+    fn from((labels, code): (Labels, u16)) -> Self {
+        let Labels { verb, group, version, resource, subresource, scope } = labels;
+        Self { verb, group, version, resource, subresource, scope, code }
+    }
+}
+
+/// Counts a request.
+fn increment(counter: &Mutex<BTreeMap<Key, u64>>, labels: Labels, code: u16) {
+    let mut counts = counter.lock().unwrap_or_else(PoisonError::into_inner);
+    *counts.entry((labels, code).into()).or_default() += 1;
+}
+
 impl Metrics {
     /// Counts an answered request.
     pub(crate) fn count(&self, labels: Labels, code: u16) {
-        let Labels { verb, group, version, resource, subresource, scope } = labels;
-        let key = Key { verb, group, version, resource, subresource, scope, code };
-        *self.requests.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        increment(&self.requests, labels, code);
+    }
+
+    /// Counts a request that the server ended in self-defense.
+    pub(crate) fn terminated(&self, labels: Labels, code: u16) {
+        increment(&self.terminations, labels, code);
+    }
+
+    /// Counts a request whose answer was cut off.
+    pub(crate) fn aborted(&self, labels: Labels) {
+        increment(&self.aborts, labels, 0);
     }
 
     /// Counts a request as being served.
-    pub(crate) fn in_flight(&self, mutating: bool) -> InFlight<'_> {
+    pub(crate) fn in_flight(&self, mutating: bool) -> InFlight {
         let gauge = &self.inflight[usize::from(mutating)];
         gauge.fetch_add(1, Ordering::Relaxed);
-        InFlight(gauge)
+        InFlight(gauge.clone())
     }
 
     /// Records how long a request took.
@@ -171,8 +196,35 @@ impl Metrics {
                 );
             }
         }
+        self.render_terminations(&mut out);
         self.render_requests(&mut out);
         out
+    }
+
+    /// Requests that did not end in order.
+    fn render_terminations(&self, out: &mut String) {
+        out.push_str("# HELP apiserver_request_terminations_total [ALPHA] Number of requests which apiserver terminated in self-defense.\n# TYPE apiserver_request_terminations_total counter\n");
+        let labels = |key: &Key| {
+            let Key { verb, group, version, resource, subresource, scope, .. } = key;
+            format!(
+                "group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
+            )
+        };
+        let locked = |counter: &Mutex<BTreeMap<Key, u64>>| {
+            counter.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        };
+        for (key, count) in locked(&self.terminations) {
+            let _ = writeln!(
+                out,
+                "apiserver_request_terminations_total{{code=\"{}\",component=\"apiserver\",{}}} {count}",
+                key.code,
+                labels(&key)
+            );
+        }
+        out.push_str("# HELP apiserver_request_aborts_total [ALPHA] Number of requests which apiserver aborted possibly due to a timeout, for each group, version, verb, resource, subresource and scope\n# TYPE apiserver_request_aborts_total counter\n");
+        for (key, count) in locked(&self.aborts) {
+            let _ = writeln!(out, "apiserver_request_aborts_total{{{}}} {count}", labels(&key));
+        }
     }
 
     fn render_requests(&self, out: &mut String) {

@@ -32,7 +32,7 @@ impl Tasks {
         });
     }
 
-    /// Starts work that ends by itself within seconds, and holds nothing of the server's. A panic in it is logged.
+    /// Starts work that ends by itself within a minute or so, and holds nothing of the server's. A panic in it is logged.
     pub(crate) fn spawn_brief(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn_finite("rest of a request", work);
     }

@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::service::Service;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::abort::{AbortResponse, Stream};
 use crate::watchdog::Seen;
 
 /// Counters of a connection.
@@ -92,8 +93,10 @@ where
         let this = self.get_mut();
         Pin::new(&mut this.future).poll(cx).map(|answered| {
             let in_flight = this.in_flight.take();
-            answered
-                .map(|response| response.map(|body| CountedBody { body, _in_flight: in_flight }))
+            answered.map(|response| {
+                Stream::begin(response.extensions().get::<AbortResponse>());
+                response.map(|body| CountedBody { body, _in_flight: in_flight })
+            })
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,11 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::Service;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::abort::{Stream, StreamExecutor};
 use crate::activity::{Activity, Counted, CountedBody, Noted};
 use crate::watchdog::{TICK, Verdict, Watchdog};
 
@@ -69,6 +71,8 @@ pub enum ConnectionError {
     Http(hyper::Error),
     /// No request came in time.
     Overdue,
+    /// The service cut a response off.
+    Aborted,
 }
 
 impl std::fmt::Display for ConnectionError {
@@ -76,6 +80,7 @@ impl std::fmt::Display for ConnectionError {
         match self {
             Self::Http(error) => error.fmt(f),
             Self::Overdue => f.write_str("no request came in time"),
+            Self::Aborted => f.write_str("a response was cut off"),
         }
     }
 }
@@ -84,7 +89,7 @@ impl Error for ConnectionError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Http(error) => error.source(),
-            Self::Overdue => None,
+            Self::Overdue | Self::Aborted => None,
         }
     }
 }
@@ -93,7 +98,7 @@ impl Error for ConnectionError {
 /// sent. Connections can be upgraded.
 ///
 /// # Errors
-/// When the connection breaks, or no request comes in time.
+/// When the connection breaks, no request comes in time, or a response is cut off.
 pub async fn serve<I, S, B>(
     io: I,
     protocol: Protocol,
@@ -121,7 +126,7 @@ where
         }
         Protocol::Http2 => {
             let streams = if options.http2_streams == 0 { STREAMS } else { options.http2_streams };
-            let mut server = http2::Builder::new(TokioExecutor::new());
+            let mut server = http2::Builder::new(StreamExecutor::default());
             server
                 .timer(TokioTimer::new())
                 .max_concurrent_streams(streams)
@@ -154,7 +159,7 @@ where
     }
 }
 
-impl<I, S, B> Connection for http2::Connection<I, S, TokioExecutor>
+impl<I, S, B> Connection for http2::Connection<I, S, StreamExecutor>
 where
     Self: Future<Output = hyper::Result<()>>,
     S: Service<Request<Incoming>, Response = Response<CountedBody<B>>, Error = Infallible>,
@@ -179,9 +184,15 @@ async fn drive(
     let mut leave = std::pin::pin!(leave);
     let mut leaving = false;
     let mut watchdog = Watchdog::default();
+    // Streams of HTTP/2 have tasks of their own.
+    let stream = Stream::default();
     loop {
         tokio::select! {
-            ended = connection.as_mut() => return ended.map_err(ConnectionError::Http),
+            ended = poll_fn(|cx| stream.poll(connection.as_mut(), cx)) => {
+                return ended.map_or(Err(ConnectionError::Aborted), |ended| {
+                    ended.map_err(ConnectionError::Http)
+                });
+            }
             () = leave.as_mut(), if !leaving => {
                 leaving = true;
                 connection.as_mut().graceful_shutdown();

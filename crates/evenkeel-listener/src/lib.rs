@@ -6,15 +6,18 @@
 //! | `ReadHeaderTimeout`: 32 s, `IdleTimeout`: 90 s | `watchdog::Watchdog` |
 //! | `MaxConcurrentStreams`, windows, header lists, resets of HTTP/2 | `connection::serve` |
 //! | TCP keep-alive | `accept::Listener` |
+//! | `ErrAbortHandler` | `abort::AbortResponse` |
 //!
 //! Requests have deadlines of their own, which their handlers keep. Upstream: `SecureServingInfo.Serve`.
 
+mod abort;
 mod accept;
 mod activity;
 mod connection;
 mod peers;
 mod watchdog;
 
+pub use abort::AbortResponse;
 pub use accept::{Accepted, Listener};
 pub use connection::{ConnectionError, HttpOptions, Protocol, serve};
 pub use peers::{ConnectionLimits, ConnectionSlot};

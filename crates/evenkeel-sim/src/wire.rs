@@ -297,7 +297,7 @@ fn broken() -> BoxError {
 }
 
 fn boxed(body: Answer) -> Body {
-    body.map_err(|never| match never {}).boxed_unsync()
+    body.map_err(Into::into).boxed_unsync()
 }
 
 fn refusal(code: u16) -> Response<Body> {
@@ -359,7 +359,10 @@ impl Late {
                 frame = self.body.frame(), if !self.ended => match frame {
                     Some(Ok(frame)) if self.late.is_zero() => return Some(Ok(frame)),
                     Some(Ok(frame)) => self.queue.push_back((self.clock.instant() + self.late, frame)),
-                    Some(Err(never)) => match never {},
+                    Some(Err(timeout)) => {
+                        self.ended = true;
+                        return Some(Err(timeout.into()));
+                    }
                     None => self.ended = true,
                 },
             }

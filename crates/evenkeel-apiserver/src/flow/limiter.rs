@@ -417,7 +417,7 @@ pub(crate) fn wait_limit(deadline: Option<Duration>) -> Duration {
 /// Watches are long-running, too, but take seats until they are initialized.
 ///
 /// Upstream: `BasicLongRunningRequestCheck`.
-fn is_long_running(info: &RequestInfo<'_>, path: &str) -> bool {
+pub(crate) fn is_long_running(info: &RequestInfo<'_>, path: &str) -> bool {
     let parts = ["attach", "exec", "proxy", "log", "portforward"];
     info.verb != "watch"
         && (info.verb == "proxy"

@@ -32,5 +32,5 @@ mod watches;
 
 pub(crate) use config::dangling;
 pub(crate) use estimate::ObjectStats;
-pub(crate) use level::RequestDigest;
-pub(crate) use limiter::{Admission, Flows, Options, Rejection, wait_limit};
+pub(crate) use level::{Permit, RequestDigest};
+pub(crate) use limiter::{Admission, Flows, Options, Rejection, is_long_running, wait_limit};

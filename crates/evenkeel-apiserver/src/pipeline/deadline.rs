@@ -8,6 +8,9 @@ use std::time::Duration;
 /// No request takes longer, whatever it asks for (`--request-timeout`).
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// How long a client may take to read an answer that ends.
+pub(super) const WRITE_TIMEOUT: Duration = LONGEST;
+
 /// The time until a request's answer begins: what it asks for with `timeout`, and no more than a minute. A watch or a log
 /// has a minute to begin, and then lasts for as long as somebody listens. Connections to pods and nodes have no limit.
 pub(super) fn of(info: &RequestInfo<'_>, query: &Query) -> Result<Option<Duration>, StatusError> {

@@ -18,6 +18,13 @@ pub(super) fn monitor(api: &Api, labels: Labels, took: Duration, code: StatusCod
     api.metrics.count(labels, code.as_u16());
 }
 
+/// Counts a request that the server ends in self-defense: it took too long, or there are too many.
+///
+/// Upstream: `RecordRequestTermination`.
+pub(super) fn terminated(api: &Api, labels: Labels, code: StatusCode) {
+    api.metrics.terminated(labels, code.as_u16());
+}
+
 /// Returns what metrics say of a request for a path that is no resource: its method.
 pub(super) fn of_path(method: &Method) -> Labels {
     Labels { verb: reported_verb("", method), ..Labels::default() }

@@ -11,8 +11,8 @@ use crate::flow::{self, Admission, ObjectStats, Rejection, RequestDigest};
 use crate::resource::Path;
 use crate::response::{Body, answer};
 
-/// Takes the seats of a request, or waits for them. They are given back when its answer begins; that of a list or watch is
-/// encoded while it is sent, from objects that are in memory anyway.
+/// Takes the seats of a request, or waits for them. They are given back when its answer is written; those of a watch when it
+/// begins.
 ///
 /// Upstream: `WithPriorityAndFairness`.
 pub(super) async fn limit(

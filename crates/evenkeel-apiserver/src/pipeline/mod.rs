@@ -16,6 +16,8 @@
 //! | The handlers of the verbs | `../verbs/mod.rs` |
 //! | The stages of a write | `../verbs/stages/mod.rs` |
 //! | `MonitorRequest`, `RecordDroppedRequest` | `instrument::monitor` |
+//! | `RecordRequestTermination`, `RecordRequestAbort` | `instrument::terminated`, `seats::hold_until_written` |
+//! | Seats are held until the answer is written | `seats::hold_until_written` |
 //!
 //! Upstream: `DefaultBuildHandlerChain`.
 
@@ -30,6 +32,7 @@ mod limit;
 mod nonresource;
 mod path;
 mod recover;
+mod seats;
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -43,7 +46,7 @@ use http::{HeaderMap, Method, Request, Response};
 
 use crate::api::Api;
 use crate::auth::Authenticated;
-use crate::flow::{Admission, RequestDigest};
+use crate::flow::{self, Admission, Permit, RequestDigest};
 use crate::metrics::Labels;
 use crate::request::{self, Query, RequestContext, RequestInfo, Warnings};
 use crate::resource::{Path, parse_path};
@@ -68,6 +71,30 @@ struct Incoming<'a> {
     /// What metrics say of it, once that is known. Only what is served is counted, under names of the server's own: paths are
     /// the clients' to choose.
     labels: OnceLock<Labels>,
+}
+
+impl Incoming<'_> {
+    /// Whether the answer lasts for as long as the client listens.
+    fn is_long_running(&self) -> bool {
+        self.info.verb == "watch" || flow::is_long_running(&self.info, self.path)
+    }
+
+    /// Returns what metrics say of the request, as far as that is known.
+    fn labels(&self) -> Labels {
+        self.labels.get().cloned().unwrap_or_else(|| instrument::of_path(self.method))
+    }
+}
+
+/// An answer, and the seats of its request.
+struct Answered {
+    response: Response<Body>,
+    permit: Option<Permit>,
+}
+
+impl From<Response<Body>> for Answered {
+    fn from(response: Response<Body>) -> Self {
+        Self { response, permit: None }
+    }
 }
 
 /// Serves one request.
@@ -95,7 +122,8 @@ where
     // What a body is that panicked is not known.
     let is_body_whole = handled.is_ok();
     let handled = handled.unwrap_or_else(|panic| Err(recover::recover(&*panic, method, path)));
-    let mut response = handled.unwrap_or_else(|error| refusal(&error, headers));
+    let Answered { mut response, permit } =
+        handled.unwrap_or_else(|error| refusal(&error, headers).into());
     if is_body_whole && !headers.contains_key(EXPECT) {
         request::body::discard(&api.tasks, body);
     }
@@ -106,12 +134,15 @@ where
         .headers_mut()
         .entry(CACHE_CONTROL)
         .or_insert_with(|| HeaderValue::from_static("no-cache, private"));
-    drop(in_flight);
-    if let Some(labels) = incoming.labels.into_inner() {
-        instrument::monitor(api, labels, started.elapsed(), response.status());
-    }
     if *method == Method::HEAD {
         *response.body_mut() = Body::empty();
+    }
+    if !incoming.is_long_running() {
+        let labels = incoming.labels();
+        seats::hold_until_written(api, (permit, in_flight), labels, &mut response);
+    }
+    if let Some(labels) = incoming.labels.into_inner() {
+        instrument::monitor(api, labels, started.elapsed(), response.status());
     }
     response
 }
@@ -121,7 +152,7 @@ async fn handle<B>(
     incoming: &Incoming<'_>,
     raw_path: &str,
     body: Pin<&mut B>,
-) -> Result<Response<Body>, StatusError>
+) -> Result<Answered, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
@@ -132,9 +163,11 @@ where
     let staged = stages(incoming, deadline, body);
     match deadline {
         None => staged.await,
-        Some(time) => tokio::time::timeout(time, staged)
-            .await
-            .unwrap_or_else(|_| Err(deadline::deadline_exceeded())),
+        Some(time) => tokio::time::timeout(time, staged).await.unwrap_or_else(|_| {
+            let error = deadline::deadline_exceeded();
+            instrument::terminated(incoming.api, incoming.labels(), error.code());
+            Err(error)
+        }),
     }
 }
 
@@ -143,14 +176,14 @@ async fn stages<B>(
     incoming: &Incoming<'_>,
     deadline: Option<Duration>,
     body: Pin<&mut B>,
-) -> Result<Response<Body>, StatusError>
+) -> Result<Answered, StatusError>
 where
     B: http_body::Body<Data = Bytes> + Send,
     B::Error: std::fmt::Display,
 {
     let Incoming { api, peer, method, path, query, ref info, headers, ref labels } = *incoming;
     let Authenticated { user, notes } = authenticate::authenticate(api, headers, path, peer).await;
-    let Some(user) = user else { return Ok(authenticate::unauthorized(headers)) };
+    let Some(user) = user else { return Ok(authenticate::unauthorized(headers).into()) };
     let is_anonymous = &*user.name == "system:anonymous";
     let attributes = authorize::attributes(info, path);
     let user = impersonate::impersonate(api, user, headers, &attributes)?;
@@ -165,10 +198,11 @@ where
                 let _ = labels.set(instrument::of_resource(target, info.verb, method));
             }
             let mut response = limit::too_many_requests(&rejection);
+            instrument::terminated(api, incoming.labels(), response.status());
             if is_anonymous {
                 response.extensions_mut().insert(Anonymous);
             }
-            return Ok(response);
+            return Ok(response.into());
         }
     };
     let watch = if info.verb == "watch" { api.flows.register_watch(info) } else { None };
@@ -192,7 +226,7 @@ where
     };
     let mut response = answered.await.unwrap_or_else(|error| refusal(&error, headers));
     warn(&mut response, &warnings.into_texts());
-    if let Some(permit) = permit {
+    if let Some(permit) = &permit {
         permit.mark(response.headers_mut());
     }
     if let Some(watch) = watch {
@@ -204,5 +238,5 @@ where
     if let Some(warning) = notes.warning {
         warn(&mut response, &[warning.to_owned()]);
     }
-    Ok(response)
+    Ok(Answered { response, permit })
 }

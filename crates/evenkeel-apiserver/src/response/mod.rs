@@ -3,6 +3,8 @@
 mod body;
 pub(crate) mod compress;
 mod headers;
+mod written;
 
 pub use body::Body;
 pub(crate) use headers::{answer, refusal, warn};
+pub use written::WriteTimeout;

@@ -253,6 +253,54 @@ async fn a_watch_has_a_seat_only_until_it_is_initialized() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_its_answer_keeps_its_seat_for_a_minute() {
+    let (_server, admin, ann) = start(Server::builder().max_requests_in_flight(2, 1)).await;
+    let data = json!({"a": "x".repeat(300 * 1024)});
+    admin.make(CONFIGMAPS, json!({"metadata": {"name": "long"}, "data": data})).await;
+    limit_ann(&admin, false).await;
+    let executing = format!("apiserver_flowcontrol_current_executing_requests{ANN}}}");
+    let in_flight = "apiserver_current_inflight_requests{request_kind=\"readOnly\"}";
+    let one = format!("{CONFIGMAPS}/long");
+    for path in [CONFIGMAPS, &one] {
+        // The seat is free when the answer is read, or its client leaves.
+        let read = text(send(&ann, get(path)).await).await;
+        assert!(read.len() > 300 * 1024, "{path}: {}", read.len());
+        drop(send(&ann, get(path)).await);
+        assert_eq!(metric(&admin, &executing).await, "0");
+        // The request for the metrics is in flight, too.
+        assert_eq!(metric(&admin, in_flight).await, "1");
+        let mut unread = send(&ann, get(path)).await;
+        assert_eq!(unread.status(), StatusCode::OK);
+        assert!(unread.body_mut().frame().await.expect("a frame").is_ok());
+        assert_eq!(metric(&admin, in_flight).await, "2");
+        for _ in 0..59 {
+            assert_eq!(send(&ann, get(path)).await.status(), StatusCode::TOO_MANY_REQUESTS);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(metric(&admin, in_flight).await, "1");
+        assert_eq!(send(&ann, get("/api/v1/namespaces/default")).await.status(), StatusCode::OK);
+        assert!(unread.into_body().collect().await.is_err(), "{path} is cut off");
+    }
+    for (code, verb, scope, count) in [
+        ("429", "LIST", "namespace", "59"),
+        ("504", "LIST", "namespace", "1"),
+        ("429", "GET", "resource", "59"),
+        ("504", "GET", "resource", "1"),
+    ] {
+        let labels = format!(
+            "group=\"\",resource=\"configmaps\",scope=\"{scope}\",subresource=\"\",verb=\"{verb}\",version=\"v1\""
+        );
+        let name = format!(
+            "apiserver_request_terminations_total{{code=\"{code}\",component=\"apiserver\",{labels}}}"
+        );
+        assert_eq!(metric(&admin, &name).await, count, "{name}");
+        let name = format!("apiserver_request_aborts_total{{{labels}}}");
+        assert_eq!(metric(&admin, &name).await, "1", "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn seats_that_watchers_keep_wake_who_waits_for_them() {
     let (_server, admin, ann) = start(Server::builder().max_requests_in_flight(2, 1)).await;
     limit_ann(&admin, true).await;

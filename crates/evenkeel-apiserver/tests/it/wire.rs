@@ -122,3 +122,40 @@ async fn clients_choose_no_labels_of_metrics() {
     assert!(counted.iter().any(|line| line.contains("resource=\"pods\"") && line.ends_with(" 20")));
     assert!(!metrics.contains("%0A") && !metrics.contains(" 99"), "{metrics}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_loses_its_connection() {
+    let (address, token) = listen().await;
+    let admin = format!("Authorization: Bearer {token}\r\nContent-Type: application/json\r\n");
+    let path = "/api/v1/namespaces/default/configmaps";
+    // More than what the sockets keep.
+    let data = "x".repeat(1024 * 1024);
+    for at in 0..24 {
+        let object = format!(r#"{{"metadata":{{"name":"c{at}"}},"data":{{"a":"{data}"}}}}"#);
+        let length = object.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n{admin}\r\n{object}"
+        );
+        assert_eq!(status(&exchange(address, request.as_bytes()).await), "201");
+    }
+    let in_flight = async || {
+        let text = get(address, "/metrics", admin.as_bytes()).await;
+        let name = "apiserver_current_inflight_requests{request_kind=\"readOnly\"} ";
+        text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("none").to_owned()
+    };
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(64 * 1024).expect("a size");
+    let mut stream = socket.connect(address).await.expect("a connection");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{admin}\r\n");
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).await.expect("the head of an answer");
+    assert_eq!(&first, b"HTTP/1.1 200");
+    assert_eq!(in_flight().await, "2");
+    tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+    assert_eq!(in_flight().await, "1");
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    assert!(rest.len() < 24 * data.len(), "the answer is cut off: {}", rest.len());
+    assert!(!rest.ends_with(b"0\r\n\r\n"));
+}

@@ -1,0 +1,41 @@
+//! The seats of a request while its answer is written.
+
+use std::sync::Arc;
+
+use evenkeel_listener::AbortResponse;
+use http::{Response, StatusCode};
+
+use super::deadline::WRITE_TIMEOUT;
+use crate::api::Api;
+use crate::flow::Permit;
+use crate::metrics::{InFlight, Labels};
+use crate::response::Body;
+
+/// Keeps the seats of a request until its answer is written. A client that does not read it within a minute loses its stream,
+/// or its connection, and the seats go to others. A short answer is written at once.
+///
+/// Upstream: `WithTimeoutForNonLongRunningRequests`, `ErrAbortHandler`.
+pub(super) fn hold_until_written(
+    api: &Arc<Api>,
+    held: (Option<Permit>, InFlight),
+    labels: Labels,
+    response: &mut Response<Body>,
+) {
+    if response.body().is_short() {
+        return;
+    }
+    let abort = AbortResponse::default();
+    response.extensions_mut().insert(abort.clone());
+    let writing = response.body_mut().hold_until_written(held);
+    let weak = Arc::downgrade(api);
+    let timer = async move {
+        if writing.timed_out(WRITE_TIMEOUT).await {
+            abort.abort();
+            if let Some(api) = weak.upgrade() {
+                api.metrics.terminated(labels.clone(), StatusCode::GATEWAY_TIMEOUT.as_u16());
+                api.metrics.aborted(labels);
+            }
+        }
+    };
+    api.tasks.spawn_brief(timer);
+}
