@@ -1,9 +1,21 @@
 //! Timestamps as the API encodes them.
 
+use jiff::TimestampArithmetic;
 pub use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 /// Go's zero time, 0001-01-01T00:00:00Z, by which upstream means "no time".
 pub(crate) const ZERO: Timestamp = Timestamp::constant(-62_135_596_800, 0);
+
+/// Adds a duration that an object or a request names. A sum beyond the year 9999, which RFC 3339 cannot write, is the last time
+/// of that year.
+pub fn saturating_add(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX).max(ZERO)
+}
+
+/// Subtracts a duration that an object or a request names. A difference before the year 1 is the beginning of that year.
+pub fn saturating_sub(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Timestamp {
+    time.saturating_sub(by).unwrap_or(ZERO).max(ZERO)
+}
 
 /// Parses RFC 3339, with or without a fraction.
 ///
@@ -81,4 +93,29 @@ pub fn seconds(time: Timestamp) -> String {
 /// Formats a `metav1.MicroTime`: microseconds, UTC.
 pub fn micros(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn sums_end_with_the_years_that_can_be_written() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let seconds = SignedDuration::from_secs;
+        for (by, added, subtracted) in [
+            (0, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+            (60, "2026-01-01T00:01:00Z", "2025-12-31T23:59:00Z"),
+            (-60, "2025-12-31T23:59:00Z", "2026-01-01T00:01:00Z"),
+            (i64::MAX, "9999-12-30T22:00:00Z", "0001-01-01T00:00:00Z"),
+            (i64::MIN, "0001-01-01T00:00:00Z", "9999-12-30T22:00:00Z"),
+        ] {
+            assert_eq!(super::seconds(saturating_add(now, seconds(by))), added, "{by}");
+            assert_eq!(super::seconds(saturating_sub(now, seconds(by))), subtracted, "{by}");
+        }
+        assert_eq!(saturating_add(now, Duration::MAX), Timestamp::MAX);
+        assert_eq!(saturating_sub(now, Duration::MAX), ZERO);
+    }
 }

@@ -1,7 +1,7 @@
 //! Predicates on pods: active, ready, available, and since when. Upstream: `pkg/api/v1/pod`, `controller_utils.go`.
 
 use evenkeel_api::{
-    time::{SignedDuration, Timestamp},
+    time::{SignedDuration, Timestamp, saturating_add},
     views::Pod,
 };
 use std::{sync::Arc, time::Duration};
@@ -96,5 +96,5 @@ pub(crate) fn until_available(
 }
 
 fn available_at(since: Timestamp, min_ready_seconds: i32) -> Timestamp {
-    since.checked_add(SignedDuration::from_secs(min_ready_seconds.into())).unwrap_or(Timestamp::MAX)
+    saturating_add(since, SignedDuration::from_secs(min_ready_seconds.into()))
 }

@@ -198,5 +198,5 @@ impl<'a> RunContext<'a> {
 
 /// `time` plus `by`; the latest time there is when the sum cannot be expressed.
 pub fn later(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
+    evenkeel_api::time::saturating_add(time, by)
 }

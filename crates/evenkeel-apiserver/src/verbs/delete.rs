@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use evenkeel_api::time::{SignedDuration, Timestamp, saturating_add, saturating_sub};
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -282,7 +283,7 @@ fn plan(
         if period > 0 {
             match options.grace_period_seconds {
                 Some(desired) if desired < period => {
-                    shorten(object, period, desired.max(0));
+                    shorten(object, now, period, desired.max(0));
                     graceful = true;
                 }
                 // A graceful deletion is under way already.
@@ -292,7 +293,7 @@ fn plan(
     } else if let Some(period) =
         stored.strategy.check_graceful_delete(object, options.grace_period_seconds)
     {
-        let until = now + jiff::SignedDuration::from_secs(period);
+        let until = saturating_add(now, SignedDuration::from_secs(period));
         set_deletion(object, &seconds(until), period);
         bump(object);
         graceful = true;
@@ -333,11 +334,14 @@ fn set_deletion(object: &mut Value, at: &str, period: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), Value::from(period));
 }
 
-fn shorten(object: &mut Value, period: i64, desired: i64) {
-    let before: Option<jiff::Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
+/// Moves the end of a graceful deletion forward. An end that no timestamp could express says nothing of its beginning.
+fn shorten(object: &mut Value, now: Timestamp, period: i64, desired: i64) {
+    let before: Option<Timestamp> = meta::text(object, "deletionTimestamp").parse().ok();
     if let Some(before) = before {
-        let at = before - jiff::SignedDuration::from_secs(period - desired);
-        set_deletion(object, &seconds(at), desired);
+        let earlier = saturating_sub(before, SignedDuration::from_secs(period - desired));
+        let latest = saturating_add(now, SignedDuration::from_secs(desired));
+        let is_capped = before.as_second() == Timestamp::MAX.as_second();
+        set_deletion(object, &seconds(if is_capped { latest } else { earlier }), desired);
     }
 }
 

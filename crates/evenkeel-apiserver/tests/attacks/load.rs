@@ -36,6 +36,43 @@ pub(crate) async fn watches_that_are_given_up(target: &Target) {
     drop(open);
 }
 
+/// Pods whose graceful deletion ends when no clock ever will. Upstream's times wrap; it deletes as it always does.
+pub(crate) async fn deletions_that_take_for_ever(target: &Target) {
+    let admin = target.admin();
+    let namespace = target.namespace("endless").await;
+    let pods = format!("/api/v1/namespaces/{namespace}/pods");
+    let pod = |name: &str, grace: i64| {
+        let containers = json!([{"name": "c", "image": "i"}]);
+        json!({"metadata": {"name": name},
+            "spec": {"nodeName": "n1", "containers": containers, "terminationGracePeriodSeconds": grace}})
+    };
+    for (name, grace, query) in [
+        ("own", i64::MAX, ""),
+        ("more", 30, "?gracePeriodSeconds=9000000000000000000"),
+        ("less", i64::MAX, "?gracePeriodSeconds=9000000000000000000"),
+        ("negative", 30, "?gracePeriodSeconds=-9000000000000000000"),
+    ] {
+        admin.make(&pods, pod(name, grace)).await;
+        let marked = admin.send("DELETE", &format!("{pods}/{name}{query}"), &[], b"").await;
+        marked.is(200, "deletionTimestamp");
+        let at = marked.json()["metadata"]["deletionTimestamp"].clone();
+        assert!(at.as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok()), "{at}");
+    }
+    let shorter = format!("{pods}/own?gracePeriodSeconds=60");
+    admin.send("DELETE", &shorter, &[], b"").await.is(200, "");
+    admin.send("DELETE", &format!("{pods}/own?gracePeriodSeconds=0"), &[], b"").await.is(200, "");
+    admin.get(&format!("{pods}/own")).await.is(404, "");
+    // The namespace ends, as its controller would have it.
+    let path = format!("/api/v1/namespaces/{namespace}");
+    admin.send("DELETE", &path, &[], b"").await.is(200, "");
+    admin.send("DELETE", &format!("{pods}?gracePeriodSeconds=0"), &[], b"").await.is(200, "");
+    assert_eq!(admin.get(&pods).await.json()["items"], json!([]));
+    let mut finalized = admin.get(&path).await.json();
+    finalized["spec"]["finalizers"] = json!([]);
+    admin.give("PUT", &format!("{path}/finalize"), JSON, finalized.to_string()).await.is(200, "");
+    admin.get(&path).await.is(404, "");
+}
+
 /// Answers that nobody reads.
 pub(crate) async fn answers_that_nobody_reads(target: &Target) {
     let admin = target.admin();

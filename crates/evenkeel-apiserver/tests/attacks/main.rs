@@ -180,6 +180,7 @@ attacks! {
         bodies_that_are_given_up,
         watches_that_are_given_up,
         answers_that_nobody_reads,
+        deletions_that_take_for_ever,
         streams_reset_at_once,
         headers_that_go_on,
         small_frames_without_end,

@@ -8,7 +8,7 @@ use crate::resource::{
 };
 use evenkeel_api::{
     quantity::Quantity,
-    time::{SignedDuration, Timestamp},
+    time::{SignedDuration, Timestamp, saturating_add},
     views::{Container, Pod, PodAffinityTerm, ResourceRequirements},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ pub fn is_terminating(pod: &Pod) -> bool {
 /// upstream adds them, although the timestamp is already the period's end.
 pub fn grace_period_end(pod: &Pod) -> Option<Timestamp> {
     let seconds = pod.meta.deletion_grace_seconds?;
-    pod.meta.deletion?.checked_add(SignedDuration::from_secs(seconds)).ok()
+    Some(saturating_add(pod.meta.deletion?, SignedDuration::from_secs(seconds)))
 }
 
 /// Whether quotas count the pod: it has not finished, and its grace period has not ended.

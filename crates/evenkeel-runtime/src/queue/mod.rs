@@ -25,6 +25,9 @@ use std::{
 };
 use tokio::sync::Notify;
 
+/// Delay in place of one that the clock cannot express.
+const MAX_DELAY: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 /// Priority of a key: greater ones are processed first, equal ones in order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Priority(pub i32);
@@ -289,7 +292,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Queue<K> {
             }
             self.measure(Handles::retried);
             if !delay.is_zero() {
-                state.add_at(key, now + delay, priority);
+                // An object may name a delay that no clock reaches.
+                let due = now.checked_add(delay).unwrap_or(now + MAX_DELAY);
+                state.add_at(key, due, priority);
                 drop(state);
                 self.shared.wake.notify_one();
                 return;

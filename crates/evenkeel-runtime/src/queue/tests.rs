@@ -28,6 +28,16 @@ async fn a_key_added_during_its_work_runs_again_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delay_that_no_clock_reaches_holds_back_nothing_else() {
+    let queue = Queue::unnamed(&Clock::system());
+    queue.add_after("never", Duration::MAX);
+    queue.add_after("never either", Duration::from_secs(i64::MAX.unsigned_abs()));
+    queue.add_after("soon", millis(10));
+    assert_eq!(queue.next().await, Some("soon"));
+    assert_eq!(taken(&queue).await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn urgent_keys_go_first_and_raising_keeps_the_place_among_equals() {
     let queue = Queue::unnamed(&Clock::system());
     for key in ["a", "b", "c"] {

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `waitingPodsMap`, `podsInPreBindMap`.
 
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::time::{Timestamp, saturating_add};
 use evenkeel_runtime::clock::Clock;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -43,9 +43,9 @@ impl WaitingPods {
         plugins: Vec<(&'static str, Duration)>,
         now: Timestamp,
     ) -> WaitingPod {
-        let pending = plugins.into_iter().map(|(plugin, limit)| {
-            (plugin, (now.saturating_add(limit).unwrap_or(Timestamp::MAX), limit))
-        });
+        let pending = plugins
+            .into_iter()
+            .map(|(plugin, limit)| (plugin, (saturating_add(now, limit), limit)));
         let uid = pod.uid().into();
         let waiting = WaitingPod(Arc::new(InPermit {
             pod,

@@ -3,7 +3,7 @@
 //!
 //! Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`.
 
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::time::{Timestamp, saturating_add};
 use std::time::Duration;
 
 /// Granularity of backoff expirations: pods that expire within one window are ordered by priority.
@@ -45,10 +45,6 @@ impl BackoffPolicy {
 /// Upstream: `isEntityBackingoff`.
 pub(super) fn is_backing_off(until: Timestamp, now: Timestamp) -> bool {
     until >= align_to_window(now)
-}
-
-pub(super) fn saturating_add(time: Timestamp, by: Duration) -> Timestamp {
-    time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 fn align_to_window(time: Timestamp) -> Timestamp {

@@ -22,7 +22,7 @@ pub use nominator::Nominator;
 pub(crate) use plugin_calls::{HintKey, PluginCall, PluginPanic};
 pub(crate) use plugin_set::PluginSet;
 
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::time::{Timestamp, saturating_add};
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 use std::{
@@ -38,7 +38,6 @@ use crate::{
     pod::PodInfo,
     stopwatch::Stopwatch,
 };
-use backoff_policy::saturating_add;
 use in_flight_events::InFlightEvents;
 use plugin_calls::PluginCalls;
 use queueing_hint_map::QueueingHintMap;

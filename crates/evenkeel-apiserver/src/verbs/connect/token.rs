@@ -10,6 +10,7 @@ use crate::resource::GroupKind;
 use crate::resource::key;
 use crate::verbs::attempt::Write;
 use crate::verbs::meta;
+use evenkeel_api::time::{SignedDuration, saturating_add};
 use evenkeel_apimachinery::group_version::GroupResource;
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 use evenkeel_apimachinery::time::seconds;
@@ -88,7 +89,7 @@ pub(super) fn serve(
     };
     let token = issuer.sign(&claims);
     let token = token.ok_or_else(|| StatusError::internal("no token can be signed"))?;
-    let until = seconds(request.now + jiff::SignedDuration::from_secs(requested));
+    let until = seconds(saturating_add(request.now, SignedDuration::from_secs(requested)));
     let reference = token_request.pointer("/spec/boundObjectRef").cloned().unwrap_or(Value::Null);
     let mut given = token_request.clone();
     given["spec"]["expirationSeconds"] = Value::from(requested);

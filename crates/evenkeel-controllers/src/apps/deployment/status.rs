@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{conditions::Condition, wire};
 use evenkeel_api::{
-    time::{SignedDuration, Timestamp},
+    time::{SignedDuration, Timestamp, saturating_add},
     views::{Deployment, DeploymentStatus},
 };
 use evenkeel_runtime::plan::{EventRecord, Failure, Outcomes, Plan, Update};
@@ -211,7 +211,7 @@ fn is_timed_out(pass: &Pass<'_>, present: Option<&Condition>) -> bool {
 fn deadline(pass: &Pass<'_>, condition: &Condition) -> Timestamp {
     let seconds = pass.observed.deployment.spec.progress_deadline_seconds.unwrap_or(i32::MAX);
     let from = condition.last_update_time.unwrap_or(Timestamp::UNIX_EPOCH);
-    from.checked_add(SignedDuration::from_secs(seconds.into())).unwrap_or(Timestamp::MAX)
+    saturating_add(from, SignedDuration::from_secs(seconds.into()))
 }
 
 /// Returns the delay until the deadline is checked, one second late. Upstream: `requeueStuckDeployment`.

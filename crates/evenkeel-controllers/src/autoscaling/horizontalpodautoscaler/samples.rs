@@ -3,7 +3,7 @@
 use super::Options;
 use evenkeel_api::{
     Text,
-    time::{SignedDuration, Timestamp},
+    time::{Timestamp, saturating_add},
     views::{Container, Pod},
 };
 use evenkeel_component_helpers::resource;
@@ -70,25 +70,18 @@ impl<'a> Groups<'a> {
     }
 }
 
-fn after(time: Timestamp, span: Duration) -> Timestamp {
-    SignedDuration::try_from(span)
-        .ok()
-        .and_then(|span| time.checked_add(span).ok())
-        .unwrap_or(Timestamp::MAX)
-}
-
 /// Whether the pod's CPU sample may show its initialization. Upstream: `groupPods`.
 fn is_starting(pod: &Pod, sample: &Sample, options: &Options, now: Timestamp) -> bool {
     let ready = pod.status.conditions.iter().find(|condition| &*condition.type_ == "Ready");
     let (Some(ready), Some(start)) = (ready, pod.status.start_time) else { return true };
     let unready = &*ready.status == "False";
     let since = ready.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH);
-    if after(start, options.cpu_initialization_period) > now {
+    if saturating_add(start, options.cpu_initialization_period) > now {
         // The sample must be taken a full window after the pod became ready.
-        unready || sample.at < after(since, sample.window)
+        unready || sample.at < saturating_add(since, sample.window)
     } else {
         // A pod whose readiness never changed after the initial delay was never ready.
-        unready && after(start, options.initial_readiness_delay) > since
+        unready && saturating_add(start, options.initial_readiness_delay) > since
     }
 }
 

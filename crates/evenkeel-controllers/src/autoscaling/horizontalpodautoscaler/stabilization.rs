@@ -3,7 +3,7 @@
 //! Upstream: `stabilizeRecommendation`, `stabilizeRecommendationWithBehaviors`, `storeScaleEvent`.
 
 use evenkeel_api::{
-    time::{SignedDuration, Timestamp},
+    time::{Timestamp, saturating_sub},
     views::HpaScalingRules,
 };
 use std::time::Duration;
@@ -38,14 +38,6 @@ fn replace_outdated(
     }
 }
 
-/// Returns the start of a window that ends now.
-fn window_start(now: Timestamp, window: Duration) -> Timestamp {
-    SignedDuration::try_from(window)
-        .ok()
-        .and_then(|window| now.checked_sub(window).ok())
-        .unwrap_or(Timestamp::MIN)
-}
-
 fn seconds(seconds: i32) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }
@@ -67,7 +59,7 @@ impl StabilizationHistory {
         window: Duration,
         now: Timestamp,
     ) -> i32 {
-        let cutoff = window_start(now, window);
+        let cutoff = saturating_sub(now, window);
         let recent = self.recommendations.iter().filter(|old| old.at >= cutoff);
         let highest = recent.map(|old| old.replicas).fold(recommendation, i32::max);
         replace_outdated(
@@ -87,7 +79,7 @@ impl StabilizationHistory {
         (up, down): (i32, i32),
         now: Timestamp,
     ) -> i32 {
-        let (up, down) = (window_start(now, seconds(up)), window_start(now, seconds(down)));
+        let (up, down) = (saturating_sub(now, seconds(up)), saturating_sub(now, seconds(down)));
         let since = |cutoff: Timestamp| {
             self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.replicas)
         };
@@ -108,7 +100,7 @@ impl StabilizationHistory {
         period: i32,
         now: Timestamp,
     ) -> i32 {
-        let cutoff = window_start(now, seconds(period));
+        let cutoff = saturating_sub(now, seconds(period));
         let changed = |list: &[TimestampedCount]| -> i32 {
             let recent = list.iter().filter(|old| old.at > cutoff);
             recent.fold(0_i32, |sum, old| sum.saturating_add(old.replicas))
@@ -130,7 +122,7 @@ impl StabilizationHistory {
     ) {
         let policies = rules.map(|rules| &*rules.policies).unwrap_or_default();
         let longest = policies.iter().map(|policy| policy.period_seconds).max().unwrap_or(0);
-        let cutoff = window_start(now, seconds(longest));
+        let cutoff = saturating_sub(now, seconds(longest));
         let list = if to > from { &mut self.scale_up_events } else { &mut self.scale_down_events };
         let replicas = to.saturating_sub(from).saturating_abs();
         replace_outdated(list, TimestampedCount { replicas, at: now }, |old| old.at < cutoff);

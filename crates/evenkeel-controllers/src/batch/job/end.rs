@@ -138,7 +138,7 @@ pub(super) fn active_deadline_left(job: &Job, now: Timestamp) -> Option<Duration
     if job.spec.suspend {
         return None;
     }
-    let remaining = SignedDuration::from_secs(seconds) - now.duration_since(since);
+    let remaining = SignedDuration::from_secs(seconds).saturating_sub(now.duration_since(since));
     Some(Duration::try_from(remaining).unwrap_or(Duration::ZERO))
 }
 

@@ -129,6 +129,11 @@ fn the_reason_of_an_end_is_upstreams() {
     check(&late, &[], Some(deadline));
     late.status.start_time = Some(at(-59));
     check(&late, &[], None);
+    let mut endless = job(&json!({ "activeDeadlineSeconds": i64::MAX }));
+    for start in [-60, 0, 60] {
+        endless.status.start_time = Some(at(start));
+        check(&endless, &[], None);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::{
     },
     wire,
 };
-use evenkeel_api::time::{SignedDuration, Timestamp};
+use evenkeel_api::time::{SignedDuration, Timestamp, saturating_add, saturating_sub};
 use evenkeel_runtime::{
     introspect::Description,
     plan::{Plan, Update},
@@ -174,10 +174,10 @@ pub(super) fn validity(
     signer_end: Timestamp,
     now: Timestamp,
 ) -> Result<(Timestamp, Timestamp), Expired> {
-    let start = now.checked_sub(BACKDATE).unwrap_or(Timestamp::MIN);
+    let start = saturating_sub(now, BACKDATE);
     let from = if lifetime < SHORT { now } else { start };
     let lasts = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
-    let end = from.checked_add(lasts).unwrap_or(Timestamp::MAX).min(signer_end);
+    let end = saturating_add(from, lasts).min(signer_end);
     if start >= signer_end {
         return Err(Expired::Signer(signer_end));
     }

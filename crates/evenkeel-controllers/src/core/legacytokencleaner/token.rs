@@ -3,7 +3,7 @@
 use crate::core::serviceaccounttoken::Claim;
 use evenkeel_api::{
     View,
-    time::{SignedDuration, Timestamp},
+    time::{SignedDuration, Timestamp, saturating_sub},
     views::ServiceAccount,
 };
 use evenkeel_runtime::cache::Full;
@@ -45,7 +45,7 @@ impl Age {
         let begun = tracked.tomorrow().ok().and_then(|day| day.to_zoned(TimeZone::UTC).ok());
         let begun = begun.ok_or_else(|| format!("nothing comes after {tracked}"))?.timestamp();
         let period = SignedDuration::try_from(period).unwrap_or(SignedDuration::MAX);
-        let since = now.checked_sub(period).unwrap_or(Timestamp::MIN);
+        let since = saturating_sub(now, period);
         Ok((since >= begun).then_some(Self { now, since }))
     }
 }

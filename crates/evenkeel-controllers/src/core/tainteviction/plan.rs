@@ -16,7 +16,7 @@ use crate::{
 };
 use evenkeel_api::{
     View,
-    time::{SignedDuration, Timestamp},
+    time::{SignedDuration, Timestamp, saturating_add},
     views::{Pod, Taint, Toleration},
 };
 use evenkeel_component_helpers::scheduling::corev1::tolerates;
@@ -91,7 +91,7 @@ pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
         Tolerated::Forever => Verdict::Stay,
         Tolerated::Not => Verdict::Evict(Pending { due: now }),
         Tolerated::For(time) => {
-            let due = now.checked_add(time).unwrap_or(Timestamp::MAX);
+            let due = saturating_add(now, time);
             at(observed.pending.unwrap_or(Pending { due }))
         }
     }

@@ -17,7 +17,7 @@ use super::{Options, iscsi_fc};
 use crate::{storage::persistentvolumeclaimprotection, wire};
 use evenkeel_api::{
     Text, View,
-    time::{SignedDuration, Timestamp},
+    time::{SignedDuration, Timestamp, saturating_add},
     views::{Node, PersistentVolume, Pod, VolumeAttachment},
 };
 use evenkeel_component_helpers::storage::{attach, csi_translation};
@@ -285,7 +285,7 @@ fn can_detach(
     }
     let since = observed.memory.detaching.get(id).copied().unwrap_or(now);
     let timeout = SignedDuration::try_from(MAX_WAIT_FOR_UNMOUNT).unwrap_or_default();
-    let until = since.checked_add(timeout).unwrap_or(Timestamp::MAX);
+    let until = saturating_add(since, timeout);
     let node = observed.node.as_deref();
     let ready = node.is_some_and(is_ready);
     if !ready && options.force && now >= until {

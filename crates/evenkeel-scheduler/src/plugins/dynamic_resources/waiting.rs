@@ -4,7 +4,10 @@ mod act;
 #[cfg(test)]
 mod tests;
 
-use evenkeel_api::{time::Timestamp, views::ResourceClaim};
+use evenkeel_api::{
+    time::{Timestamp, saturating_add},
+    views::ResourceClaim,
+};
 use std::{sync::Arc, time::Duration};
 
 use super::claims::{self, Readiness};
@@ -50,13 +53,9 @@ fn check(
             Readiness::Waits => {
                 let limit = claims::limit(&claim, binding_timeout).unwrap_or(Timestamp::MAX);
                 // Overdue strictly after the deadline.
-                return Ok(Some(end.min(later(limit, Duration::from_millis(1)))));
+                return Ok(Some(end.min(saturating_add(limit, Duration::from_millis(1)))));
             }
         }
     }
     Ok(None)
-}
-
-fn later(moment: Timestamp, by: Duration) -> Timestamp {
-    moment.saturating_add(by).unwrap_or(Timestamp::MAX)
 }

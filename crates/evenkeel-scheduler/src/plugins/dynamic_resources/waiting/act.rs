@@ -2,13 +2,13 @@
 
 use evenkeel_api::{
     View as _,
-    time::Timestamp,
+    time::{Timestamp, saturating_add},
     views::{Pod, ResourceClaim},
 };
 use evenkeel_runtime::plan::{EventRecord, Target};
 use std::{sync::Arc, time::Duration};
 
-use super::{Unready, check, later};
+use super::{Unready, check};
 use crate::{
     framework::PreBindError,
     metrics::Awaited,
@@ -44,7 +44,7 @@ impl DynamicResources {
         began: Timestamp,
     ) -> Result<(), Unready> {
         let (clock, timeout) = (&seen.handle.clock, self.args.binding_timeout);
-        let end = later(began, timeout);
+        let end = saturating_add(began, timeout);
         loop {
             // Subscribed before the first check, so that no change is missed.
             let changed = seen.changed.notified();
