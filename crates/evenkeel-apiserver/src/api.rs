@@ -24,6 +24,7 @@ use crate::response::Body;
 use crate::store::{Store, WriteError};
 use crate::tasks::Tasks;
 use crate::webhook::budget::Budgets;
+use evenkeel_apimachinery::group_version::GroupVersionKind;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
@@ -55,6 +56,16 @@ impl Context<'_> {
     /// Whether the authorizers allow the user something besides the request itself.
     pub(crate) fn allows(&self, attributes: &Attributes<'_>) -> bool {
         self.api.authorizer.authorize(&self.api.store, self.user, attributes)
+    }
+
+    /// Kind of the objects that admission sees: the resource's, or that of what is posted to a subresource and not stored. A
+    /// view of the object, such as its scale, is seen as the object.
+    ///
+    /// Upstream: `Attributes.GetKind`.
+    pub(crate) fn object_kind(&self) -> &GroupVersionKind {
+        let posted = matches!(self.subresource, "binding" | "eviction" | "token");
+        let part = posted.then(|| self.resource.subresource(self.subresource)).flatten();
+        part.map_or(&self.resource.gvk, |part| &part.kind)
     }
 
     /// The stored namespace of the request; null where there is none.

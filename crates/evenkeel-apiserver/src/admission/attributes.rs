@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::Context;
+use evenkeel_apimachinery::group_version::GroupVersionKind;
 
 /// The group whose objects policies and webhooks never see: their own.
 pub(crate) const GROUP: &str = "admissionregistration.k8s.io";
@@ -40,24 +41,35 @@ pub(crate) struct Attributes<'a> {
     pub(crate) old: &'a Value,
 }
 
-/// Whether a resource is one that policies never see: themselves.
+/// Whether a resource is one that policies and webhooks never see: themselves.
+///
+/// Upstream: `IsExemptAdmissionConfigurationResource`.
 pub(crate) fn is_exempt(cx: &Context<'_>) -> bool {
     cx.resource.group() == GROUP
-        || matches!(
-            cx.resource.plural(),
-            "tokenreviews"
-                | "subjectaccessreviews"
-                | "localsubjectaccessreviews"
-                | "selfsubjectaccessreviews"
-                | "selfsubjectrulesreviews"
-                | "selfsubjectreviews"
-        )
+}
+
+/// Whether a resource is one that policies never see, since the cluster would break: reviews. Webhooks see them.
+///
+/// Upstream: `Excluded` of `admission/exclusion`.
+pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
+    matches!(
+        (cx.resource.group(), cx.resource.plural()),
+        ("authentication.k8s.io", "selfsubjectreviews" | "tokenreviews")
+            | (
+                "authorization.k8s.io",
+                "localsubjectaccessreviews"
+                    | "selfsubjectaccessreviews"
+                    | "selfsubjectrulesreviews"
+                    | "subjectaccessreviews"
+            )
+    )
 }
 
 /// The request as expressions see it.
 pub(crate) fn described(request: &Attributes<'_>) -> Value {
     let cx = request.cx;
-    let kind = json!({"group": cx.resource.group(), "version": cx.resource.version(), "kind": cx.resource.kind()});
+    let GroupVersionKind { group, version, kind } = cx.object_kind();
+    let kind = json!({"group": &**group, "version": &**version, "kind": &**kind});
     let resource = json!({"group": cx.resource.group(), "version": cx.resource.version(), "resource": cx.resource.plural()});
     let groups: Vec<&str> = cx.user.groups.iter().map(|g| &**g).collect();
     let extra: serde_json::Map<String, Value> = cx

@@ -13,8 +13,12 @@ pub(super) fn settle(cx: &Context<'_>, object: &mut Value) {
         custom.definition.prune_and_default(object);
         return;
     }
-    if let Some(schema) = resource.schema(&resource.gvk) {
-        *object = evenkeel_apimachinery::patch::decode_again(&schema, &resource.gvk, object);
+    let kind = cx.object_kind();
+    if let Some(schema) = resource.schema(kind) {
+        *object = evenkeel_apimachinery::patch::decode_again(&schema, kind, object);
     }
-    resource.strategy.default(object);
+    // The strategy's defaults are those of the stored kind.
+    if *kind == resource.gvk {
+        resource.strategy.default(object);
+    }
 }

@@ -117,6 +117,7 @@ attacks! {
         proxies_of_nodes,
         addresses_of_the_machine_itself,
         subresources,
+        subresources_past_policies,
         status_and_scale_change_nothing_else,
         status_changes_no_metadata,
         devices_of_others,

@@ -8,6 +8,49 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
+/// Policies that forbid evictions, bindings and tokens are asked about them.
+pub(crate) async fn subresources_past_policies(target: &Target) {
+    let namespace = target.namespace("guarded").await;
+    let (admin, name) = (target.admin(), target.fresh("guard"));
+    let base = format!("/api/v1/namespaces/{namespace}");
+    for pod in ["free", "bound"] {
+        let mut body = json!({"metadata": {"name": pod}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        if pod == "bound" {
+            body["spec"]["nodeName"] = json!("n1");
+        }
+        admin.make(&format!("{base}/pods"), body).await;
+    }
+    let resources = ["pods/binding", "pods/eviction", "bindings", "serviceaccounts/token"];
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": resources}]);
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let validation = json!({"expression": format!("request.namespace != '{namespace}'"), "message": "it is guarded"});
+    let policy = json!({"metadata": {"name": name}, "spec": {"matchConstraints": {"resourceRules": rules}, "validations": [validation]}});
+    admin.make(&format!("{policies}/validatingadmissionpolicies"), policy).await;
+    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}});
+    admin.make(&format!("{policies}/validatingadmissionpolicybindings"), binding).await;
+    let eviction = json!({"metadata": {"name": "bound"}});
+    for _ in 0..100 {
+        if admin.post(&format!("{base}/pods/bound/eviction?dryRun=All"), &eviction).await.code == 422 {
+            break;
+        }
+        // Upstream compiles policies beside.
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let to_node = json!({"metadata": {"name": "free"}, "target": {"name": "n1"}});
+    for (path, body) in [
+        ("pods/bound/eviction", eviction),
+        ("pods/free/binding", to_node.clone()),
+        ("bindings", to_node),
+        ("serviceaccounts/default/token", json!({"spec": {}})),
+    ] {
+        admin.post(&format!("{base}/{path}"), &body).await.is(422, "it is guarded");
+    }
+    admin.get(&format!("{base}/pods/bound")).await.is(200, "");
+    assert_eq!(admin.get(&format!("{base}/pods/free")).await.json()["spec"]["nodeName"], Value::Null);
+    let path = format!("{policies}/validatingadmissionpolicybindings/{name}");
+    admin.send("DELETE", &path, &[], b"").await.is(200, "");
+}
+
 /// A pod that runs nowhere.
 fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})

@@ -1,5 +1,6 @@
 //! Admission webhooks that the server asks over TLS.
 
+use base64::Engine as _;
 use http::StatusCode;
 use rcgen::{ExtendedKeyUsagePurpose, IsCa};
 use serde_json::{Value, json};
@@ -87,5 +88,79 @@ async fn a_webhook_whose_certificate_is_not_believed_is_told_of_in_gos_words() {
         assert!(message.contains("tls: failed to verify certificate: x509: "), "{message}");
         assert!(message.ends_with(want), "{message}");
         assert_eq!(hook.take(), Vec::<Value>::new());
+    }
+}
+
+/// Labels whatever it is asked about.
+fn labelled(review: &Value) -> (StatusCode, Value) {
+    let request = &review["request"];
+    let patch = json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]);
+    let patch = base64::prelude::BASE64_STANDARD.encode(patch.to_string());
+    let response =
+        json!({"uid": request["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
+    let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    (StatusCode::OK, answer)
+}
+
+#[tokio::test]
+async fn what_is_posted_and_not_stored_passes_admission() {
+    let client = Client::start().await;
+    let own = Identity::own(|_| {});
+    let asked = Webhook::start(&own, "/validate", verdict).await;
+    let changing = Webhook::start(&own, "/mutate", labelled).await;
+    let rule = json!({"apiGroups": ["", "authorization.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources":
+        ["pods/binding", "pods/eviction", "bindings", "serviceaccounts/token", "selfsubjectaccessreviews"]});
+    for (kind, config) in [("validating", &asked.config), ("mutating", &changing.config)] {
+        let webhook = json!({"name": "posted.example.com", "clientConfig": config, "rules": [rule], "sideEffects": "None",
+            "timeoutSeconds": 30, "admissionReviewVersions": ["v1"]});
+        let body = json!({"metadata": {"name": kind}, "webhooks": [webhook]});
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations");
+        client.make(&path, body).await;
+    }
+    let base = "/api/v1/namespaces/default";
+    client.make(&format!("{base}/serviceaccounts"), json!({"metadata": {"name": "default"}})).await;
+    for name in ["p", "q"] {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        client.make(&format!("{base}/pods"), pod).await;
+    }
+    assert_eq!((asked.take().len(), changing.take().len()), (0, 0), "pods are not in the rules");
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let to_node = |name: &str| json!({"metadata": {"name": name}, "target": {"name": "n"}});
+    let attributes = json!({"resourceAttributes": {"verb": "get", "resource": "pods"}});
+    let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    for (path, body, [kind, resource, part, name]) in [
+        (format!("{base}/pods/p/binding"), to_node("p"), ["Binding", "pods", "binding", "p"]),
+        (format!("{base}/bindings"), to_node("q"), ["Binding", "bindings", "", "q"]),
+        (
+            format!("{base}/serviceaccounts/default/token"),
+            json!({"metadata": {}, "spec": {}}),
+            ["TokenRequest", "serviceaccounts", "token", "default"],
+        ),
+        (
+            reviews.to_owned(),
+            json!({"metadata": {}, "spec": attributes}),
+            ["SelfSubjectAccessReview", "selfsubjectaccessreviews", "", ""],
+        ),
+        (format!("{base}/pods/p/eviction"), named("p"), ["Eviction", "pods", "eviction", "p"]),
+    ] {
+        let mut denied = body.clone();
+        denied["metadata"]["labels"] = json!({"deny": ""});
+        // The mutating webhook takes the label off, unless it is not asked.
+        changing.take();
+        let (code, answer) = client.ask("POST", &path, denied).await;
+        assert_eq!(code, StatusCode::CREATED, "{path}: {answer}");
+        let (first, then) = (changing.take(), asked.take());
+        assert_eq!((first.len(), then.len()), (1, 1), "{path}");
+        let request = &then[0]["request"];
+        assert_eq!(request["object"]["metadata"]["labels"], json!({"seen": "yes"}), "{path}");
+        assert_eq!(request["object"]["kind"], kind, "{path}");
+        let attributes = [
+            &request["kind"]["kind"],
+            &request["resource"]["resource"],
+            &request["subResource"],
+            &request["name"],
+        ];
+        assert_eq!(attributes, [kind, resource, part, name], "{path}");
+        assert_eq!(request["operation"], "CREATE");
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::attributes::{Attributes, is_exempt};
+use super::attributes::{Attributes, is_excluded, is_exempt};
 use super::plugins::Plugin;
 use crate::api::Context;
 use crate::store::Entry;
@@ -43,6 +43,7 @@ fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>
         || store.count(prefixes[0]) == 0
         || store.count(prefixes[1]) == 0
         || is_exempt(cx)
+        || is_excluded(cx)
     {
         return Vec::new();
     }

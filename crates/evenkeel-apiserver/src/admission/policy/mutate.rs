@@ -97,7 +97,7 @@ fn one(
             ));
         }
     }
-    let schema = resource.schema(&resource.gvk);
+    let schema = resource.schema(request.cx.object_kind());
     patch::apply_configuration(schema.as_ref(), current, change).map(Some)
 }
 

@@ -15,10 +15,10 @@ mod selectors;
 mod token;
 
 use super::attempt::Write;
-use super::{meta, respond, stages};
-use crate::admission::attributes::Operation;
-use crate::admission::noderestriction;
-use crate::api::{Answer, Call};
+use super::{meta, namespace, respond, stages};
+use crate::admission::attributes::{Attributes, Operation};
+use crate::admission::{noderestriction, policy, webhook};
+use crate::api::{Answer, Call, Context};
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::resource::ResourceType;
@@ -58,6 +58,24 @@ async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
     })
 }
 
+/// Takes what is posted and not stored through admission, as a create: plug-ins, then policies and webhooks that change it,
+/// then those that validate it.
+///
+/// Upstream: `createHandler`, for a `NamedCreater` too.
+async fn admit(
+    cx: &Context<'_>,
+    body: &mut Value,
+    warnings: &mut Vec<String>,
+) -> Result<(), StatusError> {
+    noderestriction::admit(cx, Operation::Create, body, &Value::Null)?;
+    policy::mutate(cx, body, None)?;
+    webhook::mutate(cx, body, None, warnings).await?;
+    let operation = Operation::Create;
+    let attributes = Attributes { cx, operation, object: body, old: &Value::Null };
+    policy::validate(&attributes, warnings)?;
+    webhook::validate(&attributes, warnings).await
+}
+
 /// Serves it, unless it is a plain verb after all.
 pub(super) async fn serve(
     request: &RequestContext<'_>,
@@ -75,12 +93,19 @@ pub(super) async fn serve(
     let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     // What goes on to a kubelet or a pod has a body that is not ours to read.
     let passed_on = matches!(part, "proxy" | "exec" | "attach" | "portforward");
-    let body =
+    let mut body =
         if !posted || passed_on { Value::Null } else { stages::decode(request, body, &options)? };
     let write = Write::new(request, options);
     if posted && !passed_on {
-        let cx = write.context(request.target.name);
-        noderestriction::admit(&cx, Operation::Create, &body, &Value::Null)?;
+        let own_name = meta::text(&body, "name").to_owned();
+        let name = if binding { &own_name } else { request.target.name };
+        if !review {
+            namespace::admit_create(request, name)?;
+        }
+        let mut warnings = Vec::new();
+        let admitted = admit(&write.context(name), &mut body, &mut warnings).await;
+        request.warnings.add(warnings);
+        admitted?;
     }
     let answered = if token {
         token::serve(request, &body, &write)?
