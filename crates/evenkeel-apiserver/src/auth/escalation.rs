@@ -5,7 +5,7 @@
 //! | A role may contain only permissions that its writer holds | `confirm_no_escalation` |
 //! | A rule is held when each of its verbs, resources, names and paths is covered by one rule of the writer | `covers` |
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::User;
@@ -16,6 +16,9 @@ use evenkeel_apimachinery::status::quote;
 /// Maximum number of parts of the rules that are compared with those held. Upstream has no limit: rules that fit into a
 /// request have more parts than fit into memory.
 const MAX_PARTS: usize = 100_000;
+
+/// Maximum number of lookups in the rules held, for all parts together.
+const MAX_LOOKUPS: usize = 5_000_000;
 
 /// Maximum number of missing permissions that the error lists.
 const MAX_LISTED: usize = 1_000;
@@ -29,11 +32,18 @@ pub(crate) fn confirm_no_escalation(
     rules: &[PolicyRule],
 ) -> Result<(), String> {
     let who = format!("user {} (groups={})", quote(&user.name), quoted(&user.groups));
-    let Some(missing) = uncovered(&held.rules, rules) else {
-        return Err(format!(
-            "{who} is attempting to grant RBAC permissions that have more than {MAX_PARTS} combinations of verb, group, resource and name; shorten the rules"
-        ));
-    };
+    let held_rules = held.rules.iter().flat_map(|rules| rules.iter());
+    let missing = uncovered(held_rules, rules).map_err(|too_many| {
+        let what = match too_many {
+            TooMany::Parts => {
+                format!("have more than {MAX_PARTS} combinations of verb, group, resource and name")
+            }
+            TooMany::Lookups => {
+                format!("need more than {MAX_LOOKUPS} comparisons with the permissions held")
+            }
+        };
+        format!("{who} is attempting to grant RBAC permissions that {what}; shorten the rules")
+    })?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -64,23 +74,39 @@ pub(crate) fn aggregate(errors: &[Arc<str>]) -> Option<String> {
     }
 }
 
-/// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path; none where the rules have
-/// too many parts to compare.
+/// Why rules are not compared to the end.
+#[derive(Debug, PartialEq, Eq)]
+enum TooMany {
+    Parts,
+    Lookups,
+}
+
+/// The parts of `rules` that no rule of `held` covers, each with one verb and one resource or path.
 ///
 /// Upstream: `Covers`.
-fn uncovered(held: &[PolicyRule], rules: &[PolicyRule]) -> Option<Vec<PolicyRule>> {
-    let held: Vec<HeldRule<'_>> = held.iter().map(HeldRule::new).collect();
+fn uncovered<'a>(
+    held: impl Iterator<Item = &'a PolicyRule>,
+    rules: &[PolicyRule],
+) -> Result<Vec<PolicyRule>, TooMany> {
+    let (held, mut lookups) = (HeldRules::new(held), MAX_LOOKUPS);
     // A rule that one held rule covers whole need not be taken apart.
-    let is_covered = |rule: &&PolicyRule| {
-        rule.non_resource_urls.is_empty() && held.iter().any(|held| held.covers(rule))
-    };
-    let rules: Vec<&PolicyRule> = rules.iter().filter(|rule| !is_covered(rule)).collect();
-    let n_parts = rules.iter().fold(0_usize, |n, rule| n.saturating_add(n_parts(rule)));
-    if n_parts > MAX_PARTS {
-        return None;
+    let mut to_part = Vec::new();
+    for rule in rules.iter().filter(|rule| n_parts(rule) > 0) {
+        if !rule.non_resource_urls.is_empty() || !held.covers(rule, &mut lookups)? {
+            to_part.push(rule);
+        }
     }
-    let parts = rules.into_iter().flat_map(breakdown_rule);
-    Some(parts.filter(|part| !held.iter().any(|rule| rule.covers(part))).collect())
+    let n_parts = to_part.iter().fold(0_usize, |n, rule| n.saturating_add(n_parts(rule)));
+    if n_parts > MAX_PARTS {
+        return Err(TooMany::Parts);
+    }
+    let mut missing = Vec::new();
+    for part in to_part.into_iter().flat_map(breakdown_rule) {
+        if !held.covers(&part, &mut lookups)? {
+            missing.push(part);
+        }
+    }
+    Ok(missing)
 }
 
 /// The number of parts that [`breakdown_rule`] takes a rule apart into.
@@ -128,13 +154,80 @@ fn breakdown_rule(rule: &PolicyRule) -> Vec<PolicyRule> {
     parts
 }
 
+/// The rules that the writer holds, by the resources that they name. Rules that differ only in their names are one: a part has
+/// one name at most.
+struct HeldRules<'a> {
+    /// Each with the names that it is limited to; `None` of every name.
+    rules: Vec<(HeldRule<'a>, Option<HashSet<&'a str>>)>,
+    by_resource: HashMap<&'a str, Vec<usize>>,
+    with_urls: Vec<usize>,
+}
+
+impl<'a> HeldRules<'a> {
+    fn new(rules: impl Iterator<Item = &'a PolicyRule>) -> Self {
+        let mut merged: HashMap<HeldRule<'a>, Option<HashSet<&'a str>>> = HashMap::new();
+        for rule in rules {
+            let names = rule.resource_names.iter().map(|name| &**name);
+            let known = merged.entry(HeldRule::new(rule)).or_insert_with(|| Some(HashSet::new()));
+            match known {
+                Some(known) if !rule.resource_names.is_empty() => known.extend(names),
+                // Every name.
+                _ => *known = None,
+            }
+        }
+        let mut held =
+            Self { rules: Vec::new(), by_resource: HashMap::new(), with_urls: Vec::new() };
+        for (rule, names) in merged {
+            let index = held.rules.len();
+            for resource in &rule.resources {
+                held.by_resource.entry(resource).or_default().push(index);
+            }
+            if !rule.non_resource_urls.is_empty() {
+                held.with_urls.push(index);
+            }
+            held.rules.push((rule, names));
+        }
+        held
+    }
+
+    /// Indices of the rules with this resource in their lists.
+    fn naming(&self, resource: &str) -> &[usize] {
+        self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether one rule covers a part of another, or a rule without paths whole.
+    fn covers(&self, part: &PolicyRule, lookups: &mut usize) -> Result<bool, TooMany> {
+        let indices = match part.resources.first() {
+            None => [&*self.with_urls, &[], &[]],
+            Some(first) => {
+                let of_all = first.split_once('/').map(|(_, part)| format!("*/{part}"));
+                let of_all = of_all.map_or::<&[usize], _>(&[], |all| self.naming(&all));
+                [self.naming(first), self.naming("*"), of_all]
+            }
+        };
+        let candidates = indices.into_iter().flatten().filter_map(|index| self.rules.get(*index));
+        for (rule, names) in candidates {
+            let n_urls = part.non_resource_urls.len().saturating_mul(rule.non_resource_urls.len());
+            let n = [&part.verbs, &part.api_groups, &part.resources, &part.resource_names]
+                .map(Vec::len)
+                .into_iter()
+                .fold(n_urls, usize::saturating_add);
+            *lookups = lookups.checked_sub(n).ok_or(TooMany::Lookups)?;
+            if rule.covers(part, names.as_ref()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// A rule that the writer holds, for lookups.
+#[derive(PartialEq, Eq, Hash)]
 struct HeldRule<'a> {
-    verbs: HashSet<&'a str>,
-    api_groups: HashSet<&'a str>,
-    resources: HashSet<&'a str>,
-    resource_names: HashSet<&'a str>,
-    non_resource_urls: &'a [Box<str>],
+    verbs: BTreeSet<&'a str>,
+    api_groups: BTreeSet<&'a str>,
+    resources: BTreeSet<&'a str>,
+    non_resource_urls: BTreeSet<&'a str>,
 }
 
 impl<'a> HeldRule<'a> {
@@ -144,21 +237,21 @@ impl<'a> HeldRule<'a> {
             verbs: set(&rule.verbs),
             api_groups: set(&rule.api_groups),
             resources: set(&rule.resources),
-            resource_names: set(&rule.resource_names),
-            non_resource_urls: &rule.non_resource_urls,
+            non_resource_urls: set(&rule.non_resource_urls),
         }
     }
 
     /// Whether the rule covers a part of another.
     ///
     /// Upstream: `ruleCovers`.
-    fn covers(&self, part: &PolicyRule) -> bool {
-        let has_all = |owned: &HashSet<&str>, required: &[Box<str>]| {
+    fn covers(&self, part: &PolicyRule, names: Option<&HashSet<&str>>) -> bool {
+        let has_all = |owned: &BTreeSet<&str>, required: &[Box<str>]| {
             required.iter().all(|required| owned.contains(&**required))
         };
-        let names = self.resource_names.is_empty()
-            || !part.resource_names.is_empty()
-                && has_all(&self.resource_names, &part.resource_names);
+        let names = names.is_none_or(|names| {
+            !part.resource_names.is_empty()
+                && part.resource_names.iter().all(|name| names.contains(&**name))
+        });
         let paths = part.non_resource_urls.iter().all(|path| {
             self.non_resource_urls.iter().any(|owned| non_resource_url_matches(owned, path))
         });
@@ -248,7 +341,8 @@ mod tests {
         let rule = |n: usize| json!([{"apiGroups": names(n), "verbs": names(n), "resources": names(n), "resourceNames": names(n)}]);
         let user = User { name: "ann".into(), ..User::default() };
         let why = |held: Value, granted: Value| {
-            let held = ResolvedRules { rules: rules(held), ..ResolvedRules::default() };
+            let held =
+                ResolvedRules { rules: vec![rules(held).into()], ..ResolvedRules::default() };
             confirm_no_escalation(&user, &held, &rules(granted)).err()
         };
         let all = json!([{"apiGroups": ["*"], "verbs": ["*"], "resources": ["*"]}]);
@@ -259,6 +353,30 @@ mod tests {
         // Few enough to be compared, but too many to be listed.
         let refused = why(json!([]), rule(15)).expect("not held");
         assert!(refused.ends_with("\nand 2375 more"), "{refused}");
+    }
+
+    #[test]
+    fn rules_that_need_too_many_comparisons_are_refused() {
+        let named = |letter: char, n: usize| -> Vec<String> {
+            (0..n).map(|i| format!("{letter}{i}")).collect()
+        };
+        let user = User { name: "ann".into(), ..User::default() };
+        let granted = json!([{"apiGroups": [""], "verbs": ["get"], "resources": ["pods"], "resourceNames": named('g', 50_000)}]);
+        let why = |held: Vec<Value>| {
+            let held = ResolvedRules {
+                rules: vec![rules(Value::from(held)).into()],
+                ..ResolvedRules::default()
+            };
+            confirm_no_escalation(&user, &held, &rules(granted.clone())).expect_err("not held")
+        };
+        // Many alike are one, however many names they have together; so are those of another resource none.
+        let alike = named('n', 10_000).into_iter().map(|name| core(&["get"], &["pods"], &[&name]));
+        assert!(why(alike.collect()).contains(" more"));
+        let others = named('r', 10_000).into_iter().map(|other| core(&["get"], &[&other], &["n"]));
+        assert!(why(others.collect()).contains(" more"));
+        let many = named('v', 1_000).into_iter().map(|verb| core(&[&verb], &["pods"], &[]));
+        let refused = why(many.collect());
+        assert!(refused.ends_with("with the permissions held; shorten the rules"), "{refused}");
     }
 
     #[test]
@@ -348,9 +466,9 @@ mod tests {
             (json!([url(&["get"], &["*"])]), json!([url(&["post"], &["/a"])]), false),
         ];
         for (held, granted, expected) in table {
-            let missing = uncovered(&rules(held.clone()), &rules(granted.clone()));
+            let missing = uncovered(rules(held.clone()).iter(), &rules(granted.clone()));
             assert_eq!(
-                missing.as_ref().is_some_and(Vec::is_empty),
+                missing.as_ref().is_ok_and(Vec::is_empty),
                 expected,
                 "{held} {granted}: {missing:?}"
             );
@@ -361,7 +479,7 @@ mod tests {
     fn the_refusal_names_what_is_missing_in_order_and_compact() {
         let user = User::authenticated("bob", ["dev"]);
         let held = ResolvedRules {
-            rules: rules(json!([core(&["get"], &["pods"], &[])])),
+            rules: vec![rules(json!([core(&["get"], &["pods"], &[])])).into()],
             errors: vec!["roles \"a\" not found".into(), "roles \"b\" not found".into()],
         };
         let granted = rules(json!([
@@ -404,7 +522,7 @@ mod tests {
             held in prop::collection::vec(a_rule(), 0..4),
             granted in prop::collection::vec(a_rule(), 0..3),
         ) {
-            prop_assume!(uncovered(&held, &granted).is_some_and(|missing| missing.is_empty()));
+            prop_assume!(uncovered(held.iter(), &granted).is_ok_and(|missing| missing.is_empty()));
             let may = |rules: &[PolicyRule], attributes: &Attributes<'_>| rules.iter().any(|rule| rule.rule_allows(attributes));
             for verb in ["get", "list", "escalate"] {
                 for path in ["/a", "/a/b", "/ab", "/b"] {

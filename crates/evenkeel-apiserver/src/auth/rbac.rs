@@ -16,7 +16,7 @@
 //! | A kubelet may only read objects that pods on its node refer to | `nodes::authorize` |
 //! | Nobody grants permissions that it does not hold | `escalation::confirm_no_escalation` |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::Deserialize;
@@ -72,10 +72,11 @@ impl Grant {
     }
 }
 
-/// Rules that apply to a user in one namespace, those of ClusterRoleBindings included.
+/// Rules that apply to a user in one namespace, those of ClusterRoleBindings included; those of a role once, however many
+/// bindings grant it.
 #[derive(Default)]
 pub(crate) struct ResolvedRules {
-    pub(crate) rules: Vec<PolicyRule>,
+    pub(crate) rules: Vec<Arc<[PolicyRule]>>,
     /// NotFound messages of roles that the user's bindings refer to; the list of rules lacks theirs.
     pub(crate) errors: Vec<Arc<str>>,
 }
@@ -174,10 +175,13 @@ impl RbacAuthorizer {
     /// Upstream: `DefaultRuleResolver.RulesFor`.
     pub(crate) fn rules_for(&self, store: &Store, user: &User, namespace: &str) -> ResolvedRules {
         let resolver = self.resolver(store);
-        let mut resolved = ResolvedRules::default();
+        let (mut resolved, mut seen) = (ResolvedRules::default(), HashSet::new());
         for (_, grant) in resolver.visit_rules_for(user, namespace) {
             match &grant.rules {
-                Ok(rules) => resolved.rules.extend(rules.iter().cloned()),
+                Ok(rules) if seen.insert(Arc::as_ptr(rules).cast::<PolicyRule>()) => {
+                    resolved.rules.push(rules.clone());
+                }
+                Ok(_) => {}
                 Err(error) if resolved.errors.contains(error) => {}
                 Err(error) => resolved.errors.push(error.clone()),
             }

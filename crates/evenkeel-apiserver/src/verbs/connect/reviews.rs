@@ -229,7 +229,7 @@ fn rules(request: &RequestContext<'_>, review: &Value) -> Result<Value, StatusEr
         paths.push(json!({"verbs": ["*"], "nonResourceURLs": ["*"]}));
     }
     let resolved = request.api.authorizer.rules_for(&request.api.store, request.user, namespace);
-    for rule in resolved.rules {
+    for rule in resolved.rules.iter().flat_map(|rules| rules.iter()) {
         if !rule.resources.is_empty() {
             let mut row = json!({"verbs": rule.verbs, "apiGroups": rule.api_groups, "resources": rule.resources});
             if !rule.resource_names.is_empty() {
