@@ -17,7 +17,7 @@
 //! | Nobody grants permissions that it does not hold | `escalation::confirm_no_escalation` |
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use serde::Deserialize;
 
@@ -39,6 +39,8 @@ const RBAC_RESOURCES: [&str; 4] = [
 #[derive(Default)]
 pub(crate) struct RbacAuthorizer {
     resolver: RwLock<Option<Arc<RuleResolver>>>,
+    /// Held by the request that makes a new one: the others wait for it.
+    resolving: Mutex<()>,
 }
 
 /// Rules that the stored bindings grant.
@@ -191,15 +193,22 @@ impl RbacAuthorizer {
 
     /// Returns the resolver of the stored roles and bindings; makes a new one if one of them was written since.
     fn resolver(&self, store: &Store) -> Arc<RuleResolver> {
-        let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
-        if let Some(resolver) = &*self.resolver.read().unwrap_or_else(PoisonError::into_inner)
-            && resolver.version == version
-        {
-            return resolver.clone();
+        if let Ok(resolver) = self.current(store) {
+            return resolver;
         }
-        let resolver = Arc::new(resolve(store, version));
-        *self.resolver.write().unwrap_or_else(PoisonError::into_inner) = Some(resolver.clone());
-        resolver
+        let _resolving = self.resolving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.current(store).unwrap_or_else(|version| {
+            let resolver = Arc::new(resolve(store, version));
+            *self.resolver.write().unwrap_or_else(PoisonError::into_inner) = Some(resolver.clone());
+            resolver
+        })
+    }
+
+    /// Returns the last resolver if nothing was written since; otherwise the versions that a new one is to have.
+    fn current(&self, store: &Store) -> Result<Arc<RuleResolver>, [u64; 4]> {
+        let version = RBAC_RESOURCES.map(|resource_prefix| store.touched(resource_prefix));
+        let last = self.resolver.read().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|last| last.version == version).cloned().ok_or(version)
     }
 }
 
@@ -303,4 +312,37 @@ fn describe_binding(key: &str, cluster: bool, role: &RoleRef) -> String {
         _ => format!("ClusterRoleBinding \"{key}\""),
     };
     format!("{binding} of {} \"{}\"", role.kind, role.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::registry;
+    use crate::store::{Encoded, Expect, SelectionAttributes};
+
+    #[tokio::test]
+    async fn requests_after_a_write_resolve_the_rules_once() {
+        let store = Store::in_memory(registry::INDEXED_RESOURCES);
+        for n in 0..500 {
+            let role = json!({"metadata": {"name": format!("r{n}")}, "rules": []});
+            let encoded = Encoded::new(&role, SelectionAttributes::new(&role, |_| ()));
+            let (prefix, key) = (RBAC_RESOURCES[0].into(), format!("r{n}"));
+            store.put(&prefix, &key, Expect::Absent, encoded).await.expect("written");
+        }
+        let (rbac, barrier) = (RbacAuthorizer::default(), Barrier::new(8));
+        let resolver = || {
+            barrier.wait();
+            rbac.resolver(&store)
+        };
+        let resolvers = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(resolver)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
+        });
+        assert!(resolvers.iter().all(|one| Arc::ptr_eq(one, &resolvers[0])));
+        assert!(Arc::ptr_eq(&rbac.resolver(&store), &resolvers[0]));
+    }
 }
