@@ -1,13 +1,13 @@
 //! Expiry of events: an event is deleted when it was not written for the time that `--event-ttl` says.
 //!
-//! A queue holds each write of an event with the time at which it expires; the time is the same for all, so that the queue is
-//! in order. After a restart the times in the objects say when they were written.
+//! A queue holds each event with the time at which it expires. After a restart the times in the objects say when they were
+//! written.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use evenkeel_api::time::{SignedDuration, Timestamp, saturating_add};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 256;
 /// When deletions that the store refused are tried again.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// A write of an event that will expire.
+/// An event that will expire, as it was written last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Expiring {
     at: Timestamp,
@@ -32,10 +32,12 @@ struct Expiring {
     revision: u64,
 }
 
-/// The writes of events, by the time at which they expire.
+/// The events by the time at which they expire: each once, however often it is written.
 #[derive(Debug, Default)]
 struct Expiry {
-    queue: VecDeque<Expiring>,
+    queue: BTreeMap<(Timestamp, u64), Arc<str>>,
+    /// The place of each event in the queue.
+    places: HashMap<Arc<str>, (Timestamp, u64)>,
 }
 
 impl Expiry {
@@ -45,39 +47,54 @@ impl Expiry {
         events: impl IntoIterator<Item = (Timestamp, Arc<str>, u64)>,
         ttl: SignedDuration,
     ) {
-        let expiring = |(written, key, revision): (Timestamp, Arc<str>, u64)| Expiring {
-            at: written.saturating_add(ttl).unwrap_or(Timestamp::MAX),
-            key,
-            revision,
-        };
-        let mut found: Vec<Expiring> = events.into_iter().map(expiring).collect();
-        found.sort_by_key(|expiring| expiring.at);
-        self.queue = found.into();
+        *self = Self::default();
+        for (written, key, revision) in events {
+            self.written(written, key, revision, ttl);
+        }
     }
 
     /// Takes in a write.
     fn written(&mut self, now: Timestamp, key: Arc<str>, revision: u64, ttl: SignedDuration) {
-        let at = now.saturating_add(ttl).unwrap_or(Timestamp::MAX);
-        // A clock that was set back does not put the queue out of order.
-        let at = self.queue.back().map_or(at, |last| last.at.max(at));
-        self.queue.push_back(Expiring { at, key, revision });
+        self.put(Expiring { at: saturating_add(now, ttl), key, revision });
     }
 
-    /// Takes the writes that are expired, a limited number of them.
+    fn put(&mut self, Expiring { at, key, revision }: Expiring) {
+        if let Some(before) = self.places.insert(key.clone(), (at, revision)) {
+            self.queue.remove(&before);
+        }
+        self.queue.insert((at, revision), key);
+    }
+
+    /// Takes in a deletion.
+    fn deleted(&mut self, key: &str) {
+        if let Some(place) = self.places.remove(key) {
+            self.queue.remove(&place);
+        }
+    }
+
+    /// Takes the events that are expired, a limited number of them.
     fn expired(&mut self, now: Timestamp) -> Vec<Expiring> {
-        let due = self.queue.iter().take(AT_ONCE).take_while(|expiring| expiring.at <= now).count();
-        self.queue.drain(..due).collect()
+        let mut expired = Vec::new();
+        while expired.len() < AT_ONCE
+            && let Some(first) = self.queue.first_entry()
+            && first.key().0 <= now
+        {
+            let ((at, revision), key) = first.remove_entry();
+            self.places.remove(&key);
+            expired.push(Expiring { at, key, revision });
+        }
+        expired
     }
 
-    /// Takes back what could not be deleted, in its order.
+    /// Takes back what could not be deleted.
     fn put_back(&mut self, expired: Vec<Expiring>) {
-        expired.into_iter().rev().for_each(|expiring| self.queue.push_front(expiring));
+        expired.into_iter().for_each(|expiring| self.put(expiring));
     }
 
     /// Returns how long it is until the next one expires.
     fn next(&self, now: Timestamp) -> Option<Duration> {
-        let remaining = self.queue.front()?.at.duration_since(now);
-        Some(Duration::try_from(remaining).unwrap_or_default())
+        let ((at, _), _) = self.queue.first_key_value()?;
+        Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
     }
 }
 
@@ -164,8 +181,13 @@ fn follow(
         if events.is_empty() {
             return;
         }
-        for event in events.iter().filter(|event| event.entry.change != Change::Deleted) {
-            expiry.written(now, event.entry.key.clone(), event.entry.revision, ttl);
+        for event in &events {
+            let entry = &event.entry;
+            if entry.change == Change::Deleted {
+                expiry.deleted(&entry.key);
+            } else {
+                expiry.written(now, entry.key.clone(), entry.revision, ttl);
+            }
         }
     }
     // At the start, or when more was written than the store keeps of it.
@@ -193,14 +215,31 @@ mod tests {
         expiry.found([(at(30), "b".into(), 2), (at(10), "a".into(), 1)], ttl);
         expiry.written(at(50), "a".into(), 3, ttl);
         expiry.written(at(40), "c".into(), 4, ttl);
-        assert_eq!(expiry.next(at(60)), Some(Duration::from_secs(50)));
+        assert_eq!(expiry.next(at(60)), Some(Duration::from_secs(70)));
         let keys = |expired: Vec<Expiring>| {
             expired.into_iter().map(|e| format!("{}@{}", e.key, e.revision)).collect::<Vec<_>>()
         };
-        assert_eq!(keys(expiry.expired(at(109))), [""; 0]);
-        assert_eq!(keys(expiry.expired(at(130))), ["a@1", "b@2"]);
-        assert_eq!(keys(expiry.expired(at(150))), ["a@3", "c@4"]);
+        assert_eq!(keys(expiry.expired(at(129))), [""; 0]);
+        assert_eq!(keys(expiry.expired(at(130))), ["b@2"]);
+        assert_eq!(keys(expiry.expired(at(150))), ["c@4", "a@3"]);
         assert_eq!(expiry.next(at(150)), None);
+    }
+
+    #[test]
+    fn an_event_that_is_written_often_is_held_once() {
+        let ttl = SignedDuration::from_secs(100);
+        let mut expiry = Expiry::default();
+        for (second, revision) in (0..10_000).zip(1..) {
+            expiry.written(at(second), "a".into(), revision, ttl);
+            expiry.written(at(second), "b".into(), revision + 20_000, ttl);
+        }
+        assert_eq!((expiry.queue.len(), expiry.places.len()), (2, 2));
+        expiry.deleted("a");
+        expiry.deleted("c");
+        let expired = expiry.expired(at(20_000));
+        assert_eq!(expired.iter().map(|e| &*e.key).collect::<Vec<_>>(), ["b"]);
+        expiry.put_back(expired);
+        assert_eq!(expiry.next(at(10_000)), Some(Duration::from_secs(99)));
     }
 
     #[test]
