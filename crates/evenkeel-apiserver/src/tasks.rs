@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_tasks::Supervisor;
+use evenkeel_tasks::{Supervisor, TaskFailure};
 
 /// Tasks of a server, under a supervisor of its own: its health checks report the failed ones.
 pub(crate) struct Tasks(evenkeel_tasks::Tasks);
@@ -35,6 +35,25 @@ impl Tasks {
     /// Starts work that ends by itself within a minute or so, and holds nothing of the server's. A panic in it is logged.
     pub(crate) fn spawn_brief(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn_finite("rest of a request", work);
+    }
+
+    /// Reports a part of the server that works beside the tasks, and cannot start anew, once it `failed`.
+    pub(crate) fn report(
+        &self,
+        name: &'static str,
+        failed: impl Future<Output = String> + Send + 'static,
+    ) {
+        let supervisor = self.0.supervisor().clone();
+        self.0.spawn_until_cancelled(name, async move {
+            let failure = TaskFailure { name: name.into(), reason: failed.await };
+            supervisor.record(failure);
+            std::future::pending::<()>().await;
+        });
+    }
+
+    /// Waits for the failure of a task or part that cannot start anew.
+    pub(crate) async fn failed(&self) -> TaskFailure {
+        self.0.supervisor().failed().await
     }
 
     /// A health check of the tasks: fails with the name of a task that keeps panicking.

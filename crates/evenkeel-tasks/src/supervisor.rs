@@ -110,8 +110,8 @@ impl Supervisor {
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
-    /// Records the end of a task that cannot be restarted.
-    pub(crate) fn record(&self, failure: TaskFailure) {
+    /// Records the end of a task, or of a thread beside the tasks, that cannot be restarted.
+    pub fn record(&self, failure: TaskFailure) {
         self.inner.failed.send_if_modified(|first| {
             let is_first = first.is_none();
             first.get_or_insert(failure);

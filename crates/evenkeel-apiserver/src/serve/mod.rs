@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use evenkeel_tasks::TaskFailure;
 use futures::future::BoxFuture;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -300,6 +301,7 @@ impl Builder {
 
 /// Starts the server's own tasks.
 fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
+    api.tasks.report("store", api.store.failed());
     for authenticator in &api.authenticator.jwt {
         api.tasks.spawn("JSON web keys", authenticator.fetch_keys());
     }
@@ -465,6 +467,12 @@ impl Server {
         self.api.store.snapshot(file)
     }
 
+    /// Waits until a part of the server fails that cannot start anew, such as the store: the program has to stop. Meanwhile
+    /// reads go on, and health checks fail.
+    pub async fn failed(&self) -> TaskFailure {
+        self.api.tasks.failed().await
+    }
+
     /// Serves HTTP/1.1 and HTTP/2 over TLS on `listener` until `shutdown` is ready.
     pub async fn serve(
         &self,
@@ -499,3 +507,6 @@ impl std::fmt::Debug for Server {
         f.debug_struct("Server").field("revision", &self.revision()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -115,10 +115,28 @@ impl Store {
         self.shared.pending().refusal().map_or(Ok(()), |refusal| Err(refusal.why.to_string()))
     }
 
+    /// Waits until nobody commits any more, and says why. It does not keep the store.
+    pub(crate) fn failed(&self) -> impl Future<Output = String> + Send + use<> {
+        let mut failed = self.shared.failed.subscribe();
+        async move {
+            match failed.wait_for(Option::is_some).await.map(|why| why.clone()) {
+                Ok(Some(why)) => why.to_string(),
+                // The store is gone.
+                _ => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Makes the next commit panic.
+    #[cfg(test)]
+    pub(crate) fn plant_panic(&self) {
+        self.shared.pending().planted_panic = true;
+    }
+
     /// Without a thread, whoever comes tries again what failed, when it is time to.
     fn try_again(&self) {
         if !self.shared.threaded && self.shared.pending().refusal().is_some() {
-            self.shared.turn();
+            self.shared.turn_here();
         }
     }
 
@@ -145,7 +163,7 @@ impl Store {
             let not_staged = match self.shared.stage(transaction, values) {
                 Ok(StagedTransaction { entries, outcome }) => {
                     if !self.shared.threaded {
-                        self.shared.turn();
+                        self.shared.turn_here();
                     }
                     let outcome = outcome.await.map_err(|_| closed())?;
                     return outcome.map(|()| entries).map_err(WriteError::Storage);

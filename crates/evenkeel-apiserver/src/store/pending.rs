@@ -41,6 +41,9 @@ pub(super) struct Pending {
     refusal: Option<Refusal>,
     /// The store is being dropped.
     pub(super) stop: bool,
+    /// The next commit panics.
+    #[cfg(test)]
+    pub(super) planted_panic: bool,
 }
 
 /// The pending state of an object.

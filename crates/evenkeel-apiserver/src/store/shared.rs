@@ -3,11 +3,13 @@
 //! Locks are taken in this order: the engine, what is pending, the state. The engine's is held for a whole commit; readers and
 //! the checks of transactions do not need it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use std::time::Duration;
 
+use evenkeel_tasks::panic_text;
 use tokio::sync::watch;
 
 use super::durable::Durable;
@@ -27,6 +29,8 @@ pub(super) struct Shared {
     /// Tells the revision of each commit, once its writes can be seen.
     pub(super) settled: watch::Sender<u64>,
     pub(super) resolved: watch::Sender<Resolved>,
+    /// Why nobody commits any more, once that is so.
+    pub(super) failed: watch::Sender<Option<Arc<str>>>,
     pending: Mutex<Pending>,
     /// Something is queued, or the store is being dropped.
     wake: Condvar,
@@ -61,6 +65,7 @@ impl Shared {
             indexed_resources,
             settled: watch::Sender::new(revision),
             resolved: watch::Sender::new(Resolved { revision, refused: None }),
+            failed: watch::Sender::new(None),
             pending: Mutex::new(Pending::new(revision)),
             state: RwLock::new(state),
             wake: Condvar::new(),
@@ -114,6 +119,8 @@ impl Shared {
     pub(super) fn turn(&self) -> Duration {
         let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
         let batch = self.pending().take();
+        #[cfg(test)]
+        assert!(!self.pending().planted_panic, "planted");
         if !batch.is_empty() {
             let committed = match &mut *durable {
                 Some(durable) => durable.commit(&batch, &self.state),
@@ -186,7 +193,7 @@ impl Shared {
     }
 
     /// Commits what is queued until the store is dropped: the work of the store's thread.
-    pub(super) fn run(&self) {
+    fn run(&self) {
         let mut delay = Duration::ZERO;
         loop {
             {
@@ -203,12 +210,29 @@ impl Shared {
         }
     }
 
-    /// Refuses all writes from now on: the store's thread panicked, and nobody commits any more.
-    pub(super) fn abandon(&self) {
-        let why: Arc<str> = "the store's thread panicked; restart the server".into();
+    /// Does a turn of a store without a thread, for whoever writes.
+    pub(super) fn turn_here(&self) {
+        if self.failed.borrow().is_none() {
+            self.guard(|| {
+                self.turn();
+            });
+        }
+    }
+
+    /// Does all turns of a store with a thread, which this is.
+    pub(super) fn run_guarded(&self) {
+        self.guard(|| self.run());
+    }
+
+    /// Refuses all writes after a panic in `work`: what is on disk is not known, and nobody commits any more.
+    fn guard(&self, work: impl FnOnce()) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(work)) else { return };
+        let why: Arc<str> =
+            format!("the store panicked: {}; restart the server", panic_text(&*panic)).into();
         tracing::error!(error = %why, "writes are refused");
         let refusal = Refusal { why: why.clone(), but_deletions: false };
         self.refuse(Vec::new(), &why, Some(refusal));
+        self.failed.send_replace(Some(why));
     }
 
     /// Ends [`run`](Self::run) after the next commit.

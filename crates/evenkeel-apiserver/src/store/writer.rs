@@ -1,6 +1,5 @@
 //! The thread that commits, so that many writers share one sync. While it waits for the disk, the next batch gathers.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -15,11 +14,8 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(shared: Arc<Shared>) -> std::io::Result<Self> {
         let its = shared.clone();
-        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
-            if catch_unwind(AssertUnwindSafe(|| its.run())).is_err() {
-                its.abandon();
-            }
-        })?;
+        let thread = std::thread::Builder::new().name("store".to_owned());
+        let thread = thread.spawn(move || its.run_guarded())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }

@@ -70,6 +70,7 @@ async fn run(options: &Options) -> Result<()> {
     let ended = tokio::select! {
         () = shutdown => Ok(()),
         failure = serving.supervisor().failed() => Err(failure.into()),
+        failure = server.failed() => Err(failure.into()),
     };
     serving.shut_down(STOP).await;
     ended

@@ -113,6 +113,7 @@ async fn embedded(
         () = shutdown => Ok(()),
         failure = plane.failed() => Err(failure.into()),
         failure = serving.supervisor().failed() => Err(failure.into()),
+        failure = server.failed() => Err(failure.into()),
     };
     teller.stopping();
     let mut late = plane.stop().await;

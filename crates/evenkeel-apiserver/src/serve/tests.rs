@@ -1,0 +1,50 @@
+//! The server when parts of it fail.
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+use tower::Service as _;
+
+use super::*;
+
+async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("content-type", "application/json");
+    let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+    let request = request.body(Full::new(body)).expect("a request");
+    let response = server.service().call(request).await.expect("it never fails");
+    let code = response.status();
+    let body = response.into_body().collect().await.expect("a body").to_bytes();
+    (code, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into()))
+}
+
+async fn panics(server: &Server) {
+    let namespaces = "/api/v1/namespaces";
+    assert_eq!(ask(server, "GET", "/livez", &Value::Null).await.0, 200);
+    server.api.store.plant_panic();
+    for name in ["a", "b"] {
+        let made = json!({"metadata": {"name": name}});
+        let (code, answer) = ask(server, "POST", namespaces, &made).await;
+        assert_eq!(code, StatusCode::INSUFFICIENT_STORAGE, "{answer}");
+    }
+    let failure = server.failed().await;
+    assert_eq!((&*failure.name, failure.reason.contains("planted")), ("store", true));
+    for path in ["/livez", "/readyz", "/healthz", "/livez/tasks", "/readyz/etcd-readiness"] {
+        let (code, text) = ask(server, "GET", path, &Value::Null).await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{path}: {text}");
+    }
+    assert_eq!(ask(server, "GET", &format!("{namespaces}/default"), &Value::Null).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_of_the_stores_thread_is_a_failure_of_the_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::builder().data_dir(Some(folder.path().to_owned())).build().await;
+    panics(&server.expect("a new folder")).await;
+}
+
+#[tokio::test]
+async fn a_panic_of_a_store_without_a_thread_is_one_too() {
+    panics(&Server::builder().build().await.expect("a server in memory")).await;
+}
