@@ -84,9 +84,14 @@ pub(crate) struct Authenticated {
     pub(crate) notes: Notes,
 }
 
+/// Stands for the user of a connection whose credentials are valid no more: nobody else is without a name and groups.
+pub(crate) fn refused_peer() -> User {
+    User::default()
+}
+
 impl Authenticator {
     /// Returns the user of a request for a path. `peer` is the user of the connection: the client certificate's, or the
-    /// in-process caller. An unknown bearer token is refused, even with a client certificate.
+    /// in-process caller. An unknown bearer token is refused, even with a client certificate. A [`refused_peer`] needs a token.
     pub(crate) async fn user(
         &self,
         store: &Store,
@@ -111,8 +116,10 @@ impl Authenticator {
                 if other == Bearer::ExtraSpace {
                     notes.warning = Some(EXTRA_SPACE);
                 }
-                peer.cloned()
-                    .or_else(|| self.anonymous.allows(path).then(|| Arc::new(User::anonymous())))
+                match peer {
+                    Some(peer) => Some(peer.clone()).filter(|peer| **peer != refused_peer()),
+                    None => self.anonymous.allows(path).then(|| Arc::new(User::anonymous())),
+                }
             }
         };
         Authenticated { user, notes }

@@ -17,7 +17,7 @@ mod rule;
 pub(crate) mod serviceaccount;
 
 pub(crate) use anonymous::Anonymous;
-pub(crate) use authenticator::{Authenticated, Authenticator, StaticTokens};
+pub(crate) use authenticator::{Authenticated, Authenticator, StaticTokens, refused_peer};
 pub(crate) use authorizer::Authorizer;
 pub(crate) use jose::{Jws, PublicKey, Signer};
 pub(crate) use nodes::{MIRRORS, node_of, refers_to_any};

@@ -51,6 +51,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 use evenkeel_x509::CertPool;
 use pki::{Pki, PkiOptions};
+use service::Peer;
 
 /// Why a server could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -395,7 +396,8 @@ impl Server {
 
     /// The same for another user.
     pub fn service_as(&self, user: User) -> Service {
-        Service::new(self.api.clone(), Some(Arc::new(user)))
+        let peer = Peer { user: Arc::new(user), not_after: None };
+        Service::new(self.api.clone(), Some(peer))
     }
 
     /// Serves one more API from now on: what is in it is made by its source when somebody asks.

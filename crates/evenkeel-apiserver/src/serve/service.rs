@@ -8,9 +8,11 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
+use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::api::Api;
+use crate::auth::refused_peer;
 use crate::pipeline;
 use crate::response::Body;
 use evenkeel_apimachinery::user::User;
@@ -20,13 +22,29 @@ use evenkeel_apimachinery::user::User;
 pub struct Service {
     api: Arc<Api>,
     /// User of the connection's client certificate, if any.
-    peer: Option<Arc<User>>,
+    peer: Option<Peer>,
     /// Notified of each unauthenticated request.
     on_anonymous: Option<Arc<Notify>>,
 }
 
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    pub(super) user: Arc<User>,
+    /// Until when its certificate is valid; `None` of who has none.
+    pub(super) not_after: Option<Timestamp>,
+}
+
+impl Peer {
+    /// The user of a request at this time: a refused one when the certificate has expired since the handshake.
+    fn user_at(&self, now: Timestamp) -> Arc<User> {
+        let is_valid = self.not_after.is_none_or(|not_after| now <= not_after);
+        if is_valid { self.user.clone() } else { Arc::new(refused_peer()) }
+    }
+}
+
 impl Service {
-    pub(super) fn new(api: Arc<Api>, peer: Option<Arc<User>>) -> Self {
+    pub(super) fn new(api: Arc<Api>, peer: Option<Peer>) -> Self {
         Self { api, peer, on_anonymous: None }
     }
 
@@ -53,6 +71,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let Self { api, peer, on_anonymous } = self.clone();
         async move {
+            let peer = peer.map(|peer| peer.user_at(api.clock.now()));
             let response = pipeline::serve(&api, peer.as_ref(), request).await;
             if let Some(notify) = on_anonymous
                 && response.extensions().get::<pipeline::Anonymous>().is_some()
@@ -68,7 +87,7 @@ where
 impl std::fmt::Debug for Service {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Service")
-            .field("peer", &self.peer.as_ref().map(|u| &u.name))
+            .field("peer", &self.peer.as_ref().map(|peer| &peer.user.name))
             .finish_non_exhaustive()
     }
 }

@@ -10,6 +10,7 @@ use evenkeel_listener::{
 use evenkeel_tasks::panic_text;
 use evenkeel_x509::CertPool;
 use hyper_util::service::TowerToHyperService;
+use jiff::Timestamp;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -22,7 +23,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 use super::pki::Pki;
-use super::service::Service;
+use super::service::{Peer, Service};
 use crate::api::Api;
 use evenkeel_apimachinery::user::User;
 
@@ -164,12 +165,9 @@ async fn connection(
     match tokio::time::timeout(TLS_HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let session = stream.get_ref().1;
-            let peer = session
-                .peer_certificates()
-                .and_then(|chain| chain.first())
-                .and_then(|c| user_of(c));
+            let peer = session.peer_certificates().and_then(|chain| peer(chain, api.clock.now()));
             let protocol = Protocol::negotiated(session.alpn_protocol());
-            http(Service::new(api, peer.map(Arc::new)), stream, protocol, stopped).await;
+            http(Service::new(api, peer), stream, protocol, stopped).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
@@ -209,6 +207,19 @@ async fn http<S>(
     if let Err(error) = serve_http(stream, protocol, HttpOptions::default(), service, leave).await {
         tracing::debug!(%error, "a connection ended");
     }
+}
+
+/// The client with this chain of certificates. Upstream verifies the chain at each request: it expires with the first of its
+/// certificates, other than those that were not needed in the handshake since they had expired before.
+fn peer(chain: &[CertificateDer<'_>], now: Timestamp) -> Option<Peer> {
+    let user = Arc::new(user_of(chain.first()?)?);
+    let not_after = |certificate: &CertificateDer<'_>| {
+        let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
+    };
+    let first = chain.first().and_then(not_after);
+    let others = chain.iter().skip(1).filter_map(not_after).filter(|not_after| now <= *not_after);
+    Some(Peer { user, not_after: first.into_iter().chain(others).min() })
 }
 
 /// The user of a client certificate: its common name, with its organizations for groups.

@@ -1,6 +1,6 @@
 //! Who sends a request: tokens of all sorts, client certificates, and nobody.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use evenkeel_apiserver::{AuthenticationOptions, Clock, Server};
@@ -12,6 +12,7 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
+use tokio_rustls::client::TlsStream;
 
 use crate::Client;
 use crate::issuer::{SigningKey, TokenIssuer};
@@ -359,12 +360,11 @@ impl Listening {
         Self { server, port }
     }
 
-    /// The code and the body of an answer to a client with this certificate, and the server's certificate.
-    async fn get(
+    /// A connection of a client with this certificate.
+    async fn connect(
         &self,
-        path: &str,
         identity: Option<(CertificateDer<'static>, &KeyPair)>,
-    ) -> (StatusCode, String, CertificateDer<'static>) {
+    ) -> TlsStream<tokio::net::TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         let ca = CertificateDer::from_pem_slice(self.server.ca_pem().as_bytes()).expect("PEM");
         roots.add(ca).expect("a root");
@@ -384,7 +384,16 @@ impl Listening {
             tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.expect("dialled");
         let name = "localhost".try_into().expect("a name");
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let stream = connector.connect(name, stream).await.expect("a connection");
+        connector.connect(name, stream).await.expect("a connection")
+    }
+
+    /// The code and the body of an answer to a client with this certificate, and the server's certificate.
+    async fn get(
+        &self,
+        path: &str,
+        identity: Option<(CertificateDer<'static>, &KeyPair)>,
+    ) -> (StatusCode, String, CertificateDer<'static>) {
+        let stream = self.connect(identity).await;
         let of_server = stream.get_ref().1.peer_certificates().expect("a chain")[0].clone();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
@@ -428,8 +437,10 @@ async fn requests_without_credentials_are_served_where_that_is_allowed() {
     }
 }
 
-#[tokio::test]
-async fn client_certificates_of_another_authority_are_accepted_where_it_is_given() {
+/// An authority, and a certificate that it signed for an administrator: changed by the argument.
+fn administrator(
+    change: impl FnOnce(&mut CertificateParams),
+) -> (String, CertificateDer<'static>, KeyPair) {
     let ca_key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -441,8 +452,15 @@ async fn client_certificates_of_another_authority_are_accepted_where_it_is_given
     params.distinguished_name.push(DnType::CommonName, "ann");
     params.distinguished_name.push(DnType::OrganizationName, "system:masters");
     params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    change(&mut params);
     let certificate = params.signed_by(&key, &issuer).expect("signed").der().clone();
-    let listening = Listening::start(Server::builder().client_ca(ca.pem())).await;
+    (ca.pem(), certificate, key)
+}
+
+#[tokio::test]
+async fn client_certificates_of_another_authority_are_accepted_where_it_is_given() {
+    let (ca, certificate, key) = administrator(|_| {});
+    let listening = Listening::start(Server::builder().client_ca(ca.clone())).await;
     let (code, body, of_server) =
         listening.get("/api/v1/namespaces/default", Some((certificate, &key))).await;
     assert_eq!(code, StatusCode::OK, "{body}");
@@ -450,10 +468,54 @@ async fn client_certificates_of_another_authority_are_accepted_where_it_is_given
     let client = Client(listening.server.service());
     let map = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let bundle = client.get(map).await["data"]["client-ca-file"].clone();
-    assert!(bundle.as_str().is_some_and(|bundle| bundle.contains(&ca.pem())), "{bundle}");
+    assert!(bundle.as_str().is_some_and(|bundle| bundle.contains(&ca)), "{bundle}");
     // The server's own certificate lives a year.
     let (_, parsed) = x509_parser::parse_x509_certificate(&of_server).expect("a certificate");
     let validity = parsed.validity();
     let seconds = validity.not_after.timestamp() - validity.not_before.timestamp();
     assert_eq!(seconds, 365 * 24 * 60 * 60 + 5 * 60);
+}
+
+#[tokio::test]
+async fn a_certificate_that_expires_is_refused_on_its_old_connection() {
+    let time = Arc::new(Mutex::new(Timestamp::UNIX_EPOCH));
+    let clock = {
+        let time = time.clone();
+        Clock::new(move || *time.lock().expect("no panic before"))
+    };
+    #[expect(clippy::disallowed_methods, reason = "TLS follows the system's clock")]
+    let begun = Timestamp::now();
+    *time.lock().expect("no panic before") = begun;
+    let until = Timestamp::from_second(begun.as_second() + 3600).expect("an hour later");
+    let (ca, certificate, key) = administrator(|params| {
+        let seconds = until.as_second().unsigned_abs();
+        let until = rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds);
+        params.not_after = until;
+    });
+    let listening = Listening::start(Server::builder().clock(clock).client_ca(ca)).await;
+    let stream = listening.connect(Some((certificate, &key))).await;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
+    tokio::spawn(connection);
+    let token = format!("Bearer {}", listening.server.admin_token());
+    let mut get = async |token: Option<&str>| {
+        let mut request = Request::get("/api/v1/namespaces/default").header("host", "localhost");
+        if let Some(token) = token {
+            request = request.header("authorization", token);
+        }
+        let request = request.body(Empty::<Bytes>::new()).expect("a request");
+        let response = sender.send_request(request).await.expect("an answer");
+        let code = response.status().as_u16();
+        response.into_body().collect().await.expect("a body");
+        code
+    };
+    assert_eq!(get(None).await, 200);
+    *time.lock().expect("no panic before") = until;
+    assert_eq!(get(None).await, 200);
+    *time.lock().expect("no panic before") = until + jiff::SignedDuration::from_secs(1);
+    assert_eq!(get(None).await, 401);
+    // Another credential is as good as ever.
+    assert_eq!(get(Some(&token)).await, 200);
+    assert_eq!(get(None).await, 401);
 }
