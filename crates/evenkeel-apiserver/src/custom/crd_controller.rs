@@ -33,6 +33,9 @@ pub(crate) const RESOURCE_PREFIX: &str = "apiextensions.k8s.io/customresourcedef
 /// Time between two syncs while objects of a deleted definition are left, which wait for finalizers of their own.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Time after which a write that the store refused, as a full disk makes it, is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
 /// Puts the rows of all definitions into the table.
 pub(crate) fn load(api: &Api) {
     let all = read(api);
@@ -81,6 +84,9 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
             let Some(next) = conditions::next_status(crd, &others, &now) else { continue };
             // One at a time: the next one's names depend on what this one got.
             wrote = write(api, entry, crd, next).await;
+            if !wrote {
+                again = Some(RETRY);
+            }
             break;
         }
         if wrote {

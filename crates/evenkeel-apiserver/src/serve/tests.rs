@@ -8,6 +8,8 @@ use tower::Service as _;
 
 use super::*;
 
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
 async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(path);
     let request = request.header("content-type", "application/json");
@@ -47,4 +49,28 @@ async fn a_panic_of_the_stores_thread_is_a_failure_of_the_server() {
 #[tokio::test]
 async fn a_panic_of_a_store_without_a_thread_is_one_too() {
     panics(&Server::builder().build().await.expect("a server in memory")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_whose_conditions_were_refused_is_established_later() {
+    let server = Server::builder().build().await.expect("a server in memory");
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {"group": "example.com", "scope": "Cluster",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    let (code, made) = ask(&server, "POST", DEFINITIONS, &definition).await;
+    server.api.store.refuse_writes(true);
+    assert_eq!(code, StatusCode::CREATED, "{made}");
+    let established = async || {
+        let path = format!("{DEFINITIONS}/things.example.com");
+        let (_, definition) = ask(&server, "GET", &path, &Value::Null).await;
+        definition["status"]["conditions"].as_array().is_some_and(|all| {
+            all.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+        })
+    };
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!established().await);
+    server.api.store.refuse_writes(false);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(established().await);
 }

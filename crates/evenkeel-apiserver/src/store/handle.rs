@@ -13,6 +13,8 @@ use super::error::OpenError;
 use super::folder::{DiskFolder, Folder};
 use super::index::IndexedResources;
 use super::open;
+#[cfg(test)]
+use super::pending::Refusal;
 use super::pending::StagedTransaction;
 use super::record::{Identity, Transformer};
 use super::shared::Shared;
@@ -131,6 +133,13 @@ impl Store {
     #[cfg(test)]
     pub(crate) fn plant_panic(&self) {
         self.shared.pending().planted_panic = true;
+    }
+
+    /// Refuses writes of a store in memory, as a full disk does, or accepts them again.
+    #[cfg(test)]
+    pub(crate) fn refuse_writes(&self, refuse: bool) {
+        let refusal = Refusal { why: "it is full".into(), but_deletions: false };
+        self.shared.pending().set_refusal(refuse.then_some(refusal));
     }
 
     /// Without a thread, whoever comes tries again what failed, when it is time to.
