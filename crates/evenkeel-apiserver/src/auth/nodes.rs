@@ -3,11 +3,14 @@
 //!
 //! Kubelets send few requests here, so each request reads the node's pods from the store; upstream keeps a graph of them.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 use super::User;
 use super::rule::{Attributes, PolicyRule};
 use crate::store::{Entry, Store};
+use crate::strategy;
 use evenkeel_apimachinery::value::{list, object, text};
 
 /// Annotation of a mirror pod, the API object of a static pod. The Node authorizer ignores references in mirror pods.
@@ -151,10 +154,20 @@ fn used(store: &Store, node: &str, attributes: &Attributes<'_>) -> bool {
 
 fn by_a_pod(store: &Store, node: &str, namespace: &str, resource: &str, name: &str) -> bool {
     !name.is_empty()
-        && store.within("/pods", namespace).iter().any(|entry| {
-            let pod = read(entry);
-            text(&pod, "spec.nodeName") == node && refers(&pod, resource, name)
-        })
+        && store
+            .within("/pods", namespace)
+            .iter()
+            .any(|entry| is_on(entry, node) && refers(&read(entry), resource, name))
+}
+
+/// Whether a stored pod is on the node. It reads what the store keeps for field selectors: of all pods of a namespace, few are
+/// to be decoded.
+fn is_on(pod: &Entry, node: &str) -> bool {
+    static FIELD: LazyLock<Option<usize>> = LazyLock::new(|| {
+        let fields = strategy::of("", "pods").selectable_fields("");
+        fields.iter().position(|field| *field == "spec.nodeName")
+    });
+    FIELD.is_some_and(|field| pod.selection.field(field) == node)
 }
 
 /// Whether the volume is bound to a claim that a pod of the node uses.
@@ -280,6 +293,30 @@ mod tests {
             }
             assert!(!refers(&pod, resource, "another"));
         }
+    }
+
+    #[tokio::test]
+    async fn pods_of_other_nodes_are_not_decoded() {
+        use crate::registry;
+        use crate::store::{Encoded, Expect, SelectionAttributes};
+        let store = Store::in_memory(registry::INDEXED_RESOURCES);
+        // As it is selected, and as it is decoded: nothing else can tell the two apart.
+        for (name, selected, decoded) in
+            [("a", "n1", "n1"), ("b", "n2", "n1"), ("c", "n1", "n2"), ("d", "", "")]
+        {
+            let volumes = json!([{"name": "v", "secret": {"secretName": name}}]);
+            let pod = |node: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "volumes": volumes}});
+            let strategy = strategy::of("", "pods");
+            let selection = SelectionAttributes::new(&pod(selected), |put| {
+                strategy.field_values(&pod(selected), put)
+            });
+            let encoded = Encoded::new(&pod(decoded), selection);
+            let key = format!("ns/{name}");
+            store.put(&"/pods".into(), &key, Expect::Absent, encoded).await.expect("written");
+        }
+        let reads = |name: &str| by_a_pod(&store, "n1", "ns", "secrets", name);
+        assert_eq!(["a", "b", "c", "d"].map(reads), [true, false, true, false]);
+        assert!(!by_a_pod(&store, "n1", "other", "secrets", "a"));
     }
 
     #[test]
