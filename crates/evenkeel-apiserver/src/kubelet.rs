@@ -5,6 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use evenkeel_api::time::Timestamp;
 use futures::stream::BoxStream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 /// A line in a container's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub struct LogLine {
 ///
 /// Upstream: `ConnectionInfoGetter`, and the kubelet's `containerLogs`.
 pub trait Kubelet: Send + Sync {
-    /// Returns what a container of a pod has printed by now; with `previous`, its run before the last restart. Empty if there is
+    /// Returns what a container of a pod has printed by now, and may take its time to compute it; with `previous`, its run before the last restart. Empty if there is
     /// no such run.
     fn container_log(&self, pod: PodRef<'_>, container: &str, previous: bool) -> Vec<LogLine>;
 
@@ -42,22 +44,121 @@ pub struct PodRef<'a> {
     pub name: &'a str,
 }
 
+/// Logs that are read at once; further requests wait.
+const MAX_READS: usize = 2;
+
 /// The kubelets that are connected; none at first.
-#[derive(Default)]
-pub(crate) struct Kubelets(RwLock<Option<Arc<dyn Kubelet>>>);
+pub(crate) struct Kubelets {
+    connected: RwLock<Option<Arc<dyn Kubelet>>>,
+    reads: Arc<Semaphore>,
+}
+
+impl Default for Kubelets {
+    fn default() -> Self {
+        Self { connected: RwLock::default(), reads: Arc::new(Semaphore::new(MAX_READS)) }
+    }
+}
 
 impl Kubelets {
     pub(crate) fn connect(&self, kubelet: Arc<dyn Kubelet>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(kubelet);
+        *self.connected.write().unwrap_or_else(PoisonError::into_inner) = Some(kubelet);
     }
 
     pub(crate) fn get(&self) -> Option<Arc<dyn Kubelet>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.connected.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads a container's log beside the tasks that serve requests: to compute it may take long.
+    pub(crate) async fn container_log(
+        &self,
+        kubelet: &Arc<dyn Kubelet>,
+        pod: PodRef<'_>,
+        container: &str,
+        previous: bool,
+    ) -> Vec<LogLine> {
+        // It is never closed.
+        let permit = self.reads.clone().acquire_owned().await.ok();
+        let (kubelet, container) = (kubelet.clone(), container.to_owned());
+        let (namespace, name) = (pod.namespace.to_owned(), pod.name.to_owned());
+        #[expect(clippy::disallowed_methods, reason = "its panic goes on in the request")]
+        let read = tokio::task::spawn_blocking(move || {
+            // Also where nobody waits for the lines any more.
+            let _permit = permit;
+            let pod = PodRef { namespace: &namespace, name: &name };
+            kubelet.container_log(pod, &container, previous)
+        });
+        match read.await.map_err(JoinError::try_into_panic) {
+            Ok(lines) => lines,
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            // The runtime ends.
+            Err(Err(_)) => Vec::new(),
+        }
     }
 }
 
 impl fmt::Debug for Kubelets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kubelets").field("connected", &self.get().is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Each of its logs takes as long as another that is read with it.
+    struct Slow {
+        together: Barrier,
+        reading: AtomicUsize,
+        most: AtomicUsize,
+    }
+
+    impl Kubelet for Slow {
+        fn container_log(&self, pod: PodRef<'_>, container: &str, _: bool) -> Vec<LogLine> {
+            assert_ne!(pod.name, "panics");
+            let reading = self.reading.fetch_add(1, Ordering::SeqCst) + 1;
+            self.most.fetch_max(reading, Ordering::SeqCst);
+            self.together.wait();
+            self.reading.fetch_sub(1, Ordering::SeqCst);
+            let text = format!("{}/{} {container}\n", pod.namespace, pod.name);
+            vec![LogLine { time: Timestamp::UNIX_EPOCH, text }]
+        }
+
+        fn follow_log(
+            &self,
+            _: PodRef<'_>,
+            _: &str,
+            _: bool,
+            _: usize,
+        ) -> BoxStream<'static, LogLine> {
+            Box::pin(futures::stream::empty())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_few_logs_are_read_at_once_beside_the_worker() {
+        let slow = Arc::new(Slow {
+            together: Barrier::new(MAX_READS),
+            reading: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
+        });
+        let (kubelets, kubelet) = (Kubelets::default(), slow.clone() as Arc<dyn Kubelet>);
+        let names: Vec<String> = (0..MAX_READS * 5).map(|n| format!("p{n}")).collect();
+        let read = |name: &'static str| {
+            kubelets.container_log(&kubelet, PodRef { namespace: "ns", name }, "c", false)
+        };
+        let reads = names.iter().map(|name| {
+            kubelets.container_log(&kubelet, PodRef { namespace: "ns", name }, "c", false)
+        });
+        let logs = futures::future::join_all(reads).await;
+        for (name, log) in names.iter().zip(logs) {
+            assert_eq!(log[0].text, format!("ns/{name} c\n"));
+        }
+        assert_eq!(slow.most.load(Ordering::SeqCst), MAX_READS);
+        let panicked = evenkeel_tasks::catch_panic(read("panics")).await;
+        assert!(panicked.is_err());
     }
 }

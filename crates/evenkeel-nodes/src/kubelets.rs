@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
+use tokio::{sync::Semaphore, task::JoinError};
 
 use crate::{
     logs::{ContainerRef, LogLine, LoggedRun},
@@ -58,6 +59,32 @@ impl Kubelets {
     }
 }
 
+/// Runs that are interpreted at once for those who follow their logs.
+static INTERPRETED: Semaphore = Semaphore::const_new(2);
+
+/// Interprets a run up to a time, beside the tasks: it may take hundreds of thousands of steps.
+async fn interpret(
+    run: LoggedRun,
+    container: String,
+    until: Timestamp,
+) -> (Vec<LogLine>, LoggedRun) {
+    // It is never closed.
+    let permit = INTERPRETED.acquire().await.ok();
+    let its = run.clone();
+    #[expect(clippy::disallowed_methods, reason = "its panic goes on in the follower")]
+    let interpreted = tokio::task::spawn_blocking(move || {
+        // Also where nobody waits for the lines any more.
+        let _permit = permit;
+        its.lines(&container, until)
+    });
+    match interpreted.await.map_err(JoinError::try_into_panic) {
+        Ok(lines) => (lines, run),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The runtime ends.
+        Err(Err(_)) => (Vec::new(), run),
+    }
+}
+
 /// Somebody who reads along.
 struct Follower {
     kubelets: Kubelets,
@@ -89,7 +116,7 @@ impl Follower {
                 return None;
             }
             let ended = run.end.is_some();
-            let (new, next) = self.read(run, now);
+            let (new, next) = self.read(run, now).await;
             if ended {
                 return Some((new, None));
             }
@@ -106,13 +133,14 @@ impl Follower {
 
     /// The lines that were printed since the last time, and when to look again. Pods change often: a run whose outcome is the
     /// same is not interpreted again.
-    fn read(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
+    async fn read(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
         let is_current = |known: &Known| known.until > now && known.run.prints_the_same_as(&run);
         let known = match self.known.take().filter(is_current) {
             Some(known) => known,
             None => {
                 let until = later(now, HORIZON);
-                Known { lines: run.lines(&self.container.name, until), until, run }
+                let (lines, run) = interpret(run, self.container.name.clone(), until).await;
+                Known { lines, until, run }
             }
         };
         let printed = known.lines.partition_point(|line| line.time <= now);

@@ -1,7 +1,7 @@
 //! Logs of containers: `GET pods/NAME/log`.
 
 use bytes::Bytes;
-use evenkeel_api::time::Timestamp;
+use evenkeel_api::time::{Timestamp, saturating_sub};
 use evenkeel_apimachinery::status::{FieldError, StatusError, quote};
 use evenkeel_apimachinery::value::{get, list, text};
 use futures::{Stream, StreamExt as _, stream};
@@ -79,7 +79,7 @@ impl LogOptions {
     fn since(&self, now: Timestamp) -> Option<Timestamp> {
         let before = |seconds: i64| {
             let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
-            now.saturating_sub(seconds).unwrap_or(Timestamp::MIN)
+            saturating_sub(now, seconds)
         };
         self.since_seconds.map(before).or(self.since_time)
     }
@@ -88,7 +88,7 @@ impl LogOptions {
 /// Serves a pod's log.
 ///
 /// Upstream: `LogREST.Get`, `LogLocation`.
-pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
+pub(super) async fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
     let cx = &call.cx;
     let query = Query(call.query.to_vec());
     let options = LogOptions::parse(&query)?;
@@ -111,7 +111,8 @@ pub(super) fn pod(call: &Call<'_>) -> Result<Answer, StatusError> {
         return Ok(Answer::Stream("text/plain", Body::empty()));
     };
     let pod = PodRef { namespace: cx.namespace, name: cx.name };
-    let printed = kubelet.container_log(pod, &container, options.previous);
+    let kubelets = &cx.api.kubelets;
+    let printed = kubelets.container_log(&kubelet, pod, &container, options.previous).await;
     let seen = printed.len();
     let printed = stream::iter(tail(printed, options.tail_lines));
     let lines = if options.follow {

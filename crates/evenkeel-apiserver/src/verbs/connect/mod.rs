@@ -50,7 +50,7 @@ async fn connect(call: &Call<'_>) -> Option<Result<Answer, StatusError>> {
     Some(match (&*call.cx.resource.resource_prefix, call.cx.subresource) {
         ("/pods", "binding") => binding::bind(call).await,
         ("/pods", "eviction") => eviction::evict(call).await,
-        ("/pods", "log") => log::pod(call),
+        ("/pods", "log") => log::pod(call).await,
         ("/pods", _) => proxy::pod(call),
         ("/nodes", "proxy") => proxy::node(call),
         ("/services", "proxy") => proxy::service(call),
