@@ -1,13 +1,13 @@
 //! Decisions are pure: outside the wiring, no file of a deciding folder does I/O, reads a clock, locks, spawns, counts, logs or
 //! remembers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use evenkeel_tidy::{code, has_word, production, read, root, sources};
 
 /// Identifiers that a pure file neither imports nor names. An import names what it brings, so that this finds a use behind
 /// an alias, too.
-const IMPURE: [&str; 38] = [
+const IMPURE: [&str; 44] = [
     "async",
     "await",
     "tokio",
@@ -17,8 +17,12 @@ const IMPURE: [&str; 38] = [
     "Clock",
     "Instant",
     "SystemTime",
+    "Timestamp::now",
+    "Zoned::now",
     "elapsed",
     "rand::random",
+    "rand::rng",
+    "tokio_util",
     "fs",
     "mpsc",
     "Tasks",
@@ -46,6 +50,8 @@ const IMPURE: [&str; 38] = [
     "IntGaugeVec",
     "Histogram",
     "HistogramVec",
+    "ControllerContext",
+    "PassHandler",
 ];
 
 /// Types that remember what was computed first. A decision that holds one depends on what was asked of it before.
@@ -67,13 +73,47 @@ const CLOUD_WIRING: [&str; 4] = ["mod.rs", "metrics.rs", "context.rs", "controll
 /// The shell of API Priority and Fairness: it waits, counts watches, and writes metrics.
 const FLOW_SHELL: [&str; 4] = ["level.rs", "limiter.rs", "metrics.rs", "watches.rs"];
 
+/// What a file has that reads a cache: objects behind a lock, which change between two reads.
+const CACHES: [&str; 2] = ["Cache", "Caches"];
+
+/// What a file has that plans.
+const PLANNING: [&str; 6] = ["Plan", "Planner", "Steps", "Action", "Outcomes", "Planned"];
+
+/// Files of the scheduler that measure plugin calls for metrics. No decision reads the durations.
+const MEASURING: [&str; 4] = [
+    "crates/evenkeel-scheduler/src/queue/mod.rs",
+    "crates/evenkeel-scheduler/src/queue/plugin_calls.rs",
+    "crates/evenkeel-scheduler/src/schedule/cycle.rs",
+    "crates/evenkeel-scheduler/src/schedule/trace.rs",
+];
+
+/// Admission that waits or remembers: calls of webhooks, the policies that were compiled last.
+const ADMISSION_SHELL: [&str; 2] = ["admission/webhook.rs", "policy/compiled.rs"];
+
+/// The one write that is no part of a request's transaction: IPAddresses of Services that have none.
+const REGISTRY_SHELL: [&str; 1] = ["registry/cluster_ips.rs"];
+
+/// Authentication that waits for keys of other issuers, or fetches them; what authorization remembers: the rules of all
+/// roles as of the last revision, and the mode that last allowed an impersonation.
+const AUTH_SHELL: [&str; 6] = [
+    "auth/authenticator.rs",
+    "auth/impersonation.rs",
+    "auth/rbac.rs",
+    "oidc/fetch.rs",
+    "oidc/keys.rs",
+    "oidc/mod.rs",
+];
+
 /// The folder of what all controllers share to start and to watch. It decides for none of them.
 const WIRING_FOLDER: &str = "crates/evenkeel-controllers/src/wiring";
 
 /// Folders whose files decide, each with the names of its files that do not: strategies and the scheduling queue have none,
 /// and an attempt only that which asks extenders.
-const DECIDING: [(&str, &[&str]); 9] = [
+const DECIDING: [(&str, &[&str]); 12] = [
+    ("crates/evenkeel-apiserver/src/admission", &ADMISSION_SHELL),
+    ("crates/evenkeel-apiserver/src/auth", &AUTH_SHELL),
     ("crates/evenkeel-apiserver/src/flow", &FLOW_SHELL),
+    ("crates/evenkeel-apiserver/src/registry", &REGISTRY_SHELL),
     ("crates/evenkeel-apiserver/src/strategy", &[]),
     ("crates/evenkeel-cloud/src", &CLOUD_WIRING),
     ("crates/evenkeel-controller-manager/src/plan", &["mod.rs"]),
@@ -99,9 +139,15 @@ fn is_test(file: &Path) -> bool {
     file.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
 }
 
+/// Whether a line counts through a handle's metrics. Those of an autoscaler's spec, and the API groups, are objects.
+fn counts(line: &str) -> bool {
+    line.replace("spec.metrics.", "").replace(".metrics.k8s.io", "").contains(".metrics.")
+}
+
 /// The first identifier that makes a file impure, with the number of its line.
 fn impurity(text: &str) -> Option<(usize, &'static str)> {
-    let found = |line: &str| IMPURE.iter().find(|word| has_word(line, word)).copied();
+    let named = |line: &str| IMPURE.iter().find(|word| has_word(line, word)).copied();
+    let found = |line: &str| named(line).or_else(|| counts(line).then_some(".metrics."));
     code(production(text)).find_map(|(at, line)| Some((at, found(line)?)))
 }
 
@@ -119,6 +165,40 @@ fn memory(text: &str) -> Option<(usize, &'static str)> {
     code(production(text)).find_map(|(at, line)| Some((at, found(line)?)))
 }
 
+/// The lines at which a file first reads a cache, and first plans, if it does both.
+fn plans_from_caches(text: &str) -> Option<(usize, usize)> {
+    let has = |line: &str, words: &[&str]| words.iter().any(|word| has_word(line, word));
+    let is_index = |line: &str| line.contains("cache::") && has_word(line, "Index");
+    let reads = |line: &str| has(line, &CACHES) || is_index(line);
+    let first = |found: &dyn Fn(&str) -> bool| {
+        code(production(text)).find(|(_, line)| found(line)).map(|(at, _)| at)
+    };
+    first(&reads).zip(first(&|line| has(line, &PLANNING)))
+}
+
+/// Calls that read a cache, or state behind a lock.
+const READS: [&str; 5] = [".get(", ".list(", ".namespace(", ".lock(", ".read("];
+
+/// The first line in which a planner's decision (`plan`, `next`, `status`, `remember`) reads what `observe` did not give it.
+fn reads_in_decision(text: &str) -> Option<usize> {
+    let decides = |line: &str| {
+        let names = ["plan", "next", "status", "remember"];
+        names.iter().any(|name| line.starts_with(&format!("    fn {name}(")))
+    };
+    let (mut in_planner, mut in_decision) = (false, false);
+    code(production(text)).find_map(|(at, line)| {
+        match line {
+            "}" => in_planner = false,
+            "    }" => in_decision = false,
+            _ if line.starts_with("impl") && line.contains(" Planner for ") => in_planner = true,
+            _ if in_planner && decides(line) => in_decision = true,
+            _ => {}
+        }
+        let reads = in_planner && in_decision && READS.iter().any(|call| line.contains(call));
+        reads.then_some(at)
+    })
+}
+
 /// What keeps a file from being pure.
 fn found_in(text: &str) -> Option<(usize, &'static str)> {
     impurity(text).or_else(|| memory(text))
@@ -126,8 +206,9 @@ fn found_in(text: &str) -> Option<(usize, &'static str)> {
 
 /// Whether a file has to be pure: it is neither wiring nor a test.
 fn decides(root: &Path, file: &Path, wiring: &[&str]) -> bool {
-    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    !wiring.contains(&name) && !file.starts_with(root.join(WIRING_FOLDER)) && !is_test(file)
+    !wiring.iter().any(|name| file.ends_with(name))
+        && !file.starts_with(root.join(WIRING_FOLDER))
+        && !is_test(file)
 }
 
 #[test]
@@ -143,6 +224,47 @@ fn files_that_decide_do_nothing_else() {
         }
     }
     assert!(n_pure >= 200, "{n_pure} pure files: they are where they are looked for");
+}
+
+#[test]
+fn plans_depend_on_what_was_observed() {
+    let root = root();
+    for folder in ["crates/evenkeel-cloud/src", "crates/evenkeel-controllers/src"] {
+        let (_, wiring) = DECIDING.iter().find(|(name, _)| *name == folder).expect("it decides");
+        let files = sources(&root.join(folder));
+        for file in files.iter().filter(|file| decides(&root, file, wiring)) {
+            let found = plans_from_caches(&read(file));
+            assert_eq!(found, None, "{}: lines of a cache and of a plan", file.display());
+        }
+        for file in files.iter().filter(|file| !is_test(file)) {
+            let found = reads_in_decision(&read(file));
+            assert_eq!(found, None, "{}: a decision reads", file.display());
+        }
+    }
+    let planner = "impl Planner for Pods {\n    fn observe(&self) {\n        self.pods.get(name)\n    }\n\n    \
+                   fn plan(\n        &self,\n    ) -> Plan {\n        let own = self.own.lock();\n    }\n}\n";
+    assert_eq!(reads_in_decision(planner), Some(9));
+    assert_eq!(reads_in_decision(&planner.replace("fn plan", "fn describe")), None);
+    assert_eq!(reads_in_decision(&planner.replace("Planner", "PassHandler")), None);
+    for (text, found) in [
+        ("use evenkeel_runtime::{\n    cache::Cache,\n    plan::{Key, Plan},\n};\n", Some((2, 3))),
+        ("use evenkeel_runtime::cache::{CacheEvent, Index};\nfn plan() -> Plan {}\n", Some((1, 2))),
+        ("fn observe(caches: &Caches) {}\nimpl Planner for Pods {}\n", Some((1, 2))),
+        ("use evenkeel_runtime::{cache::Cache, plan::Key};\n", None),
+        ("enum Record {\n    Index(u32),\n}\nfn plan(event: &CacheEvent<Pod>) -> Plan {}\n", None),
+    ] {
+        assert_eq!(plans_from_caches(text), found, "{text}");
+    }
+}
+
+#[test]
+fn only_files_that_are_named_measure() {
+    let folder = root().join("crates/evenkeel-scheduler/src");
+    let deciding = ["plugins", "queue", "schedule"].map(|name| sources(&folder.join(name)));
+    let mut found: Vec<PathBuf> = deciding.into_iter().flatten().collect();
+    found.retain(|file| !is_test(file));
+    found.retain(|file| code(production(&read(file))).any(|(_, line)| has_word(line, "Stopwatch")));
+    assert_eq!(found, MEASURING.map(|file| root().join(file)));
 }
 
 #[test]
@@ -201,6 +323,13 @@ fn what_is_planted_is_found() {
         "    events: EventRecorder,",
         "tasks.spawn(\"x\", run());",
         "let client = Client::default();",
+        "let now = jiff::Timestamp::now();",
+        "let today = Zoned::now().date();",
+        "let mut rng = rand::rng();",
+        "use tokio_util::sync::CancellationToken;",
+        "pub(super) fn start(context: &ControllerContext) {}",
+        "impl PassHandler<Self> for Claims {",
+        "    binder.metrics.failed(&observed.claim.meta);",
     ] {
         assert!(impurity(&format!("fn pure() {{}}\n{line}\n")).is_some(), "{line}");
     }

@@ -13,6 +13,7 @@ mod order;
 mod pod;
 mod selected;
 mod slice;
+mod slice_index;
 mod trigger;
 
 use evenkeel_runtime::plan::Key;

@@ -1,21 +1,14 @@
-//! EndpointSlices of both controllers: index by Service, writes, and which events need a reconciliation.
+//! EndpointSlices of both controllers: their contents, and writes.
 
-use super::OwnWrites;
 use crate::wire::{self, Fresh, PreservedMetadata};
 use bytes::Bytes;
 use evenkeel_api::{
     OwnerReference, StrMap,
     views::{Endpoint, EndpointSlice, SlicePort},
 };
-use evenkeel_runtime::{
-    cache::{Cache, CacheEvent, Index},
-    plan::{Action, Create, Delete, Key, OnError, Update},
-};
+use evenkeel_runtime::plan::{Action, Create, Delete, Key, OnError, Update};
 use serde::Serialize;
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Label with the Service's name. Upstream: `LabelServiceName`.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -28,64 +21,6 @@ pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 pub(super) fn service_of(slice: &EndpointSlice) -> Option<Key> {
     let name = slice.meta.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key::new(&slice.meta.namespace, name))
-}
-
-/// Index of slices by Service.
-#[derive(Debug, Clone)]
-pub(super) struct ByService {
-    slices: Index<EndpointSlice>,
-    manager: &'static str,
-}
-
-impl ByService {
-    /// Declares the index of the slices that `manager` manages.
-    pub(super) fn of(slices: &Cache<EndpointSlice>, manager: &'static str) -> Self {
-        let slices = slices.index("service", |slice, key| {
-            if let Some(service) = service_of(slice) {
-                key(&service.to_string());
-            }
-        });
-        Self { slices, manager }
-    }
-
-    /// Returns the slices of a Service, by name.
-    pub(super) fn get(&self, service: &Key) -> Vec<Arc<EndpointSlice>> {
-        let mut found = self.slices.get(&service.to_string());
-        found.retain(|slice| self.keeps(slice));
-        found.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-        found
-    }
-
-    /// Whether the manager manages the slice.
-    pub(super) fn keeps(&self, slice: &EndpointSlice) -> bool {
-        slice.meta.labels.get(MANAGED_BY) == Some(self.manager)
-    }
-
-    /// Returns the Services affected by a slice's event: the label changed, or another client wrote or deleted the
-    /// slice. Upstream: `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
-    pub(super) fn concerned(&self, event: &CacheEvent<EndpointSlice>, own: &OwnWrites) -> Vec<Key> {
-        let (slice, service) = (event.object(), service_of(event.object()));
-        let changed = match event {
-            // Slices that existed at the start are reconciled with their Services.
-            CacheEvent::Added { initial: true, .. } => false,
-            CacheEvent::Updated { old, new }
-                if old.meta.resource_version == new.meta.resource_version =>
-            {
-                false
-            }
-            CacheEvent::Updated { old, .. } if service_of(old) != service => {
-                return service.into_iter().chain(service_of(old)).collect();
-            }
-            CacheEvent::Updated { old, .. } if self.keeps(old) != self.keeps(slice) => true,
-            CacheEvent::Added { .. } | CacheEvent::Updated { .. } => {
-                self.keeps(slice) && !own.has(service.as_ref(), fingerprint(&Content::of(slice)))
-            }
-            CacheEvent::Deleted(_) => {
-                self.keeps(slice) && !own.has(service.as_ref(), deletion(&slice.meta.name))
-            }
-        };
-        service.into_iter().filter(|_| changed).collect()
-    }
 }
 
 /// Content of a slice, without name and annotations.
@@ -116,7 +51,7 @@ pub(super) fn fingerprint(content: &Content<'_>) -> u64 {
     hasher.finish()
 }
 
-fn deletion(name: &str) -> u64 {
+pub(super) fn deletion(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     ("deleted", name).hash(&mut hasher);
     hasher.finish()

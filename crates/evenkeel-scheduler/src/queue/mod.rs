@@ -1,4 +1,5 @@
-//! Scheduling queue: activeQ, backoffQ and unschedulablePods. Pure: time is an argument.
+//! Scheduling queue: activeQ, backoffQ and unschedulablePods. Pure, but for [`plugin_calls`], which measures plugin calls for
+//! metrics: the time is an argument of every decision.
 //!
 //! A pod popped from the active queue is in flight until it is bound, requeued, or deleted. Attempts do not overlap with the
 //! handling of cluster events. So in-flight events ([`in_flight_events`]) only matter to waiting pods (Permit); a pod that

@@ -1,4 +1,4 @@
-//! Plugin calls of the queue, measured for metrics.
+//! Plugin calls of the queue, measured for metrics with a [`Stopwatch`]. No decision depends on the durations.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! State of one scheduling cycle: profile, nodes and nominated pods.
+//! State of one scheduling cycle: profile, nodes and nominated pods. Pure, but for the durations that its [`Trace`] measures.
 
 use hashbrown::HashSet;
 use smallvec::SmallVec;

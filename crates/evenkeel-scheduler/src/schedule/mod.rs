@@ -1,5 +1,5 @@
-//! One attempt to find a node for a pod. Pure, but for [`act`], which asks the extenders: equal nodes, pods, seeds and answers
-//! give equal outcomes.
+//! One attempt to find a node for a pod. Pure, but for [`act`], which asks the extenders, and [`trace`], which measures plugin
+//! calls for metrics: equal nodes, pods, seeds and answers give equal outcomes.
 
 mod act;
 mod attempt;

@@ -1,4 +1,5 @@
-//! Measurements of an attempt for metrics: durations and numbers of plugin calls.
+//! Measurements of an attempt for metrics: durations and numbers of plugin calls. The durations are read from a
+//! [`Stopwatch`] and are the one thing here that is not pure; no decision depends on them.
 
 use smallvec::SmallVec;
 use std::time::Duration;

@@ -24,7 +24,7 @@ pub(crate) use end::{finished, is_finished};
 
 use crate::{
     options::Workers,
-    owned::ByController,
+    owned::{ByController, resolve},
     wiring::descriptor::{ControllerContext, Descriptor, StartError},
 };
 use backoff::Failures;
@@ -35,12 +35,12 @@ use evenkeel_api::{
 };
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent},
-    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner},
+    plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner, Steps},
     queue::Backoff,
 };
 use metrics::Metrics;
 use observed::Observed;
-use orphans::{OrphanPods, is_cached_orphan};
+use orphans::OrphanPod;
 use plan::Decision;
 use std::time::Duration;
 
@@ -187,5 +187,38 @@ impl Planner for Jobs {
         _: Timestamp,
     ) -> Option<Memory> {
         Some(Memory { failures: memory.failures.clone(), decision: None })
+    }
+}
+
+/// Planner of orphan pods.
+struct OrphanPods {
+    jobs: Cache<Job>,
+    pods: Cache<Pod>,
+}
+
+/// Whether the cached Job of the pod, or its absence, makes the pod an orphan.
+fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
+    orphans::is_orphan(pod, |owner| resolve(jobs, &pod.meta.namespace, owner))
+}
+
+impl Planner for OrphanPods {
+    type Observed = OrphanPod;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<OrphanPod> {
+        let pod = self.pods.get(&key.namespace, &key.name)?;
+        let is_orphan = is_cached_orphan(&self.jobs, &pod);
+        let owner = pod.meta.controller();
+        let missing_job =
+            owner.filter(|owner| resolve(&self.jobs, &key.namespace, owner).is_none());
+        Some(OrphanPod { missing_job: missing_job.cloned(), is_orphan, pod })
+    }
+
+    fn plan(&self, orphan: &OrphanPod, (): &(), now: Timestamp) -> (Plan, ()) {
+        (self.first_step(orphan, &(), now), ())
+    }
+
+    fn next(&self, orphan: &OrphanPod, (): &(), outcomes: &Outcomes, _: Timestamp) -> Option<Plan> {
+        Steps::next(outcomes, |steps| orphans::sync_orphan_pod(orphan, steps))
     }
 }

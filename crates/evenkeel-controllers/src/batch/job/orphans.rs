@@ -2,40 +2,26 @@
 //! from being deleted. Upstream: `orphanWorker`.
 
 use super::{BATCH, end, plan, pod};
-use crate::owned::resolve;
 use evenkeel_api::{
     OwnerReference, View,
-    time::Timestamp,
     views::{Job, Pod},
 };
 use evenkeel_runtime::{
-    cache::Cache,
     client::Metadata,
-    plan::{Key, LiveRead, Outcomes, Plan, Planner, Steps},
+    plan::{LiveRead, Plan, Steps},
 };
 use std::sync::Arc;
 
-/// Planner of orphan pods.
-pub(super) struct OrphanPods {
-    pub(super) jobs: Cache<Job>,
-    pub(super) pods: Cache<Pod>,
-}
-
 /// A pod, and whether no cached Job counts it.
 pub(super) struct OrphanPod {
-    pod: Arc<Pod>,
-    is_orphan: bool,
+    pub(super) pod: Arc<Pod>,
+    pub(super) is_orphan: bool,
     /// The Job that controls the pod, if the cache lacks it.
-    missing_job: Option<OwnerReference>,
-}
-
-/// Whether the cached Job of the pod, or its absence, makes the pod an orphan.
-pub(super) fn is_cached_orphan(jobs: &Cache<Job>, pod: &Pod) -> bool {
-    is_orphan(pod, |owner| resolve(jobs, &pod.meta.namespace, owner))
+    pub(super) missing_job: Option<OwnerReference>,
 }
 
 /// Whether the pod has the finalizer and no Job counts it; `job` finds the pod's owner. Upstream: `syncOrphanPod`.
-fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>) -> bool {
+pub(super) fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>) -> bool {
     if !pod::is_tracked(pod) {
         return false;
     }
@@ -48,7 +34,7 @@ fn is_orphan(pod: &Pod, job: impl FnOnce(&OwnerReference) -> Option<Arc<Job>>) -
 
 /// Removes the finalizer of an orphan. A Job that the cache lacks is read live, because the cache may lack it still.
 /// Upstream: `syncOrphanPod`.
-fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+pub(super) fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
     if !orphan.is_orphan {
         return Ok(Plan::nothing());
     }
@@ -66,33 +52,11 @@ fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Pl
     Ok(Plan::one(plan::untrack(&orphan.pod)))
 }
 
-impl Planner for OrphanPods {
-    type Observed = OrphanPod;
-    type Memory = ();
-
-    fn observe(&self, key: &Key, (): &()) -> Option<OrphanPod> {
-        let pod = self.pods.get(&key.namespace, &key.name)?;
-        let is_orphan = is_cached_orphan(&self.jobs, &pod);
-        let owner = pod.meta.controller();
-        let missing_job =
-            owner.filter(|owner| resolve(&self.jobs, &key.namespace, owner).is_none());
-        Some(OrphanPod { missing_job: missing_job.cloned(), is_orphan, pod })
-    }
-
-    fn plan(&self, orphan: &OrphanPod, (): &(), now: Timestamp) -> (Plan, ()) {
-        (self.first_step(orphan, &(), now), ())
-    }
-
-    fn next(&self, orphan: &OrphanPod, (): &(), outcomes: &Outcomes, _: Timestamp) -> Option<Plan> {
-        Steps::next(outcomes, |steps| sync_orphan_pod(orphan, steps))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixtures::{meta, owned_by, pod};
-    use evenkeel_runtime::plan::{Action, Failure, Outcome, Reply};
+    use evenkeel_runtime::plan::{Action, Failure, Outcome, Outcomes, Reply};
     use serde_json::json;
 
     fn job() -> Job {

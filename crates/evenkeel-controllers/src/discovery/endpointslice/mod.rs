@@ -19,7 +19,7 @@ use super::{
     endpoints::MAX_RETRIES,
     pod,
     selected::{Selected, selects_pods},
-    slice::ByService,
+    slice_index::ByService,
     trigger::{Times, TriggerTimes},
 };
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};

@@ -9,7 +9,7 @@ mod tests;
 
 pub use options::Options;
 
-use super::{OwnWrites, endpoints::MAX_RETRIES, slice::ByService};
+use super::{OwnWrites, endpoints::MAX_RETRIES, slice_index::ByService};
 use crate::wiring::descriptor::{ControllerContext, Descriptor, StartError};
 use evenkeel_api::{
     time::Timestamp,

@@ -1,6 +1,7 @@
 //! Disruption controller: computes the disruptions that a PodDisruptionBudget allows, for the eviction API. Upstream:
 //! `pkg/controller/disruption`.
 
+mod owner_caches;
 mod owners;
 mod plan;
 mod pod_pass;
@@ -25,7 +26,7 @@ use evenkeel_runtime::{
     plan::{Key, Outcomes, Pass, PassHandler, Plan, Planner, Steps},
     queue::{Priority, Queue},
 };
-use owners::OwnerCaches;
+use owner_caches::OwnerCaches;
 use plan::BudgetPods;
 use std::sync::{Arc, OnceLock};
 
@@ -89,7 +90,7 @@ fn pod_passes(
     .component(DESCRIPTOR.client)
     .event_source(EVENT_SOURCE)
     .reads(budgets)
-    .planned(pod_pass::Pods { pods: pods.clone(), budgets: budgets.clone() })
+    .planned(Pods { pods: pods.clone(), budgets: budgets.clone() })
 }
 
 /// Enqueues the budgets that select the pod, before and after an update that affects counts. Upstream: `addPod`,
@@ -110,16 +111,45 @@ fn on_pod(
             if !counts {
                 return;
             }
-            if relabelled { pod_pass::budgets_of(budgets, old) } else { Vec::new() }
+            if relabelled { budgets_of(budgets, old) } else { Vec::new() }
         }
         CacheEvent::Added { .. } | CacheEvent::Deleted(_) => Vec::new(),
     };
-    let now = pod_pass::budgets_of(budgets, event.object());
+    let now = budgets_of(budgets, event.object());
     if now.len() > 1 && !matches!(event, CacheEvent::Deleted(_)) {
         pods_queue.add(Key::of(&event.object().meta), Priority::NORMAL);
     }
     for budget in before.iter().chain(&now) {
         enqueue.add(Key::of(&budget.meta));
+    }
+}
+
+/// Returns the budgets that select the pod, by name.
+fn budgets_of(budgets: &Cache<PodDisruptionBudget>, pod: &Pod) -> Vec<Arc<PodDisruptionBudget>> {
+    let mut budgets = budgets.namespace(&pod.meta.namespace);
+    budgets.retain(|budget| budget.spec.selector.matches(&pod.meta.labels));
+    budgets.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    budgets
+}
+
+/// Planner of pods.
+struct Pods {
+    pods: Cache<Pod>,
+    budgets: Cache<PodDisruptionBudget>,
+}
+
+impl Planner for Pods {
+    type Observed = pod_pass::Observed;
+    type Memory = ();
+
+    fn observe(&self, key: &Key, (): &()) -> Option<pod_pass::Observed> {
+        let pod = self.pods.get(&key.namespace, &key.name)?;
+        let budgets = budgets_of(&self.budgets, &pod);
+        Some(pod_pass::Observed { pod, budgets })
+    }
+
+    fn plan(&self, observed: &pod_pass::Observed, (): &(), now: Timestamp) -> (Plan, ()) {
+        (pod_pass::plan(observed, now), ())
     }
 }
 

@@ -1,29 +1,14 @@
-//! Expected pods of owners: by caches for workload kinds, by the scale sub-resource for others. Upstream: `finders`,
+//! Expected pods of owners: as the caches have them ([`super::owner_caches`]), else by the scale sub-resource. Upstream:
 //! `getExpectedScale`.
 
 use super::plan::ExpectedPods;
-use crate::{owned::resolve, scale};
-use evenkeel_api::{
-    OwnerReference, Text,
-    views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
-};
-use evenkeel_runtime::{
-    cache::{Cache, Caches},
-    plan::{Plan, Steps},
-};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-
-/// Caches of the workload kinds.
-#[derive(Clone)]
-pub(super) struct OwnerCaches {
-    pub(super) controllers: Cache<ReplicationController>,
-    pub(super) sets: Cache<ReplicaSet>,
-    pub(super) deployments: Cache<Deployment>,
-    pub(super) stateful: Cache<StatefulSet>,
-}
+use crate::scale;
+use evenkeel_api::{OwnerReference, Text};
+use evenkeel_runtime::plan::{Plan, Steps};
+use std::{collections::BTreeMap, time::Duration};
 
 /// An owner's uid and its number of pods. Upstream: `controllerAndScale`.
-type Scaled = (Text, i32);
+pub(super) type Scaled = (Text, i32);
 
 /// Controller of selected pods.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,62 +19,6 @@ pub(super) struct Owner {
     pub(super) reference: OwnerReference,
     /// The owner, if the caches have it.
     pub(super) cached: Option<Scaled>,
-}
-
-impl OwnerCaches {
-    pub(super) fn new(caches: &Caches) -> Self {
-        Self {
-            controllers: caches.of(),
-            sets: caches.of(),
-            deployments: caches.of(),
-            stateful: caches.of(),
-        }
-    }
-
-    /// Returns the owners of the pods, each once; pods without a controller do not count.
-    pub(super) fn owners(&self, pods: &[Arc<Pod>]) -> Vec<Owner> {
-        let mut owners: Vec<Owner> = Vec::new();
-        for pod in pods {
-            let Some(reference) = pod.meta.controller() else { continue };
-            if owners.iter().any(|owner| owner.reference.uid == reference.uid) {
-                continue;
-            }
-            owners.push(Owner {
-                pod: pod.meta.name.clone(),
-                namespace: pod.meta.namespace.clone(),
-                reference: reference.clone(),
-                cached: self.cached(&pod.meta.namespace, reference),
-            });
-        }
-        owners
-    }
-
-    /// Returns an owner from the caches. For a ReplicaSet of a Deployment it is the Deployment. Upstream:
-    /// `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
-    fn cached(&self, namespace: &str, reference: &OwnerReference) -> Option<Scaled> {
-        let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
-        match (&*reference.kind, group) {
-            ("ReplicationController", "") => {
-                let owner = resolve(&self.controllers, namespace, reference)?;
-                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
-            }
-            ("ReplicaSet", "apps" | "extensions") => {
-                let set = resolve(&self.sets, namespace, reference)?;
-                match set.meta.controller().filter(|above| &*above.kind == "Deployment") {
-                    None => Some((set.meta.uid.clone(), set.spec.replicas.unwrap_or(1))),
-                    Some(above) => {
-                        let owner = resolve(&self.deployments, namespace, above)?;
-                        Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
-                    }
-                }
-            }
-            ("StatefulSet", "apps") => {
-                let owner = resolve(&self.stateful, namespace, reference)?;
-                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Returns the expected pods of the owners; those that the caches lack are read live, up to the first error. Upstream:

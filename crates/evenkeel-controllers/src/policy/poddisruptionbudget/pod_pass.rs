@@ -7,10 +7,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp, seconds},
     views::{Pod, PodDisruptionBudget},
 };
-use evenkeel_runtime::{
-    cache::Cache,
-    plan::{EventRecord, Key, Patch, PatchForm, Plan, Planner},
-};
+use evenkeel_runtime::plan::{EventRecord, Patch, PatchForm, Plan};
 use serde_json::json;
 use std::{sync::Arc, time::Duration};
 
@@ -31,44 +28,15 @@ pub(super) fn told_since(pod: &Pod) -> Option<Timestamp> {
     holds.then(|| condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH))
 }
 
-/// Returns the budgets that select the pod, by name.
-pub(super) fn budgets_of(
-    budgets: &Cache<PodDisruptionBudget>,
-    pod: &Pod,
-) -> Vec<Arc<PodDisruptionBudget>> {
-    let mut budgets = budgets.namespace(&pod.meta.namespace);
-    budgets.retain(|budget| budget.spec.selector.matches(&pod.meta.labels));
-    budgets.sort_unstable_by(|a, b| a.meta.name.cmp(&b.meta.name));
-    budgets
-}
-
-pub(super) struct Pods {
-    pub(super) pods: Cache<Pod>,
-    pub(super) budgets: Cache<PodDisruptionBudget>,
-}
-
-impl Planner for Pods {
-    type Observed = Observed;
-    type Memory = ();
-
-    fn observe(&self, key: &Key, (): &()) -> Option<Observed> {
-        let pod = self.pods.get(&key.namespace, &key.name)?;
-        let budgets = budgets_of(&self.budgets, &pod);
-        Some(Observed { pod, budgets })
-    }
-
-    fn plan(&self, observed: &Observed, (): &(), now: Timestamp) -> (Plan, ()) {
-        (plan(observed, now), ())
-    }
-}
-
 /// A pod and the budgets that select it.
 pub(super) struct Observed {
-    pod: Arc<Pod>,
-    budgets: Vec<Arc<PodDisruptionBudget>>,
+    pub(super) pod: Arc<Pod>,
+    /// Sorted by name.
+    pub(super) budgets: Vec<Arc<PodDisruptionBudget>>,
 }
 
-fn plan(observed: &Observed, now: Timestamp) -> Plan {
+/// Returns the event and the patch of a pod, and when its condition becomes stale.
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (pod, mut plan) = (&*observed.pod, Plan::nothing());
     if let [first, _, ..] = &*observed.budgets {
         let (namespace, name) = (&*pod.meta.namespace, &*pod.meta.name);

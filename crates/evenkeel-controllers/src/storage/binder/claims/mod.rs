@@ -6,9 +6,8 @@ use super::{
     Binder, DESCRIPTOR,
     plan::claim::{self, Next, Observed, Provisioner},
 };
-use crate::{storage::persistentvolumeclaimprotection, wiring::descriptor::ControllerContext};
+use crate::wiring::descriptor::ControllerContext;
 use evenkeel_api::{
-    Text,
     time::Timestamp,
     views::{PersistentVolumeClaim, Pod},
 };
@@ -114,20 +113,12 @@ impl Binder {
             candidates,
             class: Some(class).filter(|c| !c.is_empty()).and_then(|c| self.classes.get("", c)),
             default_class,
-            waiting: if unbound { self.waiting(&claim) } else { Vec::new() },
+            waiting: if unbound { claim::waiting(&self.users_of(&claim)) } else { Vec::new() },
             claim,
         })
     }
 
-    /// Returns the names of unscheduled pods that use the claim.
-    fn waiting(&self, claim: &PersistentVolumeClaim) -> Vec<Text> {
-        let users = self.users.get(&claims::key(&claim.meta.namespace, &claim.meta.name));
-        let waits = |pod: &&Arc<Pod>| {
-            pod.spec.node_name.is_empty() && !persistentvolumeclaimprotection::is_terminated(pod)
-        };
-        let mut names: Vec<Text> =
-            users.iter().filter(waits).map(|pod| pod.meta.name.clone()).collect();
-        names.sort_unstable();
-        names
+    fn users_of(&self, claim: &PersistentVolumeClaim) -> Vec<Arc<Pod>> {
+        self.users.get(&claims::key(&claim.meta.namespace, &claim.meta.name))
     }
 }

@@ -4,12 +4,15 @@
 
 use super::{bind, change_claim, claim_phase_now, migration};
 use crate::{
-    storage::binder::{Options, host_path},
+    storage::{
+        binder::{Options, host_path},
+        persistentvolumeclaimprotection,
+    },
     wire,
 };
 use evenkeel_api::{
     Text,
-    views::{PersistentVolume, PersistentVolumeClaim, StorageClass},
+    views::{PersistentVolume, PersistentVolumeClaim, Pod, StorageClass},
 };
 use evenkeel_component_helpers::storage::volume;
 use evenkeel_runtime::{
@@ -36,6 +39,17 @@ pub(in crate::storage::binder) struct Observed {
     pub(in crate::storage::binder) default_class: Option<Arc<StorageClass>>,
     /// Names of unscheduled pods that use it.
     pub(in crate::storage::binder) waiting: Vec<Text>,
+}
+
+/// Returns the names of the unscheduled pods among a claim's users, in order.
+pub(in crate::storage::binder) fn waiting(users: &[Arc<Pod>]) -> Vec<Text> {
+    let waits = |pod: &&Arc<Pod>| {
+        pod.spec.node_name.is_empty() && !persistentvolumeclaimprotection::is_terminated(pod)
+    };
+    let mut names: Vec<Text> =
+        users.iter().filter(waits).map(|pod| pod.meta.name.clone()).collect();
+    names.sort_unstable();
+    names
 }
 
 /// Next step of a claim, in the order of upstream's `syncClaim` and `syncUnboundClaim`.

@@ -1,0 +1,75 @@
+//! Owners of pods, as the caches of the workload kinds have them. Upstream: `finders`.
+
+use super::owners::{Owner, Scaled};
+use crate::owned::resolve;
+use evenkeel_api::{
+    OwnerReference,
+    views::{Deployment, Pod, ReplicaSet, ReplicationController, StatefulSet},
+};
+use evenkeel_runtime::cache::{Cache, Caches};
+use std::sync::Arc;
+
+/// Caches of the workload kinds.
+#[derive(Clone)]
+pub(super) struct OwnerCaches {
+    pub(super) controllers: Cache<ReplicationController>,
+    pub(super) sets: Cache<ReplicaSet>,
+    pub(super) deployments: Cache<Deployment>,
+    pub(super) stateful: Cache<StatefulSet>,
+}
+
+impl OwnerCaches {
+    pub(super) fn new(caches: &Caches) -> Self {
+        Self {
+            controllers: caches.of(),
+            sets: caches.of(),
+            deployments: caches.of(),
+            stateful: caches.of(),
+        }
+    }
+
+    /// Returns the owners of the pods, each once; pods without a controller do not count.
+    pub(super) fn owners(&self, pods: &[Arc<Pod>]) -> Vec<Owner> {
+        let mut owners: Vec<Owner> = Vec::new();
+        for pod in pods {
+            let Some(reference) = pod.meta.controller() else { continue };
+            if owners.iter().any(|owner| owner.reference.uid == reference.uid) {
+                continue;
+            }
+            owners.push(Owner {
+                pod: pod.meta.name.clone(),
+                namespace: pod.meta.namespace.clone(),
+                reference: reference.clone(),
+                cached: self.cached(&pod.meta.namespace, reference),
+            });
+        }
+        owners
+    }
+
+    /// Returns an owner from the caches. For a ReplicaSet of a Deployment it is the Deployment. Upstream:
+    /// `getPodReplicaSet`, `getPodDeployment`, `getPodStatefulSet`, `getPodReplicationController`.
+    fn cached(&self, namespace: &str, reference: &OwnerReference) -> Option<Scaled> {
+        let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
+        match (&*reference.kind, group) {
+            ("ReplicationController", "") => {
+                let owner = resolve(&self.controllers, namespace, reference)?;
+                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+            }
+            ("ReplicaSet", "apps" | "extensions") => {
+                let set = resolve(&self.sets, namespace, reference)?;
+                match set.meta.controller().filter(|above| &*above.kind == "Deployment") {
+                    None => Some((set.meta.uid.clone(), set.spec.replicas.unwrap_or(1))),
+                    Some(above) => {
+                        let owner = resolve(&self.deployments, namespace, above)?;
+                        Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+                    }
+                }
+            }
+            ("StatefulSet", "apps") => {
+                let owner = resolve(&self.stateful, namespace, reference)?;
+                Some((owner.meta.uid.clone(), owner.spec.replicas.unwrap_or(1)))
+            }
+            _ => None,
+        }
+    }
+}
