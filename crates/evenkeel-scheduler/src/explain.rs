@@ -2,8 +2,12 @@
 
 use crate::{
     SchedulerOptions,
-    framework::{Candidate, CycleState, ExtensionPoint, MAX_NODE_SCORE, PreScoreResult, Profile},
+    framework::{
+        Candidate, CycleState, ExtensionPoint, MAX_NODE_SCORE, PostFilterPlan, PreScoreResult,
+        Profile,
+    },
     nodes::{NodeRef, NodeTable},
+    plugins::default_preemption,
     pod::PodInfo,
     run::StandbyScheduler,
     schedule::{Cycle, FitError, NodeStatus, View},
@@ -96,10 +100,11 @@ impl Explained {
         let mut messages = Vec::new();
         for (_, plugin) in plugins {
             let Some(plugin) = plugin.as_post_filter() else { continue };
-            let preview = plugin.preview(cycle, state, fit_error);
-            messages.extend(Some(preview.message).filter(|message| !message.is_empty()));
-            self.evictions.extend(preview.victims.into_iter().map(Eviction::from));
-            if preview.done || !self.evictions.is_empty() {
+            let PostFilterPlan { result, candidates } = plugin.plan(cycle, state, fit_error);
+            let best = default_preemption::equally_good_candidates(candidates);
+            self.evictions.extend(best.into_iter().map(Eviction::from));
+            messages.extend(Some(result.message).filter(|message| !message.is_empty()));
+            if result.done {
                 break;
             }
         }

@@ -144,13 +144,13 @@ impl StandbyScheduler {
         }
     }
 
-    /// Adds a pod, for previews.
+    /// Adds a pod, for dry runs.
     pub(crate) fn see(&mut self, pod: &Arc<Pod>) {
         self.scheduler.core.add_or_update_pod(pod, self.scheduler.clock.now());
         self.scheduler.record_plugin_calls();
     }
 
-    /// Deletes a pod, for previews.
+    /// Deletes a pod, for dry runs.
     pub(crate) fn forget(&mut self, uid: &str) {
         self.scheduler.core.delete_pod(uid, self.scheduler.clock.now());
         self.scheduler.record_plugin_calls();

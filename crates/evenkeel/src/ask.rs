@@ -83,13 +83,13 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
             gates: Gates::default(),
             timeout: Duration::from_secs(args.timeout),
         };
-        let preview = plan::preview(client::transport(&config)?, &Clock::system(), asked).await?;
+        let dry_run = plan::dry_run(client::transport(&config)?, &Clock::system(), asked).await?;
         if args.output == "json" {
-            println!("{}", serde_json::to_string_pretty(&preview)?);
+            println!("{}", serde_json::to_string_pretty(&dry_run)?);
         } else {
-            print!("{}", preview.text());
+            print!("{}", dry_run.text());
         }
-        Ok(preview.exit_code())
+        Ok(dry_run.exit_code())
     })
 }
 

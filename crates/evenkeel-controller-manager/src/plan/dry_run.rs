@@ -15,7 +15,7 @@ const HOPELESS: u32 = 3;
 /// Planned writes of all controllers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Preview {
+pub struct DryRun {
     /// The writes, in the order in which controllers came to them.
     pub writes: Vec<DryRunWrite>,
     /// Number of events that would be recorded.
@@ -26,7 +26,7 @@ pub struct Preview {
     pub unfinished: Vec<String>,
 }
 
-impl Preview {
+impl DryRun {
     /// For people: a line for each write, by controller.
     pub fn text(&self) -> String {
         let mut out = String::new();

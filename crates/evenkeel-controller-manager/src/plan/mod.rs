@@ -3,10 +3,12 @@
 //! Every controller that is asked for runs over a connection that only reads, until none has anything left to do. For
 //! who is about to put this program in the place of another, and wants to see first.
 
-mod preview;
+mod dry_run;
 
 use crate::{controllers, options::Options};
 use anyhow::{Context, Result};
+pub use dry_run::DryRun;
+use dry_run::{busy, failing};
 use evenkeel_api::time::SignedDuration;
 use evenkeel_controllers::{
     needs::{Gates, Resources},
@@ -14,14 +16,12 @@ use evenkeel_controllers::{
 };
 use evenkeel_runtime::{
     cache::Caches,
-    client::{self, Client, ConnectOptions, RecordedWrites, dry_run},
+    client::{self, Client, ConnectOptions, RecordedWrites},
     clock::Clock,
     controller::Env,
     introspect::{ControllerReport, Introspection},
     tasks::Tasks,
 };
-pub use preview::Preview;
-use preview::{busy, failing};
 use prometheus::Registry;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How long tasks may take to end.
 const STOP: Duration = Duration::from_secs(5);
 
-/// Settings of the preview.
+/// Settings of the dry run.
 pub struct Asked<'a> {
     /// Controllers that plan.
     pub chosen: &'a [Descriptor],
@@ -50,8 +50,8 @@ pub struct Asked<'a> {
 ///
 /// # Errors
 /// When the server cannot be asked what it has, or a controller cannot start with its options.
-pub async fn preview(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Result<Preview> {
-    let (kube, recorded) = dry_run(kube);
+pub async fn dry_run(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Result<DryRun> {
+    let (kube, recorded) = client::dry_run(kube);
     let client = |name: &str| {
         Client::builder(kube.clone(), clock.clone()).qps(-1.0).user_agent(name).build()
     };
@@ -83,7 +83,7 @@ pub async fn preview(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Res
     for tasks in [tasks, reflectors] {
         tasks.shut_down(STOP).await;
     }
-    Ok(Preview {
+    Ok(DryRun {
         writes: recorded.writes(),
         events: recorded.events(),
         controllers: names,
@@ -139,12 +139,12 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
         gates: Gates::new(move |gate| options.gates.enabled(gate)),
         timeout: SYNC_TIMEOUT,
     };
-    let preview = preview(kube, &clock, asked).await?;
+    let dry_run = dry_run(kube, &clock, asked).await?;
     #[expect(clippy::print_stdout, reason = "the plan is what the program was asked for")]
     {
-        print!("{}", preview.text());
+        print!("{}", dry_run.text());
     }
-    Ok(preview.exit_code())
+    Ok(dry_run.exit_code())
 }
 
 #[cfg(test)]
@@ -205,9 +205,9 @@ mod tests {
             gates: Gates::default(),
             timeout: SYNC_TIMEOUT,
         };
-        let preview = preview(kube, &clock, asked).await.expect("a plan");
+        let dry_run = dry_run(kube, &clock, asked).await.expect("a plan");
         assert_eq!(revision(&client).await, before, "nothing was written");
-        let text = preview.text();
+        let text = dry_run.text();
         for line in [
             "deployment-controller\n  create replicasets.apps default/web-",
             "  update status of deployments.apps default/web: ",
@@ -217,7 +217,7 @@ mod tests {
             assert!(text.contains(line), "{line} in {text}");
         }
         assert!(!text.contains("pods default"), "what follows is not made up: {text}");
-        assert_eq!(preview.exit_code(), ExitCode::from(2));
+        assert_eq!(dry_run.exit_code(), ExitCode::from(2));
         assert!(
             client.get_metadata(&lease(), "kube-system", "kube-controller-manager").await.is_err()
         );
@@ -239,8 +239,8 @@ mod tests {
             gates: Gates::default(),
             timeout: SYNC_TIMEOUT,
         };
-        let preview = preview(kube, &clock, asked).await.expect("a plan");
-        assert_eq!(preview.text(), "1 controllers would write nothing.\n");
-        assert_eq!(preview.exit_code(), ExitCode::SUCCESS);
+        let dry_run = dry_run(kube, &clock, asked).await.expect("a plan");
+        assert_eq!(dry_run.text(), "1 controllers would write nothing.\n");
+        assert_eq!(dry_run.exit_code(), ExitCode::SUCCESS);
     }
 }

@@ -280,32 +280,31 @@ pub struct PostFilterResult {
     pub done: bool,
 }
 
-/// Dry-run result of a [`PostFilter`].
+/// Decision of a [`PostFilter`], before it is carried out.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Preview {
-    /// Text that the plugin would append to the message of the failed attempt.
-    pub message: String,
-    /// Equally good candidates; the plugin would pick one of them.
-    pub victims: Vec<Candidate>,
-    /// The plugin would skip the remaining PostFilter plugins; candidates do so, too.
-    pub done: bool,
+pub struct PostFilterPlan {
+    /// The result, if extenders and the API server agree.
+    pub result: PostFilterResult,
+    /// Candidates that extenders may filter; the plugin preempts on the best one.
+    pub candidates: Vec<Candidate>,
 }
 
 /// Runs when no node is feasible, to make the pod schedulable (preemption, for example).
 pub trait PostFilter: Plugin {
-    /// Tries to make the pod schedulable. `state` is the filters' state, `fit_error` holds the status of each node. The plugin
-    /// restores the nodes that it changes, and moves slow work to a task: no other pod is scheduled meanwhile.
+    /// Decides without side effects how to make the pod schedulable. `state` is the filters' state, `fit_error` holds the status
+    /// of each node. The plugin restores the nodes that it changes. Default: no result.
+    fn plan(&self, _: &mut Cycle<'_>, _: &CycleState, _: &FitError) -> PostFilterPlan {
+        PostFilterPlan::default()
+    }
+
+    /// Carries out the decision ([`PostFilter::plan`], with the same arguments). The plugin moves slow work to a task: no other
+    /// pod is scheduled meanwhile.
     fn post_filter<'a>(
         &'a self,
         cycle: &'a mut Cycle<'_>,
         state: &'a CycleState,
         fit_error: &'a FitError,
     ) -> PluginFuture<'a, PostFilterResult>;
-
-    /// Returns the result of [`PostFilter::post_filter`] without side effects. Default: no result.
-    fn preview(&self, _: &mut Cycle<'_>, _: &CycleState, _: &FitError) -> Preview {
-        Preview::default()
-    }
 }
 
 /// Result of a [`PreScore`].

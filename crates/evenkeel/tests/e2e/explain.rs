@@ -6,7 +6,7 @@ use crate::{
     objects::deployment,
 };
 use evenkeel::explain::{Offline, explain, resolve};
-use evenkeel_controller_manager::plan::{Asked, SYNC_TIMEOUT, preview};
+use evenkeel_controller_manager::plan::{Asked, SYNC_TIMEOUT, dry_run};
 use evenkeel_controllers::{core::rootcacertpublisher, needs::Gates, options::Options};
 use evenkeel_runtime::{client::Client, introspect::Subject};
 use serde_json::json;
@@ -78,7 +78,7 @@ pub(crate) async fn plans_are_not_carried_out(cluster: &Cluster) {
         gates: Gates::default(),
         timeout: SYNC_TIMEOUT,
     };
-    let explained = preview(cluster.kube().clone(), cluster.clock(), asked).await.expect("a plan");
+    let explained = dry_run(cluster.kube().clone(), cluster.clock(), asked).await.expect("a plan");
     let write = explained.writes.iter().find(|write| write.namespace == namespace.name);
     let write = write.expect("a write for the namespace").to_string();
     assert!(

@@ -8,7 +8,7 @@
 //! | documented | where |
 //! |---|---|
 //! | `preemptionPolicy: Never`; no preemption while victims of an earlier one terminate | `plan::ineligible_to_preempt_others` |
-//! | candidate nodes: those where removing pods may help | `plan::nodes_where_preemption_might_help` |
+//! | candidate nodes: those where removing pods may help | `plan`, `plan::nodes_where_preemption_might_help` |
 //! | `minCandidateNodesPercentage`, `minCandidateNodesAbsolute` | `Args`, `plan::num_candidates` |
 //! | victims: pods of lower priority, as few and as unimportant as possible | `plan::select_victims_on_node`, `plan::more_important_pod` |
 //! | PodDisruptionBudget is supported, but not guaranteed | `plan::filter_pods_with_pdb_violation` |
@@ -28,14 +28,15 @@ use std::sync::{Arc, OnceLock};
 use crate::{
     framework::{
         ActionType, Candidate, Change, ClusterEvent, CycleState, EventResource, Handle,
-        MetaVictims, Plugin, PluginFuture, PostFilter, PostFilterResult, PreEnqueue, Preview,
-        QueueingHint, Status, StatusResult,
+        MetaVictims, Plugin, PluginFuture, PostFilter, PostFilterPlan, PostFilterResult,
+        PreEnqueue, QueueingHint, Status, StatusResult,
     },
     nodes::NodeRef,
     pod::PodInfo,
     schedule::{Cycle, FitError},
 };
 use act::Executor;
+pub(crate) use plan::equally_good_candidates;
 
 const NAME: &str = "DefaultPreemption";
 
@@ -69,54 +70,30 @@ impl DefaultPreemption {
         Self { args, executor: OnceLock::new() }
     }
 
-    /// Returns the candidates before extenders run, or the result that explains why there are none.
+    /// Lets the extenders filter the candidates of a plan, and evicts the victims of the best one.
     ///
-    /// Upstream: `findCandidates`.
-    fn find_candidates(
-        &self,
-        cycle: &mut Cycle<'_>,
-        state: &CycleState,
-        fit_error: &FitError,
-    ) -> Result<Vec<Candidate>, PostFilterResult> {
-        if let Some(why) = plan::ineligible_to_preempt_others(cycle, fit_error) {
-            return Err(post_filter_result(None, why));
-        }
-        let executor = self.executor.get();
-        let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
-        let candidates = plan::find_candidates(cycle, state, fit_error, &budgets, &self.args);
-        candidates
-            .map_err(|not_helpful| post_filter_result(Some("".into()), &not_helpful.to_string()))
-    }
-
     /// Upstream: `Evaluator.Preempt`.
-    async fn preempt(
-        &self,
-        cycle: &mut Cycle<'_>,
-        state: &CycleState,
-        fit_error: &FitError,
-    ) -> PostFilterResult {
-        let candidates = match self.find_candidates(cycle, state, fit_error) {
-            Ok(candidates) => candidates,
-            Err(none) => return none,
-        };
-        let candidates = match call_extenders(cycle, candidates).await {
+    async fn preempt(&self, cycle: &mut Cycle<'_>, plan: PostFilterPlan) -> PostFilterResult {
+        if plan.candidates.is_empty() {
+            return plan.result;
+        }
+        let candidates = match call_extenders(cycle, plan.candidates).await {
             Ok(candidates) => candidates,
             Err(error) => {
                 return PostFilterResult { done: true, ..post_filter_result(None, &error) };
             }
         };
-        let Some(chosen) = plan::pick_one_node_for_preemption(candidates) else {
+        let Some(chosen) = plan::pick_one_node_for_preemption(&candidates) else {
             return post_filter_result(None, "no candidate node for preemption");
         };
-        let (message, nominated) = (placement_message(&chosen), Some(Arc::clone(&chosen.node)));
         if let Some(executor) = self.executor.get() {
             let pod = cycle.pod();
             let promised = cycle.nominator().nominated_pods_for_node(&chosen.node).iter();
             let lower = promised.filter(|other| other.priority() < pod.priority());
             let lower = lower.map(|other| Arc::clone(&other.pod)).collect();
-            executor.prepare_candidate_async(pod, chosen, lower);
+            executor.prepare_candidate_async(pod, chosen.clone(), lower);
         }
-        post_filter_result(nominated, &message)
+        placement(chosen)
     }
 }
 
@@ -129,9 +106,13 @@ fn post_filter_result(nominated: Option<Arc<str>>, message: &str) -> PostFilterR
     }
 }
 
-fn placement_message(Candidate { node, pods, .. }: &Candidate) -> String {
+/// Builds the PostFilter result of a chosen candidate.
+fn placement(Candidate { node, pods, .. }: &Candidate) -> PostFilterResult {
     let n_victims = pods.len();
-    format!("found a potential placement for pod on node {node}, preempting {n_victims} victims")
+    let message = format!(
+        "found a potential placement for pod on node {node}, preempting {n_victims} victims"
+    );
+    post_filter_result(Some(Arc::clone(node)), &message)
 }
 
 /// Lets the extenders filter the candidates.
@@ -238,6 +219,33 @@ impl PreEnqueue for DefaultPreemption {
 }
 
 impl PostFilter for DefaultPreemption {
+    /// Finds the candidates, or the reason why there are none.
+    ///
+    /// Upstream: `findCandidates`, `DryRunPreemption`.
+    fn plan(
+        &self,
+        cycle: &mut Cycle<'_>,
+        state: &CycleState,
+        fit_error: &FitError,
+    ) -> PostFilterPlan {
+        let without_candidates = |result| PostFilterPlan { result, candidates: Vec::new() };
+        if let Some(why) = plan::ineligible_to_preempt_others(cycle, fit_error) {
+            return without_candidates(post_filter_result(None, why));
+        }
+        let executor = self.executor.get();
+        let budgets = executor.map(|executor| executor.budgets()).unwrap_or_default();
+        match plan::find_candidates(cycle, state, fit_error, &budgets, &self.args) {
+            Ok(candidates) => {
+                let best = plan::pick_one_node_for_preemption(&candidates);
+                PostFilterPlan { result: best.map(placement).unwrap_or_default(), candidates }
+            }
+            Err(not_helpful) => {
+                let why = not_helpful.to_string();
+                without_candidates(post_filter_result(Some("".into()), &why))
+            }
+        }
+    }
+
     fn post_filter<'a>(
         &'a self,
         cycle: &'a mut Cycle<'_>,
@@ -247,19 +255,8 @@ impl PostFilter for DefaultPreemption {
         if let Some(executor) = self.executor.get() {
             executor.record_attempt();
         }
-        Box::pin(self.preempt(cycle, state, fit_error))
-    }
-
-    fn preview(&self, cycle: &mut Cycle<'_>, state: &CycleState, fit_error: &FitError) -> Preview {
-        match self.find_candidates(cycle, state, fit_error).map(plan::equally_good_candidates) {
-            Ok(victims) => {
-                let message = victims
-                    .first()
-                    .map(|first| post_filter_result(None, &placement_message(first)).message);
-                Preview { message: message.unwrap_or_default(), victims, done: false }
-            }
-            Err(none) => Preview { message: none.message, ..Preview::default() },
-        }
+        let plan = self.plan(cycle, state, fit_error);
+        Box::pin(self.preempt(cycle, plan))
     }
 }
 

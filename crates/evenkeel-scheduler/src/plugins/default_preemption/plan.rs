@@ -239,12 +239,12 @@ fn filter_pods_with_pdb_violation(
 /// Returns the best candidate, the first among equals.
 ///
 /// Upstream: `pickOneNodeForPreemption`.
-pub(super) fn pick_one_node_for_preemption(candidates: Vec<Candidate>) -> Option<Candidate> {
-    candidates.into_iter().min_by_key(selection_key)
+pub(super) fn pick_one_node_for_preemption(candidates: &[Candidate]) -> Option<&Candidate> {
+    candidates.iter().min_by_key(|candidate| selection_key(candidate))
 }
 
 /// Returns all candidates that are as good as the best one.
-pub(super) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
     let least = candidates.iter().map(selection_key).min();
     candidates.retain(|candidate| Some(selection_key(candidate)) == least);
     candidates

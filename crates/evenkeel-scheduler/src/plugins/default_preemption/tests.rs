@@ -78,7 +78,7 @@ fn check(
     want: Result<(&str, &[&str], usize), &str>,
 ) {
     let chosen = find_candidates(&mut nodes, pod, budgets)
-        .map(|all| plan::pick_one_node_for_preemption(all).unwrap());
+        .map(|all| plan::pick_one_node_for_preemption(&all).unwrap().clone());
     let chosen = chosen.map(|victims| {
         let names: Vec<String> = victims.pods.iter().map(|pod| pod.meta.name.to_string()).collect();
         (victims.node.to_string(), names, victims.num_pdb_violations)

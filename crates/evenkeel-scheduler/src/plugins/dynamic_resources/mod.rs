@@ -57,8 +57,8 @@ use super::resource_classes::ResourceClasses;
 use crate::{
     framework::{
         ActionType, Change, ClusterEvent, CycleState, EventResource, Filter, Handle, ObjectChange,
-        Plugin, PluginFuture, PostBind, PostFilter, PostFilterResult, PreBind, PreEnqueue,
-        PreFilter, PreFilterResult, Preview, QueueingHint, Reserve, Score, Status, StatusResult,
+        Plugin, PluginFuture, PostBind, PostFilter, PostFilterPlan, PostFilterResult, PreBind,
+        PreEnqueue, PreFilter, PreFilterResult, QueueingHint, Reserve, Score, Status, StatusResult,
     },
     nodes::{NodeRef, NodeTable},
     pod::PodInfo,
@@ -389,6 +389,35 @@ impl Filter for DynamicResources {
     }
 }
 
+/// What may make devices available for a pod that fits no node.
+enum Release<'a> {
+    /// The pod asks for no devices.
+    NotAsked,
+    Nothing,
+    /// Deallocate the devices of a claim: they suit only some nodes.
+    Deallocate(Arc<ResourceClaim>),
+    /// Delete the claim of an extended resource, which is stale.
+    Delete(&'a ResourceClaim),
+}
+
+/// Decides which claim to release.
+fn release<'a>(state: &'a CycleState, pod: &PodInfo) -> Release<'a> {
+    if state.get::<Asked>().is_none() {
+        return Release::NotAsked;
+    }
+    let Some(AttemptState { attempt, found, .. }) = state.get() else { return Release::Nothing };
+    let unavailable = attempt.unavailable_claims(&pod.pod, &locked(found));
+    match (unavailable, attempt.stale()) {
+        (Some(claim), _) => Release::Deallocate(claim),
+        (None, Some(claim)) => Release::Delete(claim),
+        (None, None) => Release::Nothing,
+    }
+}
+
+fn not_asked() -> PostFilterResult {
+    PostFilterResult { message: NOT_ASKED.into(), done: true, nominated: None }
+}
+
 impl PostFilter for DynamicResources {
     fn post_filter<'a>(
         &'a self,
@@ -398,22 +427,16 @@ impl PostFilter for DynamicResources {
     ) -> PluginFuture<'a, PostFilterResult> {
         let pod = cycle.pod();
         Box::pin(async move {
-            if state.get::<Asked>().is_none() {
-                return PostFilterResult { message: NOT_ASKED.into(), done: true, nominated: None };
-            }
-            let (Some(state), Some(observed)) = (state.get::<AttemptState>(), self.observed.get())
-            else {
-                return PostFilterResult::default();
-            };
-            let (client, attempt) = (&observed.handle.client, &state.attempt);
-            let unavailable = attempt.unavailable_claims(&pod.pod, &locked(&state.found));
-            // Devices that suit only some nodes are deallocated for other claims.
-            let (done, what) = if let Some(claim) = unavailable {
-                (writes::deallocate(client, &claim).await.map(drop), "deallocation")
-            } else if let Some(claim) = attempt.stale() {
-                (writes::delete(client, claim).await, "deletion")
-            } else {
-                return PostFilterResult::default();
+            let client = self.observed.get().map(|observed| &observed.handle.client);
+            let (done, what) = match (release(state, pod), client) {
+                (Release::NotAsked, _) => return not_asked(),
+                (Release::Nothing, _) | (_, None) => return PostFilterResult::default(),
+                (Release::Deallocate(claim), Some(client)) => {
+                    (writes::deallocate(client, &claim).await.map(drop), "deallocation")
+                }
+                (Release::Delete(claim), Some(client)) => {
+                    (writes::delete(client, claim).await, "deletion")
+                }
             };
             let message = match done {
                 Ok(()) => format!("{what} of ResourceClaim completed"),
@@ -423,10 +446,13 @@ impl PostFilter for DynamicResources {
         })
     }
 
-    fn preview(&self, _: &mut Cycle<'_>, state: &CycleState, _: &FitError) -> Preview {
-        match state.get::<Asked>() {
-            Some(Asked) => Preview::default(),
-            None => Preview { message: NOT_ASKED.into(), done: true, ..Preview::default() },
+    fn plan(&self, cycle: &mut Cycle<'_>, state: &CycleState, _: &FitError) -> PostFilterPlan {
+        match release(state, cycle.pod()) {
+            Release::NotAsked => {
+                PostFilterPlan { result: not_asked(), ..PostFilterPlan::default() }
+            }
+            // What the answer says is known when the claim is released.
+            _ => PostFilterPlan::default(),
         }
     }
 }
