@@ -16,8 +16,7 @@ impl Cidr {
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.trim().split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
-        let length: u8 = length.parse().ok()?;
-        (length <= bits(address)).then(|| Self::new(address, length))
+        Some(Self::new(address, parse_prefix_length(address, length)?))
     }
 
     /// Returns the range of a prefix length that contains an address. The length is capped at the address' own.
@@ -69,6 +68,20 @@ impl fmt::Display for Cidr {
     }
 }
 
+/// Parses the prefix length after the `/` of a CIDR: decimal digits, at most the bits of the address. Leading zeros are
+/// allowed, as in Go's `net.ParseCIDR`.
+pub fn parse_prefix_length(address: IpAddr, text: &str) -> Option<u8> {
+    // `u8::from_str` also takes a sign.
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|length| digits && *length <= bits(address))
+}
+
+/// Parses a prefix length like [`parse_prefix_length`], but refuses leading zeros, as Go's `netip.ParsePrefix` does.
+pub fn parse_canonical_prefix_length(address: IpAddr, text: &str) -> Option<u8> {
+    let leading_zero = text.len() > 1 && text.starts_with('0');
+    parse_prefix_length(address, text).filter(|_| !leading_zero)
+}
+
 /// An address as a number.
 pub fn number(address: IpAddr) -> u128 {
     match address {
@@ -86,7 +99,7 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Returns the host bits.
+/// Returns the mask of the host bits.
 fn mask(address: IpAddr, length: u8) -> u128 {
     let rest = u32::from(bits(address) - length);
     1u128.checked_shl(rest).map_or(u128::MAX, |bit| bit - 1)
@@ -122,8 +135,33 @@ mod tests {
         assert_eq!(Cidr::parse("10.0.0.7/24").unwrap().to_string(), "10.0.0.0/24");
         assert!(!Cidr::parse("10.0.0.0/24").unwrap().contains("10.0.1.0".parse().unwrap()));
         assert!(!Cidr::parse("::/0").unwrap().contains("10.0.1.0".parse().unwrap()));
-        for bad in ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129", "10.0.0.0/-1", ""] {
+        for bad in
+            ["10.0.0.0", "10.0.0.0/33", "x/8", "fd00::/129", "10.0.0.0/-1", "10.0.0.0/+8", ""]
+        {
             assert_eq!(Cidr::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn prefix_lengths_are_digits() {
+        let (v4, v6) = (IpAddr::from([10, 0, 0, 0]), IpAddr::from([0u16; 8]));
+        for (text, length, canonical) in [
+            ("0", Some(0), Some(0)),
+            ("8", Some(8), Some(8)),
+            ("32", Some(32), Some(32)),
+            ("08", Some(8), None),
+            ("00", Some(0), None),
+            ("33", None, None),
+            ("+8", None, None),
+            ("-1", None, None),
+            (" 8", None, None),
+            ("", None, None),
+            ("99999999999", None, None),
+        ] {
+            assert_eq!(parse_prefix_length(v4, text), length, "{text:?}");
+            assert_eq!(parse_canonical_prefix_length(v4, text), canonical, "{text:?}");
+        }
+        assert_eq!(parse_canonical_prefix_length(v6, "128"), Some(128));
+        assert_eq!(parse_canonical_prefix_length(v6, "129"), None);
     }
 }

@@ -331,13 +331,11 @@ pub fn canonical_ip(text: &str) -> Messages {
     messages
 }
 
-/// Parses a CIDR into address and prefix length.
+/// Parses a CIDR into address and prefix length. Host bits stay as they are.
 pub fn parse_cidr(text: &str) -> Option<(core::net::IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let address: core::net::IpAddr = address.parse().ok()?;
-    let bits: u8 = bits.parse().ok()?;
-    let limit = if address.is_ipv4() { 32 } else { 128 };
-    (bits <= limit).then_some((address, bits))
+    Some((address, crate::cidr::parse_prefix_length(address, bits)?))
 }
 
 /// Validates a CIDR of either family.
@@ -366,19 +364,40 @@ mod tests {
 
     #[test]
     fn forms() {
-        check(dns_label, &["a", "0-b"], &["", "A", "-a", "a-", "a.b", &"x".repeat(64)]);
-        check(dns_subdomain, &["a.b-c.d", "0"], &["", "a..b", ".a", "a_b"]);
+        let x = |length: usize| "x".repeat(length);
+        check(dns_label, &["a", "0-b", &x(63)], &["", "A", "-a", "a-", "a.b", "é", &x(64)]);
+        check(
+            dns_subdomain,
+            &["a.b-c.d", "0", &x(253)],
+            &["", "a..b", ".a", "-a", "A", "a_b", "é", &x(254)],
+        );
         check(dns_subdomain_caseless, &["A.b-C", "0"], &["", "A..b", "a_b"]);
         check(c_identifier, &["a", "_1", "A_b"], &["", "1a", "a-b", "é"]);
-        check(dns_1035_label, &["a-1"], &["1a", ""]);
-        check(qualified_name, &["a", "a.b/C_d", "A"], &["", "/a", "a/", "a/b/c", "a b", "UP/a"]);
-        check(label_value, &["", "A_b.c"], &["-a", "a b", "a/b"]);
-        check(path_segment, &["a:b", "A b"], &[".", "..", "a/b", "50%"]);
+        check(dns_1035_label, &["a-1", &x(63)], &["1a", "a.b", "", &x(64)]);
+        check(
+            qualified_name,
+            &["a", "a.b/C_d", "A", "1", &x(63)],
+            &["", "/a", "a/", "a/b/c", "a b", "UP/a", "A_B/c", "-a", "é", &x(64)],
+        );
+        check(label_value, &["", "A_b.c", &x(63)], &["-", "-a", "a b", "a/b", &x(64)]);
+        check(path_segment, &["a:b", "A b", "a.b"], &[".", "..", "a/b", "50%"]);
         check(config_key, &["a.B_c-d", ".a"], &["", "..", "..a", "a b"]);
         check(env_name, &["A", "a b"], &["", "a=b", "é"]);
         check(port_name, &["http", "a-1"], &["", "1", "a--b", "-a", "HTTP", "abcdefghijklmnop"]);
         check(wildcard_subdomain, &["*.a.b"], &["*", "a.b", "*.*.a"]);
         check(ip, &["10.0.0.1", "::1"], &["", "10.0.0", "x"]);
-        check(cidr, &["10.0.0.0/8", "::/0"], &["10.0.0.0", "10.0.0.0/33"]);
+        check(cidr, &["10.0.0.0/8", "::/0"], &["10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8"]);
+    }
+
+    #[test]
+    fn messages_are_upstreams() {
+        let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+                   must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
+                   is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+        assert_eq!(dns_subdomain("Bad_"), [why]);
+        // Each broken rule has a message.
+        assert_eq!(dns_subdomain(&"X".repeat(254)).len(), 2);
+        assert_eq!(qualified_name("a/")[0], "name part must be non-empty");
+        assert_eq!(qualified_name("a/").len(), 2);
     }
 }

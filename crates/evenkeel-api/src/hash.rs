@@ -1,7 +1,11 @@
 //! Hashes, and names derived from them.
 
-use crate::name::SAFE;
 use crate::template::{HASH_LABEL, Template};
+
+/// Alphabet of generated names: no vowels and no `0`, `1` or `3`, so that no words arise.
+///
+/// Upstream: `alphanums`.
+pub const ALPHANUMS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// FNV-1a of 32 bits (exclusive or first, then multiply).
 #[derive(Debug, Clone, Copy)]
@@ -34,11 +38,11 @@ pub fn fnv32(bytes: &[u8]) -> u32 {
         .fold(0x811c_9dc5, |hash: u32, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(*byte))
 }
 
-/// Maps each byte of a text to a letter or digit of [`SAFE`].
+/// Maps each byte of a text to a letter or digit of [`ALPHANUMS`].
 ///
 /// Upstream: `SafeEncodeString`.
 pub fn safe_encode_string(text: &str) -> String {
-    text.bytes().map(|byte| char::from(SAFE[usize::from(byte) % SAFE.len()])).collect()
+    text.bytes().map(|byte| char::from(ALPHANUMS[usize::from(byte) % ALPHANUMS.len()])).collect()
 }
 
 /// Returns the hash of a pod template for the name of a ReplicaSet and the label on its pods. It is computed from the

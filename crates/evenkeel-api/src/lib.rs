@@ -15,7 +15,6 @@ pub mod kind;
 pub mod list;
 pub mod map;
 pub mod meta;
-pub mod name;
 mod owner;
 pub mod protobuf;
 pub mod quantity;

@@ -68,12 +68,9 @@ pub fn fits(format: &str, text: &str) -> bool {
 
 fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else { return false };
-    let most = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => 32,
-        Ok(IpAddr::V6(_)) => 128,
-        Err(_) => return false,
-    };
-    bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+    address
+        .parse::<IpAddr>()
+        .is_ok_and(|address| evenkeel_api::cidr::parse_prefix_length(address, bits).is_some())
 }
 
 fn is_uri(text: &str) -> bool {

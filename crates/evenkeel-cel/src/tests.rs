@@ -85,6 +85,15 @@ fn the_libraries() {
             "cidr('10.0.0.0/8').containsIP(ip('10.1.2.3')) && !cidr('10.0.0.0/8').containsCIDR('11.0.0.0/9')",
             json!(true),
         ),
+        (
+            "isCIDR('10.0.0.0/8') && isCIDR('::/0') && !isCIDR('10.0.0.0/08') && !isCIDR('10.0.0.0/+8')",
+            json!(true),
+        ),
+        (
+            "!isCIDR('10.0.0.0/33') && !isCIDR('::ffff:10.0.0.1/8') && !isCIDR('10.0.0.0')",
+            json!(true),
+        ),
+        ("cidr('10.1.2.3/8').masked() == cidr('10.0.0.0/8')", json!(true)),
         ("ip('::1').isLoopback() && ip('1.2.3.4').family() == 4 && !isIP('1.2.3')", json!(true)),
         ("semver('1.2.3').isLessThan(semver('1.10.0')) && !isSemver('v1')", json!(true)),
         ("optional.of(1).orValue(2) + optional.none().orValue(2)", json!(3)),
@@ -110,6 +119,15 @@ fn failures_have_upstreams_words() {
         ("1 / 0 == 1", "divide by zero"),
         ("9223372036854775807 + 1", "integer overflow"),
         ("'a' < 1", "no such overload"),
+        ("ip('x')", "IP Address \"x\" parse error during conversion from string"),
+        (
+            "cidr('10.0.0.0/8').containsIP('x')",
+            "IP Address \"x\" parse error during conversion from string",
+        ),
+        (
+            "cidr('10.0.0.0/8').containsCIDR('10.0.0.0/08')",
+            "network address parse error during conversion from string: 10.0.0.0/08",
+        ),
         ("nope", "undeclared reference to 'nope' (in container '')"),
         ("optional.none().value()", "optional.none() dereference"),
     ] {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::SelectorError;
-use crate::name;
+use crate::forms;
 use crate::text::Text;
 
 /// Operator of a requirement.
@@ -44,8 +44,9 @@ impl Requirement {
     /// When the key or a value is not allowed, or their number does not go with the operator.
     pub fn new(key: &str, operator: Operator, values: Box<[Text]>) -> Result<Self, SelectorError> {
         let invalid = |why: &str| Err(SelectorError::new(format!("key {key:?}: {why}")));
-        if let Err(error) = name::qualified(key) {
-            return invalid(&error.0);
+        let broken = forms::qualified_name(key);
+        if !broken.is_empty() {
+            return invalid(&broken.join("; "));
         }
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => {
@@ -67,8 +68,10 @@ impl Requirement {
             _ => {}
         }
         for value in &values {
-            if let Err(error) = name::label_value(value) {
-                return Err(SelectorError::new(format!("values of {key:?}: {value:?}: {error}")));
+            let broken = forms::label_value(value);
+            if !broken.is_empty() {
+                let why = broken.join("; ");
+                return Err(SelectorError::new(format!("values of {key:?}: {value:?}: {why}")));
             }
         }
         Ok(Self { key: key.into(), operator, values })

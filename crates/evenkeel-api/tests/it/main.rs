@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 
-mod names;
+mod hashes;
 mod quantities;
 mod selectors;
 mod templates;

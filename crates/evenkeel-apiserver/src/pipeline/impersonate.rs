@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use evenkeel_api::name::dns_subdomain;
+use evenkeel_api::forms::dns_subdomain;
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
@@ -173,7 +173,7 @@ fn sane(impersonated: &Requested<'_>, verb: &str) -> Result<(), StatusError> {
         let (domain, path) = key.split_once('/').unwrap_or_default();
         let why = if key.is_empty() {
             "impersonating the empty string key in extra is not allowed"
-        } else if dns_subdomain(domain).is_err() || path.is_empty() {
+        } else if !dns_subdomain(domain).is_empty() || path.is_empty() {
             "impersonating an invalid key in extra is not allowed: must be a domain-prefixed path (such as \"acme.io/foo\")"
         } else if *key != key.to_lowercase() {
             "impersonating a non-lowercase key in extra is not allowed"
@@ -210,7 +210,7 @@ fn requested(headers: &HeaderMap) -> Result<Requested<'_>, StatusError> {
 ///
 /// Upstream: `isNodeUsername`.
 fn node(name: &str) -> Option<&str> {
-    name.strip_prefix("system:node:").filter(|node| dns_subdomain(node).is_ok())
+    name.strip_prefix("system:node:").filter(|node| dns_subdomain(node).is_empty())
 }
 
 /// What the impersonating user must be allowed to do with the verb of a mode: the name, the uid, and each group and value of

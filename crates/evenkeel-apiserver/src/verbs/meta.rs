@@ -5,15 +5,18 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::strategy::Strategy;
-use evenkeel_api::forms::path_segment;
+use evenkeel_api::{forms::path_segment, hash::ALPHANUMS};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_kinds::strategy::Context;
 
-/// Alphabet of generated names: no vowels, nothing that looks like another.
-const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX: usize = 5;
-/// Longest name made from `generateName`.
-const LONGEST: usize = 63;
+/// Characters that `generateName` adds.
+///
+/// Upstream: `randomLength`.
+const RANDOM_LENGTH: usize = 5;
+/// Longest name made from `generateName`, in bytes.
+///
+/// Upstream: `maxNameLength`.
+const MAX_NAME_LENGTH: usize = 63;
 
 /// A text of `metadata`, "" where it is none.
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -111,16 +114,17 @@ pub(super) fn grace(object: &Value) -> Option<i64> {
     object.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64)
 }
 
-/// A name from a prefix, with five random characters.
+/// Returns `prefix`, cut to 58 bytes, with five random characters.
+///
+/// Upstream: `SimpleNameGenerator`, `GenerateName`.
 pub(super) fn generate_name(prefix: &str, rng: &mut impl rand::Rng) -> String {
-    let room = LONGEST - SUFFIX;
-    let mut end = prefix.len().min(room);
+    let mut end = prefix.len().min(MAX_NAME_LENGTH - RANDOM_LENGTH);
     while !prefix.is_char_boundary(end) {
         end -= 1;
     }
     let mut name = prefix[..end].to_owned();
-    for _ in 0..SUFFIX {
-        name.push(char::from(ALPHABET[rng.random_range(0..ALPHABET.len())]));
+    for _ in 0..RANDOM_LENGTH {
+        name.push(char::from(ALPHANUMS[rng.random_range(0..ALPHANUMS.len())]));
     }
     name
 }
@@ -240,7 +244,10 @@ mod tests {
     fn names_are_made_from_prefixes() {
         let name = generate_name("web-", &mut rand::rng());
         assert_eq!(name.len(), 9);
-        assert!(name.bytes().skip(4).all(|b| ALPHABET.contains(&b)));
-        assert_eq!(generate_name(&"x".repeat(300), &mut rand::rng()).len(), LONGEST);
+        assert!(name.bytes().skip(4).all(|b| ALPHANUMS.contains(&b)));
+        // A prefix is cut between characters.
+        let cut = generate_name(&"é".repeat(30).replacen('é', "e", 1), &mut rand::rng());
+        assert_eq!(cut.len(), 62);
+        assert_eq!(generate_name(&"x".repeat(300), &mut rand::rng()).len(), MAX_NAME_LENGTH);
     }
 }

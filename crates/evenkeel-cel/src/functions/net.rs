@@ -1,82 +1,92 @@
-//! IP addresses and ranges of them.
+//! IP addresses and CIDRs: the functions of CEL's libraries `ip` and `cidr`.
+//!
+//! Upstream: `cel/library/ip.go`, `cel/library/cidr.go`.
 
 use std::net::IpAddr;
+
+use evenkeel_api::cidr::parse_canonical_prefix_length;
+use evenkeel_api::quote::quote;
 
 use super::Outcome;
 use crate::value::Val;
 
+/// Address and prefix length.
+type Cidr = (IpAddr, u8);
+
+/// Calls a function that converts or tests one string; `None` for other names and arguments.
 pub(super) fn global<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     let [Val::Str(text)] = args else { return None };
     Some(match name {
-        "ip" => ip(text).map(Val::Ip).ok_or_else(|| {
-            format!(
-                "IP Address {} parse error during conversion from string",
-                evenkeel_api::quote::quote(text)
-            )
-        }),
-        "isIP" => Ok(Val::Bool(ip(text).is_some())),
-        "ip.isCanonical" => match ip(text) {
-            Some(ip) => Ok(Val::Bool(ip.to_string() == **text)),
-            None => Err(format!("IP Address {} parse error", evenkeel_api::quote::quote(text))),
-        },
-        "cidr" => cidr(text).map(|(ip, bits)| Val::Cidr(ip, bits)).ok_or_else(|| {
-            format!("network address parse error during conversion from string: {text}")
-        }),
-        "isCIDR" => Ok(Val::Bool(cidr(text).is_some())),
+        "ip" => parse_ip_addr(text).map(Val::Ip),
+        "isIP" => Ok(Val::Bool(parse_ip_addr(text).is_ok())),
+        "ip.isCanonical" => parse_ip_addr(text).map(|ip| Val::Bool(ip.to_string() == **text)),
+        "cidr" => parse_cidr(text).map(|(ip, length)| Val::Cidr(ip, length)),
+        "isCIDR" => Ok(Val::Bool(parse_cidr(text).is_ok())),
         _ => return None,
     })
 }
 
-/// An address; those of version 4 in the form of version 6 are none.
-fn ip(text: &str) -> Option<IpAddr> {
-    match text.parse().ok()? {
-        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => None,
-        ip => Some(ip),
-    }
+/// Parses an IP address. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) is refused.
+///
+/// Upstream: `parseIPAddr`.
+fn parse_ip_addr(text: &str) -> Result<IpAddr, String> {
+    let is_mapped = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+    text.parse().ok().filter(|ip| !is_mapped(ip)).ok_or_else(|| {
+        format!("IP Address {} parse error during conversion from string", quote(text))
+    })
 }
 
-fn cidr(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = text.split_once('/')?;
-    let (address, bits) = (ip(address)?, bits.parse().ok()?);
-    (bits <= width(address)).then_some((address, bits))
+/// Parses a CIDR. The prefix length has no sign and no leading zeros; host bits stay as they are.
+///
+/// Upstream: `parseCIDR`.
+fn parse_cidr(text: &str) -> Result<Cidr, String> {
+    let parse = || {
+        let (address, length) = text.split_once('/')?;
+        let address = parse_ip_addr(address).ok()?;
+        Some((address, parse_canonical_prefix_length(address, length)?))
+    };
+    parse()
+        .ok_or_else(|| format!("network address parse error during conversion from string: {text}"))
 }
 
-fn width(ip: IpAddr) -> u8 {
+/// Returns the number of bits of an address: 32 or 128.
+fn bit_length(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
-/// The address as a number, in the upper bits.
-fn number(ip: IpAddr) -> u128 {
+/// Returns the address with all bits behind the prefix cleared.
+fn masked(ip: IpAddr, length: u8) -> IpAddr {
+    // An IPv4 address takes the upper bits, so that one mask fits both families.
+    let mask = if length == 0 { 0 } else { u128::MAX << (128 - u32::from(length)) };
     match ip {
-        IpAddr::V4(v4) => u128::from(u32::from(v4)) << 96,
-        IpAddr::V6(v6) => u128::from(v6),
+        IpAddr::V4(v4) => {
+            let number = (u128::from(u32::from(v4)) << 96) & mask;
+            IpAddr::V4(u32::try_from(number >> 96).unwrap_or_default().into())
+        }
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) & mask).into()),
     }
 }
 
-fn masked(ip: IpAddr, bits: u8) -> IpAddr {
-    let mask = if bits == 0 { 0 } else { u128::MAX << (128 - u32::from(bits)) };
-    let number = number(ip) & mask;
-    match ip {
-        IpAddr::V4(_) => IpAddr::V4(u32::try_from(number >> 96).unwrap_or_default().into()),
-        IpAddr::V6(_) => IpAddr::V6(number.into()),
-    }
+/// Whether `inner` lies within `outer`. An address is a CIDR whose prefix length is its [`bit_length`].
+///
+/// Upstream: `cidrContainsCIDR`, `cidrContainsIP`.
+fn contains(outer: Cidr, inner: Cidr) -> bool {
+    outer.0.is_ipv4() == inner.0.is_ipv4()
+        && outer.1 <= inner.1
+        && masked(outer.0, outer.1) == masked(inner.0, outer.1)
 }
 
-fn holds(network: (IpAddr, u8), inner: (IpAddr, u8)) -> bool {
-    network.0.is_ipv4() == inner.0.is_ipv4()
-        && network.1 <= inner.1
-        && masked(network.0, network.1) == masked(inner.0, network.1)
-}
-
+/// Calls a method of an IP address or a CIDR; `None` for other names and arguments.
 pub(super) fn member<'a>(name: &str, args: &[Val<'a>]) -> Option<Outcome<'a>> {
     match args {
-        [Val::Ip(address)] => address_part(name, *address).map(Ok),
-        [Val::Cidr(address, bits), rest @ ..] => range(name, (*address, *bits), rest),
+        [Val::Ip(address)] => ip_method(name, *address).map(Ok),
+        [Val::Cidr(address, length), rest @ ..] => cidr_method(name, (*address, *length), rest),
         _ => None,
     }
 }
 
-fn address_part<'a>(name: &str, ip: IpAddr) -> Option<Val<'a>> {
+/// Calls a method of an IP address. They follow Go's `netip.Addr`.
+fn ip_method<'a>(name: &str, ip: IpAddr) -> Option<Val<'a>> {
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
@@ -103,22 +113,18 @@ fn address_part<'a>(name: &str, ip: IpAddr) -> Option<Val<'a>> {
     })
 }
 
-fn range<'a>(name: &str, network: (IpAddr, u8), rest: &[Val<'a>]) -> Option<Outcome<'a>> {
-    let one = |ip: IpAddr| (ip, width(ip));
-    Some(Ok(match (name, rest) {
-        ("ip", []) => Val::Ip(network.0),
-        ("masked", []) => Val::Cidr(masked(network.0, network.1), network.1),
-        ("prefixLength", []) => Val::Int(i64::from(network.1)),
-        ("containsIP", [Val::Ip(ip)]) => Val::Bool(holds(network, one(*ip))),
-        ("containsIP", [Val::Str(text)]) => match ip(text) {
-            Some(ip) => Val::Bool(holds(network, one(ip))),
-            None => return Some(Err(format!("IP Address {text} parse error"))),
-        },
-        ("containsCIDR", [Val::Cidr(ip, bits)]) => Val::Bool(holds(network, (*ip, *bits))),
-        ("containsCIDR", [Val::Str(text)]) => match cidr(text) {
-            Some(inner) => Val::Bool(holds(network, inner)),
-            None => return Some(Err(format!("network address parse error: {text}"))),
-        },
+/// Calls a method of a CIDR with its arguments. `containsIP` and `containsCIDR` also take strings.
+fn cidr_method<'a>(name: &str, cidr: Cidr, args: &[Val<'a>]) -> Option<Outcome<'a>> {
+    let contains_ip = |ip: IpAddr| Val::Bool(contains(cidr, (ip, bit_length(ip))));
+    let contains_cidr = |inner: Cidr| Val::Bool(contains(cidr, inner));
+    Some(match (name, args) {
+        ("ip", []) => Ok(Val::Ip(cidr.0)),
+        ("masked", []) => Ok(Val::Cidr(masked(cidr.0, cidr.1), cidr.1)),
+        ("prefixLength", []) => Ok(Val::Int(i64::from(cidr.1))),
+        ("containsIP", [Val::Ip(ip)]) => Ok(contains_ip(*ip)),
+        ("containsIP", [Val::Str(text)]) => parse_ip_addr(text).map(contains_ip),
+        ("containsCIDR", [Val::Cidr(ip, length)]) => Ok(contains_cidr((*ip, *length))),
+        ("containsCIDR", [Val::Str(text)]) => parse_cidr(text).map(contains_cidr),
         _ => return None,
-    }))
+    })
 }

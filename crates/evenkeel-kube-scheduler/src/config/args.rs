@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`.
 
 use super::{GROUP, GoDuration, check::FieldError};
-use evenkeel_api::name;
+use evenkeel_api::forms::qualified_name;
 use evenkeel_component::features::FeatureGates;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -252,8 +252,9 @@ fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {
             let key = text("key");
-            let why = name::qualified(key).err().map(|why| why.to_string())?;
-            Some(FieldError::value(format!("{at}.key"), key, &why))
+            // Upstream: validateLabelKey, one error for all broken rules.
+            let why = qualified_name(key).join("; ");
+            (!why.is_empty()).then(|| FieldError::value(format!("{at}.key"), key, &why))
         }
         other => {
             let known = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
@@ -402,9 +403,8 @@ impl PluginArgs for NodeResourcesFitArgs {
         let at = |field: String| if path.is_empty() { field } else { format!("{path}.{field}") };
         let mut errors = Vec::new();
         for (n, name) in self.ignored_resources.iter().enumerate() {
-            let why = name::qualified(name).err().map(|why| why.to_string());
-            errors.extend(why.map(|why| {
-                FieldError::value(at(format!("ignoredResources[{n}]")), name.as_str(), &why)
+            errors.extend(qualified_name(name).iter().map(|why| {
+                FieldError::value(at(format!("ignoredResources[{n}]")), name.as_str(), why)
             }));
         }
         for (n, group) in self.ignored_resource_groups.iter().enumerate() {
@@ -413,8 +413,10 @@ impl PluginArgs for NodeResourcesFitArgs {
                 let rule = "resource group name can't contain '/'";
                 errors.push(FieldError::value(at.clone(), group.as_str(), rule));
             }
-            let why = name::qualified(group).err().map(|why| why.to_string());
-            errors.extend(why.map(|why| FieldError::value(at, group.as_str(), &why)));
+            let broken = qualified_name(group);
+            errors.extend(
+                broken.iter().map(|why| FieldError::value(at.clone(), group.as_str(), why)),
+            );
         }
         match &self.scoring_strategy {
             Some(strategy) => errors.extend(strategy.validate(&at("scoringStrategy".to_owned()))),
@@ -521,8 +523,9 @@ fn constraint_rules(constraint: &Value, at: &str) -> Vec<FieldError> {
     let at_key = format!("{at}.topologyKey");
     if key.is_empty() {
         errors.push(FieldError::required(at_key, "can not be empty"));
-    } else if let Err(why) = name::qualified(key).map_err(|why| why.to_string()) {
-        errors.push(FieldError::value(at_key, key, &why));
+    } else {
+        let broken = qualified_name(key);
+        errors.extend(broken.iter().map(|why| FieldError::value(at_key.clone(), key, why)));
     }
     let at_when = format!("{at}.whenUnsatisfiable");
     match text("whenUnsatisfiable") {

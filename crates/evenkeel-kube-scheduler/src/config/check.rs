@@ -4,7 +4,7 @@ use super::{
     ExtenderConfig, GROUP, GoDuration, KubeSchedulerConfiguration, KubeSchedulerProfile,
     LeaderElectionConfiguration, args,
 };
-use evenkeel_api::name;
+use evenkeel_api::forms::qualified_name;
 use evenkeel_component::features::FeatureGates;
 use serde_json::{Value, json};
 use std::fmt;
@@ -254,9 +254,9 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
         for (m, resource) in extender.managed_resources.iter().enumerate() {
             let (at, name) =
                 (format!("extenders[{n}].managedResources[{m}].name"), &*resource.name);
-            if let Err(why) = name::qualified(name) {
-                errors.push(FieldError::value(at.clone(), name, &why.to_string()));
-            } else if !extended(name) {
+            let broken = qualified_name(name);
+            errors.extend(broken.iter().map(|why| FieldError::value(at.clone(), name, why)));
+            if broken.is_empty() && !extended(name) {
                 let rule = "is an invalid extended resource name";
                 errors.push(FieldError::value(at.clone(), name, rule));
             }
@@ -285,5 +285,5 @@ fn extenders(all: &[ExtenderConfig]) -> Vec<FieldError> {
 /// Whether a resource is none of Kubernetes' own (`IsExtendedResourceName`).
 fn extended(name: &str) -> bool {
     let own = !name.contains('/') || name.contains("kubernetes.io/");
-    !own && !name.starts_with("requests.") && name::qualified(&format!("requests.{name}")).is_ok()
+    !own && !name.starts_with("requests.") && qualified_name(&format!("requests.{name}")).is_empty()
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use evenkeel_api::name::dns_subdomain;
+use evenkeel_api::forms::dns_subdomain;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_x509::CertPool;
 use http::Uri;
@@ -285,11 +285,8 @@ impl Checker {
         for (index, mapping) in mappings.extra.iter().enumerate() {
             let (path, key) = (format!("{path}.extra[{index}]"), &*mapping.key);
             let field = format!("{path}.key");
-            if let Err(why) = domain_prefixed_path(key) {
-                self.add(match key {
-                    "" => FieldError::required(&*field, ""),
-                    key => FieldError::invalid(&*field, key, why),
-                });
+            for error in domain_prefixed_path_errors(&field, key) {
+                self.add(error);
             }
             if key != key.to_lowercase() {
                 self.add(FieldError::invalid(&*field, key, "must be lowercase"));
@@ -380,21 +377,28 @@ impl Checker {
     }
 }
 
-/// Returns why a key is no path below a domain, such as `example.org/foo`.
+/// Checks that a key is a path below a domain, such as `example.org/foo`.
 ///
 /// Upstream: `IsDomainPrefixedPath`.
-fn domain_prefixed_path(key: &str) -> Result<(), String> {
-    let must = "must be a domain-prefixed path (such as \"acme.io/foo\")";
-    let (domain, path) = key.split_once('/').ok_or(must)?;
-    if domain.is_empty() || path.is_empty() {
-        return Err(must.to_owned());
+fn domain_prefixed_path_errors(field: &str, key: &str) -> Vec<FieldError> {
+    if key.is_empty() {
+        return vec![FieldError::required(field, "")];
     }
-    dns_subdomain(domain).map_err(|why| why.to_string())?;
+    let Some((host, path)) =
+        key.split_once('/').filter(|(host, path)| !host.is_empty() && !path.is_empty())
+    else {
+        let why = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return vec![FieldError::invalid(field, key, why)];
+    };
+    let broken = dns_subdomain(host);
+    let mut errors: Vec<_> =
+        broken.into_iter().map(|why| FieldError::invalid(field, host, why)).collect();
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
-    if path.bytes().all(allowed) {
-        return Ok(());
+    if !path.bytes().all(allowed) {
+        let why = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        errors.push(FieldError::invalid(field, path, why));
     }
-    Err("Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')".to_owned())
+    errors
 }
 
 #[cfg(test)]

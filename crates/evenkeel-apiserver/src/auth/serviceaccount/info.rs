@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use evenkeel_api::name::dns_label;
+use evenkeel_api::forms::dns_label;
 use evenkeel_apimachinery::user::{Extra, User};
 
 /// Key in `extra` of the node that a service account's token names.
@@ -84,7 +84,8 @@ pub(crate) fn username(namespace: &str, name: &str) -> String {
 /// Upstream: `SplitUsername`.
 pub(crate) fn split_username(name: &str) -> Option<(&str, &str)> {
     let (namespace, name) = name.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    let valid = dns_label(namespace).is_ok() && name.split('.').all(|part| dns_label(part).is_ok());
+    let valid =
+        dns_label(namespace).is_empty() && name.split('.').all(|part| dns_label(part).is_empty());
     valid.then_some((namespace, name))
 }
 

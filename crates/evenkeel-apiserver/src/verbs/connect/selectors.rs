@@ -6,7 +6,7 @@
 //! | Requirements with unknown operators are left out, with a note: the review then asks for more, not for less | `fields` |
 //! | Raw text that cannot be parsed is left out, with a note | `parse` |
 
-use evenkeel_api::name::{label_value, qualified};
+use evenkeel_api::forms::{label_value, qualified_name};
 use evenkeel_api::selector::{FieldSelector, FieldTerm, Selector};
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{list, text};
@@ -94,13 +94,13 @@ impl Selectors {
             if name == "fieldSelector" {
                 continue;
             }
-            if let Err(why) = qualified(key) {
-                self.errors.push(FieldError::invalid(format!("{path}.key"), key, why.to_string()));
+            for why in qualified_name(key) {
+                self.errors.push(FieldError::invalid(format!("{path}.key"), key, why));
             }
             for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-                if let Err(why) = label_value(value) {
+                for why in label_value(value) {
                     let field = format!("{path}.values[{index}]");
-                    self.errors.push(FieldError::invalid(field, value, why.to_string()));
+                    self.errors.push(FieldError::invalid(field, value, why));
                 }
             }
         }
