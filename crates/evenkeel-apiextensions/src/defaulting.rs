@@ -6,10 +6,10 @@
 //! | an object is read from the store: get, list, watch, the old object of an update | `Definition::prune_and_default`, from `custom::conversion::read`, `CustomResourceStrategy::convert_out` and `codec::decode_alone` |
 //! | an object is converted to another version | before it: `Definition::prune_and_default`; after it: `Definition::prune`, without defaults |
 //! | a mutating policy or webhook has changed an object | `Definition::prune_and_default`, from `admission::mutated::settle` |
-//! | a definition is validated: each default must fit its schema | `definition::schema::validate_schema` |
+//! | a definition is validated: each default must fit its schema | `definition::schema::validate_defaults`, in this crate |
 //!
-//! These functions call [`default`]. Their paths are those of `evenkeel-apiserver`, where `Definition` is in
-//! `resource/custom.rs`. Defaults are stored with the object; they are also applied on each read, because the schema may
+//! These functions call [`default`]. The paths of all rows but the last are those of `evenkeel-apiserver`, where `Definition`
+//! is in `resource/custom.rs`. Defaults are stored with the object; they are also applied on each read, because the schema may
 //! have got new ones since the write.
 
 use serde_json::Value;

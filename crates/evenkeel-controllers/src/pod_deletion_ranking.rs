@@ -7,8 +7,9 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Returns the `count` pods of a ReplicaSet to delete first. `related` are active pods that count as colocated with a
-/// pod on their node. `use_deletion_cost` enables the annotation `controller.kubernetes.io/pod-deletion-cost`.
+/// Returns the `count` pods of a ReplicaSet to delete first. A pod is deleted earlier where more of the `related` pods run on
+/// its node. `use_deletion_cost` is the feature gate `PodDeletionCost`: whether the annotation
+/// `controller.kubernetes.io/pod-deletion-cost` counts.
 ///
 /// Upstream: `getPodsToDelete`, `getPodsRankedByRelatedPodsOnSameNode`.
 pub(crate) fn pods_to_delete(
@@ -42,6 +43,7 @@ pub(crate) fn pods_of_job_to_delete(pods: &[Arc<Pod>], count: usize) -> Vec<Arc<
     lowest_ranked(pods, count, |index, pod| Rank::new(index, pod, Age::exact))
 }
 
+/// Returns the `count` pods that rank first; all pods, by name, if there are no more.
 fn lowest_ranked<'a>(
     pods: &'a [Arc<Pod>],
     count: usize,
@@ -58,25 +60,32 @@ fn lowest_ranked<'a>(
     merge_sort(&mut ranked).into_iter().take(count).map(|rank| pods[rank.index].clone()).collect()
 }
 
-/// Sort key of a pod.
+/// What decides when a pod is deleted, in the order of [`Rank::compare`].
 #[derive(Debug, Clone, Copy)]
 struct Rank<'a> {
+    /// Index of the pod in the input.
     index: usize,
+    /// Decides between pods whose ages are in the same bucket.
     uid: &'a str,
     node: &'a str,
+    /// 0 for Pending, 1 for Unknown, 2 for Running.
     phase: u8,
     ready: bool,
     cost: i32,
+    /// Number of related pods on the node.
     colocated: u32,
     ready_since: Age,
+    /// Most restarts of a regular container, and of a sidecar.
     restarts: (i32, i32),
     created: Age,
 }
 
-/// A time and its age: on a logarithmic scale (gate `LogarithmicScaleDown`), or exact.
+/// A time with its age. On the logarithmic scale of the feature gate `LogarithmicScaleDown`, ages of one power of two are equal,
+/// so that scaling down also deletes older pods.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Age {
     time: Option<Timestamp>,
+    /// The age to compare by: a logarithm, or nanoseconds.
     bucket: i128,
 }
 
@@ -96,8 +105,8 @@ impl Age {
         Self { time, bucket }
     }
 
-    /// Orders by time: unknown first, then younger before older; pods of one bucket by uid, which spreads deletions over
-    /// ages. `Equal` only if the times are equal.
+    /// Orders an unknown time first, then the younger before the older. Times of one bucket are ordered by uid, which is random,
+    /// so deletions spread over ages. `Equal` only if the times are equal.
     fn compare(self, other: Self, uids: (&str, &str)) -> Ordering {
         match (self.time, other.time) {
             (a, b) if a == b => Ordering::Equal,
@@ -109,7 +118,7 @@ impl Age {
 }
 
 impl<'a> Rank<'a> {
-    /// Returns the key of a pod without deletion cost and colocated pods.
+    /// Returns the rank of a pod whose deletion cost and colocated pods do not count.
     fn new(index: usize, pod: &'a Pod, age: impl Fn(Option<Timestamp>) -> Age) -> Self {
         let ready = pods::ready(pod);
         Self {
@@ -168,7 +177,7 @@ fn deletion_cost(text: &str) -> i32 {
     }
 }
 
-/// Returns the most restarts of a regular container and of a sidecar. Upstream: `maxContainerRestarts`.
+/// Returns the highest restart count of a regular container, and that of a sidecar. Upstream: `maxContainerRestarts`.
 fn restarts(pod: &Pod) -> (i32, i32) {
     let regular = pod.status.container_statuses.iter().map(|c| c.restart_count).max().unwrap_or(0);
     let is_sidecar = |name: &str| {

@@ -172,8 +172,8 @@ impl StatusStrategy {
     }
 }
 
-/// Why a status update cannot change the spec: resets every field of `new`, the body sent to `/status`, that this path
-/// may not change to its value in the stored object `old`.
+/// Why a status update cannot change the spec: every field of `new`, the body sent to `/status`, that this path may not
+/// change gets its value from the stored object `old`.
 ///
 /// | kind | what the client may change |
 /// |---|---|

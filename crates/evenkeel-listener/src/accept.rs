@@ -9,7 +9,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
-use crate::peers::{ConnectionLimits, ConnectionSlot, Excess, Peers, admit};
+use crate::peers::{ConnectionLimits, ConnectionSlot, LimitExceeded, Peers, admit};
 
 /// First delay after a connection that could not be accepted; it doubles.
 const FIRST_BACKOFF: Duration = Duration::from_millis(5);
@@ -70,15 +70,15 @@ impl Listener {
             self.backoff = FIRST_BACKOFF;
             let slot = match admit(&self.peers, peer.ip()) {
                 Ok(slot) => slot,
-                Err(excess) => {
+                Err(exceeded) => {
                     if let Some(suppressed) = self.log.pass((self.now)()) {
-                        let (limit, connections) = match excess {
-                            Excess::Total(connections) => ("in total", connections),
-                            Excess::PerPeer(connections) => ("of its peer", connections),
+                        let (limit, connections) = match exceeded {
+                            LimitExceeded::Total(connections) => ("total", connections),
+                            LimitExceeded::PerPeer(connections) => ("per peer", connections),
                         };
                         tracing::warn!(
                             peer = %peer.ip(), connections, limit, suppressed,
-                            "a connection is refused: there are too many"
+                            "too many connections: refusing a new one"
                         );
                     }
                     continue;

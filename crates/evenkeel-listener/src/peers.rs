@@ -1,15 +1,15 @@
-//! Counts connections in total and per peer.
+//! Limits on open connections: in total, and per peer.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many connections are open at once.
+/// How many connections may be open at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// From all peers together.
+    /// Connections of all peers together; 10,000 by default.
     pub total: usize,
-    /// From one IPv4 address, or one IPv6 network of 64 bits.
+    /// Connections of one IPv4 address, or of one IPv6 network of 64 bits; 2,500 by default.
     pub per_peer: usize,
 }
 
@@ -19,7 +19,7 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// A counted connection; it is counted until this is dropped.
+/// Place of an open connection within the limits; dropping it frees the place.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     peers: Arc<Mutex<Peers>>,
@@ -32,14 +32,16 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Which limit a connection exceeds.
+/// The limit that a new connection would exceed, with the number of connections that are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Excess {
+pub(crate) enum LimitExceeded {
+    /// [`ConnectionLimits::total`].
     Total(usize),
+    /// [`ConnectionLimits::per_peer`].
     PerPeer(usize),
 }
 
-/// The open connections by peer.
+/// Numbers of open connections, by peer and in total.
 #[derive(Debug)]
 pub(crate) struct Peers {
     limits: ConnectionLimits,
@@ -52,13 +54,13 @@ impl Peers {
         Self { limits, total: 0, by_peer: HashMap::new() }
     }
 
-    fn add(&mut self, peer: IpAddr) -> Result<(), Excess> {
+    fn add(&mut self, peer: IpAddr) -> Result<(), LimitExceeded> {
         if self.total >= self.limits.total {
-            return Err(Excess::Total(self.total));
+            return Err(LimitExceeded::Total(self.total));
         }
         let count = self.by_peer.get(&peer).copied().unwrap_or_default();
         if count >= self.limits.per_peer {
-            return Err(Excess::PerPeer(count));
+            return Err(LimitExceeded::PerPeer(count));
         }
         self.by_peer.insert(peer, count + 1);
         self.total += 1;
@@ -76,15 +78,19 @@ impl Peers {
     }
 }
 
-/// Counts a connection.
-pub(crate) fn admit(peers: &Arc<Mutex<Peers>>, address: IpAddr) -> Result<ConnectionSlot, Excess> {
-    let peer = peer_of(address);
+/// Counts a new connection, unless it would exceed a limit.
+pub(crate) fn admit(
+    peers: &Arc<Mutex<Peers>>,
+    address: IpAddr,
+) -> Result<ConnectionSlot, LimitExceeded> {
+    let peer = peer_address(address);
     peers.lock().unwrap_or_else(PoisonError::into_inner).add(peer)?;
     Ok(ConnectionSlot { peers: peers.clone(), peer })
 }
 
-/// The address that a peer is known by: whoever has one address of an IPv6 network has all of them.
-fn peer_of(address: IpAddr) -> IpAddr {
+/// Returns the address under which a peer's connections are counted: an IPv6 address without its last 64 bits. A host can
+/// have any address of its /64 network, so counting single addresses would not limit it.
+fn peer_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = u128::from(address) >> 64 << 64;
@@ -104,12 +110,12 @@ mod tests {
         let admit = |address: &str| admit(&peers, address.parse().expect("an address"));
         let first = admit("10.0.0.1").expect("a slot");
         let _mapped = admit("::ffff:10.0.0.1").expect("a slot");
-        assert_eq!(admit("10.0.0.1").err(), Some(Excess::PerPeer(2)));
+        assert_eq!(admit("10.0.0.1").err(), Some(LimitExceeded::PerPeer(2)));
         let _network = admit("2001:db8::1").expect("a slot");
         let _same = admit("2001:db8::ffff").expect("a slot");
-        assert_eq!(admit("10.0.0.2").err(), Some(Excess::Total(4)));
+        assert_eq!(admit("10.0.0.2").err(), Some(LimitExceeded::Total(4)));
         drop(first);
-        assert_eq!(admit("2001:db8::2").err(), Some(Excess::PerPeer(2)));
+        assert_eq!(admit("2001:db8::2").err(), Some(LimitExceeded::PerPeer(2)));
         let _again = admit("10.0.0.1").expect("a slot");
         assert_eq!(peers.lock().expect("a lock").by_peer.len(), 2);
     }

@@ -1,5 +1,6 @@
-//! RBAC authorizer: resolves the stored Roles, ClusterRoles and their bindings to rules by user and group, again after each change.
-//! `nodes` authorizes kubelets.
+//! RBAC authorizer: looks up the rules that bindings grant to a user and its groups, and allows a request that one of them
+//! allows. The rules are resolved from the stored roles and bindings once, and again after one of these changes. `nodes`
+//! authorizes kubelets.
 //!
 //! | documented | where |
 //! |---|---|

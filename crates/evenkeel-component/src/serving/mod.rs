@@ -4,7 +4,7 @@ mod guard;
 mod health;
 mod pages;
 mod pprof;
-mod transport;
+mod tls;
 mod zpages;
 
 pub use health::{Checks, leader_election, supervised_tasks};
@@ -38,7 +38,7 @@ pub async fn add(
 ) -> Result<SocketAddr> {
     let trust = Trust::default();
     let queues = &manager.env().metrics.queues;
-    let tls = Arc::new(transport::tls(program, options, &trust)?.counting(queues));
+    let tls = Arc::new(tls::tls(program, options, &trust)?.counting(queues));
     let guard::Guarded { guard, lookup, reloads } =
         guard::of(manager, program, options, &trust, clock).await?;
     let routes = pages.add_to(checks.add_to(routes), program);

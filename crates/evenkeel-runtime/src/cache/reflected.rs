@@ -1,7 +1,7 @@
 //! A cache as its reflector sees it: whatever the type of its objects.
 
 use super::{shared::Shared, store::Table};
-use crate::{client::wire, introspect::CacheState, latch::Latch};
+use crate::{client::negotiation, introspect::CacheState, latch::Latch};
 use evenkeel_api::{DecodeError, Encoding, Text, View, views::Identity};
 use std::sync::Arc;
 
@@ -78,11 +78,11 @@ impl<V: View> InitialState for Reading<V> {
 
 impl<V: View> Reflected for Shared<V> {
     fn accept(&self) -> &'static str {
-        wire::accept::<V>()
+        negotiation::accept::<V>()
     }
 
     fn accept_list(&self) -> &'static str {
-        wire::accept_list::<V>()
+        negotiation::accept_list::<V>()
     }
 
     fn initial_state(self: Arc<Self>) -> Box<dyn InitialState> {

@@ -3,7 +3,7 @@
 //! No write leaves the program. An object that a write would have created does not exist afterwards, so that writes which
 //! depend on it are missing; a further write to an object that was already written is marked.
 
-use super::wire::JSON;
+use super::negotiation::JSON;
 use crate::introspect::{changes, differences, hide_secrets};
 use bytes::Bytes;
 use futures::future::BoxFuture;

@@ -1,6 +1,8 @@
 //! Makes live reads, sends them, and decodes their replies.
 
-use super::{ApiError, Client, List, ListOptions, send::ApiRequest, verbs::object_path, wire};
+use super::{
+    ApiError, Client, List, ListOptions, negotiation, send::ApiRequest, verbs::object_path,
+};
 use crate::{
     discovery::ServerResources,
     plan::{Failure, LiveRead, OnError, Outcome, ReadRequest, Reply},
@@ -14,13 +16,13 @@ impl LiveRead {
     /// Reads one object of type `V`, or its metadata where that is [`Metadata`](super::Metadata).
     pub fn get<V: View>(kind: &Kind, namespace: &str, name: &str) -> Self {
         let path = object_path(kind, namespace, name, "");
-        Self::of(ReadRequest::Get { path, accept: wire::accept::<V>() })
+        Self::of(ReadRequest::Get { path, accept: negotiation::accept::<V>() })
     }
 
     /// Lists objects of type `V`; in all namespaces where `namespace` is empty.
     pub fn list<V: View>(kind: &Kind, namespace: &str, options: &ListOptions) -> Self {
         let path = kind.path(namespace) + options.query().as_str();
-        Self::of(ReadRequest::Get { path, accept: wire::accept_list::<V>() })
+        Self::of(ReadRequest::Get { path, accept: negotiation::accept_list::<V>() })
     }
 
     /// Posts a review, such as a SubjectAccessReview, to its collection's path.
@@ -30,7 +32,7 @@ impl LiveRead {
 
     /// Reads JSON from a path.
     pub fn json(path: &str) -> Self {
-        Self::of(ReadRequest::Get { path: path.to_owned(), accept: wire::JSON })
+        Self::of(ReadRequest::Get { path: path.to_owned(), accept: negotiation::JSON })
     }
 
     /// Reads JSON from a path by the program's client ([`ReadRequest::GetShared`]).
@@ -69,7 +71,7 @@ impl Reply {
     /// # Errors
     /// When it is not of this type.
     pub fn object<V: View>(&self) -> Result<V, Failure> {
-        wire::object(&self.headers, &self.body).map_err(|error| undecodable(&error))
+        negotiation::decode_object(&self.headers, &self.body).map_err(|error| undecodable(&error))
     }
 
     /// Decodes the list.
@@ -77,7 +79,7 @@ impl Reply {
     /// # Errors
     /// When it is not a list of this type.
     pub fn list<V: View>(&self) -> Result<List<V>, Failure> {
-        wire::list(&self.headers, &self.body).map_err(|error| undecodable(&error))
+        negotiation::decode_list(&self.headers, &self.body).map_err(|error| undecodable(&error))
     }
 
     /// Returns the body, for replies to [`LiveRead::json`], [`LiveRead::shared_json`] and [`LiveRead::review`].
@@ -116,10 +118,10 @@ impl Client {
             }
             ReadRequest::Get { path, accept } => ApiRequest::new(Method::GET, path.clone(), accept),
             ReadRequest::GetShared { path } => {
-                ApiRequest::new(Method::GET, path.clone(), wire::JSON)
+                ApiRequest::new(Method::GET, path.clone(), negotiation::JSON)
             }
             ReadRequest::Review { path, body } => {
-                ApiRequest::new(Method::POST, path.clone(), wire::JSON).json(body.clone())
+                ApiRequest::new(Method::POST, path.clone(), negotiation::JSON).json(body.clone())
             }
         };
         let (parts, body) = self.exchange(&call).await?.into_parts();

@@ -10,6 +10,7 @@ mod error;
 mod leader_fence;
 mod live_read;
 mod metrics;
+pub(crate) mod negotiation;
 mod options;
 mod proxy;
 mod rate_limiter;
@@ -21,7 +22,6 @@ mod tests;
 mod transport;
 mod verbs;
 pub(crate) mod watch;
-pub(crate) mod wire;
 
 pub use connect::{ConnectError, ConnectOptions, config, connect, connect_in_pod, transport};
 pub use dry_run::{DryRunWrite, RecordedWrites, dry_run};

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `withRetry`.
 
-use super::{ApiError, Client, Status, leader_fence::run_fenced, transport::Answer, wire};
+use super::{ApiError, Client, Status, leader_fence::run_fenced, negotiation, transport::Answer};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -69,7 +69,8 @@ impl ApiRequest {
         headers.extend(self.headers.clone());
         headers.insert(header::USER_AGENT, agent.clone());
         if !self.accept.is_empty() {
-            let accept = if json { wire::without_protobuf(self.accept) } else { self.accept };
+            let accept =
+                if json { negotiation::without_protobuf(self.accept) } else { self.accept };
             headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
         }
         if !self.content_type.is_empty() && !self.body.is_empty() {
@@ -177,7 +178,7 @@ impl Client {
 async fn refusal(response: Response<Answer>) -> ApiError {
     let (parts, body) = response.into_parts();
     match body.collect().await {
-        Ok(body) => ApiError::Status(Box::new(wire::status(
+        Ok(body) => ApiError::Status(Box::new(negotiation::decode_status(
             &parts.headers,
             parts.status.as_u16(),
             &body.to_bytes(),
@@ -194,7 +195,7 @@ fn pause(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Opti
         Ok(response) => {
             let status = response.status();
             let is_retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
-            if is_retryable { wire::retry_after(response.headers()) } else { None }
+            if is_retryable { negotiation::retry_after(response.headers()) } else { None }
         }
         Err(error) => (call.method == Method::GET && is_lost_connection(error))
             .then_some(Duration::from_secs(1)),

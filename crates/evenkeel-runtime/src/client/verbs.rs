@@ -1,10 +1,9 @@
 //! What can be asked of the API server.
 
 use super::{
-    ApiError, Client, DeleteOptions, List, ListOptions, Metadata,
+    ApiError, Client, DeleteOptions, List, ListOptions, Metadata, negotiation,
     options::{Query, escape, patch_content_type},
     send::ApiRequest,
-    wire,
 };
 use crate::{
     discovery::{self, ServerResources},
@@ -41,7 +40,7 @@ impl Client {
         name: &str,
     ) -> Result<V, ApiError> {
         let target = object_path(kind, namespace, name, "");
-        self.object(ApiRequest::new(Method::GET, target, wire::accept::<V>())).await
+        self.object(ApiRequest::new(Method::GET, target, negotiation::accept::<V>())).await
     }
 
     /// GET a collection, or a page of it.
@@ -75,7 +74,7 @@ impl Client {
         let target = kind.path(namespace) + options.query().as_str();
         let call = ApiRequest::new(Method::GET, target, accept);
         let response = self.exchange(&call).await?;
-        wire::items(response.headers(), response.body(), each)
+        negotiation::for_each_item(response.headers(), response.body(), each)
             .map_err(|source| decode_error(&call, source))
     }
 
@@ -86,9 +85,9 @@ impl Client {
         options: &ListOptions,
     ) -> Result<List<V>, ApiError> {
         let target = kind.path(namespace) + options.query().as_str();
-        let call = ApiRequest::new(Method::GET, target, wire::accept_list::<V>());
+        let call = ApiRequest::new(Method::GET, target, negotiation::accept_list::<V>());
         let response = self.exchange(&call).await?;
-        wire::list(response.headers(), response.body())
+        negotiation::decode_list(response.headers(), response.body())
             .map_err(|source| decode_error(&call, source))
     }
 
@@ -100,7 +99,8 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         self.object(
-            ApiRequest::new(Method::POST, kind.path(namespace), wire::accept::<R>()).json(body),
+            ApiRequest::new(Method::POST, kind.path(namespace), negotiation::accept::<R>())
+                .json(body),
         )
         .await
     }
@@ -115,7 +115,8 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let target = object_path(kind, namespace, name, subresource);
-        self.object(ApiRequest::new(Method::POST, target, wire::accept::<R>()).json(body)).await
+        self.object(ApiRequest::new(Method::POST, target, negotiation::accept::<R>()).json(body))
+            .await
     }
 
     /// PUT an object, or a sub-resource of it; `body` is JSON, `subresource` empty for the object itself.
@@ -128,7 +129,8 @@ impl Client {
         body: Bytes,
     ) -> Result<R, ApiError> {
         let target = object_path(kind, namespace, name, subresource);
-        self.object(ApiRequest::new(Method::PUT, target, wire::accept::<R>()).json(body)).await
+        self.object(ApiRequest::new(Method::PUT, target, negotiation::accept::<R>()).json(body))
+            .await
     }
 
     /// PATCH an object, or a sub-resource of it.
@@ -148,7 +150,7 @@ impl Client {
             query.add("force", "true");
             target.push_str(query.as_str());
         }
-        let call = ApiRequest::new(Method::PATCH, target, wire::accept::<R>());
+        let call = ApiRequest::new(Method::PATCH, target, negotiation::accept::<R>());
         self.object(call.with_body(patch_content_type(form), body)).await
     }
 
@@ -162,7 +164,7 @@ impl Client {
         options: &DeleteOptions,
     ) -> Result<Metadata, ApiError> {
         let target = object_path(kind, namespace, name, "");
-        let call = ApiRequest::new(Method::DELETE, target, wire::accept::<Metadata>());
+        let call = ApiRequest::new(Method::DELETE, target, negotiation::accept::<Metadata>());
         self.object(call.json(options.body().into())).await
     }
 
@@ -175,7 +177,7 @@ impl Client {
         which: &ListOptions,
     ) -> Result<(), ApiError> {
         let target = kind.path(namespace) + which.query().as_str();
-        let call = ApiRequest::new(Method::DELETE, target, wire::accept_list::<Metadata>());
+        let call = ApiRequest::new(Method::DELETE, target, negotiation::accept_list::<Metadata>());
         self.exchange(&call.json(options.body().into())).await.map(drop)
     }
 
@@ -208,7 +210,7 @@ impl Client {
 
     async fn object<R: View>(&self, call: ApiRequest) -> Result<R, ApiError> {
         let response = self.exchange(&call).await?;
-        wire::object(response.headers(), response.body())
+        negotiation::decode_object(response.headers(), response.body())
             .map_err(|source| decode_error(&call, source))
     }
 }

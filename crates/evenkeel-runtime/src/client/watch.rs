@@ -1,6 +1,6 @@
 //! Byte stream of a watch, decoded into frames.
 
-use super::{ApiError, Client, send::ApiRequest, transport::Answer, wire};
+use super::{ApiError, Client, negotiation, send::ApiRequest, transport::Answer};
 use bytes::Bytes;
 use evenkeel_api::{DecodeError, Encoding, Kind, watch::Frames};
 use http::Method;
@@ -33,7 +33,7 @@ impl Client {
         let mut call = ApiRequest::new(Method::GET, kind.path(namespace) + query, accept);
         call.limited = false;
         let response = self.send(&call).await?;
-        let encoding = wire::encoding(response.headers());
+        let encoding = negotiation::response_encoding(response.headers());
         Ok(Watch { body: response.into_body(), frames: Frames::new(encoding) })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! When the leader's lease is lost, in this order:
 //!
-//! 1. The [`LeaderFence`](crate::client::LeaderFence) closes: no write of the leader is sent any more. It closes by the time
-//!    of the last renewal, before another candidate may acquire the lease.
+//! 1. The [`LeaderFence`](crate::client::LeaderFence) closes: no write of the leader is sent any more. It closes a fixed time
+//!    after the last renewal, before another candidate may acquire the lease.
 //! 2. `LeaderElector::renew` sets the metric to 0 and returns, and with it [`Manager::run_groups`].
 //! 3. [`Manager::stop_leading`] aborts the leader's runnables; the other groups stop within the grace period.
 //! 4. [`LeaderElector::step_down`] releases the lease if it is still ours, and records the event.
@@ -187,10 +187,10 @@ impl Manager {
         deadline.saturating_duration_since(self.env.clock.instant()).max(MIN_STOP_TIMEOUT)
     }
 
-    /// Ends the candidacy. If the leader's runnables have ended, or the lease was lost, the lease is released, and a pending
-    /// request to acquire it is withdrawn. Otherwise the lease is kept until it expires, because a runnable may still write.
+    /// Gives the lease up, or the attempt to acquire it. The lease is released if the leader's runnables have ended, or if it
+    /// was lost. Otherwise it is kept until it expires, because a runnable may still write.
     async fn step_down(&self, election: &LeaderElector, groups: &Groups, is_lease_lost: bool) {
-        // A renewal stops at once, an attempt to acquire when its request has ended.
+        // The task that renews the lease ends at once; one that acquires it ends with its request.
         groups.lease.shut_down(election.request_timeout()).await;
         // An aborted task ends at its next await; one that does not reach it could still write.
         let have_ended =

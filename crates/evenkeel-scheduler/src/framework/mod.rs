@@ -77,51 +77,59 @@ pub struct Handle {
     pub(crate) waiting_pods: WaitingPods,
     pub(crate) commands: UnboundedSender<Command>,
     pub(crate) metrics: Metrics,
-    /// Maximum number of concurrent API calls of one kind.
+    /// Maximum number of victims that one preemptor deletes concurrently (`parallelism` of the configuration).
     pub(crate) parallelism: usize,
 }
 
-/// Requests of plugins and binding cycles to the scheduling loop.
+/// Message of a plugin or a binding cycle to the scheduling loop.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Retry the pod with this uid, whatever rejected it.
+    /// Move the pod with this uid to the active queue, whatever rejected it.
     Activate(Arc<str>),
     /// Stop recording in-flight events for the pod with this uid.
     Done(Arc<str>),
 }
 
 impl Handle {
-    /// Returns the cache of a kind. It is synced before the first attempt, and [`Plugin::queueing_hint`] receives each change.
+    /// Returns the cache of a kind and requests calls of [`Plugin::queueing_hint`] on its changes. The cache is synced before
+    /// the first pod is scheduled.
     pub fn watch<V: Watched>(&self) -> Cache<V> {
         self.watches.watch(&self.caches)
     }
 
-    /// Returns the cache of a kind without reporting its changes. It is synced before the first attempt.
+    /// Returns the cache of a kind; its changes requeue no pods. The cache is synced before the first pod is scheduled.
     pub fn lister<V: View>(&self) -> Cache<V> {
         self.watches.lister(&self.caches)
     }
 
-    /// Returns the state of type `T` that the plugins of all profiles share.
+    /// Returns the state of type `T` that the plugins of all profiles share; its default on the first call.
     pub(crate) fn shared<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
         self.watches.shared()
     }
 
-    /// Returns the pods that wait in Permit.
+    /// Returns the pods for which a [`Permit`] plugin answered Wait.
+    ///
+    /// Upstream: `IterateOverWaitingPods`.
     pub fn waiting_pods(&self) -> Vec<WaitingPod> {
         self.waiting_pods.list()
     }
 
-    /// Returns the pod with this uid if it waits in Permit.
+    /// Returns the pod with this uid if a [`Permit`] plugin delays its binding.
+    ///
+    /// Upstream: `GetWaitingPod`.
     pub fn waiting_pod(&self, uid: &str) -> Option<WaitingPod> {
         self.waiting_pods.get(uid)
     }
 
-    /// Preempts a pod in Permit or PreBind; returns whether it had not been bound yet.
+    /// Rejects a pod in Permit or PreBind. Returns whether it did; such a pod need not be deleted. A pod whose binding has begun
+    /// is not rejected.
     pub fn preempt(&self, uid: &str, plugin: &'static str) -> bool {
         self.waiting_pods.preempt_pod(uid, plugin)
     }
 
-    /// Moves an unschedulable pod to the active queue.
+    /// Moves an unschedulable pod to the active queue at once; no other pod is affected.
+    ///
+    /// Upstream: `Activate`.
     pub fn activate(&self, uid: &str) {
         // Sending only fails after the scheduler has ended.
         drop(self.commands.send(Command::Activate(uid.into())));
@@ -130,23 +138,24 @@ impl Handle {
 
 /// Base trait of all plugins.
 pub trait Plugin: Send + Sync + 'static {
-    /// Name of the plugin in configuration, metrics and events.
+    /// Returns the plugin's name in the configuration, metrics and events.
     fn name(&self) -> &'static str;
 
-    /// Called once before the scheduler starts. A plugin that reads other kinds than pods and nodes requests their caches
-    /// here.
+    /// Called once per profile before the scheduler starts. A plugin requests here the caches of kinds other than pods and
+    /// nodes ([`Handle::watch`], [`Handle::lister`]).
     fn connect(&self, handle: &Handle) {
         let _ = handle;
     }
 
-    /// Returns the events that may make a pod schedulable that this plugin rejected. Default: every event.
+    /// Returns the cluster events that may make a pod schedulable after this plugin rejected it. Default: every event.
     ///
     /// Upstream: `EventsToRegister`.
     fn events_to_register(&self) -> Vec<ClusterEvent> {
         ClusterEvent::everything()
     }
 
-    /// Reports whether `change` may make a pod schedulable that this plugin rejected.
+    /// Returns Queue if `change` may make `pod` schedulable, which this plugin rejected; default: Queue. It is called for
+    /// changes that match [`Plugin::events_to_register`].
     ///
     /// Upstream: `QueueingHintFn`.
     fn queueing_hint(&self, pod: &PodInfo, change: &Change) -> QueueingHint {
@@ -209,7 +218,8 @@ pub type SortKey = [i64; 2];
 
 /// Orders the active queue. All profiles use the plugin of the first profile.
 pub trait QueueSort: Plugin {
-    /// Returns the sort key of a pod that was created or requeued at `queued`. Equal keys keep their order of arrival.
+    /// Returns the sort key of a pod that entered the queue at `queued`. Of equal keys, the one that entered first is popped
+    /// first.
     ///
     /// Upstream: `Less`.
     fn key(&self, pod: &PodInfo, queued: Timestamp) -> SortKey;
@@ -217,11 +227,12 @@ pub trait QueueSort: Plugin {
 
 /// Runs before a pod enters the active queue.
 pub trait PreEnqueue: Plugin {
-    /// Returns an error to gate the pod until an event for which [`Plugin::queueing_hint`] returns Queue.
+    /// Returns an error to gate the pod: it stays out of the active queue until an event for which
+    /// [`Plugin::queueing_hint`] returns Queue.
     fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult;
 }
 
-/// Restriction of the nodes by a [`PreFilter`].
+/// Nodes that remain after a [`PreFilter`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreFilterResult {
     /// Evaluate every node.
@@ -232,9 +243,12 @@ pub enum PreFilterResult {
     Only(Vec<Arc<str>>),
 }
 
-/// Runs once for each attempt, before the filters.
+/// Runs once per scheduling attempt, before the filters.
 pub trait PreFilter: Plugin {
-    /// Stores in `state` the data that the plugin's filter needs.
+    /// Computes what the plugin's filter needs of all nodes, and stores it in `state`.
+    ///
+    /// # Errors
+    /// The status that rejects the pod on all nodes.
     fn pre_filter(
         &self,
         state: &mut CycleState,
@@ -263,20 +277,20 @@ pub trait PreFilter: Plugin {
     }
 }
 
-/// Runs for each node, until one plugin rejects it.
+/// Runs for each node; after one plugin has rejected a node, the others do not run for it.
 pub trait Filter: Plugin {
-    /// Reports whether the pod can run on the node.
+    /// Returns an error if the pod cannot run on the node.
     fn filter(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> StatusResult;
 }
 
 /// Result of a [`PostFilter`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PostFilterResult {
-    /// Node to nominate; an empty name clears the nomination, `None` keeps it.
+    /// Name of the node to nominate; an empty name clears the pod's nomination, `None` keeps it.
     pub nominated: Option<Arc<str>>,
-    /// Text to append to the message of the failed attempt.
+    /// Text that is appended to the message of the failed attempt.
     pub message: String,
-    /// Skip the remaining PostFilter plugins.
+    /// Whether the remaining PostFilter plugins are skipped.
     pub done: bool,
 }
 
@@ -289,7 +303,7 @@ pub struct PostFilterPlan {
     pub candidates: Vec<Candidate>,
 }
 
-/// Runs when no node is feasible, to make the pod schedulable (preemption, for example).
+/// Runs when no node is feasible, to make the pod schedulable, for example by preemption.
 pub trait PostFilter: Plugin {
     /// Decides without side effects how to make the pod schedulable. `state` is the filters' state, `fit_error` holds the status
     /// of each node. The plugin restores the nodes that it changes. Default: no result.
@@ -314,13 +328,13 @@ pub enum PreScoreResult {
     All,
     /// Skip the plugin's score for this pod.
     Skip,
-    /// Every node has this normalized score, so no node needs to be scored.
+    /// Give every node this normalized score, without calling [`Score::score`].
     Same(i64),
 }
 
-/// Runs once for each attempt with more than one feasible node.
+/// Runs once per scheduling attempt that finds more than one feasible node.
 pub trait PreScore: Plugin {
-    /// Stores in `state` the data that the plugin's score needs; `feasible` are the nodes to score.
+    /// Computes what the plugin's score needs of all nodes, and stores it in `state`. `feasible` are the nodes to score.
     fn pre_score(
         &self,
         state: &mut CycleState,
@@ -332,10 +346,10 @@ pub trait PreScore: Plugin {
 
 /// Runs for each feasible node.
 pub trait Score: Plugin {
-    /// Returns the node's score.
+    /// Returns the node's score, of any range; [`Score::normalize_score`] scales it.
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64;
 
-    /// Returns the scores of `nodes`, in order, for plugins that read `state` once for all nodes.
+    /// Appends the score of each of `nodes` to `scores`, in order. A plugin that reads `state` once for all nodes overrides it.
     fn score_all(
         &self,
         state: &CycleState,
@@ -346,7 +360,7 @@ pub trait Score: Plugin {
         scores.extend(nodes.iter().map(|node| self.score(state, pod, *node)));
     }
 
-    /// Scales the scores of `nodes`, in order, to `0..=MAX_NODE_SCORE`.
+    /// Scales the scores of `nodes`, which are in the same order, to `0..=MAX_NODE_SCORE`. Default: leaves them.
     ///
     /// Upstream: `NormalizeScore`.
     fn normalize_score(&self, state: &CycleState, nodes: &[NodeRef<'_>], scores: &mut [i64]) {
@@ -354,11 +368,12 @@ pub trait Score: Plugin {
     }
 }
 
-/// Runs when the pod is assumed on its node. On a later failure, plugins unreserve in reverse order.
+/// Runs after the pod is assumed on its node. When a later step fails, [`Reserve::unreserve`] of all plugins runs in reverse
+/// order.
 pub trait Reserve: Plugin {
-    /// Reserves resources for the pod on the node.
+    /// Reserves resources for the pod on the node; an error ends the attempt.
     fn reserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str) -> StatusResult;
-    /// Releases the reservation; also called without a preceding `reserve`.
+    /// Releases what [`Reserve::reserve`] reserved, if anything: it is also called when the plugin's `reserve` did not run.
     fn unreserve(&self, state: &mut CycleState, pod: &PodInfo, node: &str);
 }
 
@@ -366,34 +381,34 @@ pub trait Reserve: Plugin {
 pub enum PermitResult {
     /// Bind the pod.
     Allow,
-    /// Delay the binding until the plugin allows it ([`Handle::waiting_pod`]) or this timeout ends (at most 15 min). Other
-    /// pods are scheduled meanwhile.
+    /// Delay the binding until the plugin allows it ([`Handle::waiting_pod`]). After this timeout, at most 15 minutes, the pod
+    /// is rejected. Other pods are scheduled meanwhile.
     Wait(Duration),
-    /// Do not bind the pod; this is why.
+    /// Do not bind the pod, for this reason.
     Reject(Status),
 }
 
 /// Runs last in the scheduling cycle and may delay or prevent the binding.
 pub trait Permit: Plugin {
-    /// Reports whether the pod may be bound.
+    /// Returns whether the pod is bound now, later or not at all.
     fn permit(&self, state: &CycleState, pod: &PodInfo, node: &str) -> PermitResult;
 }
 
-/// Answer of [`PreBind::pre_bind_pre_flight`].
+/// Result of [`PreBind::pre_bind_pre_flight`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreBindPreFlight {
     /// The plugin has no work for this pod.
     Skip,
     /// The plugin has work for this pod.
     Act {
-        /// The work may run concurrently with that of neighbouring plugins.
+        /// Whether the work may run concurrently with that of the plugins before and after it in the order.
         parallel: bool,
     },
 }
 
 /// Runs before the pod is bound, concurrently with the scheduling of other pods.
 pub trait PreBind: Plugin {
-    /// Reports whether the plugin has work for this pod. Must not block.
+    /// Returns whether the plugin has work for this pod. It does no I/O. Default: it has.
     ///
     /// Upstream: `PreBindPreFlight`.
     fn pre_bind_pre_flight(&self, pod: &PodInfo, node: &str) -> PreBindPreFlight {
@@ -413,20 +428,23 @@ pub trait PreBind: Plugin {
 /// Failure of a [`PreBind`].
 #[derive(Debug, thiserror::Error)]
 pub enum PreBindError {
-    /// The API server failed or refused a request.
+    /// A request to the API server failed.
     #[error("{0}")]
     Api(#[from] ApiError),
-    /// A write of an object failed.
+    /// An action of a plan failed.
     #[error("{0}")]
     Write(#[from] Failure),
-    /// The plugin refused, with this message.
+    /// The plugin refuses the binding, with this message.
     #[error("{0}")]
     Refused(String),
 }
 
-/// Binds pods to nodes. The first plugin that does not decline decides.
+/// Binds pods to nodes. Plugins are asked in order until one does not decline.
 pub trait Bind: Plugin {
-    /// Binds the pod; `Ok(false)` declines.
+    /// Binds the pod to the node. Returns false to decline.
+    ///
+    /// # Errors
+    /// When the binding fails; no further plugin is asked.
     fn bind<'a>(
         &'a self,
         client: &'a Client,
@@ -437,6 +455,6 @@ pub trait Bind: Plugin {
 
 /// Runs after a pod was bound.
 pub trait PostBind: Plugin {
-    /// Informs the plugin about the binding.
+    /// Called after the binding, for information; it cannot fail.
     fn post_bind(&self, pod: &PodInfo, node: &str);
 }

@@ -376,8 +376,10 @@ impl SchedulingQueue {
         for (group, uids) in &self.unschedulable_pods {
             let registered = self.queueing_hint_map.plugins_for(group.profile, *resource, *action);
             let may_be_requeued = match group.gating_plugin {
+                // PreEnqueue rejected the pods, so they have not been scheduled yet: only their gate can open.
                 Some(gate) => registered.contains(gate),
                 None => {
+                    // An extender registers no events, so any event may help a pod that one rejected.
                     group.rejectors.contains(PluginSet::EXTENDERS)
                         || !group.rejectors.intersection(registered).is_empty()
                 }

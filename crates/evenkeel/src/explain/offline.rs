@@ -126,7 +126,7 @@ impl Offline {
             *snapshot = Some(Snapshot::read(client, found, namespace).await);
         }
         let Some(snapshot) = snapshot.as_mut() else { return Ok(None) };
-        Ok(snapshot.object(subject, self.clock.now()).await?)
+        Ok(snapshot.report(subject, self.clock.now()).await?)
     }
 }
 

@@ -32,17 +32,17 @@ pub const REREAD: Duration = Duration::from_secs(10);
 /// How often settings are made again without a reason.
 const REMAKE: Duration = Duration::from_secs(60);
 
-/// Where a server's own certificate comes from.
+/// Source of the certificate that a server presents.
 pub enum Identity {
     /// PEM files.
     Files {
-        /// The certificate, and those that lead from it to a CA.
+        /// The certificate, followed by the intermediate certificates up to a CA.
         certificate: PathBuf,
-        /// Its key.
+        /// Private key of the certificate.
         key: PathBuf,
     },
-    /// Made by the program.
-    Made(Certificate),
+    /// A certificate that the program signs itself at its start and keeps in memory.
+    SelfSigned(Certificate),
 }
 
 /// A certificate for clients that ask for certain names.
@@ -97,7 +97,7 @@ impl Read {
         };
         let own = match identity {
             Identity::Files { certificate, key } => read(certificate, key)?,
-            Identity::Made(certificate) => certificate.clone(),
+            Identity::SelfSigned(certificate) => certificate.clone(),
         };
         let named = named.iter().map(|files| read(&files.certificate, &files.key));
         Ok(Self { own, named: named.collect::<Result<_, _>>()? })

@@ -38,23 +38,23 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
-    /// Speaks no version before 1.3.
+    /// Refuses TLS 1.2.
     #[must_use]
     pub fn only_tls13(mut self) -> Self {
         self.versions = &NEWEST;
         self
     }
 
-    /// Speaks HTTP/1.1 alone.
+    /// Offers HTTP/1.1 only.
     #[must_use]
     pub fn without_http2(mut self) -> Self {
         self.http2 = false;
         self
     }
 
-    /// Speaks TLS 1.2 with these cipher suites alone, by the names that the IANA gives them; with all when there are none.
-    /// As in upstream's programs, those of TLS 1.3 are always spoken. Names that this library does not know are handed back.
-    pub fn ciphers(&mut self, names: &[&'static str]) -> Vec<&'static str> {
+    /// Limits TLS 1.2 to the named cipher suites (IANA's names); an empty list leaves all. As in upstream's programs, the
+    /// suites of TLS 1.3 stay. Returns the names of suites that are not supported.
+    pub fn set_ciphers(&mut self, names: &[&'static str]) -> Vec<&'static str> {
         if names.is_empty() {
             return Vec::new();
         }
@@ -71,18 +71,18 @@ impl TlsSettings {
         });
         let has_tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
         if !has_tls12 {
-            // Nothing of TLS 1.2 is left of what was asked for.
+            // TLS 1.2 has no cipher suite left.
             self.versions = &NEWEST;
         }
         unknown
     }
 
-    /// Exchanges keys by these groups alone, by the numbers that the IANA gives them; by all when there are none. Numbers
-    /// that this library does not know are handed back.
+    /// Limits key exchange to these groups (IANA's numbers); an empty list leaves all. Returns the numbers of groups that are
+    /// not supported.
     ///
     /// # Errors
-    /// When none is known.
-    pub fn groups(&mut self, numbers: &[u16]) -> Result<Vec<u16>, TlsError> {
+    /// When no group is supported.
+    pub fn set_groups(&mut self, numbers: &[u16]) -> Result<Vec<u16>, TlsError> {
         if numbers.is_empty() {
             return Ok(Vec::new());
         }
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn ciphers_are_chosen_by_name() {
         let mut settings = TlsSettings::default();
-        let unknown =
-            settings.ciphers(&["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_RSA_WITH_RC4_128_SHA"]);
+        let unknown = settings
+            .set_ciphers(&["TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_RSA_WITH_RC4_128_SHA"]);
         assert_eq!(unknown, ["TLS_RSA_WITH_RC4_128_SHA"]);
         let all = suites(&settings);
         let chosen = |name: &str| all.iter().any(|suite| suite == name);
@@ -204,16 +204,16 @@ mod tests {
         assert!(chosen("TLS_AES_128_GCM_SHA256"), "TLS 1.3 keeps its own");
         assert!(!chosen("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
         assert_eq!(settings.versions.len(), 2);
-        settings.ciphers(&["TLS_AES_128_GCM_SHA256"]);
+        settings.set_ciphers(&["TLS_AES_128_GCM_SHA256"]);
         assert_eq!(settings.versions.len(), 1, "nothing is left to speak TLS 1.2 with");
     }
 
     #[test]
     fn groups_are_chosen_by_number() {
         let mut settings = TlsSettings::default();
-        assert_eq!(settings.groups(&[29, 4588]).unwrap(), [4588]);
+        assert_eq!(settings.set_groups(&[29, 4588]).unwrap(), [4588]);
         let names: Vec<_> = settings.provider.kx_groups.iter().map(|group| group.name()).collect();
         assert_eq!(names, [NamedGroup::X25519]);
-        assert!(settings.groups(&[4588]).is_err());
+        assert!(settings.set_groups(&[4588]).is_err());
     }
 }

@@ -50,7 +50,8 @@ impl StabilizationHistory {
         }
     }
 
-    /// Scale-down stabilization without `behavior`: records the recommendation and returns the highest within `window`.
+    /// Stabilizes scaling down without `behavior`: records the recommendation and returns the highest one of the last `window`,
+    /// so that replicas are only removed once no recommendation in the window needs them.
     ///
     /// Upstream: `stabilizeRecommendation`.
     pub(super) fn stabilize_recommendation(
@@ -70,27 +71,33 @@ impl StabilizationHistory {
         highest
     }
 
-    /// Stabilization with `behavior`: raises `current_replicas` to the lowest recommendation within the window `up`, and lowers
-    /// it to the highest within `down`. Records the recommendation. Upstream: `stabilizeRecommendationWithBehaviors`.
+    /// Stabilizes scaling with `behavior`, and records the recommendation. `windows` are `stabilizationWindowSeconds` of
+    /// scaling up and of scaling down.
+    ///
+    /// The result is `current_replicas`, unless every recommendation of the up window, the new one included, is higher: then it
+    /// is the lowest of them. If every recommendation of the down window is lower, it is the highest of them.
+    ///
+    /// Upstream: `stabilizeRecommendationWithBehaviors`.
     pub(super) fn stabilize_recommendation_with_behaviors(
         &mut self,
         current_replicas: i32,
         recommendation: i32,
-        (up, down): (i32, i32),
+        windows: (i32, i32),
         now: Timestamp,
     ) -> i32 {
-        let (up, down) = (saturating_sub(now, seconds(up)), saturating_sub(now, seconds(down)));
+        let up_cutoff = saturating_sub(now, seconds(windows.0));
+        let down_cutoff = saturating_sub(now, seconds(windows.1));
         let since = |cutoff: Timestamp| {
             self.recommendations.iter().filter(move |old| old.at > cutoff).map(|old| old.replicas)
         };
-        let min = since(up).fold(recommendation, i32::min);
-        let max = since(down).fold(recommendation, i32::max);
+        let lowest = since(up_cutoff).fold(recommendation, i32::min);
+        let highest = since(down_cutoff).fold(recommendation, i32::max);
         replace_outdated(
             &mut self.recommendations,
             TimestampedCount { replicas: recommendation, at: now },
-            |old| old.at < up && old.at < down,
+            |old| old.at < up_cutoff && old.at < down_cutoff,
         );
-        current_replicas.max(min).min(max)
+        current_replicas.max(lowest).min(highest)
     }
 
     /// Returns the replicas `period` seconds ago, by the recorded scale events. Upstream: `getReplicasChangePerPeriod`.

@@ -53,8 +53,10 @@ impl PerIndexFailures {
     }
 }
 
-/// Whether a pod's failure fails its index: the pod failure policy says `FailIndex`, or the index has reached
-/// `backoffLimitPerIndex`. Upstream: `isIndexFailed`.
+/// Whether a pod's failure fails its index: the pod failure policy says `FailIndex`, or the policy counts the failure and earlier
+/// failures of the index already use up `limit`, which is `backoffLimitPerIndex`.
+///
+/// Upstream: `isIndexFailed`.
 fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
     match policy::match_pod_failure_policy(job, pod) {
         PodFailurePolicyAction::FailIndex => true,
@@ -62,7 +64,7 @@ fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
     }
 }
 
-/// Sort key of the pods of one index, by attempt.
+/// Sort key of the failed pods of one index: the pod of a later attempt is greater.
 fn attempt_order(pod: &Pod) -> (i32, Timestamp) {
     (index_failure_counts(pod).sum(), pod::finished_at(pod))
 }

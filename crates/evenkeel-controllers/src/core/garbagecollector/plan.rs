@@ -1,6 +1,7 @@
 //! Decision about one object: delete it, remove references to absent owners, unblock its owners, or nothing.
 //!
-//! It follows from live reads of the object and of its owners, never from caches. Upstream: `attemptToDeleteItem`,
+//! It follows from live reads of the object and of its owners, not from watch caches. The uids of owners that a live read did
+//! not find are remembered (`absent_owner_cache`), so that their other dependents need no read. Upstream: `attemptToDeleteItem`,
 //! `processDeletingDependentsItem` and `classifyReferences` in `pkg/controller/garbagecollector/garbagecollector.go`.
 //!
 //! | documented | where |

@@ -5,28 +5,28 @@ use super::super::pod::same_reference;
 use evenkeel_api::views::{Endpoint, EndpointSlice};
 use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 
-/// A slice after the reconciliation.
+/// An EndpointSlice as it shall become.
 #[derive(Debug)]
 pub(in crate::discovery) struct PackedSlice<'a> {
     /// The existing slice; `None` for a new one.
     pub(in crate::discovery) existing: Option<&'a EndpointSlice>,
-    /// Its endpoints, as indexes of the desired ones.
+    /// Indexes in the desired endpoints.
     pub(in crate::discovery) members: Vec<usize>,
-    /// Whether the slice is created or updated.
+    /// Whether the slice must be created or updated.
     pub(in crate::discovery) needs_write: bool,
 }
 
-/// The slices for one set of ports.
+/// The EndpointSlices for one set of ports.
 #[derive(Debug, Default)]
 pub(in crate::discovery) struct PackedSlices<'a> {
     pub(in crate::discovery) slices: Vec<PackedSlice<'a>>,
     /// Slices without any desired endpoint. Upstream: `slicesToDelete`.
     pub(in crate::discovery) deleted: Vec<&'a EndpointSlice>,
-    /// Number of endpoints that no slice had.
+    /// Number of desired endpoints that no existing slice has.
     pub(in crate::discovery) added: usize,
-    /// Number of endpoints that change within their slice.
+    /// Number of endpoints that change and stay in their slice.
     pub(in crate::discovery) updated: usize,
-    /// Number of endpoints that are removed.
+    /// Number of endpoints of existing slices that are not desired.
     pub(in crate::discovery) removed: usize,
 }
 
@@ -34,8 +34,8 @@ pub(in crate::discovery) struct PackedSlices<'a> {
 /// `reconcileByPortMapping`.
 ///
 /// 1. Endpoints stay in their slices; undesired ones are removed.
-/// 2. New endpoints fill slices that change anyway, the fullest first.
-/// 3. The rest fills the unchanged slice that it fits best, or new slices.
+/// 2. New endpoints fill the slices that step 1 changes, the fullest first.
+/// 3. The rest goes to the fullest unchanged slice that has room for all of it, or else to new slices.
 pub(in crate::discovery) fn reconcile_by_port_mapping<'a>(
     existing: &[&'a EndpointSlice],
     desired: &[Endpoint],
@@ -86,7 +86,7 @@ fn endpoint_key(endpoint: &Endpoint) -> EndpointKey<'_> {
     (address, &endpoint.hostname, namespace, name)
 }
 
-/// Returns the desired endpoints of a slice, and how many of them change (step 1).
+/// Step 1. Returns the desired endpoints that the slice has, and how many of them change. They are taken out of `unplaced`.
 fn retain_desired<'a>(
     slice: &'a EndpointSlice,
     desired: &[Endpoint],
@@ -110,6 +110,7 @@ fn endpoints_equal_beyond_key(a: &Endpoint, b: &Endpoint) -> bool {
         && same_reference(a.target_ref.as_deref(), b.target_ref.as_deref())
 }
 
+/// Step 2. A slice that is written anyway takes new endpoints at no extra write.
 fn fill_changed_slices(slices: &mut [PackedSlice<'_>], unplaced: &mut Vec<usize>, max: usize) {
     let mut written: Vec<&mut PackedSlice<'_>> =
         slices.iter_mut().filter(|slice| slice.needs_write).collect();
@@ -119,11 +120,14 @@ fn fill_changed_slices(slices: &mut [PackedSlice<'_>], unplaced: &mut Vec<usize>
     }
 }
 
+/// Moves endpoints from the end of `unplaced` to the slice until it has `max`.
 fn fill(slice: &mut PackedSlice<'_>, unplaced: &mut Vec<usize>, max: usize) {
     let room = max.saturating_sub(slice.members.len()).min(unplaced.len());
     slice.members.extend(unplaced.drain(unplaced.len() - room..).rev());
 }
 
+/// Step 3. The rest goes to the fullest unchanged slice that has room for all of it. If none has, a new slice takes as many as it
+/// can, and the step repeats.
 fn fill_unchanged_or_new_slices(
     slices: &mut Vec<PackedSlice<'_>>,
     unplaced: &mut Vec<usize>,
@@ -131,12 +135,12 @@ fn fill_unchanged_or_new_slices(
 ) {
     while !unplaced.is_empty() {
         let n = unplaced.len();
-        let fits =
+        let has_room_for_all =
             |slice: &&mut PackedSlice<'_>| !slice.needs_write && slice.members.len() + n <= max;
-        // Of slices with equal room, the first by name. Upstream: `getSliceToFill`.
+        // Of equally full slices, the first by name. Upstream: `getSliceToFill`.
         let best = slices
             .iter_mut()
-            .filter(fits)
+            .filter(has_room_for_all)
             .filter(|_| n < max)
             .rev()
             .max_by_key(|slice| slice.members.len());

@@ -253,12 +253,12 @@ pub(crate) fn equally_good_candidates(mut candidates: Vec<Candidate>) -> Vec<Can
 /// Returns the key by which candidates are ordered; the least one is the best. Each criterion counts where those before it
 /// are equal:
 ///
-/// 1. fewer PodDisruptionBudgets violated;
-/// 2. lower priority of the first victim, which is the highest;
+/// 1. fewer victims whose eviction violates a PodDisruptionBudget;
+/// 2. lower highest priority of a victim;
 /// 3. lower sum of the victims' priorities;
 /// 4. fewer victims;
-/// 5. later start of the victims with the highest priority (of several, the earliest start counts);
-/// 6. fewer victims that no preemption has marked before (condition `DisruptionTarget`).
+/// 5. later earliest start among the victims of the highest priority;
+/// 6. fewer victims without the condition `DisruptionTarget` of an earlier preemption.
 ///
 /// Upstream: the score functions of `pickOneNodeForPreemption`.
 fn selection_key(candidate: &Candidate) -> impl Ord + use<> {

@@ -1,4 +1,4 @@
-//! Arguments of the plugin.
+//! Arguments of the plugin: which constraints apply to pods that define none.
 
 use std::sync::LazyLock;
 
@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 /// Upstream: `PodTopologySpreadArgs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Args {
-    /// Constraints for pods without their own; only with [`DefaultingType::List`].
+    /// Constraints of a pod whose spec has no `topologySpreadConstraints`; must be empty with [`DefaultingType::System`].
     pub default_constraints: Vec<DefaultConstraint>,
-    /// Source of the default constraints.
+    /// Where the constraints of such a pod come from; `System` by default.
     pub defaulting_type: DefaultingType,
-    /// Whether constraints apply their `matchLabelKeys`.
+    /// Whether `matchLabelKeys` of a constraint narrows its selector to pods with the incoming pod's values of these labels
+    /// (feature gate `MatchLabelKeysInPodTopologySpread`); true by default.
     pub match_label_keys: bool,
 }
 
@@ -25,38 +26,42 @@ impl Default for Args {
     }
 }
 
-/// Source of the default constraints.
+/// Where the constraints of a pod come from that defines none.
+///
+/// Upstream: `PodTopologySpreadConstraintsDefaulting`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefaultingType {
-    /// Kubernetes' defaults: soft constraints over hosts and zones.
+    /// Kubernetes' own (`SYSTEM_DEFAULT_CONSTRAINTS`): pods spread over nodes and zones where possible.
     #[default]
     System,
-    /// `defaultConstraints` of the arguments.
+    /// [`Args::default_constraints`].
     List,
 }
 
-/// A default constraint; its selector comes from the pod's Services and owner.
+/// Constraint of pods that define none. Its selector is that of the pod's Services and of its ReplicationController, ReplicaSet
+/// or StatefulSet; it does not apply to a pod without any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefaultConstraint {
-    /// Maximum skew, at least 1.
+    /// Greatest difference between the number of matching pods in a topology domain and the least number in any domain;
+    /// at least 1.
     pub max_skew: i32,
-    /// Node label whose values are the topology domains.
+    /// Key of a node label. Nodes with equal values of the label are one topology domain.
     pub topology_key: Box<str>,
-    /// Requirement or preference.
+    /// Whether the constraint excludes nodes or ranks them.
     pub when_unsatisfiable: WhenUnsatisfiable,
 }
 
-/// Value of `whenUnsatisfiable`.
+/// What happens to a node on which the pod would violate the constraint (`whenUnsatisfiable`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenUnsatisfiable {
-    /// `DoNotSchedule`.
+    /// The node is filtered out.
     DoNotSchedule,
-    /// `ScheduleAnyway`.
+    /// The node stays feasible and gets a lower score.
     ScheduleAnyway,
 }
 
 impl WhenUnsatisfiable {
-    /// Returns the value as the API spells it.
+    /// Returns the value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::DoNotSchedule => "DoNotSchedule",
@@ -65,19 +70,23 @@ impl WhenUnsatisfiable {
     }
 }
 
-static SYSTEM: LazyLock<[DefaultConstraint; 2]> = LazyLock::new(|| {
-    let wish = |max_skew, key: &str| DefaultConstraint {
+/// Constraints that [`DefaultingType::System`] applies: they rank nodes and exclude none.
+///
+/// Upstream: `systemDefaultConstraints`.
+static SYSTEM_DEFAULT_CONSTRAINTS: LazyLock<[DefaultConstraint; 2]> = LazyLock::new(|| {
+    let soft = |max_skew, key: &str| DefaultConstraint {
         max_skew,
         topology_key: key.into(),
         when_unsatisfiable: WhenUnsatisfiable::ScheduleAnyway,
     };
-    [wish(3, "kubernetes.io/hostname"), wish(5, "topology.kubernetes.io/zone")]
+    [soft(3, "kubernetes.io/hostname"), soft(5, "topology.kubernetes.io/zone")]
 });
 
 impl Args {
+    /// Returns the constraints of a pod that defines none.
     pub(super) fn constraints(&self) -> &[DefaultConstraint] {
         match self.defaulting_type {
-            DefaultingType::System => &*SYSTEM,
+            DefaultingType::System => &*SYSTEM_DEFAULT_CONSTRAINTS,
             DefaultingType::List => &self.default_constraints,
         }
     }

@@ -1,4 +1,4 @@
-//! Reads the graph of one namespace from the server.
+//! Reads the owner graph of one namespace from the API server, for `evenkeel explain`.
 
 use super::{
     super::{
@@ -16,10 +16,10 @@ use evenkeel_runtime::{
 use futures::{StreamExt as _, stream};
 use std::sync::Arc;
 
-/// Lists requested concurrently.
-const MAX_CONCURRENT: usize = 8;
+/// Maximum number of concurrent list requests.
+const MAX_CONCURRENT_LISTS: usize = 8;
 
-/// Owners and dependents in one namespace.
+/// Owner graph of one namespace at the time of [`Snapshot::read`].
 pub struct Snapshot {
     client: Client,
     resources: Arc<ServerResources>,
@@ -27,8 +27,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Lists the metadata of all deletable resources in `namespace`; for an empty namespace, none. Resources that
-    /// cannot be listed are left out.
+    /// Lists the metadata of the objects of every deletable resource in `namespace` and builds the graph of them. A
+    /// resource that cannot be listed is left out. With an empty namespace nothing is listed.
     pub async fn read(client: Client, resources: Arc<ServerResources>, namespace: &str) -> Self {
         let mut graph = Graph::default();
         let kinds = resources_to_list(&resources, namespace);
@@ -37,7 +37,7 @@ impl Snapshot {
             let list = client.list_metadata(&kind, namespace, &all).await;
             (kind, list)
         };
-        let mut lists = stream::iter(kinds).map(list).buffer_unordered(MAX_CONCURRENT);
+        let mut lists = stream::iter(kinds).map(list).buffer_unordered(MAX_CONCURRENT_LISTS);
         while let Some((kind, list)) = lists.next().await {
             match list {
                 Ok(list) => list.items.iter().for_each(|item| {
@@ -52,11 +52,12 @@ impl Snapshot {
         Self { client, resources, graph }
     }
 
-    /// Returns the garbage collector's report about an object, with live reads of its owners.
+    /// Returns what the garbage collector observes of an object and would do next; `None` if the object does not exist. The
+    /// object is read live if the graph lacks it, and so is each owner that the graph knows from references only.
     ///
     /// # Errors
-    /// When the server does not answer.
-    pub async fn object(
+    /// When a live read fails otherwise than with NotFound.
+    pub async fn report(
         &mut self,
         subject: &Subject,
         now: Timestamp,
@@ -64,10 +65,8 @@ impl Snapshot {
         if !is_complete(&self.graph, subject) {
             let resource = self.resources.preferred().find(|resource| subject.is_a(&resource.kind));
             let Some(resource) = resource else { return Ok(None) };
-            if !self
-                .read_into_graph(&resource.kind.clone(), &subject.namespace, &subject.name)
-                .await?
-            {
+            let kind = resource.kind.clone();
+            if !self.read_into_graph(&kind, &subject.namespace, &subject.name).await? {
                 return Ok(None);
             }
         }
@@ -77,7 +76,7 @@ impl Snapshot {
             let Some(kind) = resource.map(|resource| resource.kind.clone()) else { continue };
             let namespace = if kind.namespaced { &*subject.namespace } else { "" };
             self.read_into_graph(&kind, namespace, &owner.name).await?;
-            // Still virtual after the read, so the owner does not exist.
+            // A node is virtual until its object is read; after the read, the owner does not exist.
             if self.graph.node(&owner.uid).is_some_and(|node| node.is_virtual) {
                 self.graph.virtual_deleted(&owner.uid, &coordinates);
             }
@@ -85,7 +84,7 @@ impl Snapshot {
         Ok(inspect::report(&self.graph, subject, now).map(|(_, report)| report))
     }
 
-    /// Reads an object live and adds it to the graph. Returns whether it exists.
+    /// Reads an object live and adds it to the graph. Returns false if it does not exist.
     async fn read_into_graph(
         &mut self,
         kind: &Kind,

@@ -12,30 +12,31 @@ use std::{any::TypeId, time::Duration};
 
 pub(crate) const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf, application/json;q=0.9";
-const METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
+const PARTIAL_METADATA: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, \
     application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json;q=0.9";
-const METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
+const PARTIAL_METADATA_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, \
     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json;q=0.9";
 
 fn is_metadata<V: View>() -> bool {
     TypeId::of::<V>() == TypeId::of::<Metadata>()
 }
 
-/// `Accept` for one object, or for a watch of them.
+/// Returns the `Accept` header for one object, or for a watch.
 pub(crate) fn accept<V: View>() -> &'static str {
-    if is_metadata::<V>() { METADATA } else { accept_whole::<V>() }
+    if is_metadata::<V>() { PARTIAL_METADATA } else { accept_whole::<V>() }
 }
 
-/// `Accept` for a collection.
+/// Returns the `Accept` header for a list.
 pub(crate) fn accept_list<V: View>() -> &'static str {
-    if is_metadata::<V>() { METADATA_LIST } else { accept_whole::<V>() }
+    if is_metadata::<V>() { PARTIAL_METADATA_LIST } else { accept_whole::<V>() }
 }
 
+/// Returns the `Accept` header for whole objects.
 fn accept_whole<V: View>() -> &'static str {
     if V::PROTOBUF { PROTOBUF } else { JSON }
 }
 
-/// The same `Accept` without protobuf.
+/// Returns an `Accept` header without its protobuf part, for a server that does not encode the kind that way.
 pub(crate) fn without_protobuf(accept: &'static str) -> &'static str {
     accept
         .split_once(", ")
@@ -43,8 +44,8 @@ pub(crate) fn without_protobuf(accept: &'static str) -> &'static str {
         .map_or(accept, |(_, rest)| rest)
 }
 
-/// The encoding of a response.
-pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
+/// Returns the encoding that `Content-Type` of a response names; JSON for any but protobuf's.
+pub(crate) fn response_encoding(headers: &HeaderMap) -> Encoding {
     let protobuf = headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|value| value.as_bytes().starts_with(b"application/vnd.kubernetes.protobuf"));
@@ -52,8 +53,11 @@ pub(crate) fn encoding(headers: &HeaderMap) -> Encoding {
 }
 
 /// Returns the content of a response body without its protobuf envelope.
-fn inside<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<(&'a [u8], Encoding), DecodeError> {
-    let encoding = encoding(headers);
+fn open_envelope<'a>(
+    headers: &HeaderMap,
+    body: &'a [u8],
+) -> Result<(&'a [u8], Encoding), DecodeError> {
+    let encoding = response_encoding(headers);
     let raw = match encoding {
         Encoding::Json => body,
         Encoding::Protobuf => Envelope::open(body)?.raw,
@@ -61,25 +65,28 @@ fn inside<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<(&'a [u8], Encoding
     Ok((raw, encoding))
 }
 
-/// Decodes one object from a response.
-pub(crate) fn object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<V, DecodeError> {
-    let (raw, encoding) = inside(headers, body)?;
+/// Decodes the object of a response.
+pub(crate) fn decode_object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<V, DecodeError> {
+    let (raw, encoding) = open_envelope(headers, body)?;
     V::decode(raw, encoding)
 }
 
-/// A collection. Items that cannot be decoded are reported beside the others.
-pub(crate) fn list<V: View>(headers: &HeaderMap, body: &[u8]) -> Result<List<V>, DecodeError> {
-    let (raw, encoding) = inside(headers, body)?;
+/// Decodes the list of a response. `List::skipped` names the items that cannot be decoded.
+pub(crate) fn decode_list<V: View>(
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Result<List<V>, DecodeError> {
+    let (raw, encoding) = open_envelope(headers, body)?;
     List::decode(raw, encoding)
 }
 
-/// Calls `each` with the bytes of every item of a collection, and returns the collection's metadata.
-pub(crate) fn items(
+/// Calls `each` with the bytes of every item of a list, and returns the list's metadata.
+pub(crate) fn for_each_item(
     headers: &HeaderMap,
     body: &[u8],
     each: &mut dyn FnMut(&[u8], Encoding),
 ) -> Result<ListMeta, DecodeError> {
-    let (raw, encoding) = inside(headers, body)?;
+    let (raw, encoding) = open_envelope(headers, body)?;
     list::items(raw, encoding, &mut |item| each(item, encoding))
 }
 
@@ -98,10 +105,10 @@ impl From<api::Status> for Status {
     }
 }
 
-/// Decodes the Status of an error response. Another body (a proxy's page) becomes the shortened message.
-pub(crate) fn status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
+/// Decodes the Status of an error response. Of another body, such as a proxy's page, the first 512 bytes become the message.
+pub(crate) fn decode_status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
     let found =
-        inside(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));
+        open_envelope(headers, body).and_then(|(raw, encoding)| api::Status::decode(raw, encoding));
     let mut status = found.map_or_else(
         |_| {
             let text = String::from_utf8_lossy(&body[..body.len().min(512)]);
@@ -114,7 +121,7 @@ pub(crate) fn status(headers: &HeaderMap, code: u16, body: &[u8]) -> Status {
     status
 }
 
-/// The `Retry-After` header, in its form of seconds.
+/// Returns the `Retry-After` header if it is a number of seconds; its other form, a date, is ignored.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -133,19 +140,19 @@ mod tests {
         let text = r#"{"apiVersion":"v1","kind":"Status","reason":"Forbidden","message":"no","code":403,
             "details":{"causes":[{"reason":"NamespaceTerminating"}],"retryAfterSeconds":3}}"#;
         let body = Transcoder::encode_envelope(&serde_json::from_str(text).unwrap()).unwrap();
-        let read = status(&protobuf, 403, &body);
-        assert_eq!(read, status(&HeaderMap::new(), 403, text.as_bytes()));
+        let read = decode_status(&protobuf, 403, &body);
+        assert_eq!(read, decode_status(&HeaderMap::new(), 403, text.as_bytes()));
         assert_eq!((read.code, &*read.reason, &*read.message), (403, "Forbidden", "no"));
         assert_eq!(&*read.causes[0].reason, "NamespaceTerminating");
         assert_eq!(read.retry_after, Some(Duration::from_secs(3)));
-        assert!(object::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
-        assert!(list::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
+        assert!(decode_object::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
+        assert!(decode_list::<Metadata>(&protobuf, text.as_bytes()).is_err(), "no envelope");
     }
 
     #[test]
     fn a_list_with_one_bad_item_keeps_the_others() {
         let body = br#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},{"metadata":7}]}"#;
-        let list: List<Metadata> = list(&HeaderMap::new(), body).unwrap();
+        let list: List<Metadata> = decode_list(&HeaderMap::new(), body).unwrap();
         assert_eq!(&*list.resource_version, "9");
         assert_eq!(list.items.len(), 1);
         assert_eq!(list.skipped.len(), 1);
@@ -154,16 +161,16 @@ mod tests {
     #[test]
     fn null_items_are_none() {
         let list: List<Metadata> =
-            list(&HeaderMap::new(), br#"{"metadata":{},"items":null}"#).unwrap();
+            decode_list(&HeaderMap::new(), br#"{"metadata":{},"items":null}"#).unwrap();
         assert!(list.items.is_empty());
     }
 
     #[test]
     fn a_status_is_read_from_json_or_made_from_text() {
         let body = br#"{"kind":"Status","reason":"AlreadyExists","message":"pods \"a\" already exists","code":409}"#;
-        let read = status(&HeaderMap::new(), 409, body);
+        let read = decode_status(&HeaderMap::new(), 409, body);
         assert_eq!((&*read.reason, read.code), ("AlreadyExists", 409));
-        let page = status(&HeaderMap::new(), 502, b"<html>bad gateway</html>\n");
+        let page = decode_status(&HeaderMap::new(), 502, b"<html>bad gateway</html>\n");
         assert_eq!((&*page.message, page.code), ("<html>bad gateway</html>", 502));
     }
 

@@ -1,4 +1,4 @@
-//! TLS as the flags have it.
+//! TLS of the secure port, as the flags configure it.
 
 use crate::options::{ServingOptions, TlsVersion};
 use crate::secure_serving::{
@@ -7,6 +7,11 @@ use crate::secure_serving::{
 use anyhow::{Context, Result};
 use std::path::Path;
 
+/// Returns certificates, protocol settings and trusted authorities of the secure port. `program` names the files of a
+/// self-signed certificate in `--cert-dir`.
+///
+/// # Errors
+/// When a certificate cannot be read or made, or `--tls-curve-preferences` names no supported group.
 pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Result<Tls> {
     let named = options.tls.by_name.iter().map(|named| NamedFiles {
         certificate: named.certificate.clone().into(),
@@ -14,7 +19,7 @@ pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Res
         names: named.names.clone(),
     });
     let header = &options.request_header;
-    let words = ProxyHeaders {
+    let proxy_headers = ProxyHeaders {
         allowed_names: header.allowed_names.clone(),
         username: header.username.clone(),
         uid: header.uid.clone(),
@@ -23,13 +28,14 @@ pub(super) fn tls(program: &str, options: &ServingOptions, trust: &Trust) -> Res
     };
     let files = TrustFiles {
         clients: options.client_ca.as_ref().map(Into::into),
-        proxies: header.client_ca.as_ref().map(|path| (path.into(), words)),
+        proxies: header.client_ca.as_ref().map(|path| (path.into(), proxy_headers)),
     };
     let identity = identity(program, options)?;
     let tls = Tls::new(settings(options)?, identity, named.collect(), files, trust.clone());
     tls.context("the secure port")
 }
 
+/// Returns protocol versions, cipher suites and key exchange groups.
 fn settings(options: &ServingOptions) -> Result<TlsSettings> {
     let mut settings = TlsSettings::default();
     if options.tls.min_version == TlsVersion::Tls13 {
@@ -38,28 +44,38 @@ fn settings(options: &ServingOptions) -> Result<TlsSettings> {
     if !options.http2 {
         settings = settings.without_http2();
     }
-    for cipher in settings.ciphers(&options.tls.ciphers) {
-        tracing::warn!(cipher, "--tls-cipher-suites: this one is never spoken");
+    for cipher in settings.set_ciphers(&options.tls.ciphers) {
+        tracing::warn!(
+            cipher,
+            "--tls-cipher-suites names a cipher suite that this program does not support; it is ignored"
+        );
     }
-    for group in settings.groups(&options.tls.groups).context("--tls-curve-preferences")? {
-        tracing::warn!(group, "--tls-curve-preferences: this one is never used");
+    for group in settings.set_groups(&options.tls.groups).context("--tls-curve-preferences")? {
+        tracing::warn!(
+            group,
+            "--tls-curve-preferences names a curve that this program does not support; it is ignored"
+        );
     }
     Ok(settings)
 }
 
+/// Returns the serving certificate: that of `--tls-cert-file`, or else a self-signed one for the host. With `--cert-dir` the
+/// latter is kept in files, and made only if they do not exist.
+///
+/// Upstream: `MaybeDefaultWithSelfSignedCerts`.
 fn identity(program: &str, options: &ServingOptions) -> Result<Identity> {
     if let Some((certificate, key)) = &options.certificate {
         return Ok(Identity::Files { certificate: certificate.into(), key: key.into() });
     }
-    let own = match options.address {
+    let host = match options.address {
         address if address.is_unspecified() => "localhost".to_owned(),
         address => address.to_string(),
     };
-    let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), own];
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned(), host];
     let Some(folder) = options.cert_dir.as_deref().map(Path::new) else {
-        return Ok(Identity::Made(Certificate::self_signed(&names, None)?));
+        return Ok(Identity::SelfSigned(Certificate::self_signed(&names, None)?));
     };
-    // It is kept in files, which are followed like any others.
+    // The files are reread like those of a flag, so a replaced certificate is used.
     Certificate::self_signed(&names, Some((folder, program)))?;
     let file = |end: &str| folder.join(format!("{program}.{end}"));
     Ok(Identity::Files { certificate: file("crt"), key: file("key") })
