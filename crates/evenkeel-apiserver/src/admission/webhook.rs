@@ -1,6 +1,8 @@
 //! Webhooks: whom the server asks about what it is about to store (upstream: `admission/plugin/webhook`).
 
 use base64::Engine as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -54,7 +56,10 @@ pub(crate) async fn mutate(
     for webhook in all(cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
         let before = object.clone();
         let request = Attributes { cx, operation, object: &before, old: old.unwrap_or(&null) };
-        let Some(answer) = ask(&request, &webhook, warnings).await? else { continue };
+        if !is_called(&request, &webhook)? {
+            continue;
+        }
+        let Some(answer) = call(&request, &webhook, warnings).await? else { continue };
         let Some(operations) = answer.patch else { continue };
         *object = patched(text(&webhook, "name"), &before, &operations)?;
         mutated::settle(cx, object);
@@ -76,19 +81,54 @@ pub(crate) fn mutated(uid: &str, review: &Value, object: &Value) -> Option<Value
     patched("w", object, &operations).ok()
 }
 
-/// Asks the validating webhooks.
+/// Validating webhooks that are asked at once about a request: each holds the request's object.
+const MAX_PARALLEL: usize = 100;
+
+/// Asks the validating webhooks, all at once. Of several refusals the first to come is the answer.
+///
+/// Upstream: `validatingDispatcher.Dispatch`.
 pub(crate) async fn validate(
     request: &Attributes<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<(), StatusError> {
+    let mut called = Vec::new();
     for webhook in all(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING) {
-        ask(request, &webhook, warnings).await?;
+        if is_called(request, &webhook)? {
+            called.push(webhook);
+        }
     }
-    Ok(())
+    let calls = called.iter().enumerate().map(|(at, webhook)| {
+        let asked = async move {
+            let mut warnings = Vec::new();
+            let answer = call(request, webhook, &mut warnings).await;
+            (at, answer.map(drop), warnings)
+        };
+        asked.boxed()
+    });
+    let calls: Vec<BoxFuture<'_, _>> = calls.collect();
+    let mut answers: Vec<_> = stream::iter(calls).buffer_unordered(MAX_PARALLEL).collect().await;
+    let refusal = answers.iter().position(|(_, answer, _)| answer.is_err());
+    let answer = refusal.map_or(Ok(()), |at| std::mem::replace(&mut answers[at].1, Ok(())));
+    // Warnings come in the order of the webhooks, whichever was quicker.
+    answers.sort_by_key(|(at, ..)| *at);
+    warnings.extend(answers.into_iter().flat_map(|(.., said)| said));
+    answer
 }
 
-/// Asks one webhook, if it is for this request.
-async fn ask(
+/// Whether a webhook is for this request.
+///
+/// Upstream: `Webhook.ShouldCallHook`.
+fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<bool, StatusError> {
+    let cx = request.cx;
+    match policy::is_for_webhook(request, webhook) {
+        Ok(is_for) => Ok(is_for),
+        Err(_) if text(webhook, "failurePolicy") == "Ignore" => Ok(false),
+        Err(error) => Err(StatusError::forbidden(&cx.resource.name, cx.name, error)),
+    }
+}
+
+/// Asks one webhook. Nothing where it fails and may.
+async fn call(
     request: &Attributes<'_>,
     webhook: &Value,
     warnings: &mut Vec<String>,
@@ -100,12 +140,6 @@ async fn ask(
         let why = format!("failed calling webhook \"{name}\": {why}");
         StatusError::internal(why)
     };
-    match policy::is_for_webhook(request, webhook) {
-        Ok(true) => {}
-        Ok(false) => return Ok(None),
-        Err(_) if open => return Ok(None),
-        Err(error) => return Err(StatusError::forbidden(&cx.resource.name, cx.name, error)),
-    }
     if cx.dry_run && !matches!(text(webhook, "sideEffects"), "None" | "NoneOnDryRun") {
         return Err(StatusError::bad_request(format!(
             "admission webhook \"{name}\" does not support dry run"

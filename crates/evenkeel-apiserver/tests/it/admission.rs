@@ -1,5 +1,7 @@
 //! Admission webhooks that the server asks over TLS.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use http::StatusCode;
 use rcgen::{ExtendedKeyUsagePurpose, IsCa};
@@ -163,4 +165,28 @@ async fn what_is_posted_and_not_stored_passes_admission() {
         assert_eq!(attributes, [kind, resource, part, name], "{path}");
         assert_eq!(request["operation"], "CREATE");
     }
+}
+
+fn allowed(review: &Value) -> (StatusCode, Value) {
+    let response = json!({"uid": review["request"]["uid"], "allowed": true});
+    let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    (StatusCode::OK, answer)
+}
+
+/// None of three webhooks answers before all are asked.
+#[tokio::test]
+async fn validating_webhooks_are_asked_together() {
+    let client = Client::start().await;
+    let own = Identity::own(|_| {});
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]});
+    let (all, mut webhooks) = (Arc::new(tokio::sync::Barrier::new(3)), Vec::new());
+    for n in 0..3 {
+        let hook = Webhook::start_with(&own, "/together", allowed, all.clone()).await;
+        webhooks.push(json!({"name": format!("w{n}.example.com"), "clientConfig": hook.config, "rules": [rule],
+            "sideEffects": "None", "timeoutSeconds": 30, "admissionReviewVersions": ["v1"]}));
+    }
+    let body = json!({"metadata": {"name": "together"}, "webhooks": webhooks});
+    client.make(CONFIGURATIONS, body).await;
+    let (code, made) = make(&client, "a", json!({})).await;
+    assert_eq!(code, StatusCode::CREATED, "{made}");
 }

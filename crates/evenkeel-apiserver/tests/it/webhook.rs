@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 use tokio_rustls::TlsAcceptor;
 
 /// Makes an answer of a review.
@@ -65,15 +66,27 @@ pub(crate) struct Webhook {
     path: &'static str,
     /// What it was asked, in order.
     asked: Arc<Mutex<Vec<Value>>>,
+    /// Waited for before each answer.
+    before: Arc<Barrier>,
 }
 
 impl Webhook {
     pub(crate) async fn start(identity: &Identity, path: &'static str, answer: Answer) -> Self {
+        Self::start_with(identity, path, answer, Arc::new(Barrier::new(1))).await
+    }
+
+    /// A webhook that waits at a barrier before it answers.
+    pub(crate) async fn start_with(
+        identity: &Identity,
+        path: &'static str,
+        answer: Answer,
+        before: Arc<Barrier>,
+    ) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let url = format!("https://localhost:{port}{path}");
         let config = json!({"url": url, "caBundle": identity.bundle()});
-        let hook = Self { config, path, asked: Arc::default() };
+        let hook = Self { config, path, asked: Arc::default(), before };
         let (acceptor, served) = (identity.acceptor(), hook.clone());
         #[expect(clippy::disallowed_methods, reason = "it ends with the test's runtime")]
         tokio::spawn(async move {
@@ -100,6 +113,7 @@ impl Webhook {
         let body = request.into_body().collect().await?.to_bytes();
         let review: Value = serde_json::from_slice(&body).expect("a review");
         let (code, answer) = answer(&review);
+        self.before.wait().await;
         self.asked.lock().expect("no panic before").push(review);
         let mut response = Response::new(Full::from(answer.to_string()));
         *response.status_mut() = code;
