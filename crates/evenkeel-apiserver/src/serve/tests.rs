@@ -1,6 +1,7 @@
 //! The server when parts of it fail.
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
@@ -73,4 +74,48 @@ async fn a_definition_whose_conditions_were_refused_is_established_later() {
     server.api.store.refuse_writes(false);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(established().await);
+}
+
+/// What 300 watches in 40 forms, of which few are ever read, keep from being freed.
+#[tokio::test]
+async fn watches_keep_a_bounded_history() {
+    const FORMS: [&str; 5] = [
+        "application/yaml",
+        "application/json;as=Table;g=meta.k8s.io;v=v1",
+        "application/json;as=Table;g=meta.k8s.io;v=v1beta1",
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        "application/vnd.kubernetes.protobuf",
+    ];
+    let server = Server::builder().build().await.expect("a server in memory");
+    let mut watches = Vec::new();
+    for n in 0..300 {
+        let included = ["None", "Metadata", "Object", ""][n / 10 % 4];
+        let path =
+            format!("/api/v1/configmaps?watch=1&pretty={}&includeObject={included}", n / 5 % 2);
+        let request = Request::get(path).header("accept", FORMS[n % 5]);
+        let request = request.body(Full::new(Bytes::new())).expect("a request");
+        let response = server.service().call(request).await.expect("it never fails");
+        assert_eq!(response.status(), StatusCode::OK);
+        watches.push(response.into_body());
+    }
+    let mut readers = watches.split_off(260);
+    let path = "/api/v1/namespaces/default/configmaps";
+    for round in 0..24 {
+        for n in 0..10 {
+            let data = json!({"k": format!("{round}-{n}-{}", "x".repeat(400_000))});
+            let map = json!({"metadata": {"name": format!("m{n}")}, "data": data});
+            let (method, path) = match round {
+                0 => ("POST", path.to_owned()),
+                _ => ("PUT", format!("{path}/m{n}")),
+            };
+            let (code, answer) = ask(&server, method, &path, &map).await;
+            assert!(code.is_success(), "{answer}");
+        }
+        // Those that fell behind end.
+        readers.retain_mut(|watch| !matches!(watch.frame().now_or_never(), Some(None)));
+        let held = server.api.store.held_by_events();
+        assert!(held <= crate::store::MAX_BYTES, "{held} in round {round}");
+    }
+    // Nothing is lost that the bound allows.
+    assert!(server.api.store.held_by_events() > crate::store::MAX_BYTES / 2);
 }

@@ -1,11 +1,15 @@
 //! Watch events: changes of stored objects.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use super::entry::{Change, Entry};
+use super::held::Held;
 use crate::output::Format;
+
+/// Frames that an event keeps. Clients may ask for many forms, but most ask for the same.
+const MAX_FRAMES: usize = 2;
 
 /// A watch event: one change of an object.
 #[derive(Debug)]
@@ -14,40 +18,143 @@ pub(crate) struct Event {
     pub(crate) entry: Arc<Entry>,
     /// The object before.
     pub(crate) previous: Option<Arc<Entry>>,
-    /// Frames in forms other than the stored one, made once however many watch.
-    frames: Mutex<Vec<(Format, Change, Bytes)>>,
+    cache: Mutex<Cache>,
+}
+
+/// What an event keeps while it is in a ring.
+#[derive(Debug, Default)]
+struct Cache {
+    /// The last frames in forms other than the stored one, made once however many watch.
+    frames: Vec<(Format, Change, Bytes)>,
+    /// What is counted for the event, and where; `None` outside of a ring.
+    held: Option<(Arc<Held>, usize)>,
 }
 
 impl Event {
     pub(crate) fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>) -> Self {
-        Self { entry, previous, frames: Mutex::new(Vec::new()) }
+        Self { entry, previous, cache: Mutex::default() }
     }
 
-    /// The frame in this form, made by `make` when nobody has needed it yet.
+    /// The frame in this form, made by `make` unless it was made before and is kept.
     pub(crate) fn frame<E>(
         &self,
         format: &Format,
         change: Change,
         make: impl FnOnce() -> Result<Bytes, E>,
     ) -> Result<Bytes, E> {
-        let find = |frames: &[(Format, Change, Bytes)]| {
-            frames
-                .iter()
-                .find(|(f, c, _)| *c == change && f == format)
-                .map(|(_, _, frame)| frame.clone())
+        let find = |cache: &Cache| {
+            let mut frames = cache.frames.iter();
+            frames.find(|(f, c, _)| *c == change && f == format).map(|(_, _, frame)| frame.clone())
         };
-        if let Some(frame) = find(&self.frames.lock().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(frame) = find(&self.cache()) {
             return Ok(frame);
         }
         let frame = make()?;
-        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        if find(&frames).is_none() {
-            frames.push((format.clone(), change, frame.clone()));
+        let mut cache = self.cache();
+        if cache.held.as_ref().is_some_and(|(held, _)| held.has_room(frame.len()))
+            && find(&cache).is_none()
+        {
+            if cache.frames.len() == MAX_FRAMES {
+                cache.frames.remove(0);
+            }
+            cache.frames.push((format.clone(), change, frame.clone()));
         }
+        // The frame's making may have left the object's message, too.
+        self.count(&mut cache);
         Ok(frame)
+    }
+
+    /// Counts what the event keeps from being freed while it is in a ring.
+    pub(super) fn hold(&self, held: &Arc<Held>) {
+        let mut cache = self.cache();
+        cache.held = Some((held.clone(), 0));
+        self.count(&mut cache);
+    }
+
+    /// Counts the event no more, since it has left its ring, and drops its frames.
+    pub(super) fn release(&self) {
+        let mut cache = self.cache();
+        if let Some((held, bytes)) = cache.held.take() {
+            held.change(bytes, 0);
+        }
+        cache.frames = Vec::new();
+    }
+
+    fn count(&self, cache: &mut Cache) {
+        let Some((held, before)) = &mut cache.held else { return };
+        let states = std::iter::once(&self.entry).chain(&self.previous);
+        let states = states.map(|e| e.size() + e.known_protobuf().map_or(0, Bytes::len));
+        let frames = cache.frames.iter().map(|(.., frame)| frame.len());
+        let now = size_of::<Self>() + states.chain(frames).sum::<usize>();
+        held.change(*before, now);
+        *before = now;
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// That revision is no longer (or not yet) held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired;
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http::{HeaderMap, HeaderValue};
+    use serde_json::json;
+
+    use super::super::entry::{Encoded, SelectionAttributes};
+    use super::super::held::{Held, MAX_BYTES};
+    use super::*;
+    use crate::output::Purpose;
+    use crate::resource::Table;
+
+    #[test]
+    fn an_event_keeps_two_frames_and_counts_them_while_it_is_in_a_ring() {
+        let pods = Table::builtin().get("v1", "pods").expect("pods");
+        let format = |accept: &'static str, pretty: &str| {
+            let headers =
+                HeaderMap::from_iter([(http::header::ACCEPT, HeaderValue::from_static(accept))]);
+            let query = [("pretty".to_owned(), pretty.to_owned())];
+            Format::negotiate(&pods, &headers, &query, Purpose::Watch).expect("a form")
+        };
+        let object = json!({"metadata": {"name": "a"}});
+        let encoded = Encoded::new(&object, SelectionAttributes::default());
+        let entry = encoded.into_entry("a".into(), 1, Change::Added);
+        let (size, held) = (entry.size(), Arc::new(Held::default()));
+        let event = Event::new(Arc::new(entry), None);
+        let frame = |format: &Format| {
+            let make = || Ok::<_, Infallible>(Bytes::from(vec![0; 1000]));
+            event.frame(format, Change::Added, make).expect("never fails")
+        };
+        frame(&format("application/json", "1"));
+        assert_eq!((event.cache().frames.len(), held.own()), (0, 0), "in no ring yet");
+        event.hold(&held);
+        let base = size_of::<Event>() + size;
+        assert_eq!(held.own(), base);
+        for (n, accept) in (1..).zip([
+            "application/yaml",
+            "application/json;as=Table;g=meta.k8s.io;v=v1",
+            "application/json;as=Table;g=meta.k8s.io;v=v1beta1",
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            "application/vnd.kubernetes.protobuf",
+        ]) {
+            let (first, again) = (frame(&format(accept, "0")), frame(&format(accept, "0")));
+            assert_eq!(first.as_ptr(), again.as_ptr(), "{accept}");
+            assert_eq!(held.own(), base + 1000 * n.min(2), "{accept}");
+        }
+        // Where there is no room, frames are made for each watch.
+        held.change(0, MAX_BYTES);
+        let (first, again) =
+            (frame(&format("application/yaml", "0")), frame(&format("application/yaml", "0")));
+        assert_ne!(first.as_ptr(), again.as_ptr());
+        held.change(MAX_BYTES, 0);
+        event.release();
+        assert_eq!((event.cache().frames.len(), held.own()), (0, 0));
+        frame(&format("application/yaml", "0"));
+        assert_eq!((event.cache().frames.len(), held.own()), (0, 0));
+    }
+}

@@ -129,6 +129,12 @@ impl Store {
         }
     }
 
+    /// Bytes that the events which watches may read hold, with their frames.
+    #[cfg(test)]
+    pub(crate) fn held_by_events(&self) -> usize {
+        self.shared.read().held.bytes()
+    }
+
     /// Makes the next commit panic.
     #[cfg(test)]
     pub(crate) fn plant_panic(&self) {

@@ -17,6 +17,7 @@ mod event;
 mod folder;
 pub(crate) mod fuzz;
 mod handle;
+mod held;
 mod history;
 mod index;
 mod layout;
@@ -44,6 +45,8 @@ pub(crate) use entry::{Change, Encoded, Entry, SelectionAttributes};
 pub use error::OpenError;
 pub(crate) use event::Event;
 pub(crate) use handle::{Store, changed, storable};
+#[cfg(test)]
+pub(crate) use held::MAX_BYTES;
 pub(crate) use index::IndexedResources;
 pub(crate) use list::{Range, Snapshot};
 pub(crate) use open::is_its_file;

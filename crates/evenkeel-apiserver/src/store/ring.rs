@@ -1,38 +1,65 @@
-//! The recent events of a collection, bounded in number and in the bytes of states that only it still holds.
+//! The recent events of a collection, bounded in number, and those of all collections in the bytes that they hold.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::event::{Event, Expired};
+use super::held::{Held, HeldByAll};
 
 /// Never more events than this.
 const MOST: usize = 16_384;
-/// Never fewer than this, however large.
-const LEAST: usize = 256;
-/// Bytes of superseded states.
-const BYTES: usize = 32 << 20;
-
 /// Events in order of revision.
 pub(super) struct Ring {
     events: VecDeque<Arc<Event>>,
-    bytes: usize,
+    held: Arc<Held>,
     /// Everything after this revision is here.
     floor: u64,
 }
 
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.events.iter().for_each(|event| event.release());
+    }
+}
+
 impl Ring {
-    pub(super) fn new(floor: u64) -> Self {
-        Self { events: VecDeque::new(), bytes: 0, floor }
+    pub(super) fn new(floor: u64, all: &HeldByAll) -> Self {
+        let held = Arc::new(Held::of(all));
+        Self { events: VecDeque::new(), held, floor }
     }
 
     pub(super) fn push(&mut self, event: Arc<Event>) {
-        self.bytes += cost(&event);
+        event.hold(&self.held);
         self.events.push_back(event);
-        while self.events.len() > MOST || self.bytes > BYTES && self.events.len() > LEAST {
-            let Some(old) = self.events.pop_front() else { break };
-            self.bytes -= cost(&old);
+        while self.events.len() > MOST {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some(old) = self.events.pop_front() {
+            old.release();
             self.floor = old.entry.revision;
         }
+    }
+
+    /// Drops the oldest events until this many bytes are free, or only the last event is left. False where it was so before.
+    pub(super) fn free(&mut self, bytes: usize) -> bool {
+        let (before, goal) = (self.events.len(), self.bytes().saturating_sub(bytes));
+        while self.events.len() > 1 && self.bytes() > goal {
+            self.pop();
+        }
+        self.events.len() < before
+    }
+
+    /// Bytes that its events hold.
+    pub(super) fn bytes(&self) -> usize {
+        self.held.own()
+    }
+
+    /// Number of its events.
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
     }
 
     /// Everything after this revision is here.
@@ -67,11 +94,6 @@ impl Ring {
     }
 }
 
-/// What an event keeps from being freed.
-fn cost(event: &Event) -> usize {
-    event.previous.as_ref().map_or(0, |previous| previous.size())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,7 +101,7 @@ mod tests {
 
     #[test]
     fn old_events_go_and_are_missed() {
-        let mut ring = Ring::new(0);
+        let mut ring = Ring::new(0, &HeldByAll::default());
         let encoded = || {
             Encoded::new(
                 &serde_json::json!({"metadata": {"name": "a"}}),

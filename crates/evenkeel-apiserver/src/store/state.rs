@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::entry::{Change, Entry};
 use super::event::Event;
+use super::held::HeldByAll;
 use super::index::{Index, IndexedResources};
 use super::ring::Ring;
 use crate::resource::ResourcePrefix;
@@ -17,7 +18,12 @@ pub(super) struct State {
     /// The history up to this revision is gone: what came after is in the collections' rings.
     pub(super) compacted: u64,
     pub(super) collections: HashMap<ResourcePrefix, Collection>,
+    /// What the collections' rings hold together.
+    pub(super) held: HeldByAll,
 }
+
+/// Bytes that one ring gives up at a time, so that the largest is seldom looked for.
+const EVICTED: usize = 1 << 20;
 
 /// The objects stored under one resource prefix, with their recent events.
 pub(super) struct Collection {
@@ -38,11 +44,11 @@ pub(super) struct Staged {
 }
 
 impl Collection {
-    fn new(floor: u64) -> Self {
+    fn new(floor: u64, held: &HeldByAll) -> Self {
         Self {
             objects: BTreeMap::new(),
             index: None,
-            ring: Ring::new(floor),
+            ring: Ring::new(floor, held),
             touched: 0,
             signal: Arc::new(watch::Sender::new(floor)),
         }
@@ -52,7 +58,8 @@ impl Collection {
 impl State {
     /// No objects, with the indexes of these resources.
     pub(super) fn new(compacted: u64, indexed_resources: IndexedResources) -> Self {
-        let mut state = Self { revision: compacted, compacted, collections: HashMap::new() };
+        let held = HeldByAll::default();
+        let mut state = Self { revision: compacted, compacted, collections: HashMap::new(), held };
         for (resource_prefix, values_of) in indexed_resources {
             let kept = state.collection(&(*resource_prefix).into());
             kept.index = Some(Index::new(*values_of));
@@ -62,8 +69,9 @@ impl State {
 
     /// Returns a collection; an empty one if nothing was stored or followed under this prefix yet.
     pub(super) fn collection(&mut self, resource_prefix: &ResourcePrefix) -> &mut Collection {
-        let floor = self.compacted;
-        self.collections.entry(resource_prefix.clone()).or_insert_with(|| Collection::new(floor))
+        let (floor, held) = (self.compacted, &self.held);
+        let new = || Collection::new(floor, held);
+        self.collections.entry(resource_prefix.clone()).or_insert_with(new)
     }
 
     /// The object with this key.
@@ -101,10 +109,28 @@ impl State {
         } else {
             kept.objects.insert(entry.key.clone(), entry.clone());
         }
+        let signal = kept.signal.clone();
         if revision > compacted {
             kept.ring.push(event);
+            self.make_room();
         }
-        kept.signal.clone()
+        signal
+    }
+
+    /// Drops the oldest events of the largest rings, where all together hold too much.
+    fn make_room(&mut self) {
+        loop {
+            let excess = self.held.excess();
+            if excess == 0 {
+                return;
+            }
+            let rings = self.collections.values_mut().map(|kept| &mut kept.ring);
+            let largest = rings.filter(|ring| ring.len() > 1).max_by_key(|ring| ring.bytes());
+            // What is left are the last events of many collections.
+            if !largest.is_some_and(|ring| ring.free(excess.max(EVICTED))) {
+                return;
+            }
+        }
     }
 
     /// Takes an object out whose later state cannot be read.
@@ -116,7 +142,7 @@ impl State {
     pub(super) fn forget_history(&mut self, revision: u64) {
         self.compacted = revision;
         for kept in self.collections.values_mut() {
-            kept.ring = Ring::new(revision);
+            kept.ring = Ring::new(revision, &self.held);
         }
     }
 
