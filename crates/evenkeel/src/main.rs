@@ -4,6 +4,7 @@ mod apiserver;
 mod ask;
 mod envtest;
 mod kubeconfig;
+mod limits;
 mod server;
 mod shell;
 mod snapshot;

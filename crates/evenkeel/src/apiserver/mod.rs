@@ -3,7 +3,7 @@
 pub(crate) mod etcd;
 mod options;
 
-use crate::{kubeconfig, server};
+use crate::{kubeconfig, limits, server};
 use anyhow::{Context, Result};
 use evenkeel_apiserver::Server;
 use evenkeel_component::{
@@ -48,6 +48,7 @@ pub(crate) fn command_line() -> CommandLine {
 
 async fn run(options: &Options) -> Result<()> {
     let shutdown = shutdown_signal();
+    limits::raise_open_files();
     let listener = server::listen(options.listen, "secure-port").await?;
     let address = listener.local_addr().context("the listener has no address")?;
     let server = build(options, address).await?;

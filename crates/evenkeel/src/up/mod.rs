@@ -8,6 +8,7 @@ mod tell;
 
 use crate::{
     kubeconfig::{self, Home},
+    limits,
     server::{listen, url},
 };
 use anyhow::{Context, Result, bail};
@@ -29,6 +30,7 @@ const STOP: Duration = Duration::from_secs(5);
 pub(crate) fn main(args: Args) -> ExitCode {
     let verbosity = [0, 4, 6][usize::from(args.verbose).min(2)];
     evenkeel_component::logging::start(&LoggingOptions { verbosity, ..LoggingOptions::default() });
+    limits::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let ended =
         runtime.context("the runtime cannot start").and_then(|runtime| runtime.block_on(run(args)));
