@@ -1,7 +1,9 @@
-//! Unix socket beside the kubeconfig that serves the introspection of this process's controllers to `evenkeel explain`.
+//! Unix socket beside the kubeconfig, for the user who runs this process: it serves the introspection of its controllers to
+//! `evenkeel explain`, and saves a snapshot of its API server for `evenkeel snapshot save`.
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use evenkeel_apiserver::Server;
 use evenkeel_component::secure_serving;
 use evenkeel_runtime::{introspect::Introspection, tasks::Tasks};
 use http::{Method, Request, Response, StatusCode};
@@ -11,10 +13,15 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::{
     convert::Infallible,
+    ffi::OsString,
     io,
-    os::unix::fs::PermissionsExt,
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        fs::PermissionsExt as _,
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -22,9 +29,19 @@ use std::{
 use tokio::net::UnixListener;
 
 const ROOT: &str = "/debug/controllers";
+const SNAPSHOT: &str = "/snapshot";
 
 /// The listening socket; removes its file on drop.
-pub(super) struct ControlSocket(PathBuf);
+pub(crate) struct ControlSocket(PathBuf);
+
+/// What the socket serves.
+pub(crate) struct Served {
+    /// Address of the cluster.
+    pub(crate) url: String,
+    pub(crate) introspection: Option<Introspection>,
+    /// The API server of this process.
+    pub(crate) server: Option<Server>,
+}
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
@@ -33,16 +50,11 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Serves introspection at `path`, mode 0600; `url` is the cluster's address.
+/// Serves at `path`, mode 0600.
 ///
 /// # Errors
 /// When the socket cannot be made.
-pub(super) fn start(
-    path: &Path,
-    url: &str,
-    introspection: Introspection,
-    tasks: &Tasks,
-) -> Result<ControlSocket> {
+pub(crate) fn start(path: &Path, served: Served, tasks: &Tasks) -> Result<ControlSocket> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("cannot replace {}", path.display()));
@@ -53,23 +65,23 @@ pub(super) fn start(
         UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
         .with_context(|| format!("cannot set mode 0600 on {}", path.display()))?;
-    let state = Arc::new((url.to_owned(), introspection));
+    let served = Arc::new(served);
     let (listener, connections) = (Arc::new(listener), tasks.clone());
     tasks.spawn_restarting_until_cancelled("control socket", move || {
-        accept(Arc::clone(&listener), Arc::clone(&state), connections.clone())
+        accept(Arc::clone(&listener), Arc::clone(&served), connections.clone())
     });
     Ok(ControlSocket(path.to_owned()))
 }
 
-async fn accept(listener: Arc<UnixListener>, state: Arc<(String, Introspection)>, tasks: Tasks) {
+async fn accept(listener: Arc<UnixListener>, served: Arc<Served>, tasks: Tasks) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (state, stop) = (Arc::clone(&state), tasks.token());
+                let (served, stop) = (Arc::clone(&served), tasks.token());
                 tasks.spawn_finite("control connection", async move {
                     let service = service_fn(|request| {
-                        let response = handle(&request, &state.0, &state.1);
-                        async move { Ok::<_, Infallible>(response) }
+                        let served = Arc::clone(&served);
+                        async move { Ok::<_, Infallible>(handle(&request, &served).await) }
                     });
                     let server = auto::Builder::new(TokioExecutor::new());
                     let served = server.serve_connection(TokioIo::new(stream), service);
@@ -85,11 +97,7 @@ async fn accept(listener: Arc<UnixListener>, state: Arc<(String, Introspection)>
     }
 }
 
-fn handle(
-    request: &Request<Incoming>,
-    url: &str,
-    introspection: &Introspection,
-) -> Response<Full<Bytes>> {
+async fn handle(request: &Request<Incoming>, served: &Served) -> Response<Full<Bytes>> {
     let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
     let name = path.strip_prefix(ROOT).and_then(|rest| match rest {
         "" => Some(""),
@@ -97,10 +105,38 @@ fn handle(
     });
     let response = match (request.method(), path, name) {
         (&Method::GET, "/cluster", _) => {
-            secure_serving::answer(StatusCode::OK, "text/plain", url.to_owned())
+            secure_serving::answer(StatusCode::OK, "text/plain", served.url.clone())
         }
-        (&Method::GET, _, Some(name)) => introspection.answer(name, query),
+        (&Method::GET, _, Some(name)) if let Some(introspection) = &served.introspection => {
+            introspection.answer(name, query)
+        }
+        (&Method::POST, SNAPSHOT, _) if let Some(server) = &served.server => {
+            save_snapshot(server.clone(), query).await
+        }
         _ => secure_serving::plain(StatusCode::NOT_FOUND, "404 page not found"),
     };
     response.map(Full::new)
+}
+
+/// Where a client asks for a snapshot in a file.
+pub(crate) fn snapshot_target(file: &Path) -> String {
+    let file = percent_encode(file.as_os_str().as_bytes(), NON_ALPHANUMERIC);
+    format!("{SNAPSHOT}?file={file}")
+}
+
+/// Saves a snapshot into the file that the query names by its whole path.
+async fn save_snapshot(server: Server, query: &str) -> Response<Bytes> {
+    let refused = |code, why: String| secure_serving::answer(code, "text/plain", why);
+    let file = query.strip_prefix("file=").map(|file| percent_decode_str(file).collect());
+    let file = file.map(OsString::from_vec).map(PathBuf::from);
+    let Some(file) = file.filter(|file| file.is_absolute()) else {
+        return refused(StatusCode::BAD_REQUEST, "file is no whole path".to_owned());
+    };
+    #[expect(clippy::disallowed_methods, reason = "its panic is answered")]
+    let saved = tokio::task::spawn_blocking(move || server.snapshot(&file)).await;
+    match saved {
+        Ok(Ok(())) => secure_serving::plain(StatusCode::OK, "ok"),
+        Ok(Err(error)) => refused(StatusCode::CONFLICT, error.to_string()),
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }

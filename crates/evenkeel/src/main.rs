@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod ask;
+mod control;
 mod envtest;
 mod kubeconfig;
 mod limits;

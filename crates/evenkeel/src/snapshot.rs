@@ -1,11 +1,17 @@
 //! `evenkeel snapshot`: saves, restores and verifies the state in a data folder.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand};
+use evenkeel::explain;
+use evenkeel_apiserver::OpenError;
 use evenkeel_apiserver::snapshot::{self, SnapshotError, Summary};
+use http::Method;
+
+use crate::control;
 
 /// A snapshot holds the objects and their change history. It does not hold the folder's keys and certificates (pki).
 #[derive(Debug, Args)]
@@ -16,7 +22,7 @@ pub(crate) struct SnapshotArgs {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Save a snapshot of a data folder that no server uses, and verify it.
+    /// Save a snapshot of a data folder, and verify it. A server that uses the folder is asked for it, and goes on meanwhile.
     Save {
         /// File to write; it must not exist.
         file: PathBuf,
@@ -42,13 +48,15 @@ enum Action {
 /// Carries the command out.
 pub(crate) fn main(args: &SnapshotArgs) -> ExitCode {
     let (what, done) = match &args.action {
-        Action::Save { file, data_dir } => ("saved", snapshot::save(data_dir, file)),
-        Action::Restore { file, data_dir } => ("restored", snapshot::restore(file, data_dir)),
-        Action::Verify { file } => ("whole", snapshot::verify(file)),
+        Action::Save { file, data_dir } => ("saved", save(data_dir, file)),
+        Action::Restore { file, data_dir } => {
+            ("restored", snapshot::restore(file, data_dir).map_err(Into::into))
+        }
+        Action::Verify { file } => ("whole", snapshot::verify(file).map_err(Into::into)),
     };
     let printed = match &done {
         Ok(summary) => writeln!(std::io::stdout(), "{what}: {}", words(summary)),
-        Err(error) => writeln!(std::io::stderr(), "{}", text(error)),
+        Err(error) => writeln!(std::io::stderr(), "Error: {error:#}"),
     };
     if done.is_ok() && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -60,6 +68,70 @@ fn words(summary: &Summary) -> String {
     )
 }
 
-fn text(error: &SnapshotError) -> String {
-    format!("Error: {error}")
+/// `evenkeel apiserver snapshot`.
+#[derive(Debug, Parser)]
+#[command(name = "evenkeel apiserver snapshot")]
+struct OfApiserver {
+    #[command(flatten)]
+    args: SnapshotArgs,
+}
+
+/// Carries out `evenkeel apiserver snapshot`; the arguments begin with that word.
+pub(crate) fn of_apiserver(arguments: Vec<String>) -> ExitCode {
+    main(&OfApiserver::parse_from(arguments).args)
+}
+
+/// Copies the folder, or asks the server that uses it.
+fn save(data_dir: &Path, file: &Path) -> Result<Summary> {
+    match snapshot::save(data_dir, file) {
+        Err(SnapshotError::Open(OpenError::Locked(_))) => save_of_running(data_dir, file),
+        saved => Ok(saved?),
+    }
+}
+
+fn save_of_running(data_dir: &Path, file: &Path) -> Result<Summary> {
+    let socket = explain::socket_beside(&data_dir.join("kubeconfig"));
+    let file = std::path::absolute(file).context("the file's path")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let target = control::snapshot_target(&file);
+    let asked = explain::ask_socket(&socket, Method::POST, &target);
+    runtime.context("the runtime cannot start")?.block_on(asked).with_context(|| {
+        format!("the server that uses {} saves no snapshot", data_dir.display())
+    })?;
+    Ok(snapshot::verify(&file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use evenkeel_apiserver::Server;
+    use evenkeel_runtime::tasks::Tasks;
+
+    use super::*;
+    use crate::control::Served;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_running_server_is_asked_for_its_snapshot() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (folder, file) = (home.path().join("cluster"), home.path().join("a b%+&"));
+        let server = Server::builder().data_dir(Some(folder.clone())).build().await;
+        let server = server.expect("a server");
+        let saved = async |file: &Path| {
+            let (folder, file) = (folder.clone(), file.to_owned());
+            #[expect(clippy::disallowed_methods, reason = "its panic is the test's")]
+            let saved = tokio::task::spawn_blocking(move || save(&folder, &file)).await;
+            saved.expect("no panic")
+        };
+        let alone = saved(&file).await.expect_err("nobody listens");
+        assert!(format!("{alone:#}").contains("saves no snapshot"), "{alone:#}");
+        let tasks = Tasks::new();
+        let served =
+            Served { url: "u".to_owned(), introspection: None, server: Some(server.clone()) };
+        let path = explain::socket_beside(&folder.join("kubeconfig"));
+        let _socket = control::start(&path, served, &tasks).expect("a socket");
+        let summary = saved(&file).await.expect("saved");
+        assert_eq!(summary.revision, server.revision());
+        assert_eq!(snapshot::verify(&file).expect("whole"), summary);
+        let again = saved(&file).await.expect_err("it is there");
+        assert!(format!("{again:#}").contains("is there already"), "{again:#}");
+    }
 }

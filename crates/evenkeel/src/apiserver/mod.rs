@@ -3,8 +3,12 @@
 pub(crate) mod etcd;
 mod options;
 
-use crate::{kubeconfig, limits, server};
+use crate::{
+    control::{self, Served},
+    kubeconfig, limits, server, snapshot,
+};
 use anyhow::{Context, Result};
+use evenkeel::explain;
 use evenkeel_apiserver::Server;
 use evenkeel_component::{
     command_line::{self, CommandLine},
@@ -24,6 +28,9 @@ const STOP: Duration = Duration::from_secs(5);
 
 /// Runs it with these arguments and returns its exit code.
 pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
+    if arguments.first().is_some_and(|first| first == "snapshot") {
+        return snapshot::of_apiserver(arguments);
+    }
     let given = match command_line().read(arguments) {
         Ok(given) => given,
         Err(code) => return code,
@@ -66,6 +73,16 @@ async fn run(options: &Options) -> Result<()> {
         if let Err(error) = of_server.serve(listener, stop.cancelled_owned()).await {
             tracing::error!(%error, "API server stopped");
         }
+    });
+    let control = options.data_dir.as_ref().map(|folder| {
+        let path = explain::socket_beside(&folder.join("kubeconfig"));
+        let url = server::url(address);
+        let served = Served { url, introspection: None, server: Some(server.clone()) };
+        control::start(&path, served, &serving)
+    });
+    let _control = control.transpose().unwrap_or_else(|error| {
+        tracing::warn!("no snapshots are saved while the server runs: {error:#}");
+        None
     });
     tracing::info!(%address, "Serving securely");
     let ended = tokio::select! {

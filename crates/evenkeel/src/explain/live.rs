@@ -9,7 +9,7 @@ use evenkeel_runtime::{
     introspect::{Listing, ObjectReport, Subject},
 };
 use futures::future::LocalBoxFuture;
-use http::{Request, header};
+use http::{Method, Request, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -45,7 +45,7 @@ impl Live {
     /// The first of these sockets at which a manager of the cluster at `url` answers.
     pub(super) async fn over_socket(sockets: &[PathBuf], url: &str) -> Option<Self> {
         for socket in sockets {
-            let Ok(answer) = ask_socket(socket, "/cluster").await else { continue };
+            let Ok(answer) = ask_socket(socket, Method::GET, "/cluster").await else { continue };
             if url_of(&String::from_utf8_lossy(&answer)) == url_of(url) {
                 return Some(Self::Socket(socket.clone()));
             }
@@ -97,7 +97,7 @@ impl Live {
 
     async fn ask<T: DeserializeOwned>(&self, target: &str) -> Result<T> {
         let body = match self {
-            Self::Socket(path) => ask_socket(path, target).await?,
+            Self::Socket(path) => ask_socket(path, Method::GET, target).await?,
             Self::Https(client, url) => {
                 let request = Request::get(target).header(header::ACCEPT, "application/json");
                 let answer = client.raw(request.body(Bytes::new())?).await;
@@ -150,11 +150,16 @@ impl Source for Live {
     }
 }
 
-async fn ask_socket(path: &Path, target: &str) -> Result<Bytes> {
+/// Sends a request to a Unix socket, and returns the body of its answer.
+///
+/// # Errors
+/// When nobody answers, and when the answer is no success: then with its body.
+pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Bytes> {
     let stream = UnixStream::connect(path).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
-    let request = Request::get(target).header(header::HOST, "evenkeel").body(Empty::new())?;
+    let request = Request::builder().method(method).uri(target).header(header::HOST, "evenkeel");
+    let request = request.body(Empty::new())?;
     let asked = async {
         let answer = sender.send_request(request).await?;
         let code = answer.status();

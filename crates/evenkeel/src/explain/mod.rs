@@ -8,7 +8,7 @@ mod offline;
 mod resolve;
 mod tree;
 
-pub use live::{socket_beside, url_of};
+pub use live::{ask_socket, socket_beside, url_of};
 pub use offline::Offline;
 pub use resolve::{resolve, split};
 pub use tree::{Explained, Source, explain};

@@ -1,12 +1,12 @@
 //! `evenkeel up`: a control plane in one process.
 
-mod control;
 mod options;
 mod remote;
 mod server;
 mod tell;
 
 use crate::{
+    control::{self, Served},
     kubeconfig::{self, Home},
     limits,
     server::{listen, url},
@@ -98,12 +98,12 @@ async fn embedded(
     metrics_api::serve(&server, &plane).await.context("the metrics API cannot be served")?;
     kubelet_api::connect(&server, &plane);
     server::list_components(&server, &plane);
-    let control = control::start(
-        &explain::socket_beside(&path),
-        &url,
-        plane.introspection().clone(),
-        &serving,
-    );
+    let served = Served {
+        url: url.clone(),
+        introspection: Some(plane.introspection().clone()),
+        server: Some(server.clone()),
+    };
+    let control = control::start(&explain::socket_beside(&path), served, &serving);
     let _control = heard(control);
     let ready = async {
         plane.synced().await;
@@ -140,7 +140,9 @@ async fn on_remote(
     let listening = Tasks::new();
     let path = explain::socket_beside(&Home::from_env().own(None, remote.port));
     let control = kubeconfig::make_private_folder(path.parent().unwrap_or(&path)).and_then(|()| {
-        control::start(&path, &remote.url, plane.introspection().clone(), &listening)
+        let introspection = Some(plane.introspection().clone());
+        let served = Served { url: remote.url.clone(), introspection, server: None };
+        control::start(&path, served, &listening)
     });
     let _control = heard(control);
     let ready = async {
