@@ -4,6 +4,7 @@ use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +13,12 @@ enum Level {
     Baseline,
     Restricted,
 }
+
+/// Minor version of a standard: its checks are those of that version of Kubernetes.
+type Version = u32;
+
+/// The latest version of the standards.
+const LATEST: Version = Version::MAX;
 
 /// A kind's words for what is wrong, and where.
 type Finding = (&'static str, String);
@@ -25,11 +32,12 @@ pub(super) fn admit(cx: &Context<'_>, pod: &Value, old: Option<&Value>) -> Resul
     }
     let namespace = namespace(cx);
     let (level, version) = wanted(&namespace, "enforce");
-    let found = check(level, &pod["metadata"], &pod["spec"]);
+    let found = check(level, version, &pod["metadata"], &pod["spec"]);
     if found.is_empty() {
         return Ok(());
     }
-    let why = format!("violates PodSecurity \"{}:{version}\": {}", level.name(), message(&found));
+    let (level, version) = (level.name(), shown(version));
+    let why = format!("violates PodSecurity \"{level}:{version}\": {}", message(&found));
     Err(StatusError::forbidden(&cx.resource.name, text(pod, "metadata.name"), why))
 }
 
@@ -43,11 +51,12 @@ pub(super) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
         return Vec::new();
     }
     let (level, version) = wanted(&namespace(cx), "warn");
-    let found = check(level, metadata, spec);
+    let found = check(level, version, metadata, spec);
     if found.is_empty() {
         return Vec::new();
     }
-    vec![format!("would violate PodSecurity \"{}:{version}\": {}", level.name(), message(&found))]
+    let (level, version) = (level.name(), shown(version));
+    vec![format!("would violate PodSecurity \"{level}:{version}\": {}", message(&found))]
 }
 
 fn pod_of<'a>(cx: &Context<'_>, object: &'a Value) -> Option<(&'a Value, &'a Value)> {
@@ -81,8 +90,11 @@ fn namespace(cx: &Context<'_>) -> Value {
     entry.and_then(|entry| entry.decode().ok()).unwrap_or_default()
 }
 
-/// The standard that a namespace's labels name, and its version. What is no standard is the strictest.
-fn wanted(namespace: &Value, mode: &str) -> (Level, String) {
+/// The standard that a namespace's labels name, and its version. What is no standard is the strictest, what is no version the
+/// latest.
+///
+/// Upstream: `PolicyToEvaluate`.
+fn wanted(namespace: &Value, mode: &str) -> (Level, Version) {
     let labels = object(namespace, "metadata.labels");
     let label = |name: String| {
         labels.and_then(|labels| labels.get(&name)).and_then(Value::as_str).unwrap_or_default()
@@ -92,11 +104,22 @@ fn wanted(namespace: &Value, mode: &str) -> (Level, String) {
         "baseline" => Level::Baseline,
         _ => Level::Restricted,
     };
-    let version = match label(format!("pod-security.kubernetes.io/{mode}-version")) {
-        "" => "latest",
-        version => version,
-    };
-    (level, version.to_owned())
+    let version = label(format!("pod-security.kubernetes.io/{mode}-version"));
+    (level, parse_version(version).unwrap_or(LATEST))
+}
+
+/// Reads `v1.N`.
+///
+/// Upstream: `ParseVersion`.
+fn parse_version(text: &str) -> Option<Version> {
+    let minor = text.strip_prefix("v1.")?;
+    let is_number = minor.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = minor == "0" || !minor.starts_with('0');
+    (is_number && plain).then(|| minor.parse().ok()).flatten()
+}
+
+fn shown(version: Version) -> String {
+    if version == LATEST { "latest".to_owned() } else { format!("v1.{version}") }
 }
 
 /// Whether an update changes more than what no standard looks at.
@@ -143,15 +166,15 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
         .flat_map(|name| list(spec, name))
 }
 
-/// What a pod violates of a standard, in upstream's order.
-fn check(level: Level, metadata: &Value, spec: &Value) -> Vec<Finding> {
+/// What a pod violates of a version of a standard, in upstream's order.
+fn check(level: Level, version: Version, metadata: &Value, spec: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     if level == Level::Privileged {
         return found;
     }
-    let windows = text(spec, "os.name") == "windows";
+    let windows = version >= 25 && text(spec, "os.name") == "windows";
     let restricted = level == Level::Restricted;
-    if restricted && !windows {
+    if restricted && version >= 8 && !windows {
         each(
             spec,
             &mut found,
@@ -161,23 +184,30 @@ fn check(level: Level, metadata: &Value, spec: &Value) -> Vec<Finding> {
         );
     }
     apparmor(metadata, spec, &mut found);
-    if restricted && !windows {
+    if restricted && version >= 22 && !windows {
         capabilities_restricted(spec, &mut found);
     } else {
         capabilities_baseline(spec, &mut found);
     }
     host(spec, &mut found);
+    if version >= 34 {
+        host_of_probes(spec, &mut found);
+    }
     each_not(spec, &mut found, "privileged", "set securityContext.privileged=true", |c| {
         flag(c, "securityContext.privileged")
     });
     proc_mount(spec, &mut found);
     if restricted {
         volumes(spec, &mut found);
-        non_root(spec, &mut found, windows);
+        non_root(spec, &mut found, version < 23 || windows);
     }
-    seccomp(spec, &mut found, restricted && !windows);
-    selinux(spec, &mut found);
-    sysctls(spec, &mut found);
+    if version >= 19 {
+        seccomp(spec, &mut found, restricted && !windows);
+    } else {
+        seccomp_annotations(metadata, &mut found);
+    }
+    selinux(spec, &mut found, version);
+    sysctls(spec, &mut found, version);
     host_process(spec, &mut found);
     found
 }
@@ -343,6 +373,43 @@ fn host(spec: &Value, found: &mut Vec<Finding>) {
     }
 }
 
+/// Hosts that the node's kubelet would connect to.
+///
+/// Upstream: `CheckHostProbesAndHostLifecycle`.
+fn host_of_probes(spec: &Value, found: &mut Vec<Finding>) {
+    const HANDLERS: [&str; 5] = [
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle.postStart",
+        "lifecycle.preStop",
+    ];
+    let (mut names, mut hosts) = (BTreeSet::new(), BTreeSet::new());
+    for container in containers(spec) {
+        for handler in HANDLERS {
+            for action in ["httpGet", "tcpSocket"] {
+                let host = text(container, &format!("{handler}.{action}.host"));
+                if !host.is_empty() {
+                    names.insert(text(container, "name"));
+                    hosts.insert(host);
+                }
+            }
+        }
+    }
+    if names.is_empty() {
+        return;
+    }
+    let quoted = |all: &BTreeSet<&str>| {
+        all.iter().map(|one| format!("\"{one}\"")).collect::<Vec<_>>().join(", ")
+    };
+    let (container, uses) =
+        if names.len() == 1 { ("container", "uses") } else { ("containers", "use") };
+    let s = if hosts.len() == 1 { "" } else { "s" };
+    let (names, hosts) = (quoted(&names), quoted(&hosts));
+    let why = format!("{container} {names} {uses} probe or lifecycle host{s} {hosts}");
+    found.push(("probe or lifecycle host", why));
+}
+
 fn proc_mount(spec: &Value, found: &mut Vec<Finding>) {
     if flag(spec, "hostUsers") || get(spec, "hostUsers").is_none() {
         each_not(spec, found, "procMount", "set securityContext.procMount to \"Unmasked\"", |c| {
@@ -389,7 +456,7 @@ fn volumes(spec: &Value, found: &mut Vec<Finding>) {
     found.push(("restricted volume types", why));
 }
 
-fn non_root(spec: &Value, found: &mut Vec<Finding>, windows: bool) {
+fn non_root(spec: &Value, found: &mut Vec<Finding>, any_user: bool) {
     let pod = get(spec, "securityContext.runAsNonRoot").and_then(Value::as_bool);
     let own = |c: &Value| get(c, "securityContext.runAsNonRoot").and_then(Value::as_bool);
     let explicit: Vec<&Value> = containers(spec).filter(|c| own(c) == Some(false)).collect();
@@ -407,7 +474,7 @@ fn non_root(spec: &Value, found: &mut Vec<Finding>, windows: bool) {
         let why = format!("pod or {} must set securityContext.runAsNonRoot=true", named(&implicit));
         found.push(("runAsNonRoot != true", why));
     }
-    if windows {
+    if any_user {
         return;
     }
     let root: Vec<&Value> =
@@ -445,12 +512,36 @@ fn seccomp(spec: &Value, found: &mut Vec<Finding>, required: bool) {
     }
 }
 
-fn selinux(spec: &Value, found: &mut Vec<Finding>) {
-    const TYPES: [&str; 5] =
-        ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+/// The profiles of old versions, which pods named in annotations.
+///
+/// Upstream: `seccompProfileBaseline_1_0`.
+fn seccomp_annotations(metadata: &Value, found: &mut Vec<Finding>) {
+    let is_of_seccomp = |key: &str| {
+        key == "seccomp.security.alpha.kubernetes.io/pod"
+            || key.starts_with("container.seccomp.security.alpha.kubernetes.io/")
+    };
+    let is_good = |profile: &str| {
+        matches!(profile, "" | "runtime/default" | "docker/default")
+            || profile.starts_with("localhost/")
+    };
+    let annotations = object(metadata, "annotations").into_iter().flatten();
+    let bad: Vec<String> = annotations
+        .filter(|(key, profile)| is_of_seccomp(key) && !profile.as_str().is_some_and(is_good))
+        .map(|(key, profile)| format!("{key}={profile}"))
+        .collect();
+    if !bad.is_empty() {
+        let s = if bad.len() == 1 { "" } else { "s" };
+        found.push(("seccompProfile", format!("forbidden annotation{s} {}", bad.join(", "))));
+    }
+}
+
+fn selinux(spec: &Value, found: &mut Vec<Finding>, version: Version) {
+    const TYPES: [&str; 4] = ["", "container_t", "container_init_t", "container_kvm_t"];
+    let is_type =
+        |name: &str| TYPES.contains(&name) || version >= 31 && name == "container_engine_t";
     let bad = |of: &Value| {
         let options = &of["securityContext"]["seLinuxOptions"];
-        !TYPES.contains(&text(options, "type"))
+        !is_type(text(options, "type"))
             || !text(options, "user").is_empty()
             || !text(options, "role").is_empty()
     };
@@ -459,25 +550,28 @@ fn selinux(spec: &Value, found: &mut Vec<Finding>) {
     }
 }
 
-fn sysctls(spec: &Value, found: &mut Vec<Finding>) {
-    const ALLOWED: [&str; 10] = [
-        "kernel.shm_rmid_forced",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.tcp_syncookies",
-        "net.ipv4.ping_group_range",
-        "net.ipv4.ip_unprivileged_port_start",
-        "net.ipv4.ip_local_reserved_ports",
-        "net.ipv4.tcp_keepalive_time",
-        "net.ipv4.tcp_fin_timeout",
-        "net.ipv4.tcp_keepalive_intvl",
-        "net.ipv4.tcp_keepalive_probes",
+fn sysctls(spec: &Value, found: &mut Vec<Finding>, version: Version) {
+    /// Each since a version.
+    const ALLOWED: [(&str, Version); 12] = [
+        ("kernel.shm_rmid_forced", 0),
+        ("net.ipv4.ip_local_port_range", 0),
+        ("net.ipv4.tcp_syncookies", 0),
+        ("net.ipv4.ping_group_range", 0),
+        ("net.ipv4.ip_unprivileged_port_start", 0),
+        ("net.ipv4.ip_local_reserved_ports", 27),
+        ("net.ipv4.tcp_keepalive_time", 29),
+        ("net.ipv4.tcp_fin_timeout", 29),
+        ("net.ipv4.tcp_keepalive_intvl", 29),
+        ("net.ipv4.tcp_keepalive_probes", 29),
+        ("net.ipv4.tcp_rmem", 32),
+        ("net.ipv4.tcp_wmem", 32),
     ];
+    let is_allowed =
+        |name: &str| ALLOWED.iter().any(|(allowed, since)| *allowed == name && *since <= version);
     let names: Vec<&str> = list(spec, "securityContext.sysctls")
         .iter()
         .map(|s| text(s, "name"))
-        .filter(|name| {
-            !ALLOWED.contains(name) && !matches!(*name, "net.ipv4.tcp_rmem" | "net.ipv4.tcp_wmem")
-        })
+        .filter(|name| !is_allowed(name))
         .collect();
     if !names.is_empty() {
         found.push(("forbidden sysctls", names.join(", ")));
@@ -503,7 +597,7 @@ mod tests {
     fn standards() {
         let plain = json!({"containers": [{"name": "c"}]});
         let whats = |level, spec: &Value| -> Vec<&'static str> {
-            check(level, &Value::Null, spec).into_iter().map(|(what, _)| what).collect()
+            check(level, LATEST, &Value::Null, spec).into_iter().map(|(what, _)| what).collect()
         };
         assert!(
             whats(Level::Privileged, &plain).is_empty()
@@ -547,8 +641,103 @@ mod tests {
     #[test]
     fn words_are_upstreams() {
         let spec = json!({"containers": [{"name": "c"}, {"name": "d"}], "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, "runAsNonRoot": true}});
-        let words = message(&check(Level::Restricted, &Value::Null, &spec));
+        let words = message(&check(Level::Restricted, LATEST, &Value::Null, &spec));
         let want = "allowPrivilegeEscalation != false (containers \"c\", \"d\" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (containers \"c\", \"d\" must set securityContext.capabilities.drop=[\"ALL\"])";
         assert_eq!(words, want);
+    }
+
+    #[test]
+    fn a_version_has_the_checks_of_its_time() {
+        let container = |more: Value| {
+            let mut container = json!({"name": "c"});
+            container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"containers": [container]})
+        };
+        let sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name}]}});
+        for (spec, level, before, since, what) in [
+            (
+                container(json!({"livenessProbe": {"httpGet": {"host": "h", "port": 1}}})),
+                Level::Baseline,
+                33,
+                34,
+                "probe or lifecycle host",
+            ),
+            (container(json!({})), Level::Restricted, 7, 8, "allowPrivilegeEscalation != false"),
+            (container(json!({})), Level::Restricted, 21, 22, "unrestricted capabilities"),
+            (
+                container(json!({"securityContext": {"runAsUser": 0}})),
+                Level::Restricted,
+                22,
+                23,
+                "runAsUser=0",
+            ),
+            (container(json!({})), Level::Restricted, 18, 19, "seccompProfile"),
+            (
+                json!({"os": {"name": "windows"}, "containers": [{"name": "c"}]}),
+                Level::Restricted,
+                25,
+                24,
+                "seccompProfile",
+            ),
+            (
+                sysctl("net.ipv4.ip_local_reserved_ports"),
+                Level::Baseline,
+                27,
+                26,
+                "forbidden sysctls",
+            ),
+            (sysctl("net.ipv4.tcp_fin_timeout"), Level::Baseline, 29, 28, "forbidden sysctls"),
+            (sysctl("net.ipv4.tcp_rmem"), Level::Baseline, 32, 31, "forbidden sysctls"),
+            (
+                json!({"securityContext": {"seLinuxOptions": {"type": "container_engine_t"}}}),
+                Level::Baseline,
+                31,
+                30,
+                "seLinuxOptions",
+            ),
+        ] {
+            let has = |version| {
+                check(level, version, &Value::Null, &spec).iter().any(|(found, _)| *found == what)
+            };
+            assert_eq!((has(before), has(since)), (false, true), "{what} {spec}");
+        }
+    }
+
+    #[test]
+    fn versions_are_read_from_labels() {
+        for (label, expected) in [
+            ("v1.24", "v1.24"),
+            ("v1.0", "v1.0"),
+            ("latest", "latest"),
+            ("", "latest"),
+            ("v1.024", "latest"),
+            ("v2.0", "latest"),
+            ("v1.", "latest"),
+            ("1.24", "latest"),
+            ("v1.+4", "latest"),
+            ("v1.99999999999", "latest"),
+        ] {
+            let labels = json!({"pod-security.kubernetes.io/enforce": "baseline", "pod-security.kubernetes.io/enforce-version": label});
+            let namespace = json!({"metadata": {"labels": labels}});
+            let (level, version) = wanted(&namespace, "enforce");
+            assert_eq!((level, &*shown(version)), (Level::Baseline, expected), "{label}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_probes_and_handlers_are_named_once() {
+        let probe = |host: &str| json!({"httpGet": {"host": host, "port": 1}});
+        let spec = json!({
+            "initContainers": [{"name": "b", "lifecycle": {"preStop": {"tcpSocket": {"host": "y", "port": 1}}}}],
+            "containers": [{"name": "a", "readinessProbe": probe("x"), "startupProbe": probe("x"), "livenessProbe": probe("")}]});
+        let words = message(&check(Level::Baseline, LATEST, &Value::Null, &spec));
+        let want = "probe or lifecycle host (containers \"a\", \"b\" use probe or lifecycle hosts \"x\", \"y\")";
+        assert_eq!(words, want);
+        let one = json!({"containers": [{"name": "a", "readinessProbe": probe("x")}]});
+        let words = message(&check(Level::Baseline, 34, &Value::Null, &one));
+        assert_eq!(
+            words,
+            "probe or lifecycle host (container \"a\" uses probe or lifecycle host \"x\")"
+        );
     }
 }
