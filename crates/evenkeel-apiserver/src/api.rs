@@ -34,6 +34,8 @@ pub(crate) struct Context<'a> {
     pub(crate) api: &'a Arc<Api>,
     /// The resource, in its stored version.
     pub(crate) resource: &'a ResourceType,
+    /// The same in the group and version of the request.
+    pub(crate) requested: &'a ResourceType,
     /// When the request came.
     pub(crate) now: Timestamp,
     /// User that sent the request.

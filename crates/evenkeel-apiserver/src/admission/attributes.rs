@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::Context;
+use crate::resource::ResourceType;
 use evenkeel_apimachinery::group_version::GroupVersionKind;
 
 /// The group whose objects policies and webhooks never see: their own.
@@ -39,6 +40,62 @@ pub(crate) struct Attributes<'a> {
     pub(crate) object: &'a Value,
     /// As it was; null when it is new.
     pub(crate) old: &'a Value,
+    /// The resource in the group and version that the two have.
+    version: &'a ResourceType,
+}
+
+impl<'a> Attributes<'a> {
+    /// With objects in the stored version.
+    pub(crate) fn new(
+        cx: &'a Context<'a>,
+        operation: Operation,
+        object: &'a Value,
+        old: &'a Value,
+    ) -> Self {
+        Self { cx, operation, object, old, version: cx.resource }
+    }
+
+    /// Converts the objects to the version in which a policy or a webhook asks for them; `None` where they are as they
+    /// should be. Custom resources stay in the request's version.
+    ///
+    /// Upstream: `NewVersionedAttributes`.
+    pub(crate) fn converted(&self, version: &'a ResourceType) -> Option<Converted<'a>> {
+        if !version.converts() || self.is_posted() {
+            return None;
+        }
+        let convert = |object: &Value| {
+            let mut object = object.clone();
+            if object.is_object() {
+                self.cx.resource.strategy.convert_out(&version.gvk, &mut object);
+            }
+            object
+        };
+        Some(Converted { object: convert(self.object), old: convert(self.old), version })
+    }
+
+    /// Kind of the objects.
+    pub(crate) fn kind(&self) -> &GroupVersionKind {
+        if self.is_posted() { self.cx.object_kind() } else { &self.version.gvk }
+    }
+
+    /// Whether the object is posted to a subresource, and not stored.
+    fn is_posted(&self) -> bool {
+        *self.cx.object_kind() != self.cx.resource.gvk
+    }
+}
+
+/// Objects of a request in another version than the stored one.
+pub(crate) struct Converted<'a> {
+    object: Value,
+    old: Value,
+    version: &'a ResourceType,
+}
+
+impl Converted<'_> {
+    /// The request with these objects.
+    pub(crate) fn attributes<'b>(&'b self, of: &Attributes<'b>) -> Attributes<'b> {
+        Attributes { object: &self.object, old: &self.old, version: self.version, ..*of }
+    }
 }
 
 /// Whether a resource is one that policies and webhooks never see: themselves.
@@ -68,9 +125,9 @@ pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
 /// The request as expressions see it.
 pub(crate) fn described(request: &Attributes<'_>) -> Value {
     let cx = request.cx;
-    let GroupVersionKind { group, version, kind } = cx.object_kind();
-    let kind = json!({"group": &**group, "version": &**version, "kind": &**kind});
-    let resource = json!({"group": cx.resource.group(), "version": cx.resource.version(), "resource": cx.resource.plural()});
+    let kind = |kind: &GroupVersionKind| json!({"group": &*kind.group, "version": &*kind.version, "kind": &*kind.kind});
+    let resource = |of: &ResourceType| json!({"group": of.group(), "version": of.version(), "resource": of.plural()});
+    let requested = if request.is_posted() { cx.object_kind() } else { &cx.requested.gvk };
     let groups: Vec<&str> = cx.user.groups.iter().map(|g| &**g).collect();
     let extra: serde_json::Map<String, Value> = cx
         .user
@@ -80,7 +137,8 @@ pub(crate) fn described(request: &Attributes<'_>) -> Value {
         .collect();
     let user =
         json!({"username": &*cx.user.name, "uid": &*cx.user.uid, "groups": groups, "extra": extra});
-    json!({"kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
+    json!({"kind": kind(request.kind()), "resource": resource(request.version),
+        "requestKind": kind(requested), "requestResource": resource(cx.requested),
         "subResource": cx.subresource, "requestSubResource": cx.subresource, "name": cx.name, "namespace": cx.namespace,
         "operation": request.operation.as_str(), "userInfo": user, "dryRun": cx.dry_run, "options": {}})
 }

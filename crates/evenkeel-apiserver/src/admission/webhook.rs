@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::attributes::{Attributes, Operation, described, is_exempt};
 use super::plugins::Plugin;
+use super::policy::Matched;
 use super::{mutated, policy};
 use crate::api::Context;
 use crate::webhook::post;
@@ -55,13 +56,18 @@ pub(crate) async fn mutate(
     let null = Value::Null;
     for webhook in all(cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
         let before = object.clone();
-        let request = Attributes { cx, operation, object: &before, old: old.unwrap_or(&null) };
-        if !is_called(&request, &webhook)? {
-            continue;
-        }
-        let Some(answer) = call(&request, &webhook, warnings).await? else { continue };
+        let request = Attributes::new(cx, operation, &before, old.unwrap_or(&null));
+        let Some(matched) = is_called(&request, &webhook)? else { continue };
+        let converted = request.converted(matched.version(&request));
+        let converted = converted.as_ref().map(|converted| converted.attributes(&request));
+        let seen = converted.as_ref().unwrap_or(&request);
+        let Some(answer) = call(seen, &webhook, warnings).await? else { continue };
         let Some(operations) = answer.patch else { continue };
-        *object = patched(text(&webhook, "name"), &before, &operations)?;
+        let mut new = patched(text(&webhook, "name"), seen.object, &operations)?;
+        if converted.is_some() {
+            cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
+        }
+        *object = new;
         mutated::settle(cx, object);
     }
     Ok(())
@@ -93,14 +99,17 @@ pub(crate) async fn validate(
 ) -> Result<(), StatusError> {
     let mut called = Vec::new();
     for webhook in all(request.cx, Plugin::ValidatingAdmissionWebhook, VALIDATING) {
-        if is_called(request, &webhook)? {
-            called.push(webhook);
+        if let Some(matched) = is_called(request, &webhook)? {
+            called.push((webhook, matched));
         }
     }
-    let calls = called.iter().enumerate().map(|(at, webhook)| {
+    let calls = called.iter().enumerate().map(|(at, (webhook, matched))| {
         let asked = async move {
             let mut warnings = Vec::new();
-            let answer = call(request, webhook, &mut warnings).await;
+            let converted = request.converted(matched.version(request));
+            let converted = converted.as_ref().map(|converted| converted.attributes(request));
+            let seen = converted.as_ref().unwrap_or(request);
+            let answer = call(seen, webhook, &mut warnings).await;
             (at, answer.map(drop), warnings)
         };
         asked.boxed()
@@ -115,14 +124,14 @@ pub(crate) async fn validate(
     answer
 }
 
-/// Whether a webhook is for this request.
+/// The version in which a webhook is asked about this request; `None` where it is not.
 ///
 /// Upstream: `Webhook.ShouldCallHook`.
-fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<bool, StatusError> {
+fn is_called(request: &Attributes<'_>, webhook: &Value) -> Result<Option<Matched>, StatusError> {
     let cx = request.cx;
     match policy::is_for_webhook(request, webhook) {
-        Ok(is_for) => Ok(is_for),
-        Err(_) if text(webhook, "failurePolicy") == "Ignore" => Ok(false),
+        Ok(matched) => Ok(matched),
+        Err(_) if text(webhook, "failurePolicy") == "Ignore" => Ok(None),
         Err(error) => Err(StatusError::forbidden(&cx.resource.name, cx.name, error)),
     }
 }

@@ -83,6 +83,7 @@ impl<'a> Write<'a> {
         Context {
             api: self.request.api,
             resource: &self.stored,
+            requested: self.request.resource(),
             now: self.request.now,
             user: self.request.user,
             namespace: self.request.target.namespace,

@@ -234,6 +234,7 @@ async fn admitted(
     let cx = crate::api::Context {
         api,
         resource: stored,
+        requested: stored,
         now: api.clock.now(),
         user,
         namespace: meta::text(old, "namespace"),
@@ -243,7 +244,7 @@ async fn admitted(
         dry_run: options.is_dry_run(),
         has_status: stored.subresource("status").is_some(),
     };
-    let request = Attributes { cx: &cx, operation: Operation::Delete, object: &Value::Null, old };
+    let request = Attributes::new(&cx, Operation::Delete, &Value::Null, old);
     noderestriction::admit(&cx, Operation::Delete, &Value::Null, old)?;
     // Warnings of deletions are nobody's: a collection has many.
     policy::validate(&request, &mut Vec::new())?;

@@ -190,3 +190,117 @@ async fn validating_webhooks_are_asked_together() {
     let (code, made) = make(&client, "a", json!({})).await;
     assert_eq!(code, StatusCode::CREATED, "{made}");
 }
+
+const CORE_EVENTS: &str = "/api/v1/namespaces/default/events";
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+
+/// An object for one of the three.
+fn posted(path: &str, name: &str) -> Value {
+    let metadata = json!({"name": name, "namespace": "default"});
+    let pod = json!({"kind": "Pod", "namespace": "default", "name": "p"});
+    match path {
+        CORE_EVENTS => {
+            json!({"metadata": metadata, "involvedObject": pod, "reason": "r", "type": "Normal"})
+        }
+        EVENTS => {
+            json!({"metadata": metadata, "regarding": pod, "reason": "r", "type": "Normal", "action": "a",
+            "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "example.com/c", "reportingInstance": "i"})
+        }
+        _ => {
+            json!({"metadata": metadata, "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"},
+            "maxReplicas": 3, "metrics": [{"type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}]}})
+        }
+    }
+}
+
+#[tokio::test]
+async fn webhooks_are_asked_in_the_version_that_their_rules_name() {
+    let (client, own) = (Client::start().await, Identity::own(|_| {}));
+    let hook = Webhook::start(&own, "/versions", allowed).await;
+    for (n, (group, version, policy, path, seen)) in [
+        ("events.k8s.io", "v1", "Equivalent", CORE_EVENTS, Some("regarding")),
+        ("events.k8s.io", "v1", "Exact", CORE_EVENTS, None),
+        ("events.k8s.io", "v1", "Exact", EVENTS, Some("regarding")),
+        ("", "v1", "Exact", EVENTS, None),
+        ("", "v1", "Equivalent", EVENTS, Some("involvedObject")),
+        ("", "v1", "Exact", CORE_EVENTS, Some("involvedObject")),
+        ("", "v2", "Equivalent", CORE_EVENTS, None),
+        ("autoscaling", "v1", "Equivalent", AUTOSCALERS, Some("spec")),
+        ("autoscaling", "v1", "Exact", AUTOSCALERS, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let rule = json!({"apiGroups": [group], "apiVersions": [version], "operations": ["CREATE"],
+            "resources": ["events", "horizontalpodautoscalers"]});
+        let webhook = json!({"name": "versions.example.com", "clientConfig": hook.config, "rules": [rule],
+            "matchPolicy": policy, "sideEffects": "None", "timeoutSeconds": 30, "admissionReviewVersions": ["v1"]});
+        let (name, webhooks) = (format!("n{n}"), json!([webhook]));
+        client
+            .make(CONFIGURATIONS, json!({"metadata": {"name": name}, "webhooks": webhooks}))
+            .await;
+        client.make(path, posted(path, &name)).await;
+        client.ask("DELETE", &format!("{CONFIGURATIONS}/{name}"), Value::Null).await;
+        let asked = hook.take();
+        let case = format!("{group} {version} {policy} {path}");
+        assert_eq!(asked.len(), usize::from(seen.is_some()), "{case}");
+        let (Some(field), Some(review)) = (seen, asked.first()) else { continue };
+        let request = &review["request"];
+        assert!(request["object"][field].is_object(), "{case}: {request}");
+        let slash = if group.is_empty() { "" } else { "/" };
+        assert_eq!(request["object"]["apiVersion"], format!("{group}{slash}{version}"), "{case}");
+        assert_eq!(
+            [&request["kind"]["group"], &request["kind"]["version"]],
+            [group, version],
+            "{case}"
+        );
+        assert_eq!(request["resource"]["group"], group, "{case}");
+        let own = if path == CORE_EVENTS { "" } else { path.split('/').nth(2).unwrap_or_default() };
+        assert_eq!(request["requestKind"]["group"], own, "{case}");
+        assert_eq!(request["requestResource"]["group"], own, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_mutation_in_another_version_is_stored() {
+    let (client, own) = (Client::start().await, Identity::own(|_| {}));
+    let hook = Webhook::start(&own, "/mutate", labelled).await;
+    let rule = json!({"apiGroups": ["autoscaling"], "apiVersions": ["v1"], "operations": ["CREATE"],
+        "resources": ["horizontalpodautoscalers"]});
+    let webhook = json!({"name": "versions.example.com", "clientConfig": hook.config, "rules": [rule],
+        "sideEffects": "None", "timeoutSeconds": 30, "admissionReviewVersions": ["v1"]});
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    client.make(path, json!({"metadata": {"name": "m"}, "webhooks": [webhook]})).await;
+    let made = client.make(AUTOSCALERS, posted(AUTOSCALERS, "a")).await;
+    let asked = hook.take();
+    assert_eq!(asked[0]["request"]["object"]["spec"]["targetCPUUtilizationPercentage"], 50);
+    assert_eq!(made["apiVersion"], "autoscaling/v2");
+    assert_eq!(made["metadata"]["labels"], json!({"seen": "yes"}));
+    assert_eq!(made["spec"]["metrics"], posted(AUTOSCALERS, "a")["spec"]["metrics"]);
+}
+
+#[tokio::test]
+async fn policies_are_for_the_same_objects_in_other_groups() {
+    let client = Client::start().await;
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let rule = json!({"apiGroups": ["events.k8s.io"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["events"]});
+    let validation = json!({"expression": "!has(object.regarding) || object.regarding.name != 'p'", "message": "not of p"});
+    let spec = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]});
+    client
+        .make(
+            &format!("{policies}/validatingadmissionpolicies"),
+            json!({"metadata": {"name": "p"}, "spec": spec}),
+        )
+        .await;
+    let binding = json!({"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}});
+    client.make(&format!("{policies}/validatingadmissionpolicybindings"), binding).await;
+    for path in [CORE_EVENTS, EVENTS] {
+        let (code, answer) = client.ask("POST", path, posted(path, "e")).await;
+        assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{path}: {answer}");
+    }
+    let mut other = posted(CORE_EVENTS, "other");
+    other["involvedObject"]["name"] = json!("q");
+    client.make(CORE_EVENTS, other).await;
+}

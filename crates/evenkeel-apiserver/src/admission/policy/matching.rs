@@ -1,60 +1,108 @@
 //! Which requests a policy (or a webhook) is for (upstream: `admission/plugin/policy/matching`).
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::admission::attributes::{Attributes, Operation};
+use crate::resource::ResourceType;
 use evenkeel_apimachinery::validation::labels::selects;
 use evenkeel_apimachinery::value::{get, list, object, text};
 
-/// Whether a request is within `constraints`: rules, exclusions and selectors.
-pub(super) fn matches(request: &Attributes<'_>, constraints: &Value) -> bool {
-    let rules = list(constraints, "resourceRules");
+/// The resource by which constraints match a request.
+#[derive(Debug)]
+pub(crate) enum Matched {
+    /// That of the request.
+    Requested,
+    /// The same objects in another group or version.
+    Equivalent(Arc<ResourceType>),
+}
+
+impl Matched {
+    /// The resource in the group and version that matched.
+    pub(crate) fn version<'a>(&'a self, request: &Attributes<'a>) -> &'a ResourceType {
+        match self {
+            Self::Requested => request.cx.requested,
+            Self::Equivalent(resource) => resource,
+        }
+    }
+}
+
+/// Matches a request with `constraints`: rules, exclusions and selectors.
+///
+/// Upstream: `Matcher.Matches`.
+pub(super) fn matches(request: &Attributes<'_>, constraints: &Value) -> Option<Matched> {
+    if !by_namespace(request, constraints) || !by_object(request, constraints) {
+        return None;
+    }
     let equivalent = text(constraints, "matchPolicy") != "Exact";
-    (rules.is_empty() || rules.iter().any(|rule| by_rule(request, rule, equivalent)))
-        && !list(constraints, "excludeResourceRules")
-            .iter()
-            .any(|rule| by_rule(request, rule, equivalent))
-        && by_namespace(request, constraints)
-        && by_object(request, constraints)
+    if by_rules(request, list(constraints, "excludeResourceRules"), equivalent).is_some() {
+        return None;
+    }
+    match list(constraints, "resourceRules") {
+        [] => Some(Matched::Requested),
+        rules => by_rules(request, rules, equivalent),
+    }
 }
 
 /// Whether a binding is for a request.
 pub(super) fn is_bound(request: &Attributes<'_>, binding: &Value) -> bool {
-    get(binding, "spec.matchResources").is_none_or(|resources| matches(request, resources))
+    let resources = get(binding, "spec.matchResources");
+    resources.is_none_or(|resources| matches(request, resources).is_some())
 }
 
 fn among(all: &[Value], value: &str) -> bool {
     all.iter().any(|one| one == "*" || one == value)
 }
 
-fn by_rule(request: &Attributes<'_>, rule: &Value, equivalent: bool) -> bool {
-    let cx = request.cx;
-    let rows = cx.api.table.rows();
-    let versions = list(rule, "apiVersions");
-    let version = among(versions, cx.resource.version())
-        || equivalent
-            && rows.all.iter().any(|r| {
-                r.resource_prefix == cx.resource.resource_prefix && among(versions, r.version())
-            });
+/// The first resource that a rule names: the request's own, or else one with the same objects.
+///
+/// Upstream: `matchesResourceRules`.
+fn by_rules(request: &Attributes<'_>, rules: &[Value], equivalent: bool) -> Option<Matched> {
+    let own = request.cx.requested;
+    if rules.iter().any(|rule| by_rule(request, rule, own)) {
+        return Some(Matched::Requested);
+    }
+    let rows = equivalent.then(|| request.cx.api.table.rows());
+    let part = request.cx.subresource;
+    let others: Vec<&Arc<ResourceType>> = rows
+        .iter()
+        .flat_map(|rows| &rows.all)
+        .filter(|row| {
+            row.resource_prefix == own.resource_prefix && row.api_version != own.api_version
+        })
+        .filter(|row| part.is_empty() || row.subresource(part).is_some())
+        .collect();
+    let pairs = rules.iter().flat_map(|rule| others.iter().map(move |row| (rule, *row)));
+    let mut matched = pairs.filter(|(rule, row)| by_rule(request, rule, row));
+    matched.next().map(|(_, row)| Matched::Equivalent(row.clone()))
+}
+
+/// Whether a rule is for a request, if its resource were this one.
+///
+/// Upstream: `Matcher.Matches` of `webhook/predicates/rules`.
+fn by_rule(request: &Attributes<'_>, rule: &Value, resource: &ResourceType) -> bool {
     let names = list(rule, "resourceNames");
     let scope = match text(rule, "scope") {
-        "Cluster" => !cx.resource.namespaced,
-        "Namespaced" => cx.resource.namespaced,
+        "Cluster" => !resource.namespaced,
+        "Namespaced" => resource.namespaced,
         _ => true,
     };
     let operations = list(rule, "operations");
-    among(list(rule, "apiGroups"), cx.resource.group())
-        && version
+    among(list(rule, "apiGroups"), resource.group())
+        && among(list(rule, "apiVersions"), resource.version())
         && scope
         && among(operations, request.operation.as_str())
-        && (names.is_empty() || names.iter().any(|name| name == cx.name))
-        && list(rule, "resources").iter().filter_map(Value::as_str).any(|r| by_resource(request, r))
+        && (names.is_empty() || names.iter().any(|name| name == request.cx.name))
+        && list(rule, "resources")
+            .iter()
+            .filter_map(Value::as_str)
+            .any(|wanted| by_resource(wanted, resource.plural(), request.cx.subresource))
 }
 
 /// `pods`, `pods/status`, `pods/*`, `*/scale`, `*`, `*/*`.
-fn by_resource(request: &Attributes<'_>, wanted: &str) -> bool {
+fn by_resource(wanted: &str, own: &str, own_part: &str) -> bool {
     let (plural, part) = wanted.split_once('/').unwrap_or((wanted, ""));
-    let (own, own_part) = (request.cx.resource.plural(), request.cx.subresource);
     (plural == "*" || plural == own) && (part == own_part || part == "*")
 }
 

@@ -24,6 +24,7 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{list, text};
 
 pub(crate) use check::expressions;
+pub(crate) use matching::Matched;
 
 const VALIDATING: [&str; 2] = [
     "admissionregistration.k8s.io/validatingadmissionpolicies",
@@ -79,14 +80,16 @@ pub(crate) fn validate(
 ) -> Result<(), StatusError> {
     let mut denied: Vec<Denied> = Vec::new();
     for (policy, bindings) in bound(request.cx, VALIDATING, 0) {
-        if !matching::matches(request, &policy.document["spec"]["matchConstraints"]) {
-            continue;
-        }
+        let constraints = &policy.document["spec"]["matchConstraints"];
+        let Some(matched) = matching::matches(request, constraints) else { continue };
+        let converted = request.converted(matched.version(request));
+        let converted = converted.as_ref().map(|converted| converted.attributes(request));
+        let seen = converted.as_ref().unwrap_or(request);
         for binding in &bindings {
             if !matching::is_bound(request, binding) {
                 continue;
             }
-            let found = evaluate::validate(request, &policy, binding);
+            let found = evaluate::validate(seen, &policy, binding);
             sort_out(&policy, binding, found, &mut denied, warnings);
         }
     }
@@ -135,18 +138,27 @@ fn refuse(cx: &Context<'_>, denied: &[Denied]) -> Result<(), StatusError> {
     Err(error)
 }
 
-/// Whether a webhook is to be asked: its rules, selectors and conditions.
-pub(crate) fn is_for_webhook(request: &Attributes<'_>, webhook: &Value) -> Result<bool, String> {
+/// The version in which a webhook is to be asked, by its rules, selectors and conditions; `None` where it is not.
+pub(crate) fn is_for_webhook(
+    request: &Attributes<'_>,
+    webhook: &Value,
+) -> Result<Option<Matched>, String> {
     let mut constraints =
         json!({"resourceRules": webhook["rules"], "matchPolicy": webhook["matchPolicy"]});
     for selector in ["namespaceSelector", "objectSelector"] {
         constraints[selector] = webhook[selector].clone();
     }
-    if list(webhook, "rules").is_empty() || !matching::matches(request, &constraints) {
-        return Ok(false);
+    if list(webhook, "rules").is_empty() {
+        return Ok(None);
     }
+    let Some(matched) = matching::matches(request, &constraints) else { return Ok(None) };
     let conditions = list(webhook, "matchConditions");
     let conditions: Vec<Expression> =
         conditions.iter().map(|one| Expression::new(one, "expression")).collect();
-    evaluate::all_hold(request, &conditions)
+    let hold = {
+        let converted = request.converted(matched.version(request));
+        let converted = converted.as_ref().map(|converted| converted.attributes(request));
+        evaluate::all_hold(converted.as_ref().unwrap_or(request), &conditions)?
+    };
+    Ok(hold.then_some(matched))
 }

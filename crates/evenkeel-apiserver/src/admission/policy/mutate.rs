@@ -25,15 +25,20 @@ pub(super) fn apply(
     let before = old.unwrap_or(&null);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let start = object.clone();
-    let request = Attributes { cx, operation, object: &start, old: before };
-    if !matching::matches(&request, &policy.document["spec"]["matchConstraints"])
-        || !matching::is_bound(&request, binding)
-    {
+    let request = Attributes::new(cx, operation, &start, before);
+    let constraints = &policy.document["spec"]["matchConstraints"];
+    let Some(matched) = matching::matches(&request, constraints) else { return Ok(()) };
+    if !matching::is_bound(&request, binding) {
         return Ok(());
     }
-    match changed(&request, policy, binding) {
+    let converted = request.converted(matched.version(&request));
+    let seen = converted.as_ref().map(|converted| converted.attributes(&request));
+    match changed(seen.as_ref().unwrap_or(&request), policy, binding) {
         Ok(None) => Ok(()),
-        Ok(Some(new)) => {
+        Ok(Some(mut new)) => {
+            if converted.is_some() {
+                cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
+            }
             *object = new;
             mutated::settle(cx, object);
             Ok(())
@@ -97,7 +102,7 @@ fn one(
             ));
         }
     }
-    let schema = resource.schema(request.cx.object_kind());
+    let schema = resource.schema(request.kind());
     patch::apply_configuration(schema.as_ref(), current, change).map(Some)
 }
 

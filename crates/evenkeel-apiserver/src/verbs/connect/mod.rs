@@ -70,8 +70,7 @@ async fn admit(
     noderestriction::admit(cx, Operation::Create, body, &Value::Null)?;
     policy::mutate(cx, body, None)?;
     webhook::mutate(cx, body, None, warnings).await?;
-    let operation = Operation::Create;
-    let attributes = Attributes { cx, operation, object: body, old: &Value::Null };
+    let attributes = Attributes::new(cx, Operation::Create, body, &Value::Null);
     policy::validate(&attributes, warnings)?;
     webhook::validate(&attributes, warnings).await
 }

@@ -16,8 +16,7 @@ pub(super) async fn admit(
     let (mut warnings, old) = (Vec::new(), attempt.old());
     let cx = write.context(attempt.name);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-    let request =
-        Attributes { cx: &cx, operation, object: &attempt.new, old: old.unwrap_or(&Value::Null) };
+    let request = Attributes::new(&cx, operation, &attempt.new, old.unwrap_or(&Value::Null));
     let validated = match policy::validate(&request, &mut warnings) {
         Ok(()) => webhook::validate(&request, &mut warnings).await,
         Err(error) => Err(error),
