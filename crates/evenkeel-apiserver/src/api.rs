@@ -52,6 +52,8 @@ pub(crate) struct Context<'a> {
     pub(crate) dry_run: bool,
     /// Whether the resource has a `status` sub-resource.
     pub(crate) has_status: bool,
+    /// As in [`strategy::Context`].
+    pub(crate) has_template_labels: bool,
 }
 
 impl Context<'_> {
@@ -84,6 +86,7 @@ impl Context<'_> {
             request_group: self.request_group,
             subresource: self.subresource,
             has_status: self.has_status,
+            has_template_labels: self.has_template_labels,
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn kinds(data: &[u8]) {
         request_group: group,
         subresource,
         has_status: true,
+        has_template_labels: false,
     };
     let target =
         |subresource| ValidationTarget { group, request_group: group, kind: name, subresource };

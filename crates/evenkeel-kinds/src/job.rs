@@ -1,12 +1,13 @@
 //! Generation of a Job's selector and of the labels that it selects.
 
-use evenkeel_apimachinery::value::{flag, get, object_mut, set, text};
+use evenkeel_apimachinery::value::{flag, get, is_empty, object_mut, set, text};
 use serde_json::{Value, json};
 
-/// Generates the selector of a Job without one of its own; the Job's uid is set already.
+/// Generates the selector of a Job without one of its own; the Job's uid is set already. `has_template_labels`: as in
+/// [`Context`](crate::strategy::Context).
 ///
 /// Upstream: `generateSelector`.
-pub(crate) fn generate_selector(job: &mut Value) {
+pub(crate) fn generate_selector(job: &mut Value, has_template_labels: bool) {
     let manual = flag(job, "spec.manualSelector");
     if manual {
         return;
@@ -24,8 +25,7 @@ pub(crate) fn generate_selector(job: &mut Value) {
         labels.entry("batch.kubernetes.io/controller-uid").or_insert_with(|| json!(uid));
     }
     let labels = get(job, "spec.template.metadata.labels").cloned();
-    if let Some(labels) =
-        labels.filter(|_| evenkeel_apimachinery::value::is_empty(job, "metadata.labels"))
+    if let Some(labels) = labels.filter(|_| has_template_labels || is_empty(job, "metadata.labels"))
     {
         set(job, "metadata.labels", labels);
     }

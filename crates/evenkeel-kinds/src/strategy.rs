@@ -29,6 +29,9 @@ pub struct Context<'a> {
     pub subresource: &'a str,
     /// Whether the kind has a `status` sub-resource.
     pub has_status: bool,
+    /// Whether a new object came without labels and defaulting gave it those of its pod template. Upstream's are then one map:
+    /// labels that are generated for a Job's pods are the Job's, too.
+    pub has_template_labels: bool,
 }
 
 /// Prepares a new object. The caller has already set its initial `status`.
@@ -45,7 +48,7 @@ pub fn prepare_create(strategy: &KindStrategy, cx: &Context<'_>, object: &mut Va
         ("", "PersistentVolumeClaim") => persistentvolumeclaim::prepare(object, None),
         ("apps", "DaemonSet") => set_template_generation(object, 1),
         ("", "ServiceAccount") => clean_secret_references(object),
-        ("batch", "Job") => job::generate_selector(object),
+        ("batch", "Job") => job::generate_selector(object, cx.has_template_labels),
         ("rbac.authorization.k8s.io", _) => null_empty_rules(object),
         ("certificates.k8s.io", "CertificateSigningRequest") => set_requester(cx, object),
         ("discovery.k8s.io", "EndpointSlice") => drop_topology(object, None),
@@ -383,6 +386,7 @@ mod tests {
             request_group: "batch",
             subresource: "status",
             has_status: true,
+            has_template_labels: false,
         };
         let old = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"template": {"metadata": {"labels": {"c": "d"}}}}});
         let mut new = json!({"metadata": {}, "spec": {}, "status": {}});

@@ -1,5 +1,6 @@
 //! Attributes of a request for admission plug-ins, policies and webhooks.
 
+use evenkeel_apimachinery::value::is_blank;
 use serde_json::{Value, json};
 
 use crate::api::Context;
@@ -122,7 +123,9 @@ pub(crate) fn is_excluded(cx: &Context<'_>) -> bool {
     )
 }
 
-/// The request as expressions see it.
+/// The request as webhooks and expressions see it. What is empty is absent, as in upstream's JSON.
+///
+/// Upstream: `AdmissionRequest`, `CreateAdmissionRequest`.
 pub(crate) fn described(request: &Attributes<'_>) -> Value {
     let cx = request.cx;
     let kind = |kind: &GroupVersionKind| json!({"group": &*kind.group, "version": &*kind.version, "kind": &*kind.kind});
@@ -135,10 +138,30 @@ pub(crate) fn described(request: &Attributes<'_>) -> Value {
         .iter()
         .map(|(key, values)| (key.to_string(), values.iter().map(|v| Value::from(&**v)).collect()))
         .collect();
-    let user =
+    let mut user =
         json!({"username": &*cx.user.name, "uid": &*cx.user.uid, "groups": groups, "extra": extra});
-    json!({"kind": kind(request.kind()), "resource": resource(request.version),
-        "requestKind": kind(requested), "requestResource": resource(cx.requested),
-        "subResource": cx.subresource, "requestSubResource": cx.subresource, "name": cx.name, "namespace": cx.namespace,
-        "operation": request.operation.as_str(), "userInfo": user, "dryRun": cx.dry_run, "options": {}})
+    drop_empty(&mut user);
+    let mut described = json!({"subResource": cx.subresource, "requestSubResource": cx.subresource,
+        "name": cx.name, "namespace": cx.namespace});
+    drop_empty(&mut described);
+    for (field, value) in [
+        ("kind", kind(request.kind())),
+        ("resource", resource(request.version)),
+        ("requestKind", kind(requested)),
+        ("requestResource", resource(cx.requested)),
+        ("operation", json!(request.operation.as_str())),
+        ("userInfo", user),
+        ("dryRun", json!(cx.dry_run)),
+        ("options", json!({})),
+    ] {
+        described[field] = value;
+    }
+    described
+}
+
+/// Removes fields with empty values.
+fn drop_empty(object: &mut Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.retain(|_, value| !is_blank(value));
+    }
 }

@@ -135,9 +135,6 @@ pub(crate) fn admit(
             _ => {}
         }
     }
-    if target == ["", "Pod", ""] && old.is_none() {
-        set(object, "status.qosClass", evenkeel_kinds::pod::qos_class(object));
-    }
     Ok(())
 }
 

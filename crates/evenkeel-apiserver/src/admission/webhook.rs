@@ -45,15 +45,15 @@ fn all(cx: &Context<'_>, plugin: Plugin, resource_prefix: &str) -> Vec<Value> {
     configurations.flat_map(|c: Value| list(&c, "webhooks").to_vec()).collect()
 }
 
-/// Lets mutating webhooks change an object, one after the other.
+/// Lets mutating webhooks change an object, one after the other; returns whether one did.
 pub(crate) async fn mutate(
     cx: &Context<'_>,
     object: &mut Value,
     old: Option<&Value>,
     warnings: &mut Vec<String>,
-) -> Result<(), StatusError> {
+) -> Result<bool, StatusError> {
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-    let null = Value::Null;
+    let (null, mut changed) = (Value::Null, false);
     for webhook in all(cx, Plugin::MutatingAdmissionWebhook, MUTATING) {
         let before = object.clone();
         let request = Attributes::new(cx, operation, &before, old.unwrap_or(&null));
@@ -69,8 +69,9 @@ pub(crate) async fn mutate(
         }
         *object = new;
         mutated::settle(cx, object);
+        changed = true;
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Applies the patch of a webhook's answer.

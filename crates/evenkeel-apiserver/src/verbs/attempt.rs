@@ -22,6 +22,9 @@ pub(super) struct Write<'a> {
     pub(super) options: WriteOptions,
     /// The resource in the version in which it is stored.
     pub(super) stored: Arc<ResourceType>,
+    /// Whether the labels of a new object are those of its pod template, which defaulting took; see
+    /// [`Context::has_template_labels`].
+    pub(super) has_template_labels: bool,
 }
 
 /// What came of it.
@@ -75,7 +78,12 @@ impl From<WriteError> for Lost {
 
 impl<'a> Write<'a> {
     pub(super) fn new(request: &'a RequestContext<'a>, options: WriteOptions) -> Self {
-        Self { request, options, stored: request.api.table.stored_version(request.resource()) }
+        Self {
+            request,
+            options,
+            stored: request.api.table.stored_version(request.resource()),
+            has_template_labels: false,
+        }
     }
 
     /// Attributes of the write for admission plug-ins and allocation.
@@ -92,6 +100,7 @@ impl<'a> Write<'a> {
             subresource: self.request.target.subresource,
             dry_run: self.options.dry_run,
             has_status: self.has_status(),
+            has_template_labels: self.has_template_labels,
         }
     }
 

@@ -243,6 +243,7 @@ async fn admitted(
         subresource: "",
         dry_run: options.is_dry_run(),
         has_status: stored.subresource("status").is_some(),
+        has_template_labels: false,
     };
     let request = Attributes::new(&cx, Operation::Delete, &Value::Null, old);
     noderestriction::admit(&cx, Operation::Delete, &Value::Null, old)?;

@@ -16,6 +16,7 @@ use evenkeel_apimachinery::reset::reset_field;
 use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value::is_empty;
 use evenkeel_kinds::strategy::{StatusStrategy, reset_for_status_update};
 
 /// How many names are tried for an object that has a prefix of one.
@@ -53,6 +54,7 @@ impl Write<'_> {
         how: Creates,
     ) -> Result<Written, StatusError> {
         self.permit_create(how)?;
+        let labeled = !is_empty(&object, "metadata.labels");
         stages::default(self, &mut object);
         self.absent_preconditions(&object, how)?;
         super::namespace::admit_create(self.request, meta::text(&object, "name"))?;
@@ -65,13 +67,18 @@ impl Write<'_> {
         ] {
             meta::metadata(&mut object).remove(field);
         }
-        if self.has_status() && !self.stored.strategy.creates_with_status() {
-            schema::reset_field(self.schema().as_ref(), &mut object, "status");
-        }
+        self.reset_status(&mut object);
         if how != Creates::Apply {
             self.update_managed_fields(None, &mut object);
         }
+        let name = meta::text(&object, "name").to_owned();
+        let changed = stages::mutate(self, &name, &mut object, None).await?;
+        self.has_template_labels = !labeled && !changed && how != Creates::Put;
+        self.reset_status(&mut object);
         let metadata = meta::metadata(&mut object);
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            metadata.remove(field);
+        }
         metadata.insert("uid".to_owned(), Value::from(self.request.api.uid()));
         metadata.insert("creationTimestamp".to_owned(), Value::from(seconds(self.request.now)));
         if metadata.get("generation") == Some(&Value::from(0)) {
@@ -104,6 +111,13 @@ impl Write<'_> {
             error.0.message = format!("object is being deleted: {}", error.0.message);
         }
         Err(error)
+    }
+
+    /// Removes the status of a new object, unless the kind is created with one.
+    fn reset_status(&self, object: &mut Value) {
+        if self.has_status() && !self.stored.strategy.creates_with_status() {
+            schema::reset_field(self.schema().as_ref(), object, "status");
+        }
     }
 
     /// Makes an object under a name that nobody has.
@@ -161,11 +175,10 @@ impl Write<'_> {
         if !tracked {
             self.update_managed_fields(Some(old), &mut new);
         }
-        stages::run(
-            self,
-            Attempt { name: self.request.target.name, old: Some((entry, old)), new, how: None },
-        )
-        .await
+        let name = self.request.target.name;
+        stages::mutate(self, name, &mut new, Some(old)).await?;
+        meta::keep_system_fields(&mut new, old);
+        stages::run(self, Attempt { name, old: Some((entry, old)), new, how: None }).await
     }
 
     /// Restores the fields that the path of this update may not change, before the writer becomes the manager of those that

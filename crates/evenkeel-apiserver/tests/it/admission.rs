@@ -162,6 +162,7 @@ async fn what_is_posted_and_not_stored_passes_admission() {
             &request["subResource"],
             &request["name"],
         ];
+        let attributes = attributes.map(|attribute| attribute.as_str().unwrap_or_default());
         assert_eq!(attributes, [kind, resource, part, name], "{path}");
         assert_eq!(request["operation"], "CREATE");
     }
@@ -303,4 +304,57 @@ async fn policies_are_for_the_same_objects_in_other_groups() {
     let mut other = posted(CORE_EVENTS, "other");
     other["involvedObject"]["name"] = json!("q");
     client.make(CORE_EVENTS, other).await;
+}
+
+/// Gives a new object what only the server sets: a status, a uid, a generation.
+fn forgery(review: &Value) -> (StatusCode, Value) {
+    let patch = json!([
+        {"op": "add", "path": "/status", "value": {"replicas": 7, "active": 7}},
+        {"op": "add", "path": "/metadata/uid", "value": "forged"},
+        {"op": "add", "path": "/metadata/generation", "value": 7},
+        {"op": "add", "path": "/metadata/annotations", "value": {"webhook": "was here"}},
+    ]);
+    let patch = base64::prelude::BASE64_STANDARD.encode(patch.to_string());
+    let response = json!({"uid": review["request"]["uid"], "allowed": true, "patchType": "JSONPatch", "patch": patch});
+    let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response});
+    (StatusCode::OK, answer)
+}
+
+#[tokio::test]
+async fn mutating_webhooks_come_before_what_the_server_sets() {
+    let own = Identity::own(|_| {});
+    let (client, hook) = (Client::start().await, Webhook::start(&own, "/forge", forgery).await);
+    let rule = json!({"apiGroups": ["apps", "batch"], "apiVersions": ["v1"], "resources": ["deployments", "jobs"],
+        "operations": ["CREATE"]});
+    let webhook = json!({"name": "forge.example.com", "clientConfig": hook.config, "rules": [rule],
+        "sideEffects": "None", "timeoutSeconds": 30, "admissionReviewVersions": ["v1"]});
+    let configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let body = json!({"metadata": {"name": "forge"}, "webhooks": [webhook]});
+    let (code, configured) = client.ask("POST", configurations, body).await;
+    assert_eq!(code, StatusCode::CREATED, "{configured}");
+
+    let labels = json!({"app": "web"});
+    let pod = json!({"containers": [{"name": "c", "image": "img:1"}], "restartPolicy": "Never"});
+    let deployment = json!({"metadata": {"generateName": "web-"}, "spec": {"selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "img:1"}]}}}});
+    let job = json!({"metadata": {"generateName": "web-"}, "spec": {"template": {"spec": pod}}});
+    for (path, object) in [
+        ("/apis/apps/v1/namespaces/default/deployments", deployment),
+        ("/apis/batch/v1/namespaces/default/jobs", job),
+    ] {
+        let (code, made) = client.ask("POST", path, object).await;
+        assert_eq!(code, StatusCode::CREATED, "{made}");
+        assert_eq!(made["status"], json!({}), "{made}");
+        assert_ne!(made["metadata"]["uid"], "forged");
+        assert_eq!(made["metadata"]["generation"], 1);
+        assert_eq!(made["metadata"]["annotations"]["webhook"], "was here");
+        let [review] = &hook.take()[..] else { panic!("the webhook is asked once") };
+        let asked = &review["request"];
+        assert!(asked["name"].is_null(), "{asked}");
+        for generated in ["name", "uid", "generation"] {
+            assert!(asked["object"]["metadata"][generated].is_null(), "{generated}: {asked}");
+        }
+        let labels = &asked["object"]["spec"]["template"]["metadata"]["labels"];
+        assert!(labels["batch.kubernetes.io/controller-uid"].is_null(), "{asked}");
+    }
 }

@@ -59,18 +59,19 @@ fn bound(cx: &Context<'_>, prefixes: [&str; 2], sort: usize) -> Vec<(Arc<Policy>
     store.all(prefixes[0]).into_iter().filter_map(with_bindings).collect()
 }
 
-/// Lets mutating policies change an object.
+/// Lets mutating policies change an object; returns whether one did.
 pub(crate) fn mutate(
     cx: &Context<'_>,
     object: &mut Value,
     old: Option<&Value>,
-) -> Result<(), StatusError> {
+) -> Result<bool, StatusError> {
+    let mut changed = false;
     for (policy, bindings) in bound(cx, MUTATING, 1) {
         for binding in &bindings {
-            mutate::apply(cx, &policy, binding, object, old)?;
+            changed |= mutate::apply(cx, &policy, binding, object, old)?;
         }
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Asks the validating policies; warnings are added to `warnings`.

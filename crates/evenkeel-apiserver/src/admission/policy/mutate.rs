@@ -13,37 +13,37 @@ use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 use evenkeel_cel::{BUDGET, Val};
 
-/// Applies a policy's mutations by one binding.
+/// Applies a policy's mutations by one binding; returns whether they change the object.
 pub(super) fn apply(
     cx: &Context<'_>,
     policy: &Policy,
     binding: &Value,
     object: &mut Value,
     old: Option<&Value>,
-) -> Result<(), StatusError> {
+) -> Result<bool, StatusError> {
     let null = Value::Null;
     let before = old.unwrap_or(&null);
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
     let start = object.clone();
     let request = Attributes::new(cx, operation, &start, before);
     let constraints = &policy.document["spec"]["matchConstraints"];
-    let Some(matched) = matching::matches(&request, constraints) else { return Ok(()) };
+    let Some(matched) = matching::matches(&request, constraints) else { return Ok(false) };
     if !matching::is_bound(&request, binding) {
-        return Ok(());
+        return Ok(false);
     }
     let converted = request.converted(matched.version(&request));
     let seen = converted.as_ref().map(|converted| converted.attributes(&request));
     match changed(seen.as_ref().unwrap_or(&request), policy, binding) {
-        Ok(None) => Ok(()),
+        Ok(None) => Ok(false),
         Ok(Some(mut new)) => {
             if converted.is_some() {
                 cx.resource.strategy.convert_in(&cx.resource.gvk, &mut new);
             }
             *object = new;
             mutated::settle(cx, object);
-            Ok(())
+            Ok(true)
         }
-        Err(_) if !policy.closed => Ok(()),
+        Err(_) if !policy.closed => Ok(false),
         Err(error) => {
             let why = format!(
                 "policy '{}' with binding '{}' denied request: {error}",

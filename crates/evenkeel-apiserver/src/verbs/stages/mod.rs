@@ -6,9 +6,9 @@
 //! | Decode the body, with field validation; apply a patch to the current object | `decode::decode`, `patch::patched` |
 //! | Convert to the storage version and apply defaults | `default::default` |
 //! | `Preconditions`: uid and resourceVersion | `write::preconditions`, `write::absent_preconditions` |
+//! | Mutating admission: plug-ins, policies, webhooks; a new object has no uid and no generated name yet | `mutate::mutate` |
 //! | `rest.FillObjectMetaSystemFields`, names for `generateName` | `write::create`, `write::create_named_by_chance` |
 //! | `rest.BeforeCreate`, `rest.BeforeUpdate`: fields that the strategy sets; cluster IPs and node ports | `prepare::prepare` |
-//! | Mutating admission: plug-ins, policies, webhooks | `mutate::mutate` |
 //! | Validation by the strategy, the schema and CEL rules; escalation checks | `validate::validate` |
 //! | Validating admission: policies, webhooks, plug-ins; quotas last | `admit::admit` |
 //! | `Storage.Create`, `GuaranteedUpdate`, with `BeginCreate`, `BeginUpdate` and their `FinishFunc` | `persist::persist`, `persist::transaction` |
@@ -30,11 +30,11 @@ use super::attempt::{Attempt, Lost, Write, Written};
 pub(super) use decode::decode;
 pub(super) use default::default;
 pub(super) use encode::encode;
+pub(super) use mutate::mutate;
 
-/// Takes an attempt through the stages from preparation to persistence.
+/// Takes an attempt through the stages after mutating admission, from preparation to persistence.
 pub(super) async fn run(write: &mut Write<'_>, mut attempt: Attempt<'_>) -> Result<Written, Lost> {
     prepare::prepare(write, &mut attempt)?;
-    mutate::mutate(write, &mut attempt).await?;
     validate::validate(write, &mut attempt)?;
     let quotas = admit::admit(write, &attempt).await?;
     persist::persist(write, attempt, quotas).await

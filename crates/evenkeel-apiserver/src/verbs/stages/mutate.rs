@@ -1,19 +1,30 @@
 //! Mutating admission.
 
-use crate::admission::{self, policy, webhook};
-use crate::verbs::attempt::{Attempt, Write};
+use serde_json::Value;
+
+use crate::admission::attributes::Operation;
+use crate::admission::{self, noderestriction, policy, webhook};
+use crate::verbs::attempt::Write;
 use evenkeel_apimachinery::status::StatusError;
 
-/// Lets plug-ins, policies and webhooks change the object, in this order.
-pub(super) async fn mutate(
+/// Lets plug-ins, policies and webhooks change `new`, in this order; returns whether a policy or a webhook did. `old` is the
+/// stored object, none for a create. `name` is empty for a new object whose name is to be generated.
+///
+/// It comes before `prepare`, so that nobody here can set what is the server's alone.
+pub(in crate::verbs) async fn mutate(
     write: &mut Write<'_>,
-    attempt: &mut Attempt<'_>,
-) -> Result<(), StatusError> {
-    let (mut warnings, old) = (Vec::new(), attempt.old());
-    let cx = write.context(attempt.name);
-    admission::admit(&cx, &mut attempt.new, old)?;
-    policy::mutate(&cx, &mut attempt.new, old)?;
-    let mutated = webhook::mutate(&cx, &mut attempt.new, old, &mut warnings).await;
+    name: &str,
+    new: &mut Value,
+    old: Option<&Value>,
+) -> Result<bool, StatusError> {
+    let cx = write.context(name);
+    if old.is_none() {
+        noderestriction::admit(&cx, Operation::Create, new, &Value::Null)?;
+    }
+    admission::admit(&cx, new, old)?;
+    let mut warnings = Vec::new();
+    let by_policies = policy::mutate(&cx, new, old)?;
+    let by_webhooks = webhook::mutate(&cx, new, old, &mut warnings).await;
     write.request.warnings.add(warnings);
-    mutated
+    Ok(by_webhooks? || by_policies)
 }

@@ -1,9 +1,5 @@
 //! Preparation: the fields of an object that are the server's to set.
 
-use serde_json::Value;
-
-use crate::admission::attributes::Operation;
-use crate::admission::noderestriction;
 use crate::registry;
 use crate::verbs::attempt::{Attempt, Write};
 use evenkeel_apimachinery::status::StatusError;
@@ -17,10 +13,7 @@ pub(super) fn prepare(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<()
     let old = attempt.old();
     match old {
         Some(old) => strategy.prepare_for_update(&cx.strategy(), &mut attempt.new, old),
-        None => {
-            noderestriction::admit(&cx, Operation::Create, &attempt.new, &Value::Null)?;
-            strategy.prepare_for_create(&cx.strategy(), &mut attempt.new)?;
-        }
+        None => strategy.prepare_for_create(&cx.strategy(), &mut attempt.new)?,
     }
     registry::allocate(&cx, &mut attempt.new, old)
 }
