@@ -20,8 +20,8 @@ use evenkeel_apimachinery::value::{set, text};
 pub(crate) const RESOURCE_PREFIX: &str = "/configmaps";
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
-/// It is not made more often, whoever takes it away.
-const AGAIN: Duration = Duration::from_secs(30 * 60);
+/// The ConfigMap is created again at most this often, if somebody deletes it.
+const MIN_CREATION_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Adds its creation to a transaction, if there is none.
 pub(crate) fn install(api: &Api, transaction: &mut Transaction) {
@@ -40,7 +40,7 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
         let again = match api.upgrade() {
             Some(api) => pass(&api, &mut made).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "it cannot be noted since when tokens are tracked");
-                Some(AGAIN)
+                Some(MIN_CREATION_INTERVAL)
             }),
             None => return,
         };
@@ -53,7 +53,8 @@ pub(crate) async fn run(api: Weak<Api>, mut changes: watch::Receiver<u64>) {
 /// Does what there is to do; says when to look again.
 async fn pass(api: &Arc<Api>, made: &mut Instant) -> Result<Option<Duration>, StatusError> {
     let Some(entry) = api.store.get(RESOURCE_PREFIX, &format!("{NAMESPACE}/{NAME}")) else {
-        let left = AGAIN.saturating_sub(api.clock.instant().saturating_duration_since(*made));
+        let left = MIN_CREATION_INTERVAL
+            .saturating_sub(api.clock.instant().saturating_duration_since(*made));
         if !left.is_zero() {
             return Ok(Some(left));
         }

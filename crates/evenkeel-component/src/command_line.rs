@@ -1,7 +1,7 @@
 //! Command line of a program, and its exit code.
 
 use crate::{
-    flags::{About, Asked, Flags, Given, Problems},
+    flags::{About, Flags, Invocation, ParsedFlags, Problems},
     logging::Log,
     version,
     worker::Worker,
@@ -23,20 +23,23 @@ impl CommandLine {
     ///
     /// # Errors
     /// The exit code, if the program is not to run: 0 after `--help` and `--version`, else 1 with a message.
-    pub fn read(&self, arguments: impl IntoIterator<Item = String>) -> Result<Given, ExitCode> {
+    pub fn read(
+        &self,
+        arguments: impl IntoIterator<Item = String>,
+    ) -> Result<ParsedFlags, ExitCode> {
         let name = self.about.name;
         match self.flags.parse(name, arguments) {
-            Ok(Asked::Run(given)) => {
+            Ok(Invocation::Run(given)) => {
                 if let Some(version) = given.text("version").filter(|text| text.starts_with('v')) {
                     version::report(&version);
                 }
                 Ok(given)
             }
-            Ok(Asked::Help) => {
+            Ok(Invocation::Help) => {
                 let columns = terminal_size::terminal_size().map(|(width, _)| width.0.into());
                 Err(print(&self.flags.help(&self.about, columns)))
             }
-            Ok(Asked::Version { raw }) => {
+            Ok(Invocation::Version { raw }) => {
                 let text = if raw { version::raw() } else { version::short() };
                 Err(print(&format!("{text}\n")))
             }
@@ -61,7 +64,7 @@ pub fn refused(problems: Problems) -> ExitCode {
 }
 
 /// Returns warnings about given flags that are deprecated, or that nothing reads.
-pub fn warnings(given: &Given, unread: &[&str]) -> Vec<String> {
+pub fn warnings(given: &ParsedFlags, unread: &[&str]) -> Vec<String> {
     let retired: BTreeMap<&str, &str> = given.retired().collect();
     let unread = unread.iter().filter(|flag| !retired.contains_key(*flag));
     let deprecated =
@@ -72,7 +75,7 @@ pub fn warnings(given: &Given, unread: &[&str]) -> Vec<String> {
 }
 
 /// Returns the content of `/flagz`: each flag's value by name, as pflag prints it.
-pub fn flagz(given: &Given) -> BTreeMap<String, String> {
+pub fn flagz(given: &ParsedFlags) -> BTreeMap<String, String> {
     let flags = given.flags().iter();
     flags.filter_map(|flag| Some((flag.name.to_owned(), given.text(flag.name)?))).collect()
 }
@@ -80,7 +83,7 @@ pub fn flagz(given: &Given) -> BTreeMap<String, String> {
 /// Logs the warnings, and with higher verbosity all flags.
 ///
 /// Upstream: `PrintFlags`.
-pub fn log_flags(given: &Given, warnings: &[String], log: &Log) {
+pub fn log_flags(given: &ParsedFlags, warnings: &[String], log: &Log) {
     if log.verbosity() > 0 {
         for (name, value) in flagz(given) {
             tracing::info!("FLAG: --{name}={value:?}");

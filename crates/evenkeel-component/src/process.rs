@@ -6,7 +6,7 @@ use crate::{
     command_line,
     connection::Connection,
     features::{self, FeatureGates},
-    flags::Given,
+    flags::ParsedFlags,
     leading::MigrationLease,
     logging::Log,
     metrics::{self, Exposition, RunningControllers},
@@ -34,7 +34,7 @@ pub struct Parts<'a> {
     /// Name of the component, which begins its user agents.
     pub name: &'static str,
     /// Parsed command line.
-    pub given: &'a Given,
+    pub given: &'a ParsedFlags,
     /// Log of the program, whose level `/debug/flags/v` changes.
     pub log: &'a Log,
     /// Options of the connection to the API server.

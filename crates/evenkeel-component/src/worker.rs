@@ -22,11 +22,11 @@ pub enum Worker {
 
 /// The pause as a multiple of the last work. A worker that is busy for more than a twentieth of the time finds more and more
 /// work at once, until its pause is the longest; one with less work soon polls at once again.
-const TIMES: u32 = 20;
+const PAUSE_FACTOR: u32 = 20;
 /// The longest pause: less than an API server takes for a few writes.
-const LONGEST: Duration = Duration::from_millis(15);
+const MAX_PAUSE: Duration = Duration::from_millis(15);
 /// The shortest pause: the system takes about as long to wake a thread.
-const SHORTEST: Duration = Duration::from_micros(200);
+const MIN_PAUSE: Duration = Duration::from_micros(200);
 
 impl Worker {
     /// Returns a tokio runtime with these workers, with timers and sockets.
@@ -47,8 +47,8 @@ impl Worker {
 
 /// Returns the pause after this much work; `None` if it is too short.
 fn rest(worked: Duration) -> Option<Duration> {
-    let rest = worked.saturating_mul(TIMES).min(LONGEST);
-    (rest >= SHORTEST).then_some(rest)
+    let rest = worked.saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
+    (rest >= MIN_PAUSE).then_some(rest)
 }
 
 thread_local! {
@@ -82,8 +82,8 @@ mod tests {
         for (worked, expected) in table {
             assert_eq!(rest(micros(worked)), expected.map(micros), "{worked} µs");
         }
-        assert_eq!(rest(Duration::from_secs(3600)), Some(LONGEST));
-        assert_eq!(rest(Duration::MAX), Some(LONGEST));
+        assert_eq!(rest(Duration::from_secs(3600)), Some(MAX_PAUSE));
+        assert_eq!(rest(Duration::MAX), Some(MAX_PAUSE));
     }
 
     #[test]

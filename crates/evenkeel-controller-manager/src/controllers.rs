@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Returns the descriptors of the controllers that `--controllers` enables, and logs the enabled ones that are not
 /// implemented.
 pub fn enabled_descriptors(options: &Options) -> Vec<Descriptor> {
-    let (known, implemented) = (options::known(), descriptors());
+    let (known, implemented) = (options::known_controllers(), descriptors());
     let enabled =
         options.choice.enabled(known.iter().map(|known| (known.name, known.on_by_default)));
     let descriptors: Vec<Descriptor> =
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn descriptors_match_the_known_controllers() {
-        let known = options::known();
+        let known = options::known_controllers();
         assert_eq!(known.len(), 49);
         for descriptor in descriptors() {
             let Descriptor { name, aliases, on_by_default, gates, .. } = descriptor;

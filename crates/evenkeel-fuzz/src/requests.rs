@@ -23,7 +23,7 @@ const MAX_FRAMES: usize = 64;
 /// Inputs that one server serves. A new one for each would be slow.
 const INPUTS: usize = 256;
 /// Virtual time between requests.
-const PAUSE: Duration = Duration::from_secs(1);
+const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
 struct Running {
     runtime: Runtime,
@@ -53,7 +53,7 @@ pub(crate) fn requests(data: &[u8]) {
                 running.runtime.block_on(async {
                     exchange(&running.service, request).await;
                     // Controllers of the server act meanwhile. The time is virtual.
-                    tokio::time::sleep(PAUSE).await;
+                    tokio::time::sleep(REQUEST_INTERVAL).await;
                 });
             }
         }

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, Given, Problems, Reader},
+    flags::{Flags, ParsedFlags, Problems, Reader},
     options::{
         ClientOptions, LeaderElectionOptions, LoggingOptions, MetricsOptions, ServingOptions,
     },
@@ -37,7 +37,7 @@ pub(super) struct Options {
     pub(super) serving: ServingOptions,
     pub(super) pod_max_in_unschedulable_pods: Duration,
     pub(super) gates: Arc<FeatureGates>,
-    pub(super) given: Given,
+    pub(super) given: ParsedFlags,
     /// Warnings to log at start.
     pub(super) warnings: Vec<String>,
 }
@@ -47,7 +47,7 @@ impl Options {
     ///
     /// # Errors
     /// Lists every invalid flag.
-    pub(super) fn check(given: Given) -> Result<Self, Problems> {
+    pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(
             &read.list("emulated-version"),

@@ -1,13 +1,13 @@
 //! What the program takes and refuses, and what it makes of it.
 
 use super::{NAME, Options, Registry, config::KubeSchedulerConfiguration, flags, profiles};
-use evenkeel_component::{features::FeatureGates, flags::Asked};
+use evenkeel_component::{features::FeatureGates, flags::Invocation};
 use serde_json::Value;
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
-        Asked::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        Invocation::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
         other => panic!("not to run: {other:?}"),
     }
 }
@@ -114,7 +114,7 @@ fn the_program_starts_with_each_gate_that_upstreams_starts_with() {
 }
 
 #[test]
-fn plugins_that_do_nothing_here_are_told_of() {
+fn plugins_that_do_nothing_here_are_reported() {
     let gates = "--feature-gates=AllAlpha=true,AllBeta=true";
     let mut warnings = started(&[gates]).unwrap().warnings;
     warnings.retain(|warning| warning.contains("plugin"));

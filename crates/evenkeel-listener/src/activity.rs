@@ -12,7 +12,7 @@ use hyper::service::Service;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::abort::{AbortResponse, Stream};
-use crate::watchdog::Seen;
+use crate::watchdog::ConnectionActivity;
 
 /// Counters of a connection.
 #[derive(Debug, Default)]
@@ -23,8 +23,9 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    pub(crate) fn seen(&self) -> Seen {
-        Seen {
+    /// Returns the present counts.
+    pub(crate) fn snapshot(&self) -> ConnectionActivity {
+        ConnectionActivity {
             requests: self.requests.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             partial_head: self.bytes.load(Ordering::Relaxed),

@@ -197,7 +197,7 @@ async fn drive(
                 leaving = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = tokio::time::sleep(TICK) => match watchdog.tick(activity.seen()) {
+            () = tokio::time::sleep(TICK) => match watchdog.tick(activity.snapshot()) {
                 Verdict::Keep => {}
                 Verdict::Overdue => return Err(ConnectionError::Overdue),
                 // The peer was asked to go, and did not.

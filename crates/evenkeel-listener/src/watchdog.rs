@@ -9,9 +9,9 @@ const HEAD_TICKS: u32 = 4;
 /// Checks after which a connection is idle: upstream's `IdleTimeout` of 90 s.
 const IDLE_TICKS: u32 = 12;
 
-/// What happened on a connection.
+/// Counts of a connection at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ConnectionActivity {
     /// Requests so far.
     pub(crate) requests: u64,
     /// Requests whose response is not sent.
@@ -41,13 +41,13 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// Checks a connection. The first request is due from the beginning.
-    pub(crate) fn tick(&mut self, seen: Seen) -> Verdict {
-        if seen.in_flight > 0 || seen.requests != self.requests {
-            *self = Self { requests: seen.requests, idle: 0, head: 0 };
+    pub(crate) fn tick(&mut self, activity: ConnectionActivity) -> Verdict {
+        if activity.in_flight > 0 || activity.requests != self.requests {
+            *self = Self { requests: activity.requests, idle: 0, head: 0 };
             return Verdict::Keep;
         }
         self.idle += 1;
-        self.head = if seen.partial_head || seen.requests == 0 { self.head + 1 } else { 0 };
+        self.head = if activity.partial_head || activity.requests == 0 { self.head + 1 } else { 0 };
         if self.head >= HEAD_TICKS {
             Verdict::Overdue
         } else if self.idle >= IDLE_TICKS {
@@ -63,16 +63,17 @@ mod tests {
     use super::*;
 
     /// Verdicts of checks, `.` for `Keep`.
-    fn verdicts(seen: impl IntoIterator<Item = (u64, u64, bool)>) -> String {
+    fn verdicts(activity: impl IntoIterator<Item = (u64, u64, bool)>) -> String {
         let mut watchdog = Watchdog::default();
         let letter = |verdict| match verdict {
             Verdict::Keep => '.',
             Verdict::Idle => 'I',
             Verdict::Overdue => 'O',
         };
-        seen.into_iter()
+        activity
+            .into_iter()
             .map(|(requests, in_flight, partial_head)| {
-                letter(watchdog.tick(Seen { requests, in_flight, partial_head }))
+                letter(watchdog.tick(ConnectionActivity { requests, in_flight, partial_head }))
             })
             .collect()
     }
@@ -80,7 +81,7 @@ mod tests {
     #[test]
     fn connections_are_closed_when_nothing_comes() {
         let idle = std::iter::repeat_n((1, 0, false), 13);
-        for (seen, wanted) in [
+        for (activity, wanted) in [
             // The first request does not come, whether or not some bytes do.
             (vec![(0, 0, false); 4], "...O"),
             (vec![(0, 0, true); 4], "...O"),
@@ -91,7 +92,7 @@ mod tests {
             (vec![(1, 0, false), (1, 0, true), (1, 0, true), (1, 0, true), (1, 0, true)], "....O"),
             (vec![(1, 0, true), (2, 0, true), (3, 0, true), (4, 0, true)], "...."),
         ] {
-            assert_eq!(verdicts(seen.clone()), wanted, "{seen:?}");
+            assert_eq!(verdicts(activity.clone()), wanted, "{activity:?}");
         }
     }
 }

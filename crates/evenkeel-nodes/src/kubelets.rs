@@ -91,11 +91,11 @@ struct Follower {
     container: ContainerRef,
     seen: usize,
     /// The run that is followed, as it was last interpreted.
-    known: Option<Known>,
+    known: Option<InterpretedRun>,
 }
 
 /// Lines of a run, those to come included.
-struct Known {
+struct InterpretedRun {
     run: LoggedRun,
     /// What is printed later is not among the lines.
     until: Timestamp,
@@ -134,13 +134,13 @@ impl Follower {
     /// The lines that were printed since the last time, and when to look again. Pods change often: a run whose outcome is the
     /// same is not interpreted again.
     async fn read(&mut self, run: LoggedRun, now: Timestamp) -> (Vec<LogLine>, Timestamp) {
-        let is_current = |known: &Known| known.until > now && known.run.prints_the_same_as(&run);
+        let is_current = |known: &InterpretedRun| known.until > now && known.run.prints_the_same_as(&run);
         let known = match self.known.take().filter(is_current) {
             Some(known) => known,
             None => {
                 let until = later(now, HORIZON);
                 let (lines, run) = interpret(run, self.container.name.clone(), until).await;
-                Known { lines, until, run }
+                InterpretedRun { lines, until, run }
             }
         };
         let printed = known.lines.partition_point(|line| line.time <= now);

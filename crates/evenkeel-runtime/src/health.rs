@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_that_run_are_told() {
+    fn checks_that_run_are_reported() {
         let (health, reported) = (unwell(), Arc::new(Mutex::new(Vec::new())));
         let reporter = Arc::clone(&reported);
         health.observe(move |name, path, ok| {

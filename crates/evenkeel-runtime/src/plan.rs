@@ -41,8 +41,8 @@ pub struct Pass<'a, M = ()> {
     pub took: Duration,
     /// Whether all of it went well.
     pub succeeded: bool,
-    /// Whether a failed action ended it ([`OnError::Abort`]), so that no status was computed.
-    pub aborted: bool,
+    /// Whether a failed action ended the pass before its last action and its status ([`OnError::Abort`]).
+    pub is_incomplete: bool,
 }
 
 /// A queue's key: an object's namespace (empty for cluster-scoped ones) and name.
@@ -402,7 +402,7 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         Plan::nothing()
     }
-    /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as an aborted pass does. `now` is the
+    /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as a pass that is incomplete does. `now` is the
     /// time that [`Planner::plan`] got.
     fn remember(
         &self,

@@ -22,7 +22,7 @@ use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
 /// How long stopping may take.
-const STOP: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Controllers, scheduler and nodes to run.
 #[derive(Debug, Clone)]
@@ -230,7 +230,7 @@ impl Plane {
     pub async fn stop(self) -> Vec<String> {
         let mut late = Vec::new();
         for part in self.parts.iter().rev() {
-            late.extend(part.shut_down(STOP).await.into_iter().map(String::from));
+            late.extend(part.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
         }
         late
     }

@@ -29,7 +29,7 @@ use std::{
 /// Timeout of the caches' sync with a live cluster.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long reflectors may take to end.
-const STOP: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Of each kind of answer, so many nodes are shown.
 const SHOWN: usize = 8;
 
@@ -115,7 +115,7 @@ async fn simulate_files(args: &Args) -> Result<String> {
     for pod in &pods {
         simulation.place(&mut looker, pod)?;
     }
-    tasks.shut_down(STOP).await;
+    tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     let placed = simulation.placed;
     if args.output == "json" {
         return Ok(serde_json::to_string_pretty(&placed)? + "\n");
@@ -260,7 +260,7 @@ pub async fn explain(kube: kube::Client, namespace: &str, pod: &str) -> Result<O
     let (kube, _) = dry_run(kube);
     let (mut looker, tasks) = looking(kube, &SchedulerOptions::default()).await?;
     let explained = looker.explain(namespace, pod);
-    tasks.shut_down(STOP).await;
+    tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     Ok(explained)
 }
 
@@ -359,7 +359,7 @@ spec: {priority: 5, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
     }
 
     #[tokio::test]
-    async fn a_workload_is_told_of_as_one() {
+    async fn a_workload_is_reported_as_one() {
         let text = simulated(CLUSTER, &[]).await.unwrap();
         let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
         assert_eq!(heads, ["shop/lone goes to a", "Deployment shop/web: 3 of 5 find a node"]);

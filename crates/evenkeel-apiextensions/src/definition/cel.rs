@@ -10,7 +10,7 @@ use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{list, text};
 use evenkeel_cel::Program;
 
-use evenkeel_cel::check::{Known, Type, check, most};
+use evenkeel_cel::check::{Declared, Type, check, most};
 
 /// Upstream: `StaticEstimatedCostLimit`, the limit for one expression.
 const STATIC_ESTIMATED_COST_LIMIT: u64 = 10_000_000;
@@ -233,11 +233,11 @@ fn compile<'a>(
     context: &SchemaContext<'a>,
     optional: bool,
 ) -> Result<(Type<'a>, u64), String> {
-    let known = Known::schema(context.structural, context.root).ok_or_else(|| {
+    let known = Declared::schema(context.structural, context.root).ok_or_else(|| {
         "compilation failed: ERROR: the schema has no type that expressions know".to_owned()
     })?;
     let old = if optional {
-        Known::of(Type::Optional(Box::new(known.kind.clone())))
+        Declared::of(Type::Optional(Box::new(known.kind.clone())))
     } else {
         known.clone()
     };

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_as_upstream_tells_them() {
+    fn mistakes_are_reported_as_upstream_tells_them() {
         let start = pod(&json!([{"name": "a"}]));
         for (patch, error) in [
             (

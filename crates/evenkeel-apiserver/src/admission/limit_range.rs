@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_and_told() {
+    fn defaults_are_filled_in_and_reported() {
         let range = range(
             &json!([{"type": "Container", "default": {"cpu": "500m", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}}]),
         );
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_is_told() {
+    fn what_is_outside_is_reported() {
         let container = |resources: &str| {
             let resources: Value = serde_json::from_str(resources).expect("JSON");
             decoded::<Pod>(

@@ -1,7 +1,7 @@
 //! The controller of CustomResourceDefinitions: writes their conditions, keeps the table of served resources in line with
 //! them, and deletes the custom resources of a definition before the definition goes.
 //!
-//! Each sync handles all definitions. The controller syncs after each change, and again after [`AGAIN`] while objects of a
+//! Each sync handles all definitions. The controller syncs after each change, and again after [`FINALIZE_INTERVAL`] while objects of a
 //! deleted definition are left.
 //!
 //! | upstream's controller | where |
@@ -31,7 +31,7 @@ use evenkeel_apimachinery::value::{get, list, set, text};
 /// Where definitions are stored.
 pub(crate) const RESOURCE_PREFIX: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Time between two syncs while objects of a deleted definition are left, which wait for finalizers of their own.
-const AGAIN: Duration = Duration::from_secs(1);
+const FINALIZE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time after which a write that the store refused, as a full disk makes it, is tried again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -98,10 +98,10 @@ async fn sync(api: &Arc<Api>) -> Option<Duration> {
             }
             match finalize(api, entry, crd, &now).await {
                 Ok(true) => wrote = true,
-                Ok(false) => again = Some(AGAIN),
+                Ok(false) => again = Some(FINALIZE_INTERVAL),
                 Err(error) => {
                     tracing::error!(definition = %entry.key, %error, "the objects of a definition cannot be deleted");
-                    again = Some(AGAIN);
+                    again = Some(FINALIZE_INTERVAL);
                 }
             }
         }

@@ -14,8 +14,8 @@ use crate::resource::Rows;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::status::StatusError;
 
-/// What is asked for.
-enum Asked {
+/// Format of the discovery documents.
+enum DiscoveryFormat {
     Legacy,
     Aggregated,
 }
@@ -25,12 +25,12 @@ pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Respon
     let rows = api.table.rows();
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     let document = match parts.as_slice() {
-        ["api" | "apis"] => match asked(headers, true) {
-            Some(Asked::Aggregated) => {
+        ["api" | "apis"] => match requested_format(headers, true) {
+            Some(DiscoveryFormat::Aggregated) => {
                 return Some(aggregated::answer(&rows, parts[0] == "api").response(headers));
             }
-            Some(Asked::Legacy) if parts[0] == "api" => legacy::versions(headers),
-            Some(Asked::Legacy) => legacy::groups_document(&rows),
+            Some(DiscoveryFormat::Legacy) if parts[0] == "api" => legacy::versions(headers),
+            Some(DiscoveryFormat::Legacy) => legacy::groups_document(&rows),
             None => return Some(refused(headers)),
         },
         ["api", version] if rows.has_version(version) => legacy::resources(&rows, version),
@@ -51,7 +51,7 @@ pub(crate) fn serve(api: &Api, path: &str, headers: &HeaderMap) -> Option<Respon
         ["api", _] => return Some(status(headers, &StatusError::resource_not_found())),
         _ => return None,
     };
-    if asked(headers, false).is_none() {
+    if requested_format(headers, false).is_none() {
         return Some(refused(headers));
     }
     Some(json(&document))
@@ -61,16 +61,16 @@ fn has_group(rows: &Rows, group: &str) -> bool {
     rows.all.iter().any(|resource| resource.group() == group)
 }
 
-/// The form that `Accept` asks for; `None` where none of its forms is served.
-fn asked(headers: &HeaderMap, aggregates: bool) -> Option<Asked> {
+/// Returns the format that `Accept` asks for; `None` if it asks for none that is served.
+fn requested_format(headers: &HeaderMap, aggregates: bool) -> Option<DiscoveryFormat> {
     accept::media_ranges(headers).iter().find_map(|media_range| {
         if !media_range.includes("application/json") {
             return None;
         }
         match (media_range.param("g"), media_range.param("v"), media_range.param("as")) {
-            ("", "", "") => Some(Asked::Legacy),
+            ("", "", "") => Some(DiscoveryFormat::Legacy),
             ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") if aggregates => {
-                Some(Asked::Aggregated)
+                Some(DiscoveryFormat::Aggregated)
             }
             _ => None,
         }
@@ -117,9 +117,12 @@ mod tests {
             headers
         };
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        assert!(matches!(asked(&headers(v2), true), Some(Asked::Aggregated)));
-        assert!(matches!(asked(&headers("application/json"), true), Some(Asked::Legacy)));
+        assert!(matches!(requested_format(&headers(v2), true), Some(DiscoveryFormat::Aggregated)));
+        assert!(matches!(
+            requested_format(&headers("application/json"), true),
+            Some(DiscoveryFormat::Legacy)
+        ));
         let v9 = "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList";
-        assert!(asked(&headers(v9), true).is_none());
+        assert!(requested_format(&headers(v9), true).is_none());
     }
 }

@@ -22,13 +22,13 @@ use evenkeel_apimachinery::value::{get, int, list, text};
 /// No answer is larger.
 const LIMIT: usize = 3 * 1024 * 1024;
 
-/// Where a webhook is.
-struct Place {
-    /// As messages have it.
+/// URL of a webhook, and the address that is dialled.
+struct WebhookUrl {
+    /// The URL in messages; that of a Service names the Service.
     url: String,
-    /// The name in its certificate.
+    /// Name in the webhook's certificate.
     host: String,
-    /// What is dialled.
+    /// Host and port to connect to.
     address: String,
     path: String,
 }
@@ -41,12 +41,12 @@ pub(crate) async fn post(
     seconds: i64,
 ) -> Result<Value, String> {
     let seconds = u64::try_from(seconds).unwrap_or(1).clamp(1, 30);
-    let place = place(api, config, seconds)?;
-    let failed = |why: &str| format!("Post \"{}\": {why}", place.url);
+    let webhook_url = webhook_url(api, config, seconds)?;
+    let failed = |why: &str| format!("Post \"{}\": {why}", webhook_url.url);
     let request_future = async {
-        let call = api.webhooks.begin(&place.url, api.clock.instant()).await;
+        let call = api.webhooks.begin(&webhook_url.url, api.clock.instant()).await;
         let call = call.map_err(|_| "too many calls are in flight without an answer".to_owned())?;
-        let answer = exchange(&place, text(config, "caBundle"), body).await;
+        let answer = exchange(&webhook_url, text(config, "caBundle"), body).await;
         call.answered(api.clock.instant());
         answer
     };
@@ -88,15 +88,19 @@ fn refused(code: StatusCode, body: &[u8]) -> String {
     }
 }
 
-async fn exchange(place: &Place, ca: &str, body: &Value) -> Result<(StatusCode, Bytes), String> {
+async fn exchange(
+    webhook_url: &WebhookUrl,
+    ca: &str,
+    body: &Value,
+) -> Result<(StatusCode, Bytes), String> {
     let bytes = serde_json::to_vec(body).map_err(|error| error.to_string())?;
-    let request = Request::post(&place.path)
-        .header("host", &place.host)
+    let request = Request::post(&webhook_url.path)
+        .header("host", &webhook_url.host)
         .header("content-type", "application/json")
         .header("accept", "application/json")
         .body(Full::new(Bytes::from(bytes)))
         .map_err(|error| error.to_string())?;
-    let address = Address { host: place.host.clone(), address: place.address.clone() };
+    let address = Address { host: webhook_url.host.clone(), address: webhook_url.address.clone() };
     https::send(&address, &roots(ca)?, request, LIMIT).await
 }
 
@@ -109,9 +113,9 @@ fn roots(ca: &str) -> Result<CertPool, String> {
     CertPool::from_pem(&pem).map_err(|error| format!("caBundle: {error}"))
 }
 
-fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
+fn webhook_url(api: &Api, config: &Value, seconds: u64) -> Result<WebhookUrl, String> {
     if let Some(service) = get(config, "service") {
-        return of_service(api, service, seconds);
+        return service_url(api, service, seconds);
     }
     let url = text(config, "url");
     let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
@@ -119,11 +123,11 @@ fn place(api: &Api, config: &Value, seconds: u64) -> Result<Place, String> {
     let path = format!("{}?timeout={seconds}s", clean(uri.path()));
     let url = format!("https://{authority}{path}");
     let Address { host, address } = Address::of(authority);
-    Ok(Place { url, host, address, path })
+    Ok(WebhookUrl { url, host, address, path })
 }
 
-/// Something ready behind a service, found by its endpoint slices: there is nobody to dial its address.
-fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String> {
+/// Returns the URL of a Service's webhook, with the address of a ready endpoint of its EndpointSlices: no proxy serves cluster IPs.
+fn service_url(api: &Api, service: &Value, seconds: u64) -> Result<WebhookUrl, String> {
     let (name, namespace) = (text(service, "name"), text(service, "namespace"));
     let port = int(service, "port").unwrap_or(443);
     let path = format!("{}?timeout={seconds}s", clean(text(service, "path")));
@@ -136,7 +140,7 @@ fn of_service(api: &Api, service: &Value, seconds: u64) -> Result<Place, String>
     let port_name = service_port.map_or("", |p| text(p, "name"));
     let address = endpoint(api, namespace, name, port_name)
         .ok_or_else(|| format!("Post \"{url}\": no endpoints available for service \"{name}\""))?;
-    Ok(Place { url, host, address, path })
+    Ok(WebhookUrl { url, host, address, path })
 }
 
 /// A path without empty segments, `.` and `..`, and without a slash at its end. A server's router may redirect other paths.

@@ -60,7 +60,7 @@ async fn a_webhook_with_a_self_signed_certificate_is_asked() {
 }
 
 #[tokio::test]
-async fn a_webhook_whose_certificate_is_not_believed_is_told_of_in_gos_words() {
+async fn a_webhook_whose_certificate_is_not_believed_is_reported_in_gos_words() {
     let other = Identity::own(|params| {
         params.distinguished_name.push(rcgen::DnType::CommonName, "other");
     });

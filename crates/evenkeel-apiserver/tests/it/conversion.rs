@@ -186,7 +186,7 @@ async fn each_version_sees_the_object_in_its_own_form() {
 }
 
 #[tokio::test]
-async fn what_a_webhook_refuses_is_told() {
+async fn what_a_webhook_refuses_is_reported() {
     let answers: [(Answer, &str); 3] = [
         (refused, "Gauge failed: gauges are not to be converted"),
         (
@@ -239,7 +239,7 @@ async fn what_a_webhook_refuses_is_told() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_is_nowhere_is_told() {
+async fn a_webhook_that_is_nowhere_is_reported() {
     let client = Client::start().await;
     let service = json!({"service": {"name": "hook", "namespace": "default", "path": "/convert"}});
     define(&client, &conversion(&service), hosts).await;

@@ -82,7 +82,7 @@ async fn refused_requests_are_warned_of_unknown_fields_too() {
 }
 
 #[tokio::test]
-async fn parts_of_the_control_plane_are_told_of() {
+async fn parts_of_the_control_plane_are_reported() {
     let server = Server::builder().build().await.expect("a server in memory");
     server.component("scheduler", || Err("it sleeps".to_owned()));
     let client = Client(server.service());

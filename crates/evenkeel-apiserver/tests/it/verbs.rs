@@ -203,7 +203,7 @@ async fn what_is_forgotten_is_gone() {
 }
 
 #[tokio::test]
-async fn ages_are_told_by_the_servers_clock() {
+async fn ages_are_reported_by_the_servers_clock() {
     let time = Arc::new(AtomicI64::new(1_000_000));
     let its = time.clone();
     let clock =

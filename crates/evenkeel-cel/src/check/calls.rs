@@ -4,7 +4,7 @@ use cel::common::ast::{CallExpr, Expr, operators as op};
 use cel::parser::Expression;
 
 use super::types::Type;
-use super::{Checked, Checker, Known, Outcome, is_junction, overload, undeclared};
+use super::{Checked, Checker, Declared, Outcome, is_junction, overload, undeclared};
 
 impl<'a> Checker<'a> {
     pub(super) fn call(&mut self, call: &'a CallExpr) -> Outcome<'a> {
@@ -23,7 +23,7 @@ impl<'a> Checker<'a> {
             args.push(self.expression(argument)?);
         }
         let given: u64 = args.iter().fold(0, |sum, arg| sum.saturating_add(arg.cost));
-        let known: Vec<&Known<'a>> = args.iter().map(|arg| &arg.known).collect();
+        let known: Vec<&Declared<'a>> = args.iter().map(|arg| &arg.known).collect();
         let name = call.func_name.as_str();
         if let Some(result) = operator(name, &known)? {
             let cost =
@@ -46,7 +46,7 @@ impl<'a> Checker<'a> {
         let kind = kind.ok_or_else(|| overload(name, &known))?;
         let cost = given.saturating_add(function_cost(name, &known));
         let size = known.first().map_or(1, |k| k.size);
-        Ok(Checked { known: Known { size, ..Known::of(kind) }, cost })
+        Ok(Checked { known: Declared { size, ..Declared::of(kind) }, cost })
     }
 
     /// What binds a name of its own.
@@ -80,9 +80,9 @@ impl<'a> Checker<'a> {
             ("bind", _) => (first.known.clone(), 1),
             ("sortBy", _) => (first.known.element(), first.known.size),
             (_, Type::Optional(inner)) => {
-                (Known { kind: (**inner).clone(), ..first.known.clone() }, 1)
+                (Declared { kind: (**inner).clone(), ..first.known.clone() }, 1)
             }
-            _ => (Known::of(Type::Dyn), 1),
+            _ => (Declared::of(Type::Dyn), 1),
         };
         self.variables.push((variable, known));
         let second = self.expression(body);
@@ -91,9 +91,10 @@ impl<'a> Checker<'a> {
         let cost = first.cost.saturating_add(second.cost.saturating_mul(times));
         let known = match how {
             "sortBy" => first.known,
-            "optMap" => {
-                Known { kind: Type::Optional(Box::new(second.known.kind.clone())), ..second.known }
-            }
+            "optMap" => Declared {
+                kind: Type::Optional(Box::new(second.known.kind.clone())),
+                ..second.known
+            },
             _ => second.known,
         };
         Ok(Checked { known, cost })
@@ -101,7 +102,7 @@ impl<'a> Checker<'a> {
 }
 
 /// What an operator answers; `None` where the name is of none.
-fn operator<'a>(name: &str, args: &[&Known<'a>]) -> Result<Option<Known<'a>>, String> {
+fn operator<'a>(name: &str, args: &[&Declared<'a>]) -> Result<Option<Declared<'a>>, String> {
     let wrong = || overload(name, args);
     let kinds: Vec<&Type<'a>> = args.iter().map(|a| &a.kind).collect();
     let numbers =
@@ -109,17 +110,17 @@ fn operator<'a>(name: &str, args: &[&Known<'a>]) -> Result<Option<Known<'a>>, St
     let bool_like = |kind: &Type<'a>| matches!(kind, Type::Bool | Type::Dyn);
     Ok(Some(match (name, kinds.as_slice()) {
         (op::LOGICAL_AND | op::LOGICAL_OR, [a, b]) if bool_like(a) && bool_like(b) => {
-            Known::of(Type::Bool)
+            Declared::of(Type::Bool)
         }
-        (op::LOGICAL_NOT | op::NOT_STRICTLY_FALSE, [a]) if bool_like(a) => Known::of(Type::Bool),
+        (op::LOGICAL_NOT | op::NOT_STRICTLY_FALSE, [a]) if bool_like(a) => Declared::of(Type::Bool),
         (op::CONDITIONAL, [c, a, b]) if bool_like(c) => {
             let kind = if a == b { (*a).clone() } else { Type::Dyn };
             if !a.agrees(b) {
                 return Err(wrong());
             }
-            Known { kind, size: args[1].size.max(args[2].size), node: args[1].node }
+            Declared { kind, size: args[1].size.max(args[2].size), node: args[1].node }
         }
-        (op::EQUALS | op::NOT_EQUALS, [a, b]) if a.agrees(b) => Known::of(Type::Bool),
+        (op::EQUALS | op::NOT_EQUALS, [a, b]) if a.agrees(b) => Declared::of(Type::Bool),
         (op::LESS | op::LESS_EQUALS | op::GREATER | op::GREATER_EQUALS, [a, b]) => {
             let ordered = |k: &Type<'a>| {
                 numbers(k)
@@ -132,7 +133,7 @@ fn operator<'a>(name: &str, args: &[&Known<'a>]) -> Result<Option<Known<'a>>, St
             if !fits {
                 return Err(wrong());
             }
-            Known::of(Type::Bool)
+            Declared::of(Type::Bool)
         }
         (op::ADD, [a, b]) => {
             let kind = match (a, b) {
@@ -150,33 +151,33 @@ fn operator<'a>(name: &str, args: &[&Known<'a>]) -> Result<Option<Known<'a>>, St
                 }
                 _ => return Err(wrong()),
             };
-            Known { kind, size: args[0].size.saturating_add(args[1].size), node: None }
+            Declared { kind, size: args[0].size.saturating_add(args[1].size), node: None }
         }
-        (op::SUBSTRACT, [Type::Time, Type::Time]) => Known::of(Type::Duration),
-        (op::SUBSTRACT, [Type::Time, Type::Duration]) => Known::of(Type::Time),
-        (op::SUBSTRACT, [Type::Duration, Type::Duration]) => Known::of(Type::Duration),
+        (op::SUBSTRACT, [Type::Time, Type::Time]) => Declared::of(Type::Duration),
+        (op::SUBSTRACT, [Type::Time, Type::Duration]) => Declared::of(Type::Time),
+        (op::SUBSTRACT, [Type::Duration, Type::Duration]) => Declared::of(Type::Duration),
         (op::SUBSTRACT | op::MULTIPLY | op::DIVIDE | op::MODULO, [a, b])
             if numbers(a) && a.agrees(b) =>
         {
-            Known::of(if **a == Type::Dyn { (*b).clone() } else { (*a).clone() })
+            Declared::of(if **a == Type::Dyn { (*b).clone() } else { (*a).clone() })
         }
-        (op::NEGATE, [a]) if numbers(a) => Known::of((*a).clone()),
+        (op::NEGATE, [a]) if numbers(a) => Declared::of((*a).clone()),
         (op::IN, [a, b]) => match b {
-            Type::List(of) if of.agrees(a) => Known::of(Type::Bool),
-            Type::Map(_) | Type::Dyn | Type::Object(_) => Known::of(Type::Bool),
+            Type::List(of) if of.agrees(a) => Declared::of(Type::Bool),
+            Type::Map(_) | Type::Dyn | Type::Object(_) => Declared::of(Type::Bool),
             _ => return Err(wrong()),
         },
         (op::INDEX, [a, key]) => match a {
             Type::List(_) if matches!(key, Type::Int | Type::Uint | Type::Dyn) => args[0].element(),
             Type::Map(_) if matches!(key, Type::Str | Type::Dyn) => args[0].element(),
-            Type::Dyn | Type::Optional(_) => Known::of(Type::Dyn),
+            Type::Dyn | Type::Optional(_) => Declared::of(Type::Dyn),
             _ => return Err(wrong()),
         },
         (op::OPT_INDEX, [_, _]) => {
             let element = args[0].element();
-            Known { kind: Type::Optional(Box::new(element.kind.clone())), ..element }
+            Declared { kind: Type::Optional(Box::new(element.kind.clone())), ..element }
         }
-        (op::OPT_SELECT, [_, _]) => Known::of(Type::Optional(Box::new(Type::Dyn))),
+        (op::OPT_SELECT, [_, _]) => Declared::of(Type::Optional(Box::new(Type::Dyn))),
         (
             op::LOGICAL_AND
             | op::LOGICAL_OR
@@ -200,7 +201,7 @@ fn tenth(size: u64) -> u64 {
     size.div_ceil(10)
 }
 
-fn operator_cost(name: &str, args: &[&Known<'_>]) -> u64 {
+fn operator_cost(name: &str, args: &[&Declared<'_>]) -> u64 {
     let size = |index: usize| args.get(index).map_or(1, |a| a.size);
     match name {
         op::EQUALS | op::NOT_EQUALS => match args[0].kind {
@@ -215,7 +216,7 @@ fn operator_cost(name: &str, args: &[&Known<'_>]) -> u64 {
     }
 }
 
-fn function_cost(name: &str, args: &[&Known<'_>]) -> u64 {
+fn function_cost(name: &str, args: &[&Declared<'_>]) -> u64 {
     let size = |index: usize| args.get(index).map_or(1, |a| a.size);
     match name {
         "contains" => tenth(size(0)).saturating_mul(tenth(size(1))).max(1),
@@ -238,7 +239,7 @@ const CIDR: &str = "net.CIDR";
 const SEMVER: &str = "kubernetes.Semver";
 
 /// What a function answers: `None` where there is none of that name, `Some(None)` where it takes other arguments.
-fn function<'a>(name: &str, member: bool, args: &[&Known<'a>]) -> Option<Option<Type<'a>>> {
+fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Option<Type<'a>>> {
     let first = args.first().map(|a| &a.kind);
     let library = |kind: &'static str| Some(Some(Type::Library(kind)));
     if !member {

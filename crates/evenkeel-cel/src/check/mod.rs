@@ -20,16 +20,16 @@ use crate::{Program, named, unescape};
 /// No request is larger, and so is nothing in it.
 const REQUEST: u64 = 3 * 1024 * 1024 - 2;
 
-/// What is known of a value: its type, its most elements (or bytes), and its schema where it has one.
+/// What the checker knows of a value: its type, its maximum number of elements or bytes, and its schema if it has one.
 #[derive(Debug, Clone)]
-pub struct Known<'a> {
+pub struct Declared<'a> {
     /// The type, as far as it is known.
     pub kind: Type<'a>,
     size: u64,
     node: Option<&'a dyn Declaration>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> Declared<'a> {
     /// A value without more to know.
     pub fn of(kind: Type<'a>) -> Self {
         let size = if matches!(kind, Type::Bool | Type::Int | Type::Uint | Type::Double) {
@@ -106,7 +106,7 @@ fn least(node: &dyn Declaration) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Checked<'a> {
     /// What is known of the value.
-    pub known: Known<'a>,
+    pub known: Declared<'a>,
     /// The most that one evaluation costs, by the estimate.
     pub cost: u64,
 }
@@ -114,23 +114,23 @@ pub struct Checked<'a> {
 /// Checks an expression over these variables; the error is in cel-go's words.
 pub fn check<'a>(
     program: &'a Program,
-    variables: Vec<(&'a str, Known<'a>)>,
+    variables: Vec<(&'a str, Declared<'a>)>,
 ) -> Result<Checked<'a>, String> {
     let mut checker = Checker { variables };
     checker.expression(program.expression())
 }
 
 struct Checker<'a> {
-    variables: Vec<(&'a str, Known<'a>)>,
+    variables: Vec<(&'a str, Declared<'a>)>,
 }
 
 type Outcome<'a> = Result<Checked<'a>, String>;
 
 fn checked<'a>(kind: Type<'a>, cost: u64) -> Outcome<'a> {
-    Ok(Checked { known: Known::of(kind), cost })
+    Ok(Checked { known: Declared::of(kind), cost })
 }
 
-fn overload(name: &str, args: &[&Known<'_>]) -> String {
+fn overload(name: &str, args: &[&Declared<'_>]) -> String {
     let shown: Vec<String> = args.iter().map(|a| a.kind.name()).collect();
     format!(
         "compilation failed: ERROR: found no matching overload for '{name}' applied to '({})'",
@@ -143,7 +143,7 @@ fn undeclared(name: &str) -> String {
 }
 
 impl<'a> Checker<'a> {
-    fn variable(&self, name: &str) -> Option<&Known<'a>> {
+    fn variable(&self, name: &str) -> Option<&Declared<'a>> {
         self.variables.iter().rev().find(|(n, _)| *n == name).map(|(_, known)| known)
     }
 
@@ -170,7 +170,7 @@ impl<'a> Checker<'a> {
                     });
                 }
                 let kind = Type::List(Box::new(kind.unwrap_or(Type::Dyn)));
-                Ok(Checked { known: Known::sized(kind, list.elements.len() as u64), cost })
+                Ok(Checked { known: Declared::sized(kind, list.elements.len() as u64), cost })
             }
             Expr::Map(map) => self.entries(&map.entries, 30, Type::Map(Box::new(Type::Dyn))),
             Expr::Struct(made) => self.entries(&made.entries, 40, Type::Dyn),
@@ -192,14 +192,14 @@ impl<'a> Checker<'a> {
                 }
             }
         }
-        Ok(Checked { known: Known::sized(kind, all.len() as u64), cost })
+        Ok(Checked { known: Declared::sized(kind, all.len() as u64), cost })
     }
 
     fn select(&mut self, select: &'a SelectExpr) -> Outcome<'a> {
         let operand = self.expression(&select.operand)?;
         let cost = operand.cost.saturating_add(1);
         let (known, optional) = match operand.known.kind {
-            Type::Optional(inner) => (Known { kind: *inner, ..operand.known }, true),
+            Type::Optional(inner) => (Declared { kind: *inner, ..operand.known }, true),
             _ => (operand.known, false),
         };
         let field = field_of(&known, &select.field)?;
@@ -207,7 +207,7 @@ impl<'a> Checker<'a> {
             return checked(Type::Bool, cost);
         }
         let known = if optional {
-            Known { kind: Type::Optional(Box::new(field.kind.clone())), ..field }
+            Declared { kind: Type::Optional(Box::new(field.kind.clone())), ..field }
         } else {
             field
         };
@@ -220,7 +220,7 @@ impl<'a> Checker<'a> {
         let start = self.expression(&c.accu_init)?;
         let key = match &range.known.kind {
             Type::List(_) | Type::Dyn => range.known.element(),
-            Type::Map(_) | Type::Object(_) => Known::of(Type::Str),
+            Type::Map(_) | Type::Object(_) => Declared::of(Type::Str),
             _ => {
                 let shown = range.known.kind.name();
                 return Err(format!(
@@ -230,7 +230,7 @@ impl<'a> Checker<'a> {
         };
         // A list that is collected may become as long as the range.
         let accumulator = match &start.known.kind {
-            Type::List(_) => Known::sized(Type::Dyn, range.known.size),
+            Type::List(_) => Declared::sized(Type::Dyn, range.known.size),
             _ => start.known.clone(),
         };
         self.variables.push((&c.accu_var, accumulator));
@@ -259,22 +259,22 @@ impl<'a> Checker<'a> {
 }
 
 /// A field of a value, when its type has one of that name.
-fn field_of<'a>(known: &Known<'a>, name: &str) -> Result<Known<'a>, String> {
+fn field_of<'a>(known: &Declared<'a>, name: &str) -> Result<Declared<'a>, String> {
     match &known.kind {
         Type::Object(Of { node, root }) => {
             let plain = unescape(name);
-            if let Some(found) = node.property(&plain).and_then(|n| Known::schema(n, false)) {
+            if let Some(found) = node.property(&plain).and_then(|n| Declared::schema(n, false)) {
                 let in_metadata = *root && plain == "metadata";
-                return Ok(if in_metadata { Known::of(Type::Dyn) } else { found });
+                return Ok(if in_metadata { Declared::of(Type::Dyn) } else { found });
             }
             match (root, plain.as_str()) {
-                (true, "apiVersion" | "kind") => Ok(Known::of(Type::Str)),
-                (true, "metadata") => Ok(Known::of(Type::Dyn)),
+                (true, "apiVersion" | "kind") => Ok(Declared::of(Type::Str)),
+                (true, "metadata") => Ok(Declared::of(Type::Dyn)),
                 _ => Err(format!("compilation failed: ERROR: undefined field '{name}'")),
             }
         }
         Type::Map(_) => Ok(known.element()),
-        Type::Dyn => Ok(Known::of(Type::Dyn)),
+        Type::Dyn => Ok(Declared::of(Type::Dyn)),
         other => Err(format!(
             "compilation failed: ERROR: type '{}' does not support field selection",
             other.name()
@@ -292,7 +292,7 @@ fn literal<'a>(literal: &LiteralValue) -> Checked<'a> {
         LiteralValue::String(s) => (Type::Str, s.inner().len() as u64),
         LiteralValue::UInt(_) => (Type::Uint, 1),
     };
-    Checked { known: Known::sized(kind, size), cost: 0 }
+    Checked { known: Declared::sized(kind, size), cost: 0 }
 }
 
 /// Whether a function's name is an operator whose operands are joined.

@@ -37,8 +37,8 @@ pub const POOL_ANNOTATION: &str = "evenkeel.dev/address-pool";
 /// A service that found no free address asks again so often: one may have become free.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
-/// The configuration file is looked at so often.
-const LOOK: Duration = Duration::from_secs(10);
+/// Time between two reads of the configuration file.
+const CONFIG_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Cloud provider that assigns load balancer addresses from pools.
 pub struct IpPool {
@@ -156,7 +156,7 @@ fn set(present: &RwLock<Arc<Checked>>, config: &Config) -> Result<(), ConfigErro
 async fn follow(path: PathBuf, config: Arc<RwLock<Arc<Checked>>>, clock: Clock) {
     let mut present = tokio::fs::read_to_string(&path).await.ok();
     loop {
-        clock.sleep(LOOK).await;
+        clock.sleep(CONFIG_POLL_INTERVAL).await;
         let text = match tokio::fs::read_to_string(&path).await {
             Ok(text) => text,
             Err(error) => {

@@ -49,7 +49,7 @@ const NAME: &str = "cloud-controller-manager";
 const METRICS: &str = include_str!("../../data/metrics.tsv");
 
 /// How long stopping may take.
-const STOP: Duration = Duration::from_secs(10);
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// How often the log names the controllers that have not ended.
 const REMINDER: Duration = Duration::from_secs(3);
@@ -118,7 +118,7 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
         catalog: METRICS,
         configz: options.configz(),
         profiling: options.profiling,
-        grace: STOP,
+        grace: GRACE_PERIOD,
         own: None,
     })
     .await?;

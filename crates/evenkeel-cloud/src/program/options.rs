@@ -5,7 +5,7 @@ use crate::{Descriptor, Options as CloudOptions, descriptors};
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, Given, Problems, Reader, duration},
+    flags::{Flags, ParsedFlags, Problems, Reader, duration},
     migration::Migration,
     options::{ClientOptions, LeaderElectionOptions, LoggingOptions, ServingOptions},
 };
@@ -40,7 +40,7 @@ pub(super) struct Options {
     pub(super) start_interval: Duration,
     pub(super) profiling: bool,
     pub(super) gates: Arc<FeatureGates>,
-    pub(super) given: Given,
+    pub(super) given: ParsedFlags,
     /// Warnings to log at the start.
     pub(super) warnings: Vec<String>,
 }
@@ -50,7 +50,7 @@ impl Options {
     ///
     /// # Errors
     /// With all that is not allowed.
-    pub(super) fn check(given: Given) -> Result<Self, Problems> {
+    pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) =
             FeatureGates::resolve_generic(&read.map("feature-gates")).settle(&read);

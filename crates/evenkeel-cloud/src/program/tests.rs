@@ -1,13 +1,13 @@
 //! What the program takes and refuses.
 
 use super::{NAME, Options, ProviderOptions, ProviderRegistry, flags};
-use evenkeel_component::flags::Asked;
+use evenkeel_component::flags::Invocation;
 use std::time::Duration;
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
-        Asked::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        Invocation::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
         other => panic!("not to run: {other:?}"),
     }
 }

@@ -42,7 +42,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// Most concurrent calls to the cloud provider.
 const AT_A_TIME: usize = 200;
 /// The shortest time between two reconciliations because of node changes.
-const PAUSE: Duration = Duration::from_secs(10);
+const MIN_NODE_CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 /// How often routes are reconciled without node changes, if node changes trigger reconciliations.
 const RESYNC: Duration = Duration::from_secs(12 * 3600);
 
@@ -131,8 +131,8 @@ struct AllRoutes {
     syncs: IntCounterVec,
 }
 
-/// What is asked of the cloud, and its answer.
-type Asked<'a, T> = BoxFuture<'a, (&'a T, Result<(), CloudError>)>;
+/// A call of the cloud provider about one route, with its result.
+type RouteCall<'a, T> = BoxFuture<'a, (&'a T, Result<(), CloudError>)>;
 
 /// What a look at all routes came to.
 struct Done {
@@ -163,14 +163,16 @@ impl AllRoutes {
                 true
             }
         };
-        let again = if failed { self.period.min(PAUSE) } else { self.period };
+        let again = if failed { self.period.min(MIN_NODE_CHANGE_INTERVAL) } else { self.period };
         Ok(if failed || trigger == PERIODIC { Outcome::again(again) } else { Outcome::Settled })
     }
 
-    /// How long changes of nodes have to wait; `None` where they need not, which starts the next pause.
+    /// Returns how long a reconciliation because of node changes must wait; `None` if it may start, which begins a new interval.
     fn pause(&self, now: Instant) -> Option<Duration> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = last.and_then(|last| PAUSE.checked_sub(now.saturating_duration_since(last)));
+        let left = last.and_then(|last| {
+            MIN_NODE_CHANGE_INTERVAL.checked_sub(now.saturating_duration_since(last))
+        });
         if left.is_none_or(|left| left.is_zero()) {
             *last = Some(now);
             return None;
@@ -222,7 +224,7 @@ impl AllRoutes {
         Ok(done)
     }
 
-    fn deletion<'a>(&'a self, routes: &'a dyn Routes, route: &'a Route) -> Asked<'a, Route> {
+    fn deletion<'a>(&'a self, routes: &'a dyn Routes, route: &'a Route) -> RouteCall<'a, Route> {
         Box::pin(async move { (route, routes.delete(&self.name, route).await) })
     }
 
@@ -230,7 +232,7 @@ impl AllRoutes {
         &'a self,
         routes: &'a dyn Routes,
         creation: &'a Creation,
-    ) -> Asked<'a, Creation> {
+    ) -> RouteCall<'a, Creation> {
         Box::pin(async move {
             let hint = &creation.node.meta.uid;
             (creation, routes.create(&self.name, hint, &creation.route).await)

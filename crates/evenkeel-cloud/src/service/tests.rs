@@ -148,7 +148,7 @@ fn a_status_is_written_with_all_it_has() {
 }
 
 #[test]
-fn failures_are_told_by_what_failed() {
+fn failures_are_reported_by_what_failed() {
     let s = service(&balanced("s"));
     let sync = plan::failed(&s, &Decision::Ensure, "no");
     assert_eq!(event(&sync).reason, "SyncLoadBalancerFailed");

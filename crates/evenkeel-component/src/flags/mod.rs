@@ -13,7 +13,7 @@ mod shell;
 mod value;
 
 pub use help::About;
-pub use parse::{Asked, Given, UsageError};
+pub use parse::{Invocation, ParsedFlags, UsageError};
 pub use reader::{Problems, Reader};
 pub use shell::command;
 pub use value::{Type, Value};

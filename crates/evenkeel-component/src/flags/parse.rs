@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 #[error("{0}")]
 pub struct UsageError(String);
 
-/// What a command line asks for.
+/// What a command line asks the program to do.
 #[derive(Debug, Clone)]
-pub enum Asked {
-    /// To show the help text.
+pub enum Invocation {
+    /// Print the help text.
     Help,
-    /// To show the version; all of it.
+    /// Print the version.
     Version {
-        /// Whether the build's details are wanted.
+        /// Whether the build's details are printed too (`--version=raw`).
         raw: bool,
     },
-    /// To run.
-    Run(Given),
+    /// Run the program with these flags.
+    Run(ParsedFlags),
 }
 
-/// What was given on the command line, with defaults behind it.
+/// The flags of a program with their values: given on the command line, or default.
 #[derive(Debug, Clone)]
-pub struct Given {
+pub struct ParsedFlags {
     flags: Flags,
     given: BTreeMap<&'static str, Value>,
 }
@@ -38,7 +38,7 @@ impl Flags {
         &self,
         program: &str,
         arguments: impl IntoIterator<Item = String>,
-    ) -> Result<Asked, UsageError> {
+    ) -> Result<Invocation, UsageError> {
         let mut reading = Reading { flags: self, given: BTreeMap::new(), others: Vec::new() };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -56,7 +56,7 @@ impl Flags {
         }
         let Reading { given, others, .. } = reading;
         if given.get("help") == Some(&Value::Bool(true)) {
-            return Ok(Asked::Help);
+            return Ok(Invocation::Help);
         }
         if !others.is_empty() {
             let others: Vec<String> = others.iter().map(|other| format!("{other:?}")).collect();
@@ -66,9 +66,11 @@ impl Flags {
             )));
         }
         match given.get("version") {
-            Some(Value::Text(version)) if version == "raw" => Ok(Asked::Version { raw: true }),
-            Some(Value::Text(version)) if version == "true" => Ok(Asked::Version { raw: false }),
-            _ => Ok(Asked::Run(Given { flags: self.clone(), given })),
+            Some(Value::Text(version)) if version == "raw" => Ok(Invocation::Version { raw: true }),
+            Some(Value::Text(version)) if version == "true" => {
+                Ok(Invocation::Version { raw: false })
+            }
+            _ => Ok(Invocation::Run(ParsedFlags { flags: self.clone(), given })),
         }
     }
 }
@@ -154,13 +156,13 @@ impl Reading<'_> {
     }
 }
 
-impl Given {
-    /// Names that were given.
+impl ParsedFlags {
+    /// Returns the names of the flags on the command line.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.given.keys().copied()
     }
 
-    /// The value of a flag: as given, else its default; `None` where there is no such flag.
+    /// Returns the value of a flag: as given, or its default; `None` if there is no such flag.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(value) = self.given.get(name) {
             return Some(value.clone());
@@ -180,7 +182,7 @@ impl Given {
         &self.flags
     }
 
-    /// The flags that were given although they are retired, and why they are.
+    /// Returns the deprecated flags on the command line, each with the reason.
     pub fn retired(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
         let given = self.flags.iter().filter(|flag| self.given.contains_key(flag.name));
         given.filter_map(|flag| Some((flag.name, flag.retired?)))
@@ -199,14 +201,14 @@ mod tests {
         Generic\tfeature-gates\tcolonSeparatedMultimapStringString\t\nLogs\tvmodule\tpattern=N,...\t\nGlobal\thelp\tbool\t\n\
         Secure serving\tsecure-port\tint\t10257\nLogs\tlog-json-info-buffer-size\tquantity\t\nGlobal\tversion\tversion[=true]\t\n";
 
-    fn read(arguments: &[&str]) -> Result<Asked, String> {
+    fn read(arguments: &[&str]) -> Result<Invocation, String> {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned());
         Flags::from_table(TABLE, "").parse("program", arguments).map_err(|error| error.to_string())
     }
 
-    fn given(arguments: &[&str]) -> Given {
+    fn given(arguments: &[&str]) -> ParsedFlags {
         match read(arguments) {
-            Ok(Asked::Run(given)) => given,
+            Ok(Invocation::Run(given)) => given,
             other => panic!("{arguments:?}: {other:?}"),
         }
     }
@@ -291,11 +293,11 @@ mod tests {
 
     #[test]
     fn help_and_version_come_before_all_else() {
-        assert!(matches!(read(&["-h", "more"]), Ok(Asked::Help)));
-        assert!(matches!(read(&["--help", "--version"]), Ok(Asked::Help)));
-        assert!(matches!(read(&["--version"]), Ok(Asked::Version { raw: false })));
-        assert!(matches!(read(&["--version=raw"]), Ok(Asked::Version { raw: true })));
-        assert!(matches!(read(&["--version=false"]), Ok(Asked::Run(_))));
+        assert!(matches!(read(&["-h", "more"]), Ok(Invocation::Help)));
+        assert!(matches!(read(&["--help", "--version"]), Ok(Invocation::Help)));
+        assert!(matches!(read(&["--version"]), Ok(Invocation::Version { raw: false })));
+        assert!(matches!(read(&["--version=raw"]), Ok(Invocation::Version { raw: true })));
+        assert!(matches!(read(&["--version=false"]), Ok(Invocation::Run(_))));
     }
 
     #[test]

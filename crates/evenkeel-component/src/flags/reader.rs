@@ -1,6 +1,6 @@
-//! Turns what was given into typed options, remembers which flags were asked for, and collects what is not allowed.
+//! Turns parsed flags into typed options, records which flags were read, and collects the values that are not allowed.
 
-use super::{Given, Value};
+use super::{ParsedFlags, Value};
 use std::{
     cell::RefCell,
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use std::{
 /// set but never read is not implemented: [`Reader::unread`].
 #[derive(Debug)]
 pub struct Reader {
-    given: Given,
+    given: ParsedFlags,
     read: RefCell<BTreeSet<String>>,
     idle: RefCell<BTreeSet<&'static str>>,
     problems: RefCell<Vec<(String, String)>>,
@@ -75,8 +75,8 @@ readers! {
 }
 
 impl Reader {
-    /// A reader of what was given.
-    pub fn new(given: Given) -> Self {
+    /// Returns a reader of parsed flags.
+    pub fn new(given: ParsedFlags) -> Self {
         Self {
             given,
             read: RefCell::default(),
@@ -85,8 +85,8 @@ impl Reader {
         }
     }
 
-    /// What was given. Looking here does not count as something behind a flag.
-    pub fn given(&self) -> &Given {
+    /// Returns the parsed flags; reading one here does not count as read.
+    pub fn given(&self) -> &ParsedFlags {
         &self.given
     }
 
@@ -130,7 +130,7 @@ impl Reader {
         self.idle.borrow_mut().extend(flags);
     }
 
-    /// Flags that were given but have nothing behind them.
+    /// Returns the flags on the command line that nothing has read.
     pub fn unread(&self) -> Vec<&'static str> {
         let (read, idle) = (self.read.borrow(), self.idle.borrow());
         let behind = |name: &&'static str| !read.contains(*name) || idle.contains(name);
@@ -145,7 +145,7 @@ impl Reader {
     ///
     /// # Errors
     /// When anything was refused.
-    pub fn done(self) -> Result<Given, Problems> {
+    pub fn done(self) -> Result<ParsedFlags, Problems> {
         let problems = self.problems.into_inner();
         if problems.is_empty() {
             return Ok(self.given);

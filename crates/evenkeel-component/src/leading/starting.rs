@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// How often the server's resources are discovered again for skipped controllers.
-const LOOK: Duration = Duration::from_secs(30);
+const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Controllers that are to start.
 pub(super) struct Starting<R> {
@@ -79,7 +79,7 @@ impl<R: Ready> Starting<R> {
 
     async fn late(mut self, mut waiting: Vec<&'static str>) {
         while !waiting.is_empty() {
-            self.clock.sleep(LOOK).await;
+            self.clock.sleep(DISCOVERY_INTERVAL).await;
             self.ready.rediscover().await;
             waiting.retain(|name| match self.start(name) {
                 Ok(started) => matches!(started, Started::NotYet(_)),

@@ -106,7 +106,7 @@ fn json_is_component_bases() {
 }
 
 #[test]
-fn how_much_is_told_can_be_changed_while_it_runs() {
+fn how_much_is_reported_can_be_changed_while_it_runs() {
     let say = || tracing::debug!(target: "evenkeel", "decided");
     let (errors, _) = logged(&LoggingOptions::default(), |log| {
         say();
@@ -147,7 +147,7 @@ fn streams_can_be_split_and_buffered() {
 
 /// Libraries print requests and answers when asked for more; there are tokens and Secrets in them.
 #[test]
-fn what_libraries_know_of_bodies_is_never_told() {
+fn what_libraries_know_of_bodies_is_never_reported() {
     let options = LoggingOptions { verbosity: 10, ..LoggingOptions::default() };
     let (errors, _) = logged(&options, |_| {
         tracing::warn!(target: "kube_client::client", "{{\"data\": secret}}, cannot be read");

@@ -3,7 +3,7 @@
 //! Upstream: `apiserver/plugin/pkg/authenticator/token/webhook`, `apiserver/plugin/pkg/authorizer/webhook`.
 
 use super::{
-    metrics::{Metrics, Review as Asked},
+    metrics::{Metrics, Review as ReviewKind},
     user::User,
 };
 use bytes::Bytes;
@@ -25,16 +25,16 @@ use std::{
 /// Maximum number of cached results of each kind.
 const CAPACITY: usize = 1024;
 /// Maximum size of a cached request in bytes, so that clients cannot fill memory.
-const LONGEST: usize = 10_000;
+const MAX_CACHED_REQUEST_SIZE: usize = 10_000;
 /// Timeout of a review.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Attempts of a review and the backoff between them.
 ///
 /// Upstream: `DefaultAuthWebhookRetryBackoff`.
 const MAX_ATTEMPTS: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(500);
-const GROWTH: f64 = 1.5;
-const JITTER: f64 = 0.2;
+const INITIAL_BACKOFF: Duration = Duration::from_millis(500);
+const BACKOFF_FACTOR: f64 = 1.5;
+const BACKOFF_JITTER: f64 = 0.2;
 
 /// Time to live of cached results; zero disables the cache.
 #[derive(Debug, Clone, Copy)]
@@ -139,8 +139,9 @@ impl ReviewClient {
         let review = serde_json::json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
         });
-        let status: TokenStatus =
-            self.ask(Asked::Token, "/apis/authentication.k8s.io/v1/tokenreviews", &review).await?;
+        let status: TokenStatus = self
+            .ask(ReviewKind::Token, "/apis/authentication.k8s.io/v1/tokenreviews", &review)
+            .await?;
         if !status.authenticated && !status.error.is_empty() {
             return Err(status.error);
         }
@@ -175,10 +176,10 @@ impl ReviewClient {
             review["spec"]["extra"] = serde_json::json!(user.extra);
         }
         let access: Access = self
-            .ask(Asked::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
+            .ask(ReviewKind::Access, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review)
             .await?;
         let time = if access.allowed { self.times.granted } else { self.times.denied };
-        if verb.len() + path.len() + length(user) <= LONGEST {
+        if verb.len() + path.len() + length(user) <= MAX_CACHED_REQUEST_SIZE {
             self.remember(&self.rights, key, access.clone(), time);
         }
         Ok(access)
@@ -186,12 +187,12 @@ impl ReviewClient {
 
     async fn ask<S: for<'de> Deserialize<'de>>(
         &self,
-        asked: Asked,
+        kind: ReviewKind,
         path: &str,
         review: &serde_json::Value,
     ) -> Result<S, String> {
         let body = Bytes::from(review.to_string());
-        let mut pause = PAUSE;
+        let mut pause = INITIAL_BACKOFF;
         let mut tries = 1;
         loop {
             let request = Request::builder()
@@ -204,7 +205,7 @@ impl ReviewClient {
             let start = self.clock.instant();
             let answer = tokio::time::timeout(TIMEOUT, self.client.raw(request)).await;
             if let Some(metrics) = &self.metrics {
-                metrics.reviewed(asked, code(answer.as_ref().ok()), start.elapsed());
+                metrics.reviewed(kind, code(answer.as_ref().ok()), start.elapsed());
             }
             let error = match answer {
                 Err(_) => return Err(format!("no answer within {} s", TIMEOUT.as_secs())),
@@ -218,8 +219,8 @@ impl ReviewClient {
                 return Err(full_text(&error));
             }
             tries += 1;
-            self.clock.sleep(pause.mul_f64(1.0 + JITTER * self.clock.draw(&path))).await;
-            pause = pause.mul_f64(GROWTH);
+            self.clock.sleep(pause.mul_f64(1.0 + BACKOFF_JITTER * self.clock.draw(&path))).await;
+            pause = pause.mul_f64(BACKOFF_FACTOR);
         }
     }
 

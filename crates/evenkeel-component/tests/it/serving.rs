@@ -160,7 +160,7 @@ async fn a_stop_lets_go_of_connections_that_wait() {
 }
 
 #[tokio::test]
-async fn http_without_tls_is_told_so() {
+async fn http_without_tls_is_reported_so() {
     let world = World::new().await;
     let program = world.program(&world.options()).await;
     let mut plain = tokio::net::TcpStream::connect(program.address).await.unwrap();

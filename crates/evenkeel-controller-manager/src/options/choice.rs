@@ -7,25 +7,25 @@ const UPSTREAM: &str = include_str!("../../data/controllers.tsv");
 
 /// A controller of upstream's program, implemented or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownController {
     /// Name of the controller, as in `--controllers`.
     pub name: &'static str,
-    /// Whether it runs when nobody says so.
+    /// Whether `*` enables it.
     pub on_by_default: bool,
-    /// Older names that are still understood.
+    /// Older names that `--controllers` accepts.
     pub aliases: Vec<&'static str>,
-    /// Feature gates that it needs.
+    /// Feature gates without which it does not run.
     pub gates: Vec<&'static str>,
 }
 
-/// All controllers of upstream's, by name.
-pub fn known() -> Vec<Known> {
+/// Returns all controllers of upstream's program, by name.
+pub fn known_controllers() -> Vec<KnownController> {
     let list = |text: &'static str| text.split(',').filter(|part| !part.is_empty()).collect();
     let read = |line: &'static str| {
         let mut columns = line.split('\t');
         let mut next = || columns.next().unwrap_or_default();
         let (name, on_by_default) = (next(), next() == "yes");
-        Known { name, on_by_default, aliases: list(next()), gates: list(next()) }
+        KnownController { name, on_by_default, aliases: list(next()), gates: list(next()) }
     };
     UPSTREAM.lines().skip(1).map(read).collect()
 }
@@ -42,13 +42,14 @@ pub struct Choice {
 impl Choice {
     /// From the items given. A name that is none is an error.
     pub(super) fn from_flags(read: &Reader) -> Self {
-        let (known, mut unknown) = (known(), Vec::new());
+        let (known_controllers, mut unknown) = (known_controllers(), Vec::new());
         let mut choice = Self { items: Vec::new(), old_names: Vec::new() };
         for item in read.list("controllers") {
             let (sign, name) =
                 item.strip_prefix('-').map_or(("", item.as_str()), |name| ("-", name));
-            let found =
-                known.iter().find(|known| known.name == name || known.aliases.contains(&name));
+            let found = known_controllers
+                .iter()
+                .find(|known| known.name == name || known.aliases.contains(&name));
             match found {
                 Some(known) => {
                     choice.items.push(format!("{sign}{}", known.name));
@@ -67,21 +68,26 @@ impl Choice {
     }
 
     /// The controllers asked for. Of the items that name one the first counts; `*` asks for all that are on by default.
-    pub fn enabled<'a>(&self, known: impl IntoIterator<Item = (&'a str, bool)>) -> Vec<&'a str> {
+    pub fn enabled<'a>(
+        &self,
+        known_controllers: impl IntoIterator<Item = (&'a str, bool)>,
+    ) -> Vec<&'a str> {
         let star = self.items.iter().any(|item| item == "*");
         let is_requested = |(name, by_default): &(&str, bool)| {
             let named =
                 self.items.iter().find(|item| item.strip_prefix('-').unwrap_or(item) == *name);
             named.map_or(star && *by_default, |item| !item.starts_with('-'))
         };
-        known.into_iter().filter(is_requested).map(|(name, _)| name).collect()
+        known_controllers.into_iter().filter(is_requested).map(|(name, _)| name).collect()
     }
 
     /// Returns the help text's list of controllers.
     pub(super) fn options() -> String {
-        let known = known();
+        let known_controllers = known_controllers();
         let names = |on: Option<bool>| {
-            let names = known.iter().filter(|known| on.is_none_or(|on| known.on_by_default == on));
+            let names = known_controllers
+                .iter()
+                .filter(|known| on.is_none_or(|on| known.on_by_default == on));
             names.map(|known| known.name).collect::<Vec<_>>().join(", ")
         };
         let (all, off) = (names(None), names(Some(false)));

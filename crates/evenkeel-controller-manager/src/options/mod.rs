@@ -6,13 +6,13 @@ mod configz;
 mod limits;
 
 pub use about::{command_line, from_arguments};
-pub use choice::{Choice, Known, known};
+pub use choice::{Choice, KnownController, known_controllers};
 pub use configz::configz;
 
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, Given, Problems, Reader},
+    flags::{Flags, ParsedFlags, Problems, Reader},
     migration::Migration,
     options::{
         ClientOptions, LeaderElectionOptions, LoggingOptions, MetricsOptions, ServingOptions,
@@ -66,7 +66,7 @@ pub struct Options {
     /// Warnings to log at the start.
     pub warnings: Vec<String>,
     /// The parsed command line, for `/flagz`.
-    pub(crate) given: Given,
+    pub(crate) given: ParsedFlags,
 }
 
 impl Options {
@@ -74,7 +74,7 @@ impl Options {
     ///
     /// # Errors
     /// With all that is not allowed.
-    pub fn check(given: Given) -> Result<Self, Problems> {
+    pub fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(
             &read.list("emulated-version"),

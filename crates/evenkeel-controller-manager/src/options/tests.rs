@@ -1,12 +1,12 @@
 use super::*;
-use evenkeel_component::flags::Asked;
+use evenkeel_component::flags::Invocation;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 fn options(arguments: &[&str]) -> Result<Options, String> {
     let arguments = arguments.iter().map(|argument| (*argument).to_owned());
     match flags().parse(NAME, arguments).map_err(|error| error.to_string())? {
-        Asked::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
+        Invocation::Run(given) => Options::check(given).map_err(|problems| problems.to_string()),
         other => Err(format!("{other:?}")),
     }
 }
@@ -25,7 +25,7 @@ fn defaults_are_upstreams() {
 
 #[test]
 fn every_recorded_default_is_of_its_type() {
-    let Ok(Asked::Run(given)) = flags().parse(NAME, []) else { panic!("nothing is given") };
+    let Ok(Invocation::Run(given)) = flags().parse(NAME, []) else { panic!("nothing is given") };
     for flag in flags().iter() {
         let printed = given.text(flag.name).unwrap_or_default();
         let default = flag.default.trim_matches('"');
@@ -120,12 +120,12 @@ fn every_place_of_configz_is_there_and_every_flag_of_it_exists() {
 fn controllers_are_chosen_by_name_alias_and_star() {
     let check = |asked: &str| {
         let options = options(&[&format!("--controllers={asked}")])?;
-        let known = [
+        let known_controllers = [
             ("deployment-controller", true),
             ("job-controller", true),
             ("token-cleaner-controller", false),
         ];
-        let enabled = options.choice.enabled(known);
+        let enabled = options.choice.enabled(known_controllers);
         Ok::<_, String>((enabled, options.warnings.len()))
     };
     assert_eq!(check("*"), Ok((vec!["deployment-controller", "job-controller"], 0)));
@@ -244,8 +244,9 @@ fn what_kubeadm_writes_is_taken() {
     for variant in variants {
         let arguments: Vec<&str> = KUBEADM.iter().chain(variant).copied().collect();
         let options = options(&arguments).unwrap_or_else(|error| panic!("{variant:?}: {error}"));
-        let controllers =
-            options.choice.enabled(known().iter().map(|known| (known.name, known.on_by_default)));
+        let controllers = options
+            .choice
+            .enabled(known_controllers().iter().map(|known| (known.name, known.on_by_default)));
         assert!(controllers.contains(&"token-cleaner-controller"), "{variant:?}");
         assert!(options.client.own_credentials && options.leader.elect, "{variant:?}");
         assert_eq!(options.root_ca.as_deref(), Some("/etc/kubernetes/pki/ca.crt"));
@@ -253,7 +254,7 @@ fn what_kubeadm_writes_is_taken() {
 }
 
 #[test]
-fn what_has_no_effect_is_told_once() {
+fn what_has_no_effect_is_reported_once() {
     let warnings = options(&["--external-cloud-volume-plugin=a", "--node-sync-period=1s", "--v=2"])
         .expect("valid")
         .warnings;

@@ -6,11 +6,11 @@ use serde::Serialize;
 use std::process::ExitCode;
 
 /// Exit code if there are planned writes.
-const SOMETHING: u8 = 2;
-/// Keys that come again within this time are waited for.
-const SOON: SignedDuration = SignedDuration::from_secs(10);
-/// A key that failed so often is not waited for.
-const HOPELESS: u32 = 3;
+const EXIT_WRITES_PLANNED: u8 = 2;
+/// The preview waits for keys whose delay ends within this time.
+const MAX_DELAY: SignedDuration = SignedDuration::from_secs(10);
+/// The preview does not wait for a key that has failed this often.
+const MAX_FAILURES: u32 = 3;
 
 /// Planned writes of all controllers.
 #[derive(Debug, Clone, Serialize)]
@@ -58,7 +58,7 @@ impl DryRun {
 
     /// 0 when nothing would be written, 2 when something would.
     pub fn exit_code(&self) -> ExitCode {
-        if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(SOMETHING) }
+        if self.writes.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WRITES_PLANNED) }
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn busy(reports: &[ControllerReport], now: Timestamp) -> Vec<String> 
             busy.push(format!("{name} does not see {}: {why}", cache.resource));
         }
         let comes_soon = |key: &&evenkeel_runtime::introspect::KeyState| {
-            key.failures < HOPELESS && key.delayed_until.is_some_and(|at| at <= now + SOON)
+            key.failures < MAX_FAILURES && key.delayed_until.is_some_and(|at| at <= now + MAX_DELAY)
         };
         let soon = queue.keys.iter().filter(comes_soon).count();
         if !queue.is_idle() || soon > 0 {
@@ -118,7 +118,7 @@ mod tests {
             (two, 2),
             (delayed(10, 0), 1),
             (delayed(11, 0), 0),
-            (delayed(1, HOPELESS), 0),
+            (delayed(1, MAX_FAILURES), 0),
         ] {
             let want = (n > 0).then(|| format!("c still has {n} objects to look at"));
             let busy = busy(&[report(queue)], Timestamp::UNIX_EPOCH);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_with_their_number() {
+    fn failures_are_reported_with_their_number() {
         let reports =
             [1, 0].map(|backing_off| report(QueueState { backing_off, ..QueueState::default() }));
         assert_eq!(failing(&reports), ["c failed at 1 objects"]);

@@ -27,15 +27,15 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 /// Default timeout of the caches' sync and of the controllers.
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
-/// Nothing has been asked of the server for so long: nobody is at anything.
-const QUIET: Duration = Duration::from_secs(2);
-/// How often it is looked whether all are done.
-const LOOK: Duration = Duration::from_millis(200);
-/// How long tasks may take to end.
-const STOP: Duration = Duration::from_secs(5);
+/// The controllers have finished when they have sent no request for this long.
+const IDLE_PERIOD: Duration = Duration::from_secs(2);
+/// Time between two checks whether the controllers have finished.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Maximum time for tasks to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings of the dry run.
-pub struct Asked<'a> {
+pub struct DryRunSettings<'a> {
     /// Controllers that plan.
     pub chosen: &'a [Descriptor],
     /// Options of the controllers.
@@ -50,7 +50,7 @@ pub struct Asked<'a> {
 ///
 /// # Errors
 /// When the server cannot be asked what it has, or a controller cannot start with its options.
-pub async fn dry_run(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Result<DryRun> {
+pub async fn dry_run(kube: kube::Client, clock: &Clock, settings: DryRunSettings<'_>) -> Result<DryRun> {
     let (kube, recorded) = client::dry_run(kube);
     let client = |name: &str| {
         Client::builder(kube.clone(), clock.clone()).qps(-1.0).user_agent(name).build()
@@ -67,21 +67,21 @@ pub async fn dry_run(kube: kube::Client, clock: &Clock, asked: Asked<'_>) -> Res
         Arc::new(move |_| base.clone()),
         tasks.clone(),
         registry,
-        asked.options,
+        settings.options,
     );
-    context.gates = asked.gates;
+    context.gates = settings.gates;
     context.resources = Resources::discovered(&resources);
     let (mut names, mut unfinished) = (Vec::new(), Vec::new());
-    for descriptor in asked.chosen {
+    for descriptor in settings.chosen {
         match context.start(descriptor)? {
             None => names.push(descriptor.name.to_owned()),
             Some(unmet) => unfinished.push(format!("{} was not asked: {unmet}", descriptor.name)),
         }
     }
     caches.start(&reflectors);
-    unfinished.extend(until_quiet(&introspection, &recorded, clock, asked.timeout).await);
+    unfinished.extend(until_quiet(&introspection, &recorded, clock, settings.timeout).await);
     for tasks in [tasks, reflectors] {
-        tasks.shut_down(STOP).await;
+        tasks.shut_down(SHUTDOWN_TIMEOUT).await;
     }
     Ok(DryRun {
         writes: recorded.writes(),
@@ -101,15 +101,15 @@ async fn until_quiet(
     let deadline = clock.now() + timeout;
     let (mut requests, mut since) = (recorded.requests(), clock.now());
     loop {
-        clock.sleep(LOOK).await;
+        clock.sleep(POLL_INTERVAL).await;
         let now = clock.now();
         let reports = reports(introspection);
         let busy = busy(&reports, now);
-        let asked = recorded.requests();
-        if asked != requests || !busy.is_empty() {
-            (requests, since) = (asked, now);
+        let sent = recorded.requests();
+        if sent != requests || !busy.is_empty() {
+            (requests, since) = (sent, now);
         }
-        if now.duration_since(since) >= SignedDuration::try_from(QUIET).unwrap_or_default() {
+        if now.duration_since(since) >= SignedDuration::try_from(IDLE_PERIOD).unwrap_or_default() {
             return failing(&reports);
         }
         if now >= deadline {
@@ -133,13 +133,13 @@ pub(crate) async fn run(options: Options) -> Result<ExitCode> {
     let kube = client::transport(&client::config(&connect).await?)?;
     let (chosen, controllers) =
         (controllers::enabled_descriptors(&options), controllers::options(&options)?);
-    let asked = Asked {
+    let settings = DryRunSettings {
         chosen: &chosen,
         options: controllers,
         gates: Gates::new(move |gate| options.gates.enabled(gate)),
         timeout: SYNC_TIMEOUT,
     };
-    let dry_run = dry_run(kube, &clock, asked).await?;
+    let dry_run = dry_run(kube, &clock, settings).await?;
     #[expect(clippy::print_stdout, reason = "the plan is what the program was asked for")]
     {
         print!("{}", dry_run.text());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_would_be_written_is_told_and_nothing_is() {
+    async fn what_would_be_written_is_reported_and_nothing_is() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
         let time = clock.clone();
         let server = Server::builder().clock(evenkeel_apiserver::Clock::new(move || time.now()));
@@ -199,13 +199,13 @@ mod tests {
         ask(&client, "POST", "/api/v1/namespaces/default/configmaps", orphan).await;
         let before = revision(&client).await;
         let chosen = descriptors();
-        let asked = Asked {
+        let settings = DryRunSettings {
             chosen: &chosen,
             options: evenkeel_controllers::options::Options::default(),
             gates: Gates::default(),
             timeout: SYNC_TIMEOUT,
         };
-        let dry_run = dry_run(kube, &clock, asked).await.expect("a plan");
+        let dry_run = dry_run(kube, &clock, settings).await.expect("a plan");
         assert_eq!(revision(&client).await, before, "nothing was written");
         let text = dry_run.text();
         for line in [
@@ -233,13 +233,13 @@ mod tests {
         let server = Server::builder().build().await.expect("a server");
         let kube = kube::Client::new(server.service(), "default");
         let chosen = [evenkeel_controllers::apps::deployment::DESCRIPTOR];
-        let asked = Asked {
+        let settings = DryRunSettings {
             chosen: &chosen,
             options: evenkeel_controllers::options::Options::default(),
             gates: Gates::default(),
             timeout: SYNC_TIMEOUT,
         };
-        let dry_run = dry_run(kube, &clock, asked).await.expect("a plan");
+        let dry_run = dry_run(kube, &clock, settings).await.expect("a plan");
         assert_eq!(dry_run.text(), "1 controllers would write nothing.\n");
         assert_eq!(dry_run.exit_code(), ExitCode::SUCCESS);
     }

@@ -180,7 +180,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_told() {
+    fn what_is_no_request_is_reported() {
         assert_eq!(Request::from_pem(b"nothing"), Err(RequestError::Pem));
         let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert_eq!(Request::from_pem(other.as_bytes()), Err(RequestError::Pem));

@@ -181,8 +181,8 @@ pub(super) fn create(
 /// Returns the prefix of the slice's name: the Service's name and, if it fits, a dash. Upstream:
 /// `getEndpointSlicePrefix`.
 fn prefix(name: &str) -> String {
-    const LONGEST: usize = 253;
-    if name.len() < LONGEST { format!("{name}-") } else { name.to_owned() }
+    const MAX_NAME_LENGTH: usize = 253;
+    if name.len() < MAX_NAME_LENGTH { format!("{name}-") } else { name.to_owned() }
 }
 
 /// Returns the update of a slice's content and metadata, with the resource version as precondition.

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_upstreams_words() {
+    fn a_failure_is_reported_in_upstreams_words() {
         let kind = deployments().kind;
         let outcomes = Outcomes(vec![failed(404)]);
         let refused = get(&kind, "ns", "web", Duration::ZERO, &mut Steps::of(&outcomes));

@@ -67,7 +67,7 @@ async fn a_deployment_runs_rolls_out_and_scales() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_told_of_a_set_that_a_namespace_that_goes_refused() {
+async fn nothing_is_reported_of_a_set_that_a_namespace_that_goes_refused() {
     let world = World::start().await;
     world.create("/apis/apps/v1/namespaces/ns/deployments", &web(3, &json!({}))).await;
     world.settle().await;
@@ -109,7 +109,7 @@ async fn recreate_and_rollback() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_stands_still_is_told_of_and_a_paused_one_is_not() {
+async fn a_rollout_that_stands_still_is_reported_of_and_a_paused_one_is_not() {
     let world = World::start().await;
     let mut stuck = web(1, &json!({}));
     stuck["spec"]["progressDeadlineSeconds"] = json!(60);

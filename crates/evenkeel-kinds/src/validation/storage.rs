@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_is_told_of_a_node_stays() {
+    fn what_a_driver_is_reported_of_a_node_stays() {
         let node = |id: &str, count: i64| json!({"spec": {"drivers": [{"name": "a", "nodeID": id, "allocatable": {"count": count}}]}});
         for (size, n_errors) in [(MAX_NODE_ID, 0), (MAX_NODE_ID + 1, 1)] {
             let mut errors = Errors::default();

@@ -196,7 +196,7 @@ async fn pages_that_expire_are_listed_in_one_piece() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_version_is_listed_anew_and_only_differences_are_told() {
+async fn an_expired_version_is_listed_anew_and_only_differences_are_reported() {
     let first = [
         event("ADDED", "gone", 1),
         event("ADDED", "same", 2),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_object_is_told_from_a_changed_one() {
+    fn a_replaced_object_is_reported_from_a_changed_one() {
         let conflict = |message: &str| {
             let (reason, message) = ("Conflict".into(), message.into());
             ApiError::Status(Box::new(Status { code: 409, reason, message, ..Status::default() }))
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn terminating_namespaces_are_told_from_other_refusals() {
+    fn terminating_namespaces_are_reported_from_other_refusals() {
         let cause = Cause { reason: "NamespaceTerminating".into(), ..Cause::default() };
         let error = ApiError::Status(Box::new(Status {
             code: 403,

@@ -1,7 +1,9 @@
 //! Keeps a key from being planned before the caches show what its own writes did (KEP-5647's rule, for every controller).
 //!
-//! A key that comes too early is parked. It is released by the cache event that it waits for, or by a slow sweep where
-//! no event tells (a bookmark moved the version, the limit has passed).
+//! A key that comes too early waits here. The cache event that it waits for returns it to the queue. A slow sweep returns keys for
+//! which no event comes: a bookmark moved the version, or the time limit has passed.
+//!
+//! Upstream: `ConsistencyStore`.
 
 use super::track::{Awaited, Behind, Object, View};
 use crate::{
@@ -17,15 +19,15 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// How often parked keys are looked at without an event.
-const SWEEP: Duration = Duration::from_secs(1);
+/// Interval of the sweep, while keys wait.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Uid of an object, and whether it is being deleted.
+/// Finds an object by namespace and name: its uid, and whether it is being deleted.
 type Find = dyn Fn(&str, &str) -> Option<(Arc<str>, bool)> + Send + Sync;
 
-/// How the barrier looks into one cache.
+/// What the barrier reads of one cache.
 pub(super) struct Window {
-    /// The last version that the cache has seen, 0 for none.
+    /// Returns the cache's resource version; 0 before the first list.
     pub(super) version: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Finds an object by namespace and name.
     pub(super) find: Box<Find>,
@@ -49,36 +51,38 @@ impl View for Windows {
     }
 }
 
+/// Read-your-writes barrier of one controller: the keys whose writes its caches do not show yet.
+#[doc(alias = "ConsistencyStore")]
 pub(super) struct Barrier {
     clock: Clock,
     windows: OnceLock<Windows>,
     queue: Queue<Key>,
     state: Mutex<State>,
-    /// Something is parked: the sweep has work.
-    parked: Notify,
+    /// Wakes the sweep when a key waits.
+    wake_sweep: Notify,
 }
 
 #[derive(Default)]
 struct State {
     awaited: HashMap<Key, Awaited>,
-    parked: HashMap<Key, Behind>,
+    waiting: HashMap<Key, Behind>,
     by_version: HashMap<Kind, BTreeMap<u64, Vec<Key>>>,
     by_object: HashMap<Object, Key>,
 }
 
 impl Barrier {
     pub(super) fn new(queue: Queue<Key>, clock: Clock) -> Self {
-        let (windows, parked) = (OnceLock::new(), Notify::new());
-        Self { clock, windows, queue, state: Mutex::default(), parked }
+        let (windows, wake_sweep) = (OnceLock::new(), Notify::new());
+        Self { clock, windows, queue, state: Mutex::default(), wake_sweep }
     }
 
-    /// Sets the caches it looks at; before the first key is taken.
+    /// Sets the caches of the controller; called once, before the first key is planned.
     pub(super) fn look_through(&self, windows: Windows) {
         // Set once, when the controller is built.
         let _ = self.windows.set(windows);
     }
 
-    /// A write of this key to this kind returned this version.
+    /// Records the resource version that a write of this key returned.
     pub(super) fn wrote(&self, key: &Key, kind: &Kind, version: u64) {
         if version != 0 && self.watches(kind) {
             let mut state = self.lock();
@@ -90,7 +94,7 @@ impl Barrier {
         }
     }
 
-    /// The deletion of `target` by this key was accepted.
+    /// Records that the server accepted this key's deletion of `target`.
     pub(super) fn deleted(&self, key: &Key, target: &Target) {
         if self.watches(&target.kind) {
             let Target { kind, namespace, name, uid } = target.clone();
@@ -103,49 +107,52 @@ impl Barrier {
         }
     }
 
-    /// The key's object is gone: nothing of it matters any more.
+    /// Forgets the writes of a key whose object is gone.
     pub(super) fn forget(&self, key: &Key) {
         let mut state = self.lock();
         state.awaited.remove(key);
-        state.unpark(key);
+        state.remove_waiting(key);
     }
 
-    /// Whether a key may be planned. If not, it is parked, and the kind it waits for is returned.
+    /// Lets a key be planned if the caches show its last writes.
+    ///
+    /// # Errors
+    /// The kind whose cache the key must wait for; the barrier keeps the key until then.
     pub(super) fn admit(&self, key: &Key) -> Result<(), Kind> {
         let mut state = self.lock();
         let Some(behind) = self.behind(&mut state, key) else {
-            state.unpark(key);
+            state.remove_waiting(key);
             return Ok(());
         };
         let kind = behind.kind().clone();
-        state.park(key, behind);
+        state.add_waiting(key, behind);
         drop(state);
-        self.parked.notify_one();
+        self.wake_sweep.notify_one();
         Err(kind)
     }
 
-    /// What a key is parked for, and how far the cache is (0 where that is not asked for a version).
+    /// Returns what a key waits for, and the cache's resource version (0 if the key waits for a deletion).
     pub(super) fn waits(&self, key: &Key) -> Option<(Behind, u64)> {
-        let behind = self.lock().parked.get(key).cloned()?;
+        let behind = self.lock().waiting.get(key).cloned()?;
         let seen = self.windows.get().and_then(|windows| windows.version(behind.kind()));
         Some((behind, seen.unwrap_or(0)))
     }
 
-    /// How many keys are parked.
-    pub(super) fn n_parked(&self) -> usize {
-        self.lock().parked.len()
+    /// Returns the number of waiting keys.
+    pub(super) fn n_waiting(&self) -> usize {
+        self.lock().waiting.len()
     }
 
-    /// Whether a key is parked, so that adding it would be of no use.
+    /// Whether a key waits, so that adding it to the queue would have no effect.
     pub(super) fn holds(&self, key: &Key) -> bool {
-        self.lock().parked.contains_key(key)
+        self.lock().waiting.contains_key(key)
     }
 
-    /// The cache of `kind` has moved, by an event about this object: releases who waited for it.
+    /// Returns keys to the queue that waited for an event of the cache of `kind` about this object.
     pub(super) fn moved(&self, kind: &Kind, namespace: &str, name: &str, uid: &str) {
         let released = {
             let mut state = self.lock();
-            if state.parked.is_empty() {
+            if state.waiting.is_empty() {
                 return;
             }
             let version = self.windows.get().and_then(|windows| windows.version(kind));
@@ -155,15 +162,15 @@ impl Barrier {
         self.enqueue(released);
     }
 
-    /// Looks at parked keys from time to time, for as long as there are any. Never ends.
+    /// Checks waiting keys at intervals, while there are any. Never ends.
     pub(super) async fn sweep(&self) {
         loop {
-            self.parked.notified().await;
-            while !self.lock().parked.is_empty() {
-                tokio::time::sleep(SWEEP).await;
+            self.wake_sweep.notified().await;
+            while !self.lock().waiting.is_empty() {
+                tokio::time::sleep(SWEEP_INTERVAL).await;
                 let released = {
                     let mut state = self.lock();
-                    let all = state.parked.keys().cloned().collect();
+                    let all = state.waiting.keys().cloned().collect();
                     self.release(&mut state, all)
                 };
                 self.enqueue(released);
@@ -184,13 +191,13 @@ impl Barrier {
         behind
     }
 
-    /// Those of `candidates` that wait for nothing any more; the others are parked for what they wait for now.
+    /// Returns those of `candidates` that need not wait any more; the others wait for what is missing now.
     fn release(&self, state: &mut State, mut candidates: Vec<Key>) -> Vec<Key> {
         candidates.retain(|key| {
             let behind = self.behind(state, key);
-            state.unpark(key);
+            state.remove_waiting(key);
             if let Some(behind) = behind {
-                state.park(key, behind);
+                state.add_waiting(key, behind);
                 return false;
             }
             true
@@ -211,11 +218,11 @@ impl Barrier {
 }
 
 impl State {
-    fn park(&mut self, key: &Key, behind: Behind) {
-        if self.parked.get(key) == Some(&behind) {
+    fn add_waiting(&mut self, key: &Key, behind: Behind) {
+        if self.waiting.get(key) == Some(&behind) {
             return;
         }
-        self.unpark(key);
+        self.remove_waiting(key);
         match &behind {
             Behind::Version(kind, version) => {
                 let versions = self.by_version.entry(kind.clone()).or_default();
@@ -225,11 +232,11 @@ impl State {
                 self.by_object.insert(object.clone(), key.clone());
             }
         }
-        self.parked.insert(key.clone(), behind);
+        self.waiting.insert(key.clone(), behind);
     }
 
-    fn unpark(&mut self, key: &Key) {
-        match self.parked.remove(key) {
+    fn remove_waiting(&mut self, key: &Key) {
+        match self.waiting.remove(key) {
             Some(Behind::Version(kind, version)) => {
                 let Some(versions) = self.by_version.get_mut(&kind) else { return };
                 if let Some(keys) = versions.get_mut(&version) {
@@ -340,7 +347,7 @@ mod tests {
             () = f.barrier.sweep() => {}
             next = f.queue.next() => assert_eq!(next, Some(key)),
         }
-        assert_eq!(start.elapsed(), SWEEP);
+        assert_eq!(start.elapsed(), SWEEP_INTERVAL);
     }
 
     #[tokio::test(start_paused = true)]

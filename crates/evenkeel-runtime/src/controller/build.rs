@@ -5,10 +5,10 @@ use super::{
     barrier::{Barrier, Window, Windows},
     execute::{Executor, LocalWork},
     memory::Memories,
-    pace::Pace,
     pass::Planned,
     reconcile::{Enqueuer, Explain, Function, Reconcile},
     run::{Shared, Subscribe, Synced},
+    status_throttle::StatusThrottle,
 };
 use crate::{
     cache::{Cache, CacheEvent},
@@ -42,7 +42,7 @@ pub struct Builder {
     stale_skips: Option<&'static str>,
     passes: Option<&'static str>,
     batch: Duration,
-    pace: Duration,
+    status_throttle: Duration,
     turns: bool,
     backoff: Backoff,
     subscriptions: Vec<Subscription>,
@@ -95,7 +95,7 @@ impl Builder {
             stale_skips: None,
             passes: None,
             batch: Duration::ZERO,
-            pace: Duration::ZERO,
+            status_throttle: Duration::ZERO,
             turns: false,
             backoff: Backoff::default(),
             subscriptions: Vec::new(),
@@ -149,10 +149,10 @@ impl Builder {
         self
     }
 
-    /// A planner's status of one key is written once in so long at most, unless the pass did something else, too: the first
-    /// at once, what changes soon after it in one write. As often as it changes unless said otherwise.
-    pub fn status_pace(mut self, period: Duration) -> Self {
-        self.pace = period;
+    /// Throttles status writes of one key: the first change is written at once, those within `period` after a write together at
+    /// its end. The status of a pass with other writes is not delayed. Default: no throttle.
+    pub fn min_status_interval(mut self, period: Duration) -> Self {
+        self.status_throttle = period;
         self
     }
 
@@ -252,10 +252,19 @@ impl Builder {
 
     /// As [`Builder::planned`], with a handler that counts its passes and keeps event handlers informed.
     pub fn planned_with<P: Planner>(self, planner: P, handler: impl PassHandler<P>) -> Controller {
-        let (pace, turns) = (Pace::new(self.pace), self.turns.then(Mutex::default));
+        let (status_throttle, turns) =
+            (StatusThrottle::new(self.status_throttle), self.turns.then(Mutex::default));
         self.build(|executor, env| {
             let (memories, clock) = (Memories::default(), env.clock.clone());
-            Box::new(Planned { planner, handler, memories, executor, clock, pace, turns })
+            Box::new(Planned {
+                planner,
+                handler,
+                memories,
+                executor,
+                clock,
+                status_throttle,
+                turns,
+            })
         })
     }
 

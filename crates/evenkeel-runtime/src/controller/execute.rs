@@ -38,7 +38,7 @@ pub(super) struct Report {
     /// The first failure that is to be retried.
     pub(super) failure: Option<Failure>,
     /// The pass is to end here.
-    pub(super) aborted: bool,
+    pub(super) is_incomplete: bool,
     /// The rest of the plan is to be left out.
     skipping: bool,
     /// The rest of these parts of the plan is.
@@ -53,7 +53,7 @@ impl Report {
             if retry && self.failure.is_none() {
                 self.failure = Some(failure.clone());
             }
-            self.aborted |= on_error == OnError::Abort;
+            self.is_incomplete |= on_error == OnError::Abort;
             self.skipping |= on_error == OnError::SkipRest;
             if let OnError::SkipPart(part) = on_error {
                 self.skipped.push(part);
@@ -64,7 +64,7 @@ impl Report {
 
     /// Whether no further step of the pass is to follow.
     pub(super) fn ends_steps(&self) -> bool {
-        self.aborted || self.skipping
+        self.is_incomplete || self.skipping
     }
 
     /// Whether the action is left out, since one of its part failed.
@@ -188,7 +188,7 @@ impl Executor {
         {
             Ok(made) => {
                 self.wrote(key, &create.kind, &made);
-                self.tell(create.done.as_ref(), "{name}", &made.meta.name);
+                self.record_event(create.done.as_ref(), "{name}", &made.meta.name);
                 Ok(made.meta.name)
             }
             Err(error) => Err(self.failed(create.failed.as_ref(), error)),
@@ -215,7 +215,7 @@ impl Executor {
         match self.client.delete(kind, namespace, name, &options).await {
             Ok(_) => {
                 self.barrier.deleted(key, &delete.target);
-                self.tell(delete.done.as_ref(), "{name}", name);
+                self.record_event(delete.done.as_ref(), "{name}", name);
                 Outcome::success()
             }
             // Another object of that name is not the one to delete, which is gone then. The cache does not show that yet.
@@ -302,7 +302,7 @@ impl Executor {
         if let (Err(failure), Some(note)) = (&answer, &change.failed)
             && !(change.retries_on_conflict && failure.is_conflict())
         {
-            self.tell(Some(note), "{error}", &failure.message);
+            self.record_event(Some(note), "{error}", &failure.message);
         }
         let outcome = self.changed(key, &change.target, change.done.as_ref(), answer);
         report.add(outcome, change.on_error);
@@ -319,7 +319,7 @@ impl Executor {
         match answer {
             Ok(made) => {
                 self.wrote(key, &target.kind, &made);
-                self.tell(done, "{name}", &target.name);
+                self.record_event(done, "{name}", &target.name);
                 let resource_version = Some(made.meta.resource_version);
                 Outcome { resource_version, ..Outcome::success() }
             }
@@ -357,12 +357,13 @@ impl Executor {
     fn failed(&self, note: Option<&EventRecord>, error: ApiError) -> Failure {
         let failure = Failure::from(error);
         if !failure.namespace_terminating {
-            self.tell(note, "{error}", &failure.message);
+            self.record_event(note, "{error}", &failure.message);
         }
         failure
     }
 
-    fn tell(&self, note: Option<&EventRecord>, placeholder: &str, text: &str) {
+    /// Records an action's event, if it has one, with `text` in place of its placeholder.
+    fn record_event(&self, note: Option<&EventRecord>, placeholder: &str, text: &str) {
         match note {
             None => {}
             Some(note) if note.message.contains(placeholder) => {

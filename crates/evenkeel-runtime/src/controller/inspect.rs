@@ -35,7 +35,7 @@ impl Inspect for Shared {
                 in_flight: look.running,
                 delayed: look.delayed,
                 backing_off: look.failing,
-                parked: self.barrier.n_parked(),
+                waiting_for_cache: self.barrier.n_waiting(),
                 keys: keys.collect(),
             },
             caches: self.caches.iter().map(|state| state()).collect(),

@@ -12,13 +12,13 @@ mod execute;
 mod inspect;
 mod memory;
 mod metrics;
-mod pace;
 mod pass;
 mod periodic;
 mod reconcile;
 mod rewrite;
 mod run;
 mod slow_start;
+mod status_throttle;
 mod track;
 
 pub use build::Builder;

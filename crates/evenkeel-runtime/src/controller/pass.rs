@@ -3,8 +3,8 @@
 use super::{
     execute::{Executor, Report},
     memory::Memories,
-    pace::Pace,
     reconcile::{Error, Explanation, Passed, Reconcile, Request, failed, planner_failed},
+    status_throttle::StatusThrottle,
 };
 use crate::{
     clock::Clock,
@@ -25,7 +25,7 @@ pub(super) struct Planned<P: Planner, H> {
     pub(super) memories: Memories<P::Memory>,
     pub(super) executor: Executor,
     pub(super) clock: Clock,
-    pub(super) pace: Pace,
+    pub(super) status_throttle: StatusThrottle,
     /// Held while a key is planned, if keys are planned one after the other.
     pub(super) turns: Option<Mutex<()>>,
 }
@@ -45,7 +45,7 @@ struct Ended<'a> {
     outcomes: &'a Outcomes,
     took: Duration,
     succeeded: bool,
-    aborted: bool,
+    is_incomplete: bool,
 }
 
 /// A pass of one planner, with what it decided on.
@@ -68,11 +68,11 @@ impl<P: Planner, H: PassHandler<P>> Begun for PlannedPass<'_, P, H> {
 
     fn end(&self, ended: &Ended<'_>) {
         let Planned { planner, handler, memories, .. } = self.planned;
-        let &Ended { outcomes, took, succeeded, aborted } = ended;
+        let &Ended { outcomes, took, succeeded, is_incomplete } = ended;
         let memory = &*self.memory;
-        let pass = Pass { planned: self.at, memory, outcomes, took, succeeded, aborted };
+        let pass = Pass { planned: self.at, memory, outcomes, took, succeeded, is_incomplete };
         handler.on_passed(&self.observed, &pass);
-        if !aborted
+        if !is_incomplete
             && let Some(memory) = planner.remember(&self.observed, memory, outcomes, self.at)
         {
             memories.set(self.key, memory);
@@ -132,8 +132,10 @@ impl<P: Planner, H: PassHandler<P>> Planned<P, H> {
 
     pub(super) async fn pass(&self, key: &Key, recorded: &mut RecordedActions) -> Passed {
         let Some((plan, pass)) = self.begin(key) else { return Ok(None) };
-        let Self { executor, clock, pace, .. } = self;
-        Driver { key, executor, clock, pace, pass: &pass, recorded }.drive(pass.at, plan).await
+        let Self { executor, clock, status_throttle, .. } = self;
+        Driver { key, executor, clock, status_throttle, pass: &pass, recorded }
+            .drive(pass.at, plan)
+            .await
     }
 }
 
@@ -142,7 +144,7 @@ struct Driver<'a> {
     key: &'a Key,
     executor: &'a Executor,
     clock: &'a Clock,
-    pace: &'a Pace,
+    status_throttle: &'a StatusThrottle,
     pass: &'a dyn Begun,
     recorded: &'a mut RecordedActions,
 }
@@ -150,16 +152,16 @@ struct Driver<'a> {
 impl<'a> Driver<'a> {
     fn drive(mut self, at: Timestamp, plan: Plan) -> BoxFuture<'a, Passed> {
         Box::pin(async move {
-            let Steps { outcomes, failure, requeue, aborted } = self.steps(plan).await;
-            let followed = if aborted { Ok(None) } else { self.follow_up(&outcomes).await };
+            let Steps { outcomes, failure, requeue, is_incomplete } = self.steps(plan).await;
+            let followed = if is_incomplete { Ok(None) } else { self.follow_up(&outcomes).await };
             let passed = match failure {
                 Some(failure) => Err(failure),
-                None if aborted => Ok(None),
+                None if is_incomplete => Ok(None),
                 None => followed.map(|later| sooner(requeue, later)),
             };
             let took = self.clock.now().duration_since(at).try_into().unwrap_or_default();
             let succeeded = passed.is_ok();
-            self.pass.end(&Ended { outcomes: &outcomes, took, succeeded, aborted });
+            self.pass.end(&Ended { outcomes: &outcomes, took, succeeded, is_incomplete });
             passed
         })
     }
@@ -192,7 +194,7 @@ impl<'a> Driver<'a> {
         }
         // A pass with actions writes its status at once; a status of observations only is throttled.
         if outcomes.0.is_empty()
-            && let wait @ Some(_) = self.pace.wait(self.key, self.clock.instant())
+            && let wait @ Some(_) = self.status_throttle.wait(self.key, self.clock.instant())
         {
             return Ok(sooner(after.requeue, wait));
         }
@@ -202,7 +204,7 @@ impl<'a> Driver<'a> {
             // Its pause is the queue's, which grows.
             return Err(failed(failure));
         }
-        self.pace.wrote(self.key, self.clock.instant());
+        self.status_throttle.wrote(self.key, self.clock.instant());
         after.error.map_or(Ok(after.requeue), |error| Err(planner_failed(error)))
     }
 }
@@ -213,14 +215,14 @@ struct Steps {
     outcomes: Outcomes,
     failure: Option<Error>,
     requeue: Option<Duration>,
-    aborted: bool,
+    is_incomplete: bool,
 }
 
 impl Steps {
     fn add(&mut self, plan: Plan, report: Report) {
         self.outcomes.0.extend(report.outcomes.0);
         self.requeue = sooner(self.requeue, plan.requeue);
-        self.aborted = report.aborted;
+        self.is_incomplete = report.is_incomplete;
         if self.failure.is_none() {
             self.failure = report.failure.map(failed).or(plan.error.map(planner_failed));
         }

@@ -1,8 +1,8 @@
 //! Passes over everything, again and again.
 
 use super::{
-    Env, barrier::Barrier, execute::Executor, memory::Memories, pace::Pace, pass::Planned,
-    run::Synced,
+    Env, barrier::Barrier, execute::Executor, memory::Memories, pass::Planned, run::Synced,
+    status_throttle::StatusThrottle,
 };
 use crate::{
     cache::Cache,
@@ -112,10 +112,17 @@ impl Periodic {
         let client = self.client.clone();
         let executor =
             Executor { client, shared: env.client.clone(), events, barrier, local: None };
-        let (memories, clock, pace) =
-            (Memories::default(), env.clock.clone(), Pace::new(Duration::ZERO));
-        let passes =
-            Arc::new(Planned { planner, handler, memories, executor, clock, pace, turns: None });
+        let (memories, clock, status_throttle) =
+            (Memories::default(), env.clock.clone(), StatusThrottle::new(Duration::ZERO));
+        let passes = Arc::new(Planned {
+            planner,
+            handler,
+            memories,
+            executor,
+            clock,
+            status_throttle,
+            turns: None,
+        });
         self.start(tasks, move || {
             let (passes, name) = (Arc::clone(&passes), name.clone());
             async move {

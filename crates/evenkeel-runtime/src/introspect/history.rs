@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told_in_short() {
+    fn what_was_done_is_reported_in_short() {
         let history = History::default();
         let key = Key::new("ns", "a");
         history.passed(&key, AT, recorded(), Ok(Some(Duration::from_secs(570))));

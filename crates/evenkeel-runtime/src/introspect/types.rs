@@ -168,8 +168,8 @@ pub struct QueueState {
     pub delayed: usize,
     /// Number of keys that failed and have not succeeded since.
     pub backing_off: usize,
-    /// Number of keys held back until the caches show their last writes.
-    pub parked: usize,
+    /// Number of keys that wait until the caches show their last writes.
+    pub waiting_for_cache: usize,
     /// The first keys of each state.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<KeyState>,

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
 
-    const FIRST: Duration = Duration::from_millis(5);
+    const BASE_DELAY: Duration = Duration::from_millis(5);
 
     #[test]
     fn doubles_up_to_the_longest() {
@@ -120,12 +120,12 @@ mod tests {
         let mut limiter = RateLimiter::default();
         let now = Clock::system().instant();
         let delays: Vec<Duration> = (0..103).map(|key| limiter.when(&key, now)).collect();
-        assert!(delays[..100].iter().all(|delay| *delay == FIRST));
+        assert!(delays[..100].iter().all(|delay| *delay == BASE_DELAY));
         assert_eq!(delays[100..], [100, 200, 300].map(Duration::from_millis));
         let later = now + Duration::from_secs(1);
         assert_eq!(
             limiter.when(&200, later),
-            FIRST,
+            BASE_DELAY,
             "a second makes ten tokens, three of which were owed"
         );
     }
@@ -145,10 +145,10 @@ mod tests {
     async fn forgetting_starts_over() {
         let mut limiter = RateLimiter::default();
         let now = Clock::system().instant();
-        assert_eq!(limiter.when(&"a", now), FIRST);
-        assert_eq!(limiter.when(&"a", now), FIRST * 2);
+        assert_eq!(limiter.when(&"a", now), BASE_DELAY);
+        assert_eq!(limiter.when(&"a", now), BASE_DELAY * 2);
         assert_eq!(limiter.num_requeues(&"a"), 2);
         limiter.forget(&"a");
-        assert_eq!((limiter.num_requeues(&"a"), limiter.when(&"a", now)), (0, FIRST));
+        assert_eq!((limiter.num_requeues(&"a"), limiter.when(&"a", now)), (0, BASE_DELAY));
     }
 }

@@ -111,12 +111,12 @@ struct Podder {
     plans: Arc<AtomicU32>,
 }
 
-struct Seen {
+struct ObservedMap {
     map: Arc<Full<ConfigMap>>,
     pods: Vec<Arc<Full<Pod>>>,
 }
 
-impl Seen {
+impl ObservedMap {
     fn of(key: &Key, maps: &Cache<Full<ConfigMap>>, pods: &Cache<Full<Pod>>) -> Option<Self> {
         let map = maps.get(&key.namespace, &key.name)?;
         let mut pods = pods.namespace(&key.namespace);
@@ -138,14 +138,14 @@ impl Seen {
 }
 
 impl Planner for Podder {
-    type Observed = Seen;
+    type Observed = ObservedMap;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Seen::of(key, &self.maps, &self.pods)
+    fn observe(&self, key: &Key, (): &()) -> Option<ObservedMap> {
+        ObservedMap::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, seen: &ObservedMap, (): &(), _now: Timestamp) -> (Plan, ()) {
         self.plans.fetch_add(1, Ordering::SeqCst);
         let data = seen.map.data.clone().unwrap_or_default();
         assert!(!data.contains_key("panic"), "deliberate");
@@ -188,7 +188,7 @@ impl Planner for Podder {
         (plan, ())
     }
 
-    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &ObservedMap, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let made: u32 = outcomes.0.iter().map(|outcome| outcome.succeeded).sum();
         let mut plan = Plan::nothing();
         if made > 0 || outcomes.first_error().is_some() {
@@ -205,18 +205,18 @@ struct Teller {
 }
 
 impl Planner for Teller {
-    type Observed = Seen;
+    type Observed = ObservedMap;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Seen::of(key, &self.maps, &self.pods)
+    fn observe(&self, key: &Key, (): &()) -> Option<ObservedMap> {
+        ObservedMap::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, _seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, _seen: &ObservedMap, (): &(), _now: Timestamp) -> (Plan, ()) {
         (Plan::nothing(), ())
     }
 
-    fn status(&self, seen: &Seen, (): &(), _outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &ObservedMap, (): &(), _outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let mut plan = Plan::nothing();
         plan.actions.extend(seen.recorded("seen", &seen.pods.len().to_string()).map(Into::into));
         plan
@@ -230,14 +230,14 @@ struct Parts {
 }
 
 impl Planner for Parts {
-    type Observed = Seen;
+    type Observed = ObservedMap;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Seen::of(key, &self.maps, &self.pods)
+    fn observe(&self, key: &Key, (): &()) -> Option<ObservedMap> {
+        ObservedMap::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, seen: &ObservedMap, (): &(), _now: Timestamp) -> (Plan, ()) {
         if seen.map.data.as_ref().is_some_and(|data| data.contains_key("recorded")) {
             return (Plan::nothing(), ());
         }
@@ -260,7 +260,7 @@ impl Planner for Parts {
         (plan, ())
     }
 
-    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &ObservedMap, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let recorded: Vec<String> = outcomes
             .0
             .iter()
@@ -307,14 +307,14 @@ struct Copier {
 }
 
 impl Planner for Copier {
-    type Observed = Seen;
+    type Observed = ObservedMap;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Seen::of(key, &self.maps, &self.pods)
+    fn observe(&self, key: &Key, (): &()) -> Option<ObservedMap> {
+        ObservedMap::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, seen: &ObservedMap, (): &(), _now: Timestamp) -> (Plan, ()) {
         if seen.map.data.as_ref().is_some_and(|data| data.contains_key("recorded")) {
             return (Plan::nothing(), ());
         }
@@ -322,7 +322,7 @@ impl Planner for Copier {
         (Plan::of(vec![read("there"), read("gone")]), ())
     }
 
-    fn next(&self, _: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
+    fn next(&self, _: &ObservedMap, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
         let [there, gone] = &outcomes.0[..] else { return None };
         let pod: Full<Pod> = there.reply.as_ref()?.object().ok()?;
         let is_gone = gone.error.as_ref().is_some_and(Failure::is_not_found);
@@ -331,7 +331,7 @@ impl Planner for Copier {
         Some(Plan::one(Create::new(pods(), "ns", body.to_string())))
     }
 
-    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &ObservedMap, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let Some(created) = outcomes.0.last().and_then(|last| last.created.as_deref()) else {
             return Plan::nothing();
         };
@@ -362,7 +362,7 @@ struct Sweeper {
 }
 
 impl Sweeper {
-    fn decide(seen: &Seen, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
+    fn decide(seen: &ObservedMap, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
         let again = Plan { requeue: Some(Duration::from_hours(1)), ..Plan::nothing() };
         let (kind, meta) = (<Full<ConfigMap> as View>::kind(), seen.map.meta());
         steps.one(DeleteCollection::new(pods(), "ns"))?;
@@ -381,14 +381,14 @@ impl Sweeper {
 }
 
 impl Planner for Sweeper {
-    type Observed = Seen;
+    type Observed = ObservedMap;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Seen::of(key, &self.maps, &self.pods)
+    fn observe(&self, key: &Key, (): &()) -> Option<ObservedMap> {
+        ObservedMap::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, seen: &ObservedMap, (): &(), now: Timestamp) -> (Plan, ()) {
         let first = self.next(seen, &(), &Outcomes::default(), now);
         (
             first
@@ -398,7 +398,13 @@ impl Planner for Sweeper {
         )
     }
 
-    fn next(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Option<Plan> {
+    fn next(
+        &self,
+        seen: &ObservedMap,
+        (): &(),
+        outcomes: &Outcomes,
+        _now: Timestamp,
+    ) -> Option<Plan> {
         Steps::next(outcomes, |steps| Self::decide(seen, steps))
     }
 }
@@ -518,14 +524,14 @@ struct Folders {
 }
 
 impl Planner for Folders {
-    type Observed = Seen;
+    type Observed = ObservedMap;
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<Seen> {
-        Seen::of(key, &self.maps, &self.pods)
+    fn observe(&self, key: &Key, (): &()) -> Option<ObservedMap> {
+        ObservedMap::of(key, &self.maps, &self.pods)
     }
 
-    fn plan(&self, seen: &Seen, (): &(), _now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, seen: &ObservedMap, (): &(), _now: Timestamp) -> (Plan, ()) {
         if seen.map.data.as_ref().is_some_and(|data| data.contains_key("recorded")) {
             return (Plan::nothing(), ());
         }
@@ -536,7 +542,7 @@ impl Planner for Folders {
         (Plan::of(vec![folder("/tmp/a"), folder("/etc/b")]), ())
     }
 
-    fn status(&self, seen: &Seen, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
+    fn status(&self, seen: &ObservedMap, (): &(), outcomes: &Outcomes, _now: Timestamp) -> Plan {
         let recorded = |outcome: &evenkeel_runtime::plan::Outcome| match &outcome.error {
             Some(error) => error.message.clone(),
             None => "made".to_owned(),
@@ -576,10 +582,10 @@ struct Numberer {
 }
 
 /// Notes what a plan gives, before the next one is made.
-struct Given(Arc<AtomicU32>);
+struct NumberHandler(Arc<AtomicU32>);
 
-impl PassHandler<Numberer> for Given {
-    fn on_planned(&self, (_, number): &(Seen, u32), planned: Planned<'_, ()>) {
+impl PassHandler<Numberer> for NumberHandler {
+    fn on_planned(&self, (_, number): &(ObservedMap, u32), planned: Planned<'_, ()>) {
         if !planned.plan.actions.is_empty() {
             self.0.store(number + 1, Ordering::SeqCst);
         }
@@ -587,18 +593,18 @@ impl PassHandler<Numberer> for Given {
 }
 
 impl Planner for Numberer {
-    type Observed = (Seen, u32);
+    type Observed = (ObservedMap, u32);
     type Memory = ();
 
-    fn observe(&self, key: &Key, (): &()) -> Option<(Seen, u32)> {
-        let seen = Seen::of(key, &self.maps, &self.pods)?;
+    fn observe(&self, key: &Key, (): &()) -> Option<(ObservedMap, u32)> {
+        let seen = ObservedMap::of(key, &self.maps, &self.pods)?;
         // Time for another worker to plan, if it were let.
         let given = self.given.load(Ordering::SeqCst);
         std::thread::yield_now();
         Some((seen, given))
     }
 
-    fn plan(&self, (seen, number): &(Seen, u32), (): &(), _now: Timestamp) -> (Plan, ()) {
+    fn plan(&self, (seen, number): &(ObservedMap, u32), (): &(), _now: Timestamp) -> (Plan, ()) {
         let is_recorded = seen.map.data.as_ref().is_some_and(|data| data.contains_key("number"));
         let update = seen.recorded("number", &number.to_string()).filter(|_| !is_recorded);
         (Plan::of(update.map(Into::into).into_iter().collect()), ())
@@ -615,7 +621,8 @@ async fn keys_that_are_planned_in_turn_know_what_was_given() {
     let (maps, pods) = (world.maps.clone(), world.pods.clone());
     let numberer = Numberer { maps, pods, given: given.clone() };
     let builder = Builder::new(&world.env, "numberer", &world.maps).workers(8).plans_in_turn();
-    let (controller, stop) = (builder.planned_with(numberer, Given(given)), world.tasks.token());
+    let (controller, stop) =
+        (builder.planned_with(numberer, NumberHandler(given)), world.tasks.token());
     world.tasks.spawn("numberer", controller.run(stop));
     settle().await;
     let number = |name: &String| {
@@ -658,11 +665,11 @@ async fn a_stale_cache_never_makes_a_pod_too_many_or_deletes_one_too_many() {
 }
 
 /// A world with a teller of the pods of `ns/web`, which has none yet.
-async fn told_at_a_pace() -> World {
+async fn with_status_throttle() -> World {
     let world = World::new();
     let teller = Teller { maps: world.maps.clone(), pods: world.pods.clone() };
     let builder = Builder::new(&world.env, "teller", &world.maps).owns(&world.pods);
-    let controller = builder.status_pace(Duration::from_millis(100)).planned(teller);
+    let controller = builder.min_status_interval(Duration::from_millis(100)).planned(teller);
     let stop = world.tasks.token();
     world.tasks.spawn("teller", controller.run(stop));
     world.want("web", 0);
@@ -691,8 +698,8 @@ fn put_pod(world: &World, n: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_often_is_told_at_its_pace_and_at_last() {
-    let world = told_at_a_pace().await;
+async fn a_throttled_status_is_written_at_last() {
+    let world = with_status_throttle().await;
     for n in 0..20 {
         put_pod(&world, n);
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -707,8 +714,8 @@ async fn what_changes_often_is_told_at_its_pace_and_at_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_told_waits_ever_longer_at_any_pace() {
-    let world = told_at_a_pace().await;
+async fn a_failed_status_backs_off_with_any_throttle() {
+    let world = with_status_throttle().await;
     world.server.fail(Fault {
         method: Method::PUT,
         path: "configmaps",
@@ -829,7 +836,7 @@ async fn a_patch_of_what_is_gone_fails_only_where_it_must() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_told_of_a_namespace_that_goes() {
+async fn no_event_is_recorded_in_a_terminating_namespace() {
     let world = World::new();
     world.server.fail(Fault {
         method: Method::POST,
@@ -957,7 +964,7 @@ async fn a_function_is_retried_with_back_off_up_to_its_limit_and_comes_back_when
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_is_told_what_is_seen_done_and_waited_for() {
+async fn a_report_has_what_is_observed_done_and_waited_for() {
     let world = World::new();
     let web = Subject::new("", "ConfigMap", "ns", "web");
     let explain = || world.env.introspection.object(&web).remove(0);

@@ -32,7 +32,7 @@ struct State {
     events: Vec<(u64, String, Bytes)>,
     watchers: Vec<Watcher>,
     held: Vec<&'static str>,
-    requests: Vec<Seen>,
+    requests: Vec<RecordedRequest>,
     faults: Vec<Fault>,
     latency: Duration,
     generated: u32,
@@ -46,7 +46,7 @@ struct Watcher {
 
 /// A request that was made.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) body: Value,
@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// The requests so far of this method whose path contains `path`.
-    pub(crate) fn seen(&self, method: &Method, path: &str) -> Vec<Seen> {
+    pub(crate) fn seen(&self, method: &Method, path: &str) -> Vec<RecordedRequest> {
         let state = self.state.lock().unwrap();
         state
             .requests
@@ -152,7 +152,8 @@ impl Server {
             let (path, query) =
                 (parts.uri.path().to_owned(), parts.uri.query().unwrap_or_default().to_owned());
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let seen = Seen { method: parts.method, path, body, at: Clock::system().instant() };
+            let seen =
+                RecordedRequest { method: parts.method, path, body, at: Clock::system().instant() };
             let (latency, fault) = {
                 let mut state = self.state.lock().unwrap();
                 state.requests.push(seen.clone());
@@ -174,7 +175,7 @@ impl Server {
 
 impl State {
     /// `Some(None)` for no answer at all.
-    fn fault(&mut self, seen: &Seen) -> Option<Option<Answer>> {
+    fn fault(&mut self, seen: &RecordedRequest) -> Option<Option<Answer>> {
         let fault = self.faults.iter_mut().find(|fault| {
             fault.times > 0 && fault.method == seen.method && seen.path.contains(fault.path)
         })?;
@@ -187,7 +188,7 @@ impl State {
         Some(Some(status(fault.code, fault.reason, &causes)))
     }
 
-    fn answer(&mut self, seen: Seen, query: &str) -> Answer {
+    fn answer(&mut self, seen: RecordedRequest, query: &str) -> Answer {
         let Some(path) = Path::parse(&seen.path) else {
             return status(404, "NotFound", &json!([]));
         };

@@ -27,9 +27,9 @@ const CPUS: i64 = 4;
 
 /// Reserves each pod, and delays those labelled `slow` in Permit.
 #[derive(Default)]
-struct Books(Mutex<BTreeSet<String>>);
+struct Reservations(Mutex<BTreeSet<String>>);
 
-impl Plugin for Books {
+impl Plugin for Reservations {
     fn name(&self) -> &'static str {
         "Books"
     }
@@ -44,7 +44,7 @@ impl Plugin for Books {
     }
 }
 
-impl Reserve for Books {
+impl Reserve for Reservations {
     fn reserve(&self, _: &mut CycleState, pod: &PodInfo, _: &str) -> StatusResult {
         assert!(self.0.lock().unwrap().insert(pod.uid().to_owned()), "set aside twice");
         Ok(())
@@ -54,7 +54,7 @@ impl Reserve for Books {
     }
 }
 
-impl Permit for Books {
+impl Permit for Reservations {
     fn permit(&self, _: &CycleState, pod: &PodInfo, _: &str) -> PermitResult {
         match pod.pod.meta.labels.contains("slow") {
             true => PermitResult::Wait(Duration::from_secs(60)),
@@ -63,7 +63,7 @@ impl Permit for Books {
     }
 }
 
-impl PostBind for Books {
+impl PostBind for Reservations {
     fn post_bind(&self, pod: &PodInfo, _: &str) {
         assert!(self.0.lock().unwrap().remove(pod.uid()), "bound what was not set aside");
     }
@@ -71,7 +71,7 @@ impl PostBind for Books {
 
 /// One step of a history.
 #[derive(Debug, Clone, Copy)]
-enum Happening {
+enum Step {
     PodMade {
         cpu: u8,
         priority: u8,
@@ -102,23 +102,23 @@ enum How {
     Refused,
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn step() -> impl Strategy<Value = Step> {
     let made = (1_u8..4, 0_u8..3, proptest::bool::weighted(0.2));
     prop_oneof![
-        6 => made.prop_map(|(cpu, priority, slow)| Happening::PodMade { cpu, priority, slow }),
-        2 => (0_usize..20).prop_map(Happening::PodDeleted),
-        2 => (0_usize..3).prop_map(Happening::NodeToggled),
-        8 => Just(Happening::Attempt),
+        6 => made.prop_map(|(cpu, priority, slow)| Step::PodMade { cpu, priority, slow }),
+        2 => (0_usize..20).prop_map(Step::PodDeleted),
+        2 => (0_usize..3).prop_map(Step::NodeToggled),
+        8 => Just(Step::Attempt),
         6 => prop_oneof![
             6 => Just(How::Done),
             1 => Just(How::DoneUnheard),
             1 => Just(How::Failed),
             1 => Just(How::Refused),
-        ].prop_map(Happening::Answered),
-        4 => Just(Happening::Shown),
-        2 => (0_usize..20).prop_map(Happening::ShownAgain),
-        1 => Just(Happening::Relisted),
-        1 => Just(Happening::Crashed),
+        ].prop_map(Step::Answered),
+        4 => Just(Step::Shown),
+        2 => (0_usize..20).prop_map(Step::ShownAgain),
+        1 => Just(Step::Relisted),
+        1 => Just(Step::Crashed),
     ]
 }
 
@@ -131,7 +131,7 @@ enum Unshown {
 /// API server and scheduler of a history.
 struct World {
     core: Core,
-    books: Arc<Books>,
+    books: Arc<Reservations>,
     nodes: BTreeSet<usize>,
     pods: BTreeMap<String, (Value, Option<String>)>,
     made: usize,
@@ -139,8 +139,8 @@ struct World {
     unshown: Vec<Unshown>,
 }
 
-fn core() -> (Core, Arc<Books>) {
-    let books = Arc::new(Books::default());
+fn core() -> (Core, Arc<Reservations>) {
+    let books = Arc::new(Reservations::default());
     let plugin = Arc::clone(&books) as Arc<dyn Plugin>;
     let profile = Profile::with_defaults("default-scheduler").with(plugin, 0);
     let options = SchedulerOptions { profiles: vec![profile], ..SchedulerOptions::default() };
@@ -177,10 +177,10 @@ impl World {
         load
     }
 
-    fn happen(&mut self, happening: Happening, now: i64) {
+    fn happen(&mut self, step: Step, now: i64) {
         let now = at(now);
-        match happening {
-            Happening::PodMade { cpu, priority, slow } => {
+        match step {
+            Step::PodMade { cpu, priority, slow } => {
                 let name = format!("p{}", self.made);
                 self.made += 1;
                 let mut spec = asking(&cpu.to_string(), "1Mi");
@@ -191,8 +191,8 @@ impl World {
                 self.pods.insert(name.clone(), (spec, None));
                 self.unshown.push(Unshown::Pod(name));
             }
-            Happening::PodDeleted(n) => self.delete(&format!("p{n}")),
-            Happening::NodeToggled(n) => {
+            Step::PodDeleted(n) => self.delete(&format!("p{n}")),
+            Step::NodeToggled(n) => {
                 let object = node(&format!("n{n}"), &json!({}));
                 if self.nodes.remove(&n) {
                     self.core.delete_node(&object, now);
@@ -201,23 +201,23 @@ impl World {
                     self.core.add_or_update_node(&object, now);
                 }
             }
-            Happening::Attempt => self.attempt(now),
-            Happening::Answered(how) if !self.on_their_way.is_empty() => {
+            Step::Attempt => self.attempt(now),
+            Step::Answered(how) if !self.on_their_way.is_empty() => {
                 let assumed = self.on_their_way.remove(0);
                 self.answer(assumed, how, now);
             }
-            Happening::Shown if !self.unshown.is_empty() => {
+            Step::Shown if !self.unshown.is_empty() => {
                 let first = self.unshown.remove(0);
                 self.show(&first, now);
             }
-            Happening::ShownAgain(n) => self.show_again(n, now),
-            Happening::Relisted => {
+            Step::ShownAgain(n) => self.show_again(n, now),
+            Step::Relisted => {
                 for unshown in std::mem::take(&mut self.unshown).into_iter().rev() {
                     self.show(&unshown, now);
                 }
             }
-            Happening::Crashed => self.crash(now),
-            Happening::Answered(_) | Happening::Shown => {}
+            Step::Crashed => self.crash(now),
+            Step::Answered(_) | Step::Shown => {}
         }
     }
 
@@ -348,11 +348,11 @@ proptest! {
 
     #[test]
     fn no_pod_is_bound_twice_or_lost_and_no_node_over_its_capacity(
-        happenings in proptest::collection::vec(happening(), 0..150),
+        steps in proptest::collection::vec(step(), 0..150),
     ) {
         let mut world = World::new();
-        for (now, happening) in (0..).zip(happenings) {
-            world.happen(happening, now);
+        for (now, step) in (0..).zip(steps) {
+            world.happen(step, now);
             for (node, cpu) in world.load() {
                 prop_assert!(cpu <= CPUS, "{node} holds {cpu} of {CPUS}");
             }
@@ -361,13 +361,13 @@ proptest! {
         // With all nodes back and no faults, every pod that fits is scheduled.
         for n in 0..3 {
             if !world.nodes.contains(&n) {
-                world.happen(Happening::NodeToggled(n), 1000);
+                world.happen(Step::NodeToggled(n), 1000);
             }
         }
         for now in 1000..1800 {
-            world.happen(Happening::Attempt, now);
-            world.happen(Happening::Answered(How::Done), now);
-            world.happen(Happening::Shown, now);
+            world.happen(Step::Attempt, now);
+            world.happen(Step::Answered(How::Done), now);
+            world.happen(Step::Shown, now);
         }
         prop_assert!(world.on_their_way.is_empty() && world.core.n_assumed() == 0);
         let load = world.load();
@@ -379,11 +379,11 @@ proptest! {
     }
 
     #[test]
-    fn equal_histories_give_equal_choices(happenings in proptest::collection::vec(happening(), 0..60)) {
+    fn equal_histories_give_equal_choices(steps in proptest::collection::vec(step(), 0..60)) {
         let run = || {
             let mut world = World::new();
-            for (now, happening) in (0..).zip(happenings.iter().copied()) {
-                world.happen(happening, now);
+            for (now, step) in (0..).zip(steps.iter().copied()) {
+                world.happen(step, now);
             }
             world.pods.into_iter().map(|(name, (_, node))| (name, node)).collect::<Vec<_>>()
         };

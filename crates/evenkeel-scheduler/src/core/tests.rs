@@ -335,7 +335,7 @@ fn a_plugin_that_panics_over_a_nominated_pod_fails_the_attempt() {
 
 /// Labels of `scheduler_event_handling_duration_seconds`, as upstream sets them.
 #[test]
-fn what_was_taken_in_is_told_in_upstreams_words() {
+fn what_was_taken_in_is_reported_in_upstreams_words() {
     let mut core = core();
     let mut seen = |what: &dyn Fn(&mut Core)| {
         what(&mut core);

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::Instant;
 
 /// Interval between checks of the certificate files.
-pub(super) const LOOK: Duration = Duration::from_secs(10);
+pub(super) const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A connection that follows its certificate files.
 pub(super) struct Connection {
@@ -44,7 +44,7 @@ impl Connection {
     pub(super) fn now(&self) -> kube::Client {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.instant();
-        if now.saturating_duration_since(current.looked) < LOOK {
+        if now.saturating_duration_since(current.looked) < RELOAD_INTERVAL {
             return current.client.clone();
         }
         current.looked = now;

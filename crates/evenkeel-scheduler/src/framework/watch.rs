@@ -75,13 +75,13 @@ fn edit<V>(event: &CacheEvent<V>) -> Edit<Arc<V>> {
 /// Caches that plugins requested, the channel for their changes, and state shared between profiles.
 pub(crate) struct Watches {
     sender: UnboundedSender<ObjectChange>,
-    watched: Mutex<Asked>,
+    watched: Mutex<CacheRequests>,
     shared: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 /// Requests of plugins for caches.
 #[derive(Default)]
-struct Asked {
+struct CacheRequests {
     kinds: HashSet<TypeId>,
     syncs: Vec<PluginFuture<'static, ()>>,
     /// Subscriptions that start once all plugins are connected.

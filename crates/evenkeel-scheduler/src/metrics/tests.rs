@@ -102,7 +102,7 @@ fn all_are_upstreams() {
 }
 
 #[test]
-fn how_waits_for_devices_end_is_told_by_driver() {
+fn how_waits_for_devices_end_is_reported_by_driver() {
     let registry = Registry::new();
     let metrics = Metrics::register(&registry);
     let took = Duration::from_millis(300);

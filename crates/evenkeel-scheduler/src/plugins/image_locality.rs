@@ -21,15 +21,15 @@ use crate::{
 
 const MIB: i64 = 1024 * 1024;
 /// Thresholds of the summed sizes: minimum, and maximum for each image of the pod.
-const LEAST: i64 = 23 * MIB;
-const MOST: i64 = 1000 * MIB;
+const MIN_THRESHOLD: i64 = 23 * MIB;
+const MAX_CONTAINER_THRESHOLD: i64 = 1000 * MIB;
 
 /// The ImageLocality plugin. An image counts by its size and by the share of nodes that have it.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageLocality;
 
 /// The pod's images that some node has, each with its score.
-struct Known(Vec<(Image, i64)>);
+struct ImageScores(Vec<(Image, i64)>);
 
 impl Plugin for ImageLocality {
     fn name(&self) -> &'static str {
@@ -67,18 +67,19 @@ impl PreScore for ImageLocality {
         if known.is_empty() {
             return PreScoreResult::Skip;
         }
-        state.put(Known(known));
+        state.put(ImageScores(known));
         PreScoreResult::All
     }
 }
 
 impl Score for ImageLocality {
     fn score(&self, state: &CycleState, pod: &PodInfo, node: NodeRef<'_>) -> i64 {
-        let Some(Known(known)) = state.get::<Known>() else { return 0 };
+        let Some(ImageScores(known)) = state.get::<ImageScores>() else { return 0 };
         let with_image = known.iter().filter(|(image, _)| image.is_on(node.slot()));
         let sum: i64 = with_image.map(|(_, score_share)| score_share).sum();
-        let most = MOST * images(&pod.pod).count() as i64;
-        MAX_NODE_SCORE * (sum.clamp(LEAST, most.max(LEAST)) - LEAST) / (most - LEAST).max(1)
+        let most = MAX_CONTAINER_THRESHOLD * images(&pod.pod).count() as i64;
+        MAX_NODE_SCORE * (sum.clamp(MIN_THRESHOLD, most.max(MIN_THRESHOLD)) - MIN_THRESHOLD)
+            / (most - MIN_THRESHOLD).max(1)
     }
 }
 

@@ -67,13 +67,13 @@ impl NodeAffinity {
 }
 
 /// Required selectors: added and the pod's own.
-struct Asked {
+struct FilterState {
     added: Option<Required>,
     of_pod: Required,
 }
 
 /// Preferred terms: added and the pod's own.
-struct Wished([Preferred; 2]);
+struct ScoreState([Preferred; 2]);
 
 impl Plugin for NodeAffinity {
     fn name(&self) -> &'static str {
@@ -128,7 +128,7 @@ impl PreFilter for NodeAffinity {
             return Ok(PreFilterResult::Skip);
         }
         let added = added.map(|added| Required::of_selector(added, nodes));
-        state.put(Asked { added, of_pod: Required::of(spec, nodes) });
+        state.put(FilterState { added, of_pod: Required::of(spec, nodes) });
         match named_nodes(&pod.pod) {
             None => Ok(PreFilterResult::All),
             Some(names) if names.is_empty() => {
@@ -141,13 +141,13 @@ impl PreFilter for NodeAffinity {
 
 impl Filter for NodeAffinity {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let Some(asked) = state.get::<Asked>() else { return Ok(()) };
-        if asked.added.as_ref().is_some_and(|added| !added.holds(node.slot())) {
+        let Some(required) = state.get::<FilterState>() else { return Ok(()) };
+        if required.added.as_ref().is_some_and(|added| !added.holds(node.slot())) {
             return Err(Status::unresolvable(
                 "node(s) didn't match scheduler-enforced node affinity",
             ));
         }
-        if !asked.of_pod.holds(node.slot()) {
+        if !required.of_pod.holds(node.slot()) {
             return Err(Status::unresolvable("node(s) didn't match Pod's node affinity/selector"));
         }
         Ok(())
@@ -165,14 +165,14 @@ impl PreScore for NodeAffinity {
         if preferences_of(&pod.pod.spec).is_empty() && self.added_preferences().is_empty() {
             return PreScoreResult::Skip;
         }
-        state.put(Wished(self.preferences(pod, nodes)));
+        state.put(ScoreState(self.preferences(pod, nodes)));
         PreScoreResult::All
     }
 }
 
 impl Score for NodeAffinity {
     fn score(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> i64 {
-        let Some(Wished(wished)) = state.get::<Wished>() else { return 0 };
+        let Some(ScoreState(wished)) = state.get::<ScoreState>() else { return 0 };
         wished.iter().map(|terms| terms.weight(node.slot())).sum()
     }
 

@@ -102,7 +102,7 @@ pub(super) const VOLUME: &str = "persistentvolume";
 pub(super) const CLASS: &str = "storageclass.storage.k8s.io";
 
 #[cfg(test)]
-pub(super) mod given {
+pub(super) mod test_objects {
     //! Objects that a test names.
 
     use super::*;
@@ -113,7 +113,7 @@ pub(super) mod given {
 
     /// Objects that a test names.
     #[derive(Default, Clone)]
-    pub(crate) struct Given {
+    pub(crate) struct VolumeObjects {
         pub(crate) claims: Vec<Arc<PersistentVolumeClaim>>,
         pub(crate) volumes: Vec<Arc<PersistentVolume>>,
         pub(crate) classes: Vec<Arc<StorageClass>>,
@@ -129,7 +129,7 @@ pub(super) mod given {
             .cloned()
     }
 
-    impl Lookup for Given {
+    impl Lookup for VolumeObjects {
         fn claim(&self, namespace: &str, name: &str) -> Option<Arc<PersistentVolumeClaim>> {
             named(&self.claims, namespace, name)
         }

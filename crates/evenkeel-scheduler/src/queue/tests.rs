@@ -340,7 +340,7 @@ fn a_pod_can_be_forced() {
 #[test]
 fn a_removed_pod_leaves_nothing_behind() {
     let mut queue = queue();
-    for name in ["active", "backoff", "failed", "parked", "flying"] {
+    for name in ["active", "backoff", "failed", "unschedulable", "flying"] {
         queue.add(plain(name), 0, at(0));
         if name == "active" {
             continue;
@@ -352,11 +352,11 @@ fn a_removed_pod_leaves_nothing_behind() {
                 rejected(&mut queue, name, &[NODES], 0);
             }
             "failed" => failed(&mut queue, name, 0),
-            "parked" => rejected(&mut queue, name, &[PODS], 0),
+            "unschedulable" => rejected(&mut queue, name, &[PODS], 0),
             _ => {}
         }
     }
-    for name in ["active", "backoff", "failed", "parked", "flying"] {
+    for name in ["active", "backoff", "failed", "unschedulable", "flying"] {
         queue.remove(name);
     }
     assert_eq!(queue.counts(), Counts::default());

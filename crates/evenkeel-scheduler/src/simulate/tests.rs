@@ -56,7 +56,7 @@ async fn a_dump_says_where_a_pod_would_go_and_why_not_elsewhere() {
 }
 
 #[tokio::test]
-async fn who_would_be_evicted_is_told_and_stays() {
+async fn who_would_be_evicted_is_reported_and_stays() {
     let mut dump = Dump::default();
     dump.add(DUMP).unwrap();
     let pods = [("low", -5, "1"), ("middle", 5, "1500m"), ("high", 50, "1500m")];

@@ -37,7 +37,7 @@ Usage:
 ";
 
 /// How long open requests may take when it stops.
-const STOP: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs it with these arguments and returns its exit code.
 pub(crate) fn main(arguments: &[String]) -> ExitCode {
@@ -98,7 +98,7 @@ async fn run(urls: &[String]) -> Result<()> {
         () = shutdown => Ok(()),
         failure = serving.supervisor().failed() => Err(failure.into()),
     };
-    serving.shut_down(STOP).await;
+    serving.shut_down(SHUTDOWN_TIMEOUT).await;
     ended
 }
 

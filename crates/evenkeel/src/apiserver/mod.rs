@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::Path, process::ExitCode,
 pub(crate) const NAME: &str = "kube-apiserver";
 
 /// How long open requests may take when the server stops.
-const STOP: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs it with these arguments and returns its exit code.
 pub(crate) fn main(arguments: Vec<String>) -> ExitCode {
@@ -90,7 +90,7 @@ async fn run(options: &Options) -> Result<()> {
         failure = serving.supervisor().failed() => Err(failure.into()),
         failure = server.failed() => Err(failure.into()),
     };
-    serving.shut_down(STOP).await;
+    serving.shut_down(SHUTDOWN_TIMEOUT).await;
     ended
 }
 

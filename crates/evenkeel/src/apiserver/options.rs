@@ -4,7 +4,7 @@ use crate::server::ServerArgs;
 use evenkeel_component::{
     command_line,
     features::FeatureGates,
-    flags::{Flags, Given, Problems, Reader},
+    flags::{Flags, ParsedFlags, Problems, Reader},
     options::LoggingOptions,
 };
 use std::{
@@ -65,7 +65,7 @@ pub(super) struct Options {
     pub(super) priority_and_fairness: bool,
     pub(super) event_ttl: Duration,
     pub(super) logging: LoggingOptions,
-    pub(super) given: Given,
+    pub(super) given: ParsedFlags,
     /// Warnings to log at start.
     pub(super) warnings: Vec<String>,
 }
@@ -75,7 +75,10 @@ impl Options {
     ///
     /// # Errors
     /// Lists every invalid flag.
-    pub(super) fn check(given: Given, exists: impl Fn(&Path) -> bool) -> Result<Self, Problems> {
+    pub(super) fn check(
+        given: ParsedFlags,
+        exists: impl Fn(&Path) -> bool,
+    ) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(&[], &[], &[]).settle(&read);
         for (flag, why) in REFUSED {
@@ -198,13 +201,13 @@ fn server(read: &Reader) -> ServerArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenkeel_component::flags::Asked;
+    use evenkeel_component::flags::Invocation;
 
     fn check(arguments: &[&str]) -> Result<Options, String> {
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         let asked =
             flags().parse("kube-apiserver", arguments).map_err(|error| error.to_string())?;
-        let Asked::Run(given) = asked else { panic!("it is to run") };
+        let Invocation::Run(given) = asked else { panic!("it is to run") };
         Options::check(given, |file| file.starts_with("/there")).map_err(|error| error.to_string())
     }
 

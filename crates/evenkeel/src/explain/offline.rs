@@ -24,10 +24,10 @@ use tokio::sync::Mutex;
 
 /// Timeout of the caches' sync, after which the report names those that have not synced.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often it is looked whether caches are filled.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long reflectors may take to end.
-const STOP: Duration = Duration::from_secs(5);
+/// Time between two checks whether the caches have synced.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum time for reflectors to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Controllers at rest, with caches of the namespace that is asked about.
 pub struct Offline {
@@ -76,7 +76,7 @@ impl Offline {
                 tracing::debug!(%error, "left out");
             }
         }
-        stopped.shut_down(STOP).await;
+        stopped.shut_down(SHUTDOWN_TIMEOUT).await;
         Ok(Self {
             client,
             clock: clock.clone(),
@@ -91,7 +91,7 @@ impl Offline {
 
     /// Ends what reads.
     pub async fn stop(&self) {
-        self.reflectors.shut_down(STOP).await;
+        self.reflectors.shut_down(SHUTDOWN_TIMEOUT).await;
     }
 
     /// Fills the caches of the controllers that are for objects of this kind.
@@ -110,7 +110,7 @@ impl Offline {
         });
         let filled = async {
             while concerned().any(|report| report.caches.iter().any(|cache| !cache.synced)) {
-                self.clock.sleep(LOOK).await;
+                self.clock.sleep(POLL_INTERVAL).await;
             }
         };
         // What is not there by then is said in the report, with the reason.

@@ -1,9 +1,9 @@
 //! `evenkeel up`: a control plane in one process.
 
+mod messages;
 mod options;
 mod remote;
 mod server;
-mod tell;
 
 use crate::{
     control::{self, Served},
@@ -19,12 +19,12 @@ use evenkeel::{
 use evenkeel_cloud::ip_pool::{Config, IpPool};
 use evenkeel_component::options::LoggingOptions;
 use evenkeel_runtime::{clock::Clock, manager::shutdown_signal, tasks::Tasks};
+use messages::Messages;
 pub(crate) use options::Args;
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
-use tell::Teller;
 
 /// How long open requests may take when the server stops.
-const STOP: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs `evenkeel up` and says how it ended.
 pub(crate) fn main(args: Args) -> ExitCode {
@@ -37,7 +37,7 @@ pub(crate) fn main(args: Args) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell::error(&error);
+            messages::error(&error);
             ExitCode::FAILURE
         }
     }
@@ -47,11 +47,11 @@ async fn run(args: Args) -> Result<()> {
     // Taken first: a signal during the start stops it in order, too.
     let shutdown = shutdown_signal();
     let clock = Clock::system();
-    let teller = Teller::start(clock.clone());
+    let messages = Messages::start(clock.clone());
     if args.is_remote() {
-        on_remote(&args, clock, &teller, shutdown).await
+        on_remote(&args, clock, &messages, shutdown).await
     } else {
-        embedded(&args, clock, &teller, shutdown).await
+        embedded(&args, clock, &messages, shutdown).await
     }
 }
 
@@ -59,7 +59,7 @@ async fn run(args: Args) -> Result<()> {
 async fn embedded(
     args: &Args,
     clock: Clock,
-    teller: &Teller,
+    messages: &Messages,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let home = Home::from_env();
@@ -78,9 +78,9 @@ async fn embedded(
     let path = home.own(args.data_dir.as_deref(), address.port());
     let users = if args.write_kubeconfig { Some(home.users()?) } else { None };
     kubeconfig::write(&server.kubeconfig(&url), &path, users.as_deref())?;
-    teller.served(&url, args.data_dir.as_deref());
+    messages.served(&url, args.data_dir.as_deref());
     if let Some(users) = &users {
-        teller.merged(users);
+        messages.merged(users);
     }
     let (renewed, kubeconfigs) = (server.clone(), (url.clone(), path.clone(), users));
     serving.spawn_restarting_until_cancelled("kubeconfigs", move || {
@@ -107,7 +107,7 @@ async fn embedded(
     let _control = heard(control);
     let ready = async {
         plane.synced().await;
-        teller.ready(&path, args);
+        messages.ready(&path, args);
         std::future::pending::<()>().await;
     };
     let ended: Result<()> = tokio::select! {
@@ -117,9 +117,9 @@ async fn embedded(
         failure = serving.supervisor().failed() => Err(failure.into()),
         failure = server.failed() => Err(failure.into()),
     };
-    teller.stopping();
+    messages.stopping();
     let mut late = plane.stop().await;
-    late.extend(serving.shut_down(STOP).await.into_iter().map(String::from));
+    late.extend(serving.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
     ended.and_then(|()| end(&late))
 }
 
@@ -127,11 +127,11 @@ async fn embedded(
 async fn on_remote(
     args: &Args,
     clock: Clock,
-    teller: &Teller,
+    messages: &Messages,
     shutdown: impl Future<Output = ()>,
 ) -> Result<()> {
     let remote = remote::connect(args, &clock).await?;
-    teller.connected(&remote.url, &remote.version);
+    messages.connected(&remote.url, &remote.version);
     let mut options = plane_options(args)?;
     if let Some(ca) = &remote.ca {
         options = options.with_ca(ca);
@@ -147,7 +147,7 @@ async fn on_remote(
     let _control = heard(control);
     let ready = async {
         plane.synced().await;
-        teller.running(args);
+        messages.running(args);
         std::future::pending::<()>().await;
     };
     let ended: Result<()> = tokio::select! {
@@ -156,9 +156,9 @@ async fn on_remote(
         failure = plane.failed() => Err(failure.into()),
         failure = listening.supervisor().failed() => Err(failure.into()),
     };
-    teller.stopping();
+    messages.stopping();
     let mut late = plane.stop().await;
-    late.extend(listening.shut_down(STOP).await.into_iter().map(String::from));
+    late.extend(listening.shut_down(SHUTDOWN_TIMEOUT).await.into_iter().map(String::from));
     ended.and_then(|()| end(&late))
 }
 

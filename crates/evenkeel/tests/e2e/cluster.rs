@@ -23,19 +23,19 @@ use std::{
 /// Timeout of each wait of a case.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long things take to wait for.
-pub(crate) struct Pace {
-    /// What is waited for is looked at this often.
-    pub(crate) look: Duration,
-    /// How long something is watched that must stay as it is.
-    pub(crate) watch: Duration,
+/// Intervals of waiting, which differ between real and virtual time.
+pub(crate) struct Intervals {
+    /// Time between two checks of a condition.
+    pub(crate) poll: Duration,
+    /// How long a condition must hold.
+    pub(crate) hold: Duration,
 }
 
 /// A cluster whose controllers, scheduler and nodes are ours.
 pub(crate) struct Cluster {
     client: Client,
     clock: Clock,
-    pace: Pace,
+    intervals: Intervals,
     namespaces: AtomicU32,
     past: Option<Past>,
     inside: Option<Inside>,
@@ -58,9 +58,9 @@ pub(crate) struct Inside {
 
 impl Cluster {
     /// A cluster that is reached through this client.
-    pub(crate) fn new(client: Client, clock: Clock, pace: Pace) -> Self {
+    pub(crate) fn new(client: Client, clock: Clock, intervals: Intervals) -> Self {
         let namespaces = AtomicU32::new(1);
-        Self { client, clock, pace, namespaces, past: None, inside: None, cloud: None }
+        Self { client, clock, intervals, namespaces, past: None, inside: None, cloud: None }
     }
 
     /// The same with the etcd that stands behind the API server.
@@ -137,13 +137,13 @@ impl Cluster {
 
     /// Waits long enough that what should not happen would have.
     pub(crate) async fn watch_a_while(&self) {
-        self.sleep(self.pace.watch).await;
+        self.sleep(self.intervals.hold).await;
     }
 
     /// How many requests the node lifecycle controller sends in that while about one node that is not ready and whose status
     /// cannot be written: five attempts every five seconds, as upstream's, each of which reads the node and its lease.
     pub(crate) fn node_health_requests(&self) -> u64 {
-        self.pace.watch.as_secs() / 5 * 5 * 3
+        self.intervals.hold.as_secs() / 5 * 5 * 3
     }
 
     /// The time on the controllers' clock.
@@ -223,7 +223,7 @@ impl Cluster {
                 self.clock.now() < deadline,
                 "{path} did not become as wanted; it is {value:#}"
             );
-            self.sleep(self.pace.look).await;
+            self.sleep(self.intervals.poll).await;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     cloud,
-    cluster::{Cluster, Inside, Pace},
+    cluster::{Cluster, Inside, Intervals},
     nodes,
 };
 use evenkeel::{
@@ -15,7 +15,8 @@ use futures::future::LocalBoxFuture;
 use std::time::Duration;
 
 /// Virtual time is cheap.
-const PACE: Pace = Pace { look: Duration::from_millis(20), watch: Duration::from_secs(600) };
+const INTERVALS: Intervals =
+    Intervals { poll: Duration::from_millis(20), hold: Duration::from_secs(600) };
 
 /// Runs a case on a cluster of its own.
 pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture<'a, ()>) {
@@ -42,7 +43,7 @@ pub(crate) async fn run(case: impl for<'a> FnOnce(&'a Cluster) -> LocalBoxFuture
     let inside =
         Inside { introspection: plane.introspection().clone(), registry: plane.registry().clone() };
     let cluster =
-        Cluster::new(client, clock, PACE).with_cloud(cloud).embedded(server.clone(), inside);
+        Cluster::new(client, clock, INTERVALS).with_cloud(cloud).embedded(server.clone(), inside);
     case(&cluster).await;
     assert_eq!(plane.stop().await, Vec::<String>::new(), "everything stops on shutdown");
 }

@@ -1,8 +1,8 @@
 //! The folder of `evenkeel envtest`: its programs are started as envtest starts kube-apiserver and etcd.
 
 use crate::{
-    cluster::{Cluster, Pace},
-    program::{LOOK, Program, free_port},
+    cluster::{Cluster, Intervals},
+    program::{POLL_INTERVAL, Program, free_port},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use evenkeel_runtime::{
@@ -60,8 +60,8 @@ impl Files {
         config.auth_info.client_certificate_data = Some(certificate);
         config.auth_info.client_key_data = Some(key.into());
         let kube = client::transport(&config).expect("a transport");
-        let pace = Pace { look: LOOK, watch: Duration::from_secs(1) };
-        Cluster::new(Client::new(kube, Clock::system()), Clock::system(), pace)
+        let intervals = Intervals { poll: POLL_INTERVAL, hold: Duration::from_secs(1) };
+        Cluster::new(Client::new(kube, Clock::system()), Clock::system(), intervals)
     }
 }
 
@@ -126,7 +126,7 @@ async fn envtests_programs_start_serve_and_stop() {
             Ok(answer) => break answer,
             Err(error) => assert!(etcd.is_running(), "{error}: {}", etcd.last_words()),
         }
-        cluster.sleep(LOOK).await;
+        cluster.sleep(POLL_INTERVAL).await;
     };
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.ends_with(r#"{"health":"true","reason":""}"#), "{answer}");

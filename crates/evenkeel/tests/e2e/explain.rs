@@ -6,7 +6,7 @@ use crate::{
     objects::deployment,
 };
 use evenkeel::explain::{Offline, explain, resolve};
-use evenkeel_controller_manager::plan::{Asked, SYNC_TIMEOUT, dry_run};
+use evenkeel_controller_manager::plan::{DryRunSettings, SYNC_TIMEOUT, dry_run};
 use evenkeel_controllers::{core::rootcacertpublisher, needs::Gates, options::Options};
 use evenkeel_runtime::{client::Client, introspect::Subject};
 use serde_json::json;
@@ -72,7 +72,7 @@ pub(crate) async fn plans_are_not_carried_out(cluster: &Cluster) {
     let map = namespace.until("configmaps/kube-root-ca.crt", |map| !map.is_null()).await;
     let mut options = Options::default();
     options.rootcacertpublisher.ca = Some("planned".into());
-    let asked = Asked {
+    let asked = DryRunSettings {
         chosen: &[rootcacertpublisher::DESCRIPTOR],
         options,
         gates: Gates::default(),

@@ -144,7 +144,7 @@ cases! {
     ];
     quotas: [
         count_what_there_is,
-        are_filled_and_told,
+        are_filled_and_reported,
         are_never_exceeded_by_many_at_once,
         look_at_what_is_in_their_scopes,
         limits_fill_in_and_refuse,

@@ -138,8 +138,8 @@ pub(crate) fn quiet() -> Vec<NodeOptions> {
     let mut nodes = NodeOptions::several(2, "quiet-", &["quiet"]);
     for (number, node) in (200..).zip(&mut nodes) {
         node.ip = Ipv4Addr::new(172, 18, 0, number);
-        node.labels.push((QUIET.into(), "yes".into()));
-        node.taints.push((QUIET.into(), String::new(), "NoSchedule".into()));
+        node.labels.push((QUIET_NODE.into(), "yes".into()));
+        node.taints.push((QUIET_NODE.into(), String::new(), "NoSchedule".into()));
     }
     nodes
 }
@@ -148,16 +148,16 @@ pub(crate) fn quiet() -> Vec<NodeOptions> {
 /// nodes that have just come have taints for a while.
 pub(crate) const OPEN: u32 = 3;
 
-const QUIET: &str = "e2e.evenkeel.dev/quiet";
+const QUIET_NODE: &str = "e2e.evenkeel.dev/quiet";
 
 pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster) {
     let namespace = cluster.namespace("silent").await;
     let leaves = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3});
     let mut web = deployment("web", 2, "app:v1");
     let template = &mut web["spec"]["template"]["spec"];
-    template["nodeSelector"] = json!({QUIET: "yes"});
+    template["nodeSelector"] = json!({QUIET_NODE: "yes"});
     template["tolerations"] = json!([
-        {"key": QUIET, "operator": "Exists", "effect": "NoSchedule"},
+        {"key": QUIET_NODE, "operator": "Exists", "effect": "NoSchedule"},
         leaves("not-ready"),
         leaves("unreachable"),
     ]);
@@ -183,7 +183,7 @@ pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster
     }
     let unreachable = "node.kubernetes.io/unreachable";
     cluster.until(&path, |node| taints(node, "NoExecute") == [unreachable]).await;
-    cluster.until(&path, |node| taints(node, "NoSchedule") == [QUIET, unreachable]).await;
+    cluster.until(&path, |node| taints(node, "NoSchedule") == [QUIET_NODE, unreachable]).await;
     for pod in &lost {
         let path = format!("pods/{pod}");
         let goes = |pod: &Value| {
@@ -207,7 +207,7 @@ pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster
     let is_well = |node: &Value| {
         condition(node, "Ready")["status"] == "True"
             && taints(node, "NoExecute").is_empty()
-            && taints(node, "NoSchedule") == [QUIET]
+            && taints(node, "NoSchedule") == [QUIET_NODE]
     };
     cluster.until(&path, is_well).await;
     // What it had to end it ends now.

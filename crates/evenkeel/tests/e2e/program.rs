@@ -1,7 +1,7 @@
 //! A program of ours in a process of its own: its start and end, the server that it works on, and who asks its secure port.
 
 use crate::{
-    cluster::{Cluster, Pace},
+    cluster::{Cluster, Intervals},
     forbidden::USER,
 };
 use bytes::Bytes;
@@ -19,10 +19,10 @@ use std::{
     time::Duration,
 };
 
-/// What is waited for in real time is looked at this often.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// Time between two checks of a condition in real time.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-const PACE: Pace = Pace { look: LOOK, watch: Duration::from_secs(1) };
+const INTERVALS: Intervals = Intervals { poll: POLL_INTERVAL, hold: Duration::from_secs(1) };
 
 /// An embedded server at a port of this machine, in real time.
 pub(crate) struct Embedded {
@@ -47,7 +47,7 @@ impl Embedded {
         });
         let kube = kube::Client::new(server.service(), "default");
         let client = Client::builder(kube, Clock::system()).qps(-1.0).user_agent("e2e").build();
-        let cluster = Cluster::new(client, Clock::system(), PACE).with_server(server.clone());
+        let cluster = Cluster::new(client, Clock::system(), INTERVALS).with_server(server.clone());
         Self { server, url, cluster, serving }
     }
 }
@@ -105,7 +105,7 @@ impl Program {
         while let Err(error) = anyone.get("/healthz", &HeaderMap::new()).await {
             tries += 1;
             assert!(self.is_running() && tries < 600, "{error}\n{}", self.last_words());
-            cluster.sleep(LOOK).await;
+            cluster.sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -119,7 +119,7 @@ impl Program {
                 assert!(status.success(), "{status}: {}", self.last_words());
                 return;
             }
-            cluster.sleep(LOOK).await;
+            cluster.sleep(POLL_INTERVAL).await;
         }
         panic!("the program does not stop: {}", self.last_words());
     }

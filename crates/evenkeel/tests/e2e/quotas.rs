@@ -88,7 +88,7 @@ fn asking_set(replicas: u32) -> Value {
     set
 }
 
-pub(crate) async fn are_filled_and_told(cluster: &Cluster) {
+pub(crate) async fn are_filled_and_reported(cluster: &Cluster) {
     let namespace = cluster.namespace("quota").await;
     limit(&namespace, "few", &json!({"pods": "1"})).await;
     namespace.create("replicasets", replica_set("web", 3, "app:v1")).await;

@@ -10,7 +10,7 @@ use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apimachinery::status::FieldError;
 use evenkeel_apimachinery::value::{get, list, text};
 use evenkeel_cel::Program;
-use evenkeel_cel::check::{Known, Type, check};
+use evenkeel_cel::check::{Declared, Type, check};
 use types::{Variables, namespace, request};
 
 /// Match conditions of a webhook or of a policy.
@@ -52,7 +52,7 @@ fn match_conditions(
     for (i, condition) in conditions.iter().enumerate() {
         let expression = text(condition, "expression").trim();
         let place = format!("{place}[{i}].expression");
-        environment.expression(expression, expression, Wanted::Bool, &place, errors);
+        environment.expression(expression, expression, ExpectedType::Bool, &place, errors);
     }
 }
 
@@ -71,7 +71,8 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
             continue;
         }
         // One that does not compile may be used, so that its error is the only one.
-        let found = environment.expression(expression, expression, Wanted::Any, &place, errors);
+        let found =
+            environment.expression(expression, expression, ExpectedType::Any, &place, errors);
         let schema = types::schema_of(&found.unwrap_or(Type::Dyn));
         variables.declare(text(variable, "name"), schema);
     }
@@ -83,20 +84,20 @@ fn policy(object: &Value, mutates: bool, errors: &mut Vec<FieldError>) {
     }
     let messages = Environment { authorizer: false, ..environment };
     for (i, validation) in list(spec, "validations").iter().enumerate() {
-        for (field, wanted, environment) in [
-            ("expression", Wanted::Bool, &environment),
-            ("messageExpression", Wanted::Text, &messages),
+        for (field, expected, environment) in [
+            ("expression", ExpectedType::Bool, &environment),
+            ("messageExpression", ExpectedType::Text, &messages),
         ] {
             let expression = text(validation, field);
             let place = format!("spec.validations[{i}].{field}");
-            environment.expression(expression, expression, wanted, &place, errors);
+            environment.expression(expression, expression, expected, &place, errors);
         }
     }
     for (i, annotation) in list(spec, "auditAnnotations").iter().enumerate() {
         let expression = text(annotation, "valueExpression");
         let place = format!("spec.auditAnnotations[{i}].valueExpression");
-        let wanted = Wanted::TextOrNull;
-        environment.expression(expression.trim(), expression, wanted, &place, errors);
+        let expected = ExpectedType::TextOrNull;
+        environment.expression(expression.trim(), expression, expected, &place, errors);
     }
 }
 
@@ -106,21 +107,21 @@ fn mutations(spec: &Value, environment: &Environment<'_>, errors: &mut Vec<Field
             let Some(patch) = get(mutation, form) else { continue };
             let expression = text(patch, "expression").trim();
             let place = format!("spec.mutations[{i}].{form}.expression");
-            environment.expression(expression, expression, Wanted::Any, &place, errors);
+            environment.expression(expression, expression, ExpectedType::Any, &place, errors);
         }
     }
 }
 
-/// The types that an expression may have.
+/// Types that an expression may evaluate to.
 #[derive(Clone, Copy)]
-enum Wanted {
+enum ExpectedType {
     Any,
     Bool,
     Text,
     TextOrNull,
 }
 
-impl Wanted {
+impl ExpectedType {
     /// Why an expression of some type is refused. `dyn` is allowed where the type could only be narrower in cel-go.
     fn refuses(self, found: &Type<'_>, expression: &str) -> Option<String> {
         let (allowed, words) = match self {
@@ -165,7 +166,7 @@ impl Environment<'_> {
         &self,
         expression: &str,
         value: &str,
-        wanted: Wanted,
+        expected: ExpectedType,
         field: &str,
         errors: &mut Vec<FieldError>,
     ) -> Option<Type<'static>> {
@@ -174,7 +175,7 @@ impl Environment<'_> {
         }
         let found = Program::parse(expression).and_then(|program| {
             let found = check(&program, self.known())?;
-            match wanted.refuses(&found.known.kind, expression) {
+            match expected.refuses(&found.known.kind, expression) {
                 Some(why) => Err(why),
                 None => Ok(types::owned(&found.known.kind)),
             }
@@ -182,9 +183,9 @@ impl Environment<'_> {
         found.map_err(|why| errors.push(FieldError::invalid(field, value, why))).ok()
     }
 
-    fn known(&self) -> Vec<(&str, Known<'_>)> {
-        let anything = || Known::of(Type::Dyn);
-        let typed = |schema| Known::schema(schema, false).unwrap_or_else(anything);
+    fn known(&self) -> Vec<(&str, Declared<'_>)> {
+        let anything = || Declared::of(Type::Dyn);
+        let typed = |schema| Declared::schema(schema, false).unwrap_or_else(anything);
         let mut known = vec![
             ("object", anything()),
             ("oldObject", anything()),

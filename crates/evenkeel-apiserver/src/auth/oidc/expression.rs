@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use evenkeel_apiextensions::structural::Structural;
 use evenkeel_apimachinery::user::User;
-use evenkeel_cel::check::{Known, Type, check};
+use evenkeel_cel::check::{Declared, Type, check};
 use evenkeel_cel::{PER_CALL, Program, Schema, Scope, Val};
 use serde_json::{Map, Value, json};
 
@@ -35,10 +35,11 @@ impl Expression {
     ) -> Result<Self, String> {
         let program = Program::parse(text)?;
         let known = match variable {
-            Variable::Claims => vec![("claims", Known::of(Type::Map(Box::new(Type::Dyn))))],
-            Variable::User => {
-                Known::schema(&*USER_INFO, false).map(|user| ("user", user)).into_iter().collect()
-            }
+            Variable::Claims => vec![("claims", Declared::of(Type::Map(Box::new(Type::Dyn))))],
+            Variable::User => Declared::schema(&*USER_INFO, false)
+                .map(|user| ("user", user))
+                .into_iter()
+                .collect(),
         };
         let kind = check(&program, known)?.known.kind;
         if is_condition && kind != Type::Bool {

@@ -89,7 +89,7 @@ async fn nothing_is_remembered_where_that_is_not_wanted() {
         assert_eq!(script.seen().len(), n);
     }
     let (reviews, script, _) = self::reviews(vec![granted(), granted()], TIMES);
-    let long = format!("/{}", "x".repeat(LONGEST));
+    let long = format!("/{}", "x".repeat(MAX_CACHED_REQUEST_SIZE));
     for n in 1..3 {
         reviews.review_access(&jane, "get", &long).await.unwrap();
         assert_eq!(script.seen().len(), n, "what is too long");

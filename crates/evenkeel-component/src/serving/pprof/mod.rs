@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_says_so() {
+    fn what_cannot_be_reported_says_so() {
         for (name, code) in [("trace", 501), ("zzz", 404)] {
             let response = other(&get(&format!("{ROOT}{name}")));
             assert_eq!(response.status().as_u16(), code, "{name}");
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_contention() {
+    fn nothing_is_reported_of_contention() {
         let text = contention(&get("/?debug=1"), "mutex");
         assert_eq!(text.body(), "--- mutex:\ncycles/second=1000000000\n");
         let profile = contention(&get("/"), "block");

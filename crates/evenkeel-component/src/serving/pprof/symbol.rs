@@ -6,7 +6,7 @@ use http::{Method, Request, Response, StatusCode};
 use std::fmt::Write as _;
 
 /// Most addresses that are looked up at once.
-const MOST: usize = 1000;
+const MAX_ADDRESSES: usize = 1000;
 
 pub(super) fn answer(request: &Request<Bytes>) -> Response<Bytes> {
     let body = String::from_utf8_lossy(request.body());
@@ -18,7 +18,7 @@ pub(super) fn answer(request: &Request<Bytes>) -> Response<Bytes> {
     let addresses = asked
         .split('+')
         .filter_map(|address| usize::from_str_radix(address.trim().strip_prefix("0x")?, 16).ok());
-    for address in addresses.take(MOST) {
+    for address in addresses.take(MAX_ADDRESSES) {
         // It takes the address for one to return to, and looks before it.
         let after = std::ptr::without_provenance_mut(address.saturating_add(1));
         backtrace::resolve(after, |symbol| {

@@ -7,8 +7,8 @@ use evenkeel_api::{
 };
 use std::{collections::HashMap, time::Duration};
 
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(15 * 60);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(15 * 60);
 
 /// A DaemonSet's uid, its observed generation, and a node. Upstream: `failedPodsBackoffKey`.
 pub(crate) type BackoffKey = (Text, i64, Text);
@@ -27,9 +27,10 @@ impl Backoff {
 
     /// Records that a failed pod is deleted now.
     pub(crate) fn note(&mut self, place: BackoffKey, now: Timestamp) {
-        self.0.retain(|_, (since, _)| age(*since, now) <= 2 * LONGEST);
+        self.0.retain(|_, (since, _)| age(*since, now) <= 2 * MAX_BACKOFF);
         let entry = self.0.entry(place).or_insert((now, Duration::ZERO));
-        let delay = if entry.1.is_zero() { FIRST } else { (2 * entry.1).min(LONGEST) };
+        let delay =
+            if entry.1.is_zero() { INITIAL_BACKOFF } else { (2 * entry.1).min(MAX_BACKOFF) };
         *entry = (now, delay);
     }
 }
@@ -70,6 +71,6 @@ mod tests {
             backoff.note(place(), T0);
         }
         backoff.note(place(), at(1801));
-        assert_eq!(backoff.remaining(&place(), at(1801)), Some(FIRST));
+        assert_eq!(backoff.remaining(&place(), at(1801)), Some(INITIAL_BACKOFF));
     }
 }

@@ -68,7 +68,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
         .builder(&DESCRIPTOR, &sets)
         .event_source("daemonset-controller")
         .workers(context.options.daemonset.concurrent_syncs)
-        .status_pace(STATUS_PACE)
+        .min_status_interval(STATUS_PACE)
         .stale_skips_metric("daemonset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(

@@ -70,7 +70,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &deployments)
         .workers(context.options.deployment.concurrent_syncs)
-        .status_pace(STATUS_PACE)
+        .min_status_interval(STATUS_PACE)
         .max_retries(MAX_RETRIES);
     let owners = deployments.clone();
     let builder = builder.watches(&sets, move |event, enqueue| {

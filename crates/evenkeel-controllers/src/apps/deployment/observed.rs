@@ -75,8 +75,8 @@ pub(crate) fn new_name(deployment: &Deployment) -> String {
 
 /// Joins name and hash, and truncates the name to the maximum length. Upstream: `generateReplicaSetName`.
 pub(crate) fn set_name(deployment: &str, hash: &str) -> String {
-    const LONGEST: usize = 253;
-    let mut end = deployment.len().min(LONGEST.saturating_sub(hash.len() + 1));
+    const MAX_NAME_LENGTH: usize = 253;
+    let mut end = deployment.len().min(MAX_NAME_LENGTH.saturating_sub(hash.len() + 1));
     while !deployment.is_char_boundary(end) {
         end -= 1;
     }

@@ -80,15 +80,16 @@ fn run<S: Set>(
         rules: Rules::of(&context.gates),
         sets: sets.clone(),
     };
-    let builder = builder.status_pace(STATUS_PACE).watches(&cache, move |event, enqueue| {
-        on_child(
-            &sets,
-            event,
-            |set, pod| set.could_take(&pod.meta.labels),
-            pods::counts_otherwise,
-            |key| enqueue.add(key),
-        );
-    });
+    let builder =
+        builder.min_status_interval(STATUS_PACE).watches(&cache, move |event, enqueue| {
+            on_child(
+                &sets,
+                event,
+                |set, pod| set.could_take(&pod.meta.labels),
+                pods::counts_otherwise,
+                |key| enqueue.add(key),
+            );
+        });
     context.run(builder.planned_with(planner, deletion_age));
 }
 

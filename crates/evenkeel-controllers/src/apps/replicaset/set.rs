@@ -32,7 +32,7 @@ pub(crate) trait Set: View {
     /// Conditions in the current status.
     fn conditions(&self) -> Vec<Condition>;
     /// Whether the status has the condition `ReplicaFailure`.
-    fn tells_failure(&self) -> bool;
+    fn has_replica_failure(&self) -> bool;
 }
 
 /// Counts of a status.
@@ -99,7 +99,7 @@ macro_rules! set {
                 self.status.conditions.iter().map(Condition::from).collect()
             }
 
-            fn tells_failure(&self) -> bool {
+            fn has_replica_failure(&self) -> bool {
                 self.status.conditions.iter().any(|c| &*c.type_ == REPLICA_FAILURE)
             }
         }

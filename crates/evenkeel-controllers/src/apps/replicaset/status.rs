@@ -87,7 +87,7 @@ fn changed_conditions<S: Set>(
     balance: Ordering,
     now: Timestamp,
 ) -> Option<Vec<Condition>> {
-    match (failure, set.tells_failure()) {
+    match (failure, set.has_replica_failure()) {
         (Some(message), false) => {
             let reason = match balance {
                 Ordering::Less => "FailedCreate",

@@ -205,7 +205,7 @@ fn a_namespace_that_goes_is_no_failure() {
 }
 
 #[test]
-fn a_failure_is_told_once_and_taken_back() {
+fn a_failure_is_reported_once_and_taken_back() {
     let mut failing = set(2);
     let first = status(&see(failing.clone(), Vec::new()), &failed("first", false), T0);
     apply_status(&mut failing, &first);

@@ -69,7 +69,7 @@ fn start(context: &ControllerContext) -> Result<(), StartError> {
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .workers(context.options.statefulset.concurrent_syncs)
-        .status_pace(STATUS_PACE)
+        .min_status_interval(STATUS_PACE)
         .stale_skips_metric("statefulset_controller_stale_sync_skips_total")
         .watches(&revisions, move |event, enqueue| {
             on_child(

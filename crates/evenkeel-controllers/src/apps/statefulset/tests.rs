@@ -528,7 +528,7 @@ fn pods_that_ended_are_made_anew() {
 }
 
 #[test]
-fn claims_come_before_pods_and_what_fails_is_told() {
+fn claims_come_before_pods_and_what_fails_is_reported() {
     let mut world = World::new(set(1, &with_claims(&Value::Null)));
     world.refused = "data-db";
     world.pass();
@@ -809,7 +809,7 @@ fn settled_claims(world: &World) -> Vec<(String, Option<String>)> {
 
 /// Upstream: the callers of `UpdatePodClaimForRetentionPolicy`; only those for condemned pods record nothing.
 #[test]
-fn a_claim_that_cannot_be_saved_is_told_of_but_for_condemned_pods() {
+fn a_claim_that_cannot_be_saved_is_reported_of_but_for_condemned_pods() {
     let policy = |deleted: &str, scaled: &str| {
         with_claims(&json!({ "whenDeleted": deleted, "whenScaled": scaled }))
     };

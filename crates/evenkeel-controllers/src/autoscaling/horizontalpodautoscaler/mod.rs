@@ -50,15 +50,15 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 fn start(context: &ControllerContext) -> Result<(), StartError> {
     let options = context.options.horizontalpodautoscaler;
     let (autoscalers, pods) = (context.env.caches.of(), context.env.caches.of::<Pod>());
-    let (known, metrics) =
-        (Arc::<Known>::default(), Arc::new(Metrics::register(&context.registry)));
+    let (shared_reads, metrics) =
+        (Arc::<SharedReads>::default(), Arc::new(Metrics::register(&context.registry)));
     let planner = Autoscalers {
         autoscalers: autoscalers.clone(),
         pods: pods.clone(),
-        known: known.clone(),
+        shared_reads: shared_reads.clone(),
         options,
     };
-    let passes = Passes { known, metrics: metrics.clone(), options };
+    let passes = Passes { shared_reads, metrics: metrics.clone(), options };
     let every =
         Backoff { base_delay: options.sync_period, max_delay: options.sync_period, bucket: false };
     let builder = context
@@ -101,19 +101,19 @@ fn describe(autoscaler: &HorizontalPodAutoscaler) -> Description {
 struct Autoscalers {
     autoscalers: Cache<HorizontalPodAutoscaler>,
     pods: Cache<Pod>,
-    known: Arc<Known>,
+    shared_reads: Arc<SharedReads>,
     options: Options,
 }
 
 /// Results of live reads that reconciliations of several autoscalers use.
 #[derive(Default)]
-struct Known {
+struct SharedReads {
     selectors: Mutex<Selectors>,
     /// The preferred version of custom metrics, and when it was discovered.
     custom_version: Mutex<Option<(Timestamp, Text)>>,
 }
 
-impl Known {
+impl SharedReads {
     fn selectors(&self) -> MutexGuard<'_, Selectors> {
         self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,8 +131,8 @@ impl Planner for Autoscalers {
         Some(Watched {
             autoscaler: self.autoscalers.get(&key.namespace, &key.name)?,
             pods: self.pods.namespace(&key.namespace),
-            selectors: self.known.selectors().of_namespace(&key.namespace),
-            custom_version: self.known.custom_version().clone(),
+            selectors: self.shared_reads.selectors().of_namespace(&key.namespace),
+            custom_version: self.shared_reads.custom_version().clone(),
             key: key.clone(),
         })
     }
@@ -176,7 +176,7 @@ impl Planner for Autoscalers {
 
 /// Counts reconciliations, and keeps what later ones use.
 struct Passes {
-    known: Arc<Known>,
+    shared_reads: Arc<SharedReads>,
     metrics: Arc<Metrics>,
     options: Options,
 }
@@ -197,15 +197,15 @@ impl PassHandler<Autoscalers> for Passes {
         let of_spec = reconciled.result.err().map(|problem| problem.of_spec);
         self.metrics.passed(reconciled.done, of_spec, pass.took);
         if let Some(selector) = &reconciled.selector {
-            self.known.selectors().record(key, selector);
+            self.shared_reads.selectors().record(key, selector);
         }
         if let Some(version) = reconciled.custom_version {
-            *self.known.custom_version() = Some((now, version));
+            *self.shared_reads.custom_version() = Some((now, version));
         }
     }
 
     fn on_gone(&self, key: &Key) {
-        self.known.selectors().forget(key);
+        self.shared_reads.selectors().forget(key);
         self.metrics.forget(&key.namespace, &key.name);
     }
 }

@@ -74,7 +74,7 @@ impl Missing {
 }
 
 /// A request, and client-go's name for it in errors.
-struct Ask<'a> {
+struct MetricsRequest<'a> {
     path: String,
     selectors: Vec<(&'static str, &'a Selector)>,
     named: String,
@@ -116,12 +116,12 @@ impl Readings<'_> {
         container: &str,
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
-        let ask = Ask {
+        let request = MetricsRequest {
             path: format!("/apis/metrics.k8s.io/v1beta1/namespaces/{}/pods", self.namespace),
             selectors: vec![("labelSelector", self.pods)],
             named: "get pods.metrics.k8s.io".to_owned(),
         };
-        let list: wire::PodMetricsList = get(ask, steps).map_err(|missing| {
+        let list: wire::PodMetricsList = get(request, steps).map_err(|missing| {
             missing.within("unable to fetch metrics from resource metrics API")
         })?;
         if list.items.is_empty() {
@@ -157,7 +157,7 @@ impl Readings<'_> {
     ) -> Result<wire::MetricValueList, Missing> {
         let (version, name) = (self.custom_version(steps)?, escape(&metric.name));
         let namespace = self.namespace;
-        let ask = Ask {
+        let request = MetricsRequest {
             path: format!("/apis/{CUSTOM}/{version}/namespaces/{namespace}/pods/*/{name}"),
             selectors: vec![
                 ("labelSelector", self.pods),
@@ -165,7 +165,7 @@ impl Readings<'_> {
             ],
             named: format!("get pods.{CUSTOM} *"),
         };
-        get(ask, steps)
+        get(request, steps)
     }
 
     fn of_object(
@@ -192,12 +192,12 @@ impl Readings<'_> {
     ) -> Result<wire::MetricValueList, Missing> {
         let version = self.custom_version(steps)?;
         let (place, named) = place_of(object, metric, steps)?;
-        let ask = Ask {
+        let request = MetricsRequest {
             path: format!("/apis/{CUSTOM}/{version}/namespaces/{}/{place}", self.namespace),
             selectors: vec![("metricLabelSelector", &metric.selector)],
             named: format!("get {named}"),
         };
-        get(ask, steps)
+        get(request, steps)
     }
 
     fn of_external(
@@ -206,12 +206,12 @@ impl Readings<'_> {
         steps: &mut Steps<'_>,
     ) -> Result<Reading, Missing> {
         let (namespace, name) = (self.namespace, escape(&metric.name));
-        let ask = Ask {
+        let request = MetricsRequest {
             path: format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{name}"),
             selectors: vec![("labelSelector", &metric.selector)],
             named: format!("get {}.external.metrics.k8s.io", metric.name),
         };
-        let list: wire::MetricValueList = get(ask, steps).map_err(|missing| {
+        let list: wire::MetricValueList = get(request, steps).map_err(|missing| {
             missing.within("unable to fetch metrics from external metrics API")
         })?;
         if list.items.is_empty() {
@@ -225,8 +225,12 @@ impl Readings<'_> {
         if let Some(version) = &self.custom_version {
             return Ok(version.clone());
         }
-        let ask = Ask { path: "/apis".to_owned(), selectors: Vec::new(), named: String::new() };
-        let groups: wire::Groups = get(ask, steps)?;
+        let request = MetricsRequest {
+            path: "/apis".to_owned(),
+            selectors: Vec::new(),
+            named: String::new(),
+        };
+        let groups: wire::Groups = get(request, steps)?;
         let group = groups.groups.iter().find(|group| &*group.name == CUSTOM);
         let group = group.ok_or_else(|| format!("no custom metrics API ({CUSTOM}) registered"))?;
         let version = group.version();
@@ -259,9 +263,12 @@ fn place_of(
     Ok((format!("{resource}/{}/{name}", escape(&object.name)), named))
 }
 
-fn get<T: DeserializeOwned>(ask: Ask<'_>, steps: &mut Steps<'_>) -> Result<T, Missing> {
-    let mut path = ask.path;
-    for (name, selector) in ask.selectors.iter().filter(|(_, selector)| !selector.is_empty()) {
+fn get<T: DeserializeOwned>(
+    request: MetricsRequest<'_>,
+    steps: &mut Steps<'_>,
+) -> Result<T, Missing> {
+    let mut path = request.path;
+    for (name, selector) in request.selectors.iter().filter(|(_, selector)| !selector.is_empty()) {
         path.push(if path.contains('?') { '&' } else { '?' });
         path.push_str(name);
         path.push('=');
@@ -270,7 +277,7 @@ fn get<T: DeserializeOwned>(ask: Ask<'_>, steps: &mut Steps<'_>) -> Result<T, Mi
     let read = LiveRead { on_error: OnError::Ignore, ..LiveRead::json(&path) };
     let read = steps.one(read)?;
     if let Some(error) = &read.error {
-        return Err(words(error, &ask.named).into());
+        return Err(words(error, &request.named).into());
     }
     let body = read.reply.as_ref().map(|reply| reply.body().clone()).unwrap_or_default();
     serde_json::from_slice(&body).map_err(|error| error.to_string().into())

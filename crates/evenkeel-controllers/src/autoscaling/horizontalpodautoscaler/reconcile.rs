@@ -25,7 +25,7 @@ use std::{sync::Arc, time::Duration};
 const MAX_ATTEMPTS: u32 = 5;
 
 /// Pause between attempts.
-const PAUSE: Duration = Duration::from_millis(10);
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// An autoscaler and its pods, before its scale is read.
 pub(super) struct Watched {
@@ -323,7 +323,7 @@ fn rescale(
         if refused.code != 409 || attempt == MAX_ATTEMPTS {
             return Ok(Err(refused.message));
         }
-        if let Ok(latest) = scale::get(kind, namespace, &scale.name, PAUSE, steps)? {
+        if let Ok(latest) = scale::get(kind, namespace, &scale.name, RETRY_DELAY, steps)? {
             scale = latest;
         }
     }

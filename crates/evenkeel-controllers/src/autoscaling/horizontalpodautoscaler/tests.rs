@@ -489,7 +489,7 @@ fn tolerance_may_be_the_autoscalers_own() {
 }
 
 #[test]
-fn a_change_that_fails_is_told() {
+fn a_change_that_fails_is_reported() {
     let spec = json!({"maxReplicas": 4, "metrics": [cpu()]});
     let observed = observed(&spec, &json!({"desiredReplicas": 7}), 9);
     let mut history = StabilizationHistory::default();
@@ -559,7 +559,7 @@ fn two_autoscalers_of_the_same_pods_do_nothing() {
 }
 
 #[test]
-fn a_scale_without_a_selector_is_told() {
+fn a_scale_without_a_selector_is_reported() {
     let said = |text: &str| match selectors::parse(text) {
         Err(Measured::Unselected { event, reason, .. }) => (event, reason),
         other => panic!("{other:?}"),

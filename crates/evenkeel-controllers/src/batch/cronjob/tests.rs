@@ -145,7 +145,7 @@ fn run(cron: &CronJob, name: &str, at: &str, condition: Option<&str>) -> Arc<Job
 }
 
 #[test]
-fn what_was_made_and_is_not_told_of_yet_is_in_the_way_until_it_ends() {
+fn what_was_made_and_is_not_reported_of_yet_is_in_the_way_until_it_ends() {
     let cron = cron(&json!({ "concurrencyPolicy": "Forbid" }));
     let table = [
         (None, vec!["JobAlreadyActive"]),
@@ -228,7 +228,7 @@ fn a_job_that_is_not_seen_yet_is_not_missing() {
 }
 
 #[test]
-fn only_errors_that_matter_are_told() {
+fn only_errors_that_matter_are_reported() {
     let cron = cron(&json!({}));
     let observed = observed(&cron, &[]);
     let planned = plan(&observed, time("2026-01-05T10:00:00Z"));

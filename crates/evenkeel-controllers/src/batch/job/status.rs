@@ -34,7 +34,7 @@ pub(super) fn status(
     }
     let done = Done::new(observed, decision, outcomes);
     let mut next = Next::new(observed, &done, now);
-    next.tell_end(observed, decision, &done);
+    next.update_end(observed, decision, &done);
     next.record(observed);
     let held = next.count(observed, &done);
     next.finish(observed, held);
@@ -112,14 +112,14 @@ impl Next {
     }
 
     /// Sets the interim condition, or the condition `Suspended`.
-    fn tell_end(&mut self, observed: &Observed, decision: &Decision, done: &Done<'_>) {
+    fn update_end(&mut self, observed: &Observed, decision: &Decision, done: &Done<'_>) {
         if decision.end.is_some() {
             // Active pods could not be counted after the end, so it waits until all deletions succeed.
             self.end = decision.end.clone().filter(|_| done.all_deleted);
         } else if self.is_complete(observed) {
             self.end = Some(FinishedCondition::completed());
         } else if decision.manage.is_some() {
-            self.tell_suspension(observed);
+            self.update_suspended_condition(observed);
         }
         if let Some(end) = self.end.as_ref().filter(|end| !end.announced) {
             let condition = Condition::new(end.interim(), "True", &end.reason, &end.message);
@@ -136,7 +136,7 @@ impl Next {
         enough && self.body.active == 0
     }
 
-    fn tell_suspension(&mut self, observed: &Observed) {
+    fn update_suspended_condition(&mut self, observed: &Observed) {
         let job = &*observed.job;
         let (status, reason, message) = match job.spec.suspend {
             true => ("True", "JobSuspended", "Job suspended"),

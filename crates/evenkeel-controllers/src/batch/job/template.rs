@@ -42,7 +42,7 @@ fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>
         .with_spec(|spec| {
             spec["hostname"] = format!("{}-{index}", job.meta.name).into();
             for list in ["containers", "initContainers"] {
-                spec[list].as_array_mut().into_iter().flatten().for_each(tell_index);
+                spec[list].as_array_mut().into_iter().flatten().for_each(add_completion_index_env);
             }
         });
     if job.spec.backoff_limit_per_index.is_some() {
@@ -57,7 +57,7 @@ fn with_index(template: &Template, job: &Job, index: u32, replaced: Option<&Pod>
 }
 
 /// Adds the variable `JOB_COMPLETION_INDEX`, unless the container has it. Upstream: `addCompletionIndexEnvVariable`.
-fn tell_index(container: &mut Value) {
+fn add_completion_index_env(container: &mut Value) {
     const NAME: &str = "JOB_COMPLETION_INDEX";
     let Some(container) = container.as_object_mut() else { return };
     let env = container.entry("env").or_insert_with(|| json!([]));

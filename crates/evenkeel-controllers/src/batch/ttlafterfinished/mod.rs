@@ -56,7 +56,7 @@ struct DeletionDelay(Histogram);
 impl PassHandler<Ended> for DeletionDelay {
     fn on_passed(&self, job: &Arc<Job>, pass: &Pass<'_>) {
         let deleted = pass.outcomes.0.iter().any(|outcome| outcome.succeeded > 0);
-        if let Some(due) = plan::due(job).filter(|_| deleted && !pass.aborted) {
+        if let Some(due) = plan::due(job).filter(|_| deleted && !pass.is_incomplete) {
             let late = pass.planned.duration_since(due).as_secs_f64() + pass.took.as_secs_f64();
             self.0.observe(late);
         }

@@ -14,8 +14,8 @@ pub(super) fn describe(namespace: &Namespace, now: Timestamp) -> Description {
         description.fact("finalizers", finalizers.join(", "));
     }
     let Some(deletion) = namespace.meta.deletion else { return description };
-    let told_of = namespace.status.conditions.iter().filter(|c| &*c.status == "True");
-    for condition in told_of {
+    let true_conditions = namespace.status.conditions.iter().filter(|c| &*c.status == "True");
+    for condition in true_conditions {
         description.waits(format!("{}: {}", condition.type_, condition.message));
     }
     let remaining = grace_left(deletion, now);

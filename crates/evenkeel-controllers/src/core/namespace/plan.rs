@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_is_waited_for_and_told() {
+    fn what_remains_is_waited_for_and_reported() {
         let held: Box<[Text]> = ["example.com/hold".into()].into();
         let jobs = Remains::of(&JOBS, "ns", &[held.clone(), held], Duration::ZERO);
         let findings = Findings { remains: vec![(JOBS, jobs)], ..Findings::default() };
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_discovery_is_told_of_in_upstreams_words() {
+    fn failed_discovery_is_reported_in_upstreams_words() {
         let failed = |group: &str, reason: &str| FailedGroup {
             group: group.into(),
             version: "v1".into(),

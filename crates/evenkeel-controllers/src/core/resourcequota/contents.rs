@@ -23,16 +23,16 @@ pub(super) struct Contents {
 /// A counted kind.
 struct Counted {
     evaluator: Arc<Evaluator>,
-    cache: Box<dyn Held>,
+    cache: Box<dyn CountedCache>,
 }
 
 /// A cache of any view.
-trait Held: Send + Sync {
+trait CountedCache: Send + Sync {
     fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content;
     fn has_synced(&self) -> bool;
 }
 
-impl<V: View> Held for Cache<V> {
+impl<V: View> CountedCache for Cache<V> {
     fn content(&self, sort: EvaluatorKind, namespace: &str) -> Content {
         let any: &dyn Any = self;
         let looked_into = match sort {

@@ -29,7 +29,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// Quotas without a status come first, because nothing can be created in their namespaces. Upstream:
 /// `missingUsageQueue`.
-const FIRST: Priority = Priority(100);
+const MISSING_USAGE_PRIORITY: Priority = Priority(100);
 
 /// Number of quotas processed concurrently, default 5, and the period of full recounts.
 pub type Options = Periodic<5>;
@@ -83,7 +83,7 @@ fn on_quota(contents: &SharedContents, event: &CacheEvent<ResourceQuota>, enqueu
     }
     let key = Key::of(&quota.meta);
     if lacks_figures(contents, quota) {
-        enqueue.add_with(key, FIRST);
+        enqueue.add_with(key, MISSING_USAGE_PRIORITY);
     } else {
         enqueue.add(key);
     }

@@ -118,7 +118,7 @@ impl PassHandler<Evictions> for Metrics {
     fn on_passed(&self, _: &Observed, pass: &Pass<'_, Verdict>) {
         if let Some(pending) = pass.memory.pending()
             && plan::is_evicted(pass.memory, pass.outcomes)
-            && !pass.aborted
+            && !pass.is_incomplete
         {
             self.deletions.inc();
             let late = pass.planned.duration_since(pending.due).as_secs_f64();

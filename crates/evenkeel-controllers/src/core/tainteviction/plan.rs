@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn eviction_is_told_marked_and_done() {
+    fn eviction_is_reported_marked_and_done() {
         let observed = observed(&["a"], &[], None);
         let plan = plan(&observed, verdict(&observed, T0), T0);
         assert_eq!(events(&plan), ["Marking for deletion Pod ns/p"]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_to_go_later_and_goes_now_is_told_of_both() {
+    fn who_was_to_go_later_and_goes_now_is_reported_of_both() {
         let observed = observed(&["a"], &[], Some(5));
         let sooner = plan(&observed, verdict(&observed, T0), T0);
         let want = ["Cancelling deletion of Pod ns/p", "Marking for deletion Pod ns/p"];
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_to_go_and_may_stay_or_is_gone_is_told() {
+    fn what_was_to_go_and_may_stay_or_is_gone_is_reported() {
         let spared = observed(&[], &[], Some(5));
         let gone = Observed { pod: None, taints: None, ..observed(&[], &[], Some(5)) };
         for observed in [spared, gone] {

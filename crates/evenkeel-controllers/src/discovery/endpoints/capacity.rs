@@ -3,7 +3,7 @@
 use evenkeel_api::views::{EndpointAddress, EndpointSubset};
 
 /// Maximum number of addresses. Upstream: `maxCapacity`.
-pub(super) const MOST: usize = 1000;
+pub(super) const MAX_CAPACITY: usize = 1000;
 /// Annotation of truncated Endpoints. Upstream: `EndpointsOverCapacity`.
 pub(super) const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// Value of the annotation.
@@ -14,15 +14,15 @@ pub(super) const TRUNCATED: &str = "truncated";
 pub(super) fn truncate(subsets: &mut [EndpointSubset]) -> bool {
     let ready: usize = subsets.iter().map(|subset| subset.addresses.len()).sum();
     let unready: usize = subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum();
-    if ready + unready <= MOST {
+    if ready + unready <= MAX_CAPACITY {
         return false;
     }
-    if ready > MOST {
+    if ready > MAX_CAPACITY {
         subsets.iter_mut().for_each(|subset| subset.not_ready_addresses = Box::default());
-        share(subsets.iter_mut().map(|subset| &mut subset.addresses), ready, MOST);
+        share(subsets.iter_mut().map(|subset| &mut subset.addresses), ready, MAX_CAPACITY);
     } else {
         let subsets = subsets.iter_mut().map(|subset| &mut subset.not_ready_addresses);
-        share(subsets, unready, MOST - ready);
+        share(subsets, unready, MAX_CAPACITY - ready);
     }
     true
 }

@@ -171,7 +171,7 @@ fn nothing_is_left_of_what_is_not_mirrored_any_more() {
 }
 
 #[test]
-fn too_many_and_invalid_addresses_are_told_of() {
+fn too_many_and_invalid_addresses_are_reported() {
     let ips: Vec<Value> = (0..5).map(|n| json!({"ip": format!("10.0.0.{n}")})).collect();
     let mut world = World::new(
         &json!([{"addresses": ips[..2], "notReadyAddresses": ips[2..], "ports": [{"port": 80}]}]),

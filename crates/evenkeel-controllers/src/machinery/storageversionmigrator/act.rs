@@ -39,7 +39,7 @@ impl Migrator {
         };
         let Ok(until) = plan::version(&migration).parse::<u64>() else {
             let words = "the version that was noted is no number".to_owned();
-            self.tell(key, context, &migration, StatusChange::Failed(None, words)).await?;
+            self.update_status(key, context, &migration, StatusChange::Failed(None, words)).await?;
             return Ok(Outcome::Settled);
         };
         let client = &context.env.client;
@@ -51,16 +51,26 @@ impl Migrator {
             if passes(&error) {
                 // The migration is retried in any case, so a failed status update is ignored.
                 let _ = self
-                    .tell(key, context, &migration, StatusChange::Interrupted(progress, words))
+                    .update_status(
+                        key,
+                        context,
+                        &migration,
+                        StatusChange::Interrupted(progress, words),
+                    )
                     .await;
                 return Err(error.into());
             }
-            self.tell(key, context, &migration, StatusChange::Failed(Some(progress), words))
-                .await?;
+            self.update_status(
+                key,
+                context,
+                &migration,
+                StatusChange::Failed(Some(progress), words),
+            )
+            .await?;
             return Ok(Outcome::Settled);
         }
         let progress = Progress { remaining: 0, all };
-        self.tell(key, context, &migration, StatusChange::Succeeded(progress)).await?;
+        self.update_status(key, context, &migration, StatusChange::Succeeded(progress)).await?;
         Ok(Outcome::Settled)
     }
 
@@ -77,13 +87,13 @@ impl Migrator {
             Found::Is(found) => Ok(Some(found)),
             Found::NotYet(why) => Err(Error::message(why)),
             Found::Never(why) => {
-                self.tell(key, context, migration, StatusChange::Unsupported(why)).await?;
+                self.update_status(key, context, migration, StatusChange::Unsupported(why)).await?;
                 Ok(None)
             }
         }
     }
 
-    async fn tell(
+    async fn update_status(
         &self,
         key: &Key,
         context: &Context,

@@ -1,6 +1,6 @@
 //! Has objects written again in the version in which the server stores them now: one migration of a resource at a time.
 //!
-//! Three parts work together, as upstream's do: one lets the oldest migration of a resource run (and tells its custom
+//! Three parts work together, as upstream's do: one lets the oldest migration of a resource run (and updates its custom
 //! resource), one notes up to which version there is something to do, one does it. Upstream: KEP-4192,
 //! `pkg/controller/storageversionmigrator`.
 

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn news_are_told_once() {
+    fn news_are_reported_once() {
         let fresh = migration("m", 0, &[]);
         let begun = with(&fresh, StatusChange::Started, T0);
         let text = |text: &str| text.to_owned();

@@ -39,12 +39,12 @@ pub(super) fn run_next(observed: &OfResource, done: &Outcomes, now: Timestamp) -
             (plan::schedule(observed.migrations.clone()), &*observed.definition);
         for ended in &schedule.ended {
             let well = plan::has_succeeded(ended);
-            tell_definition(definition, Stage::Ended { well }, now, steps)?;
-            tell(ended, StatusChange::Finished, now, steps)?;
+            update_definition_status(definition, Stage::Ended { well }, now, steps)?;
+            update_status(ended, StatusChange::Finished, now, steps)?;
         }
         if let Some(next) = &schedule.next {
-            tell_definition(definition, Stage::Begun(name(next)), now, steps)?;
-            tell(next, StatusChange::Started, now, steps)?;
+            update_definition_status(definition, Stage::Begun(name(next)), now, steps)?;
+            update_status(next, StatusChange::Started, now, steps)?;
         }
         Ok(Plan::nothing())
     })
@@ -58,7 +58,7 @@ pub(super) fn note_version(migration: &Migration, done: &Outcomes, now: Timestam
         }
         let Some(found) = found(migration, now, steps)? else { return Ok(Plan::nothing()) };
         if let Some(words) = unsupported(&found) {
-            tell(migration, StatusChange::Unsupported(words), now, steps)?;
+            update_status(migration, StatusChange::Unsupported(words), now, steps)?;
             return Ok(Plan::nothing());
         }
         let namespace = if found.kind.namespaced { FAKE_NAMESPACE } else { "" };
@@ -71,7 +71,12 @@ pub(super) fn note_version(migration: &Migration, done: &Outcomes, now: Timestam
             (None, None) => return Ok(Plan::nothing()),
         };
         let list = list.map_err(|error| Plan::failure(error.message))?;
-        tell(migration, StatusChange::Version(list.resource_version.to_string()), now, steps)?;
+        update_status(
+            migration,
+            StatusChange::Version(list.resource_version.to_string()),
+            now,
+            steps,
+        )?;
         Ok(Plan::nothing())
     })
 }
@@ -105,32 +110,32 @@ fn found(
         plan::Found::Is(found) => Ok(Some(found)),
         plan::Found::NotYet(why) => Err(Plan::failure(why)),
         plan::Found::Never(why) => {
-            tell(migration, StatusChange::Unsupported(why), now, steps)?;
+            update_status(migration, StatusChange::Unsupported(why), now, steps)?;
             Ok(None)
         }
     }
 }
 
 /// Updates the migration's status, if it differs.
-fn tell(
+fn update_status(
     migration: &Migration,
     news: StatusChange,
     now: Timestamp,
     steps: &mut Steps<'_>,
 ) -> Result<(), Plan> {
     if let Some(changed) = plan::with(migration, news, now) {
-        steps.one(update_status(migration, &changed))?;
+        steps.one(status_update(migration, &changed))?;
     }
     Ok(())
 }
 
-fn update_status(migration: &Migration, changed: &StorageVersionMigration) -> Update {
+fn status_update(migration: &Migration, changed: &StorageVersionMigration) -> Update {
     let update = Update::status(wire::target(migration), wire::json(changed));
     Update { on_error: OnError::Abort, ..update }
 }
 
 /// Updates the status of the CustomResourceDefinition, for a custom resource. After a conflict, the definition is read again.
-fn tell_definition(
+fn update_definition_status(
     definition: &str,
     stage: Stage<'_>,
     now: Timestamp,

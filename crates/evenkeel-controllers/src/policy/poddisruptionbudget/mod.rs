@@ -80,7 +80,7 @@ fn pod_passes(
 ) -> Controller {
     Builder::watching(&context.env, "stale-pod-disruption", pods, |event, enqueue| {
         if !matches!(event, CacheEvent::Deleted(_))
-            && pod_pass::told_since(event.object()).is_some()
+            && pod_pass::stale_condition_time(event.object()).is_some()
         {
             enqueue.add(Key::of(&event.object().meta));
         }

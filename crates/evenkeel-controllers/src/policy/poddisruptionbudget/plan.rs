@@ -10,7 +10,7 @@
 //! | `status.disruptedPods`, two minutes | `disrupted` |
 //! | condition `DisruptionAllowed`: `SufficientPods`, `InsufficientPods`; `status.observedGeneration` | `status::counted` |
 //! | condition `DisruptionAllowed`: `SyncFailed` | `status::fail_safe` |
-//! | stale condition `DisruptionTarget`; `MultiplePodDisruptionBudgets` | `pod_pass::told_since`, `pod_pass::plan` |
+//! | stale condition `DisruptionTarget`; `MultiplePodDisruptionBudgets` | `pod_pass::stale_condition_time`, `pod_pass::plan` |
 //! | `unhealthyPodEvictionPolicy` and the other rules of evictions | `../../../../evenkeel-apiserver/src/verbs/connect/eviction.rs` |
 
 use super::{

@@ -18,7 +18,7 @@ pub(super) const STALE_POD_DISRUPTION_TIMEOUT: SignedDuration = SignedDuration::
 
 /// Returns the transition time of a condition that may be stale. A condition set by the kubelet is never stale.
 /// Upstream: `nonTerminatingPodHasStaleDisruptionCondition`.
-pub(super) fn told_since(pod: &Pod) -> Option<Timestamp> {
+pub(super) fn stale_condition_time(pod: &Pod) -> Option<Timestamp> {
     if pod.meta.deleting() || is_terminal(pod) {
         return None;
     }
@@ -46,7 +46,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         );
         plan.push(EventRecord::warning(wire::target(pod), "MultiplePodDisruptionBudgets", message));
     }
-    let Some(since) = told_since(pod) else { return plan };
+    let Some(since) = stale_condition_time(pod) else { return plan };
     let remaining = STALE_POD_DISRUPTION_TIMEOUT - now.duration_since(since);
     if let Some(remaining) =
         Duration::try_from(remaining).ok().filter(|remaining| !remaining.is_zero())
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_in_vain_is_taken_back_after_two_minutes() {
+    fn a_stale_condition_is_removed_after_two_minutes() {
         let early = plan_of(disruption_target("EvictionByEvictionAPI", T0), at(119));
         assert_eq!((early.actions.len(), early.requeue), (0, Some(Duration::from_secs(1))));
         let due = plan_of(disruption_target("EvictionByEvictionAPI", T0), at(120));

@@ -176,7 +176,7 @@ fn a_refused_status_falls_back_to_zero_and_a_conflict_is_retried() {
 }
 
 #[test]
-fn who_has_no_owner_is_told_of_where_owners_count() {
+fn who_has_no_owner_is_reported_of_where_owners_count() {
     let lone = || vec![Arc::new(pod("lone", Some(T0)))];
     let n_events = |spec: Value, owners| {
         written(&plan(&observed(&spec, &json!({}), lone(), owners), T0)).1.len()

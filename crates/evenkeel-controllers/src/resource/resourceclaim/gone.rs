@@ -4,7 +4,7 @@ use evenkeel_api::Text;
 use std::collections::{HashSet, VecDeque};
 
 /// Capacity of the cache, in pods. Upstream: `maxUIDCacheEntries`.
-const MOST: usize = 500;
+const MAX_UIDS: usize = 500;
 
 /// Uids of the last deleted pods.
 #[derive(Default)]
@@ -21,7 +21,7 @@ impl Gone {
             return;
         }
         order.push_back(uid.into());
-        if order.len() > MOST
+        if order.len() > MAX_UIDS
             && let Some(oldest) = order.pop_front()
         {
             known.remove(&oldest);
@@ -41,10 +41,10 @@ mod tests {
     #[test]
     fn the_last_ones_are_remembered() {
         let mut gone = Gone::default();
-        for number in 0..=MOST {
+        for number in 0..=MAX_UIDS {
             gone.add(&number.to_string());
             gone.add(&number.to_string());
         }
-        assert!(!gone.has("0") && gone.has("1") && gone.has(&MOST.to_string()));
+        assert!(!gone.has("0") && gone.has("1") && gone.has(&MAX_UIDS.to_string()));
     }
 }

@@ -222,15 +222,15 @@ impl Planner for Claims {
 
     fn observe(&self, key: &Key, (): &()) -> Option<release::Observed> {
         let claim = self.claims.get(&key.namespace, &key.name)?;
-        let mut needs = Vec::new();
+        let mut decisions = Vec::new();
         for consumer in release::consumers(&claim) {
             let pod = self.pods.get(&key.namespace, &consumer.name);
             let is_gone = self.gone.lock().has(&consumer.uid);
-            needs.push(release::need(consumer, is_gone, pod.as_deref()));
+            decisions.push(release::decide_consumer(consumer, is_gone, pod.as_deref()));
         }
         let owner = plan::owning_pod(&claim);
         let owner = owner.and_then(|owner| self.pods.get(&key.namespace, &owner.name));
-        Some(release::Observed { claim, needs, owner })
+        Some(release::Observed { claim, decisions, owner })
     }
 
     fn plan(&self, observed: &release::Observed, (): &(), _: Timestamp) -> (Plan, ()) {

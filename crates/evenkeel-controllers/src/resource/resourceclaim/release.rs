@@ -21,7 +21,7 @@ const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
 pub(super) struct Observed {
     pub(super) claim: Arc<Claim>,
     /// Decisions about the consumers, in the order of `status.reservedFor`.
-    pub(super) needs: Vec<Need>,
+    pub(super) decisions: Vec<ConsumerDecision>,
     /// The pod with the name of the owning pod.
     pub(super) owner: Option<Arc<Pod>>,
 }
@@ -31,10 +31,10 @@ pub(super) fn consumers(claim: &Claim) -> &[ResourceClaimConsumerReference] {
     claim.status.as_ref().and_then(|status| status.reserved_for.as_deref()).unwrap_or_default()
 }
 
-/// Asks for consumers that the cache lacks; without any, takes the next step at once.
+/// Reads the consumers live that the cache lacks; without any, takes the next step at once.
 pub(super) fn plan(observed: &Observed) -> Plan {
-    let consumers = consumers(&observed.claim).iter().zip(&observed.needs);
-    let to_read = consumers.filter(|(_, need)| **need == Need::Ask);
+    let consumers = consumers(&observed.claim).iter().zip(&observed.decisions);
+    let to_read = consumers.filter(|(_, decision)| **decision == ConsumerDecision::ReadLive);
     let namespace = &observed.claim.meta().namespace;
     let read = |consumer: &ResourceClaimConsumerReference| {
         let read = LiveRead::get::<Metadata>(&Pod::kind(), namespace, &consumer.name);
@@ -50,8 +50,12 @@ pub(super) fn plan(observed: &Observed) -> Plan {
 /// Writes the status without the reservations of finished pods, then removes the finalizer, then deletes an unused claim.
 pub(super) fn next(observed: &Observed, done: &Outcomes) -> Option<Plan> {
     let claim = &*observed.claim;
-    let n_asked = observed.needs.iter().filter(|need| **need == Need::Ask).count();
-    let (answers, writes) = done.0.split_at(n_asked.min(done.0.len()));
+    let n_reads = observed
+        .decisions
+        .iter()
+        .filter(|decision| **decision == ConsumerDecision::ReadLive)
+        .count();
+    let (answers, writes) = done.0.split_at(n_reads.min(done.0.len()));
     let remaining = match remaining(observed, answers) {
         Ok(remaining) => remaining,
         Err(error) => return Some(Plan::failure(error.message)),
@@ -86,14 +90,16 @@ fn remaining(
     answers: &[Outcome],
 ) -> Result<Vec<ResourceClaimConsumerReference>, Failure> {
     let (mut remaining, mut answers) = (Vec::new(), answers.iter());
-    for (consumer, need) in consumers(&observed.claim).iter().zip(&observed.needs) {
-        let stays = match need {
-            Need::Keep => true,
-            Need::Drop => false,
-            Need::Ask => match answers.next().and_then(|answer| answer.reply.as_ref()) {
-                Some(reply) => *reply.object::<Metadata>()?.meta.uid == *consumer.uid,
-                None => false,
-            },
+    for (consumer, decision) in consumers(&observed.claim).iter().zip(&observed.decisions) {
+        let stays = match decision {
+            ConsumerDecision::Keep => true,
+            ConsumerDecision::Remove => false,
+            ConsumerDecision::ReadLive => {
+                match answers.next().and_then(|answer| answer.reply.as_ref()) {
+                    Some(reply) => *reply.object::<Metadata>()?.meta.uid == *consumer.uid,
+                    None => false,
+                }
+            }
         };
         if stays {
             remaining.push(consumer.clone());
@@ -113,29 +119,31 @@ pub(super) fn describe(observed: &Observed) -> Description {
 
 /// Decision about a consumer of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum ConsumerDecision {
     /// The reservation stays.
     Keep,
     /// The reservation is removed.
-    Drop,
+    Remove,
     /// The cache lacks the pod: a live read decides, because the scheduler may be ahead of the cache.
-    Ask,
+    ReadLive,
 }
 
 /// Decides about a consumer, where the cache has `pod` by its name. Consumers other than pods stay.
-pub(super) fn need(
+pub(super) fn decide_consumer(
     consumer: &ResourceClaimConsumerReference,
     known_gone: bool,
     pod: Option<&Pod>,
-) -> Need {
+) -> ConsumerDecision {
     let is_pod =
         consumer.api_group.as_deref().unwrap_or_default().is_empty() && consumer.resource == "pods";
     match pod {
-        _ if !is_pod => Need::Keep,
-        _ if known_gone => Need::Drop,
-        None => Need::Ask,
-        Some(pod) if *pod.meta.uid != *consumer.uid || plan::is_done(pod) => Need::Drop,
-        Some(_) => Need::Keep,
+        _ if !is_pod => ConsumerDecision::Keep,
+        _ if known_gone => ConsumerDecision::Remove,
+        None => ConsumerDecision::ReadLive,
+        Some(pod) if *pod.meta.uid != *consumer.uid || plan::is_done(pod) => {
+            ConsumerDecision::Remove
+        }
+        Some(_) => ConsumerDecision::Keep,
     }
 }
 
@@ -224,17 +232,17 @@ mod tests {
         never.spec.node_name = "".into();
         let me = consumer("pods", "p");
         let table = [
-            (&me, false, Some(&running), Need::Keep),
-            (&me, false, Some(&done), Need::Drop),
-            (&me, false, Some(&leaving), Need::Keep),
-            (&me, false, Some(&never), Need::Drop),
-            (&me, true, None, Need::Drop),
-            (&me, false, None, Need::Ask),
-            (&consumer("pods", "before"), false, Some(&running), Need::Drop),
-            (&consumer("widgets", "w"), true, None, Need::Keep),
+            (&me, false, Some(&running), ConsumerDecision::Keep),
+            (&me, false, Some(&done), ConsumerDecision::Remove),
+            (&me, false, Some(&leaving), ConsumerDecision::Keep),
+            (&me, false, Some(&never), ConsumerDecision::Remove),
+            (&me, true, None, ConsumerDecision::Remove),
+            (&me, false, None, ConsumerDecision::ReadLive),
+            (&consumer("pods", "before"), false, Some(&running), ConsumerDecision::Remove),
+            (&consumer("widgets", "w"), true, None, ConsumerDecision::Keep),
         ];
         for (number, (consumer, gone, pod, want)) in table.into_iter().enumerate() {
-            assert_eq!(need(consumer, gone, pod), want, "{number}");
+            assert_eq!(decide_consumer(consumer, gone, pod), want, "{number}");
         }
     }
 
@@ -303,8 +311,8 @@ mod tests {
         assert!(!is_useless(&claim(&json!([]), false, &json!({})), Some(&done)));
     }
 
-    fn observed(claim: Claim, needs: Vec<Need>, owner: Option<Pod>) -> Observed {
-        Observed { claim: Arc::new(claim), needs, owner: owner.map(Arc::new) }
+    fn observed(claim: Claim, decisions: Vec<ConsumerDecision>, owner: Option<Pod>) -> Observed {
+        Observed { claim: Arc::new(claim), decisions, owner: owner.map(Arc::new) }
     }
 
     fn after(observed: &Observed, done: &[Outcome]) -> Option<Plan> {
@@ -328,7 +336,7 @@ mod tests {
         let reserved = json!({"allocation": {}, "reservedFor": [consumer("pods", "a"), consumer("pods", "b")]});
         let seen = observed(
             claim(&json!([PROTECTION]), false, &reserved),
-            vec![Need::Drop, Need::Ask],
+            vec![ConsumerDecision::Remove, ConsumerDecision::ReadLive],
             None,
         );
         let asked = plan(&seen);
@@ -368,7 +376,7 @@ mod tests {
         };
         let mut done = pod("p", None);
         done.status.phase = "Failed".into();
-        let seen = observed(claim(), vec![Need::Drop], Some(done));
+        let seen = observed(claim(), vec![ConsumerDecision::Remove], Some(done));
         assert_eq!(update(Some(plan(&seen))).0, "status");
         let delete = after(&seen, &[Outcome::success()]).unwrap();
         assert!(
@@ -376,7 +384,7 @@ mod tests {
             "{delete:?}"
         );
         assert_eq!(after(&seen, &[Outcome::success(), Outcome::success()]), None);
-        let used = observed(claim(), vec![Need::Keep], Some(pod("p", None)));
+        let used = observed(claim(), vec![ConsumerDecision::Keep], Some(pod("p", None)));
         assert_eq!((plan(&used), after(&used, &[])), (Plan::nothing(), None));
     }
 }

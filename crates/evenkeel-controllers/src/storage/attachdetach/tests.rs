@@ -245,7 +245,7 @@ fn drivers_attach_what_was_built_in() {
 }
 
 #[test]
-fn nodes_are_told_of_devices_of_the_network() {
+fn nodes_are_reported_of_devices_of_the_network() {
     const NAME: &str = "kubernetes.io/iscsi/10.0.0.1:3260:iqn.x:0";
     let node = |ready: &str, in_use: bool, attached: bool| {
         let mut status = json!({"conditions": [{"type": "Ready", "status": ready}]});
@@ -395,7 +395,7 @@ fn two_nodes_are_not_given_one_volume_at_a_time() {
 }
 
 #[test]
-fn that_a_driver_does_nothing_is_told_now_and_then() {
+fn that_a_driver_does_nothing_is_reported_now_and_then() {
     let options = Options { sync_period: None, ..Options::default() };
     let waits = |memory| {
         let node = Some(node("True", false, false, false));
@@ -420,7 +420,7 @@ fn that_a_driver_does_nothing_is_told_now_and_then() {
 }
 
 #[test]
-fn that_a_volume_is_taken_is_told_once() {
+fn that_a_volume_is_taken_is_reported_once() {
     let wants = |memory| {
         observed(
             Some(node("True", false, false, false)),

@@ -5,7 +5,7 @@
 use super::{ErrorLists, items};
 use evenkeel_apimachinery::validation::{Errors, Path};
 use evenkeel_apimachinery::value::{get, text};
-use evenkeel_cel::check::{Declaration, Known, Type, check};
+use evenkeel_cel::check::{Declaration, Declared, Type, check};
 use evenkeel_cel::{Program, Schema};
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ fn expression(source: &str, path: &Path<'_>, errors: &mut Errors) {
 /// Upstream: `CompileCELExpression`.
 fn max_cost(source: &str) -> Result<u64, String> {
     let program = Program::parse(source)?;
-    let device = Known::schema(&DeviceType::Device, false);
+    let device = Declared::schema(&DeviceType::Device, false);
     let checked = check(&program, device.map(|device| ("device", device)).into_iter().collect())?;
     match checked.known.kind {
         Type::Bool | Type::Dyn => Ok(checked.cost),

@@ -100,7 +100,7 @@ async fn an_extender_filters_scores_and_binds() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told() {
+async fn what_goes_wrong_is_reported() {
     let unknown = json!({"NodeNames": ["elsewhere"]});
     let replies = [
         Reply::Json(500, json!({})),

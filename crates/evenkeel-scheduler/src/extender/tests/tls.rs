@@ -5,7 +5,7 @@ use super::{
     server::{Reply, Server},
 };
 use crate::{
-    extender::tls::LOOK,
+    extender::tls::RELOAD_INTERVAL,
     extender::{ExtenderConfig, ExtenderTlsConfig},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -230,7 +230,7 @@ async fn a_certificate_that_is_renewed_is_used() {
     assert!(extender.filter(&pod, &all).await.is_err(), "nobody has looked yet");
     let look = || async {
         tokio::time::pause();
-        tokio::time::advance(LOOK).await;
+        tokio::time::advance(RELOAD_INTERVAL).await;
         tokio::time::resume();
     };
     look().await;
@@ -241,7 +241,7 @@ async fn a_certificate_that_is_renewed_is_used() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_told_before_the_scheduler_starts() {
+async fn what_cannot_be_used_is_reported_before_the_scheduler_starts() {
     let (own, files) = (Authority::new(), Files::new());
     let missing = || files.0.path().join("missing").display().to_string();
     let Identity { certificate, .. } = own.sign(&["scheduler"]);

@@ -106,7 +106,7 @@ fn the_least_important_go_and_no_more_than_needed() {
 }
 
 #[test]
-fn among_equals_who_was_told_to_leave_goes() {
+fn among_equals_pods_marked_before_are_chosen() {
     let disruption_target = json!({ "status": { "conditions": [{
         "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler",
     }] } });
@@ -164,7 +164,7 @@ fn budgets_are_kept_where_that_is_possible() {
 }
 
 #[test]
-fn what_does_not_help_is_told() {
+fn what_does_not_help_is_reported() {
     let tainted = json!({ "spec": { "taints": [{ "key": "k", "effect": "NoSchedule" }] } });
     let nodes = on(
         &[node("a", &json!({})), node("b", &tainted)],

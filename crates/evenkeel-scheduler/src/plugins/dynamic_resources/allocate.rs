@@ -74,7 +74,7 @@ pub(super) fn allocate<'a>(
     is_timed_out: &'a (dyn Fn() -> bool + 'a),
 ) -> Result<Vec<Allocated<'a>>, Failure> {
     let mut search = Search::new(inventory, in_use, node, claims, evaluate, is_timed_out)?;
-    match search.next(At::default(), false, Place::default())? {
+    match search.next(At::default(), false, DevicePosition::default())? {
         Step::Done => Ok(search.results()),
         Step::None | Step::TooMany => {
             let invalid = search.pools.iter().any(|pool| pool.state == PoolState::Invalid);
@@ -94,7 +94,7 @@ struct At {
 
 /// Position of a device among the pools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Place {
+struct DevicePosition {
     pool: usize,
     offer: usize,
     device: usize,
@@ -116,7 +116,7 @@ struct Undo<'a> {
     /// The consumed capacity, and whether there was any before.
     share: Option<(Amounts, bool)>,
     at: At,
-    place: Place,
+    position: DevicePosition,
     device: &'a Device,
 }
 
@@ -130,7 +130,7 @@ struct Search<'a> {
     pools: Vec<Pool<'a>>,
     constraints: Vec<Vec<Constraint<'a>>>,
     /// Devices of requests with `allocationMode: All`, by claim, request and subrequest.
-    all: HashMap<(usize, usize, usize), Vec<Place>>,
+    all: HashMap<(usize, usize, usize), Vec<DevicePosition>>,
     /// Selected devices, with their claims.
     chosen: HashMap<&'a str, Vec<usize>>,
     /// Consumed capacity of shared devices.
@@ -180,8 +180,8 @@ impl<'a> Search<'a> {
             for (request, choices) in claim_requests.requests.iter().enumerate() {
                 for (n, choice) in choices.iter().enumerate().filter(|(_, one)| one.count.is_none())
                 {
-                    let places = search.all_of(&claim_requests.claim, choice)?;
-                    search.all.insert((claim, request, n), places);
+                    let positions = search.all_of(&claim_requests.claim, choice)?;
+                    search.all.insert((claim, request, n), positions);
                 }
                 search.check_limit(claim, request)?;
             }
@@ -190,8 +190,12 @@ impl<'a> Search<'a> {
     }
 
     /// Returns all devices that match the subrequest.
-    fn all_of(&self, claim: &ResourceClaim, choice: &Choice) -> Result<Vec<Place>, Failure> {
-        let mut places = Vec::new();
+    fn all_of(
+        &self,
+        claim: &ResourceClaim,
+        choice: &Choice,
+    ) -> Result<Vec<DevicePosition>, Failure> {
+        let mut positions = Vec::new();
         for (pool_at, pool) in self.pools.iter().enumerate() {
             let why = match pool.state {
                 PoolState::Usable => None,
@@ -209,16 +213,17 @@ impl<'a> Search<'a> {
             }
             for (offer_at, offer) in pool.offers.iter().enumerate() {
                 for device_at in 0..offer.devices().len() {
-                    let place = Place { pool: pool_at, offer: offer_at, device: device_at };
+                    let position =
+                        DevicePosition { pool: pool_at, offer: offer_at, device: device_at };
                     if self.selects(claim, choice, offer, device_at)?
                         && self.suffices(claim, choice, offer, device_at, [None, None])?
                     {
-                        places.push(place);
+                        positions.push(position);
                     }
                 }
             }
         }
-        Ok(places)
+        Ok(positions)
     }
 
     /// Fails if the claim requests more devices than the maximum.
@@ -252,15 +257,18 @@ impl<'a> Search<'a> {
 
     /// Makes the next step. `chosen` means that the subrequest is fixed; devices from `start` on are tried.
     /// tried.
-    fn next(&mut self, at: At, chosen: bool, start: Place) -> Result<Step, Failure> {
+    fn next(&mut self, at: At, chosen: bool, start: DevicePosition) -> Result<Step, Failure> {
         self.steps += 1;
         if self.steps.is_multiple_of(64) && (self.is_timed_out)() {
             return Err(Failure::TimedOut);
         }
         let Some(claim_requests) = self.claims.get(at.claim) else { return Ok(Step::Done) };
         let Some(choices) = claim_requests.requests.get(at.request) else {
-            let step =
-                self.next(At { claim: at.claim + 1, ..At::default() }, false, Place::default())?;
+            let step = self.next(
+                At { claim: at.claim + 1, ..At::default() },
+                false,
+                DevicePosition::default(),
+            )?;
             // The limit of another claim does not restrict this claim.
             return Ok(if step == Step::TooMany { Step::None } else { step });
         };
@@ -278,7 +286,7 @@ impl<'a> Search<'a> {
         }
         if at.device >= n_wanted {
             let next = At { claim: at.claim, request: at.request + 1, ..At::default() };
-            return self.next(next, false, Place::default());
+            return self.next(next, false, DevicePosition::default());
         }
         if n_wanted - at.device > MAX_DEVICES.saturating_sub(self.picked[at.claim].len()) {
             return Ok(Step::TooMany);
@@ -290,7 +298,7 @@ impl<'a> Search<'a> {
     fn choose(&mut self, at: At, n_choices: usize) -> Result<Step, Failure> {
         let mut always_too_many = true;
         for choice in 0..n_choices {
-            match self.next(At { choice, ..at }, true, Place::default())? {
+            match self.next(At { choice, ..at }, true, DevicePosition::default())? {
                 Step::TooMany => {}
                 Step::None => always_too_many = false,
                 Step::Done => {
@@ -304,12 +312,13 @@ impl<'a> Search<'a> {
 
     /// Selects the next device of a request for all devices.
     fn take_all(&mut self, at: At) -> Result<Step, Failure> {
-        let places = self.all.get(&(at.claim, at.request, at.choice));
-        let Some(place) = places.and_then(|places| places.get(at.device)).copied() else {
+        let positions = self.all.get(&(at.claim, at.request, at.choice));
+        let Some(position) = positions.and_then(|positions| positions.get(at.device)).copied()
+        else {
             return Ok(Step::None);
         };
-        let Some(undo) = self.take(at, place, true)? else { return Ok(Step::None) };
-        let step = self.next(At { device: at.device + 1, ..at }, true, Place::default());
+        let Some(undo) = self.take(at, position, true)? else { return Ok(Step::None) };
+        let step = self.next(At { device: at.device + 1, ..at }, true, DevicePosition::default());
         if step != Ok(Step::Done) {
             self.undo(&undo);
         }
@@ -317,7 +326,7 @@ impl<'a> Search<'a> {
     }
 
     /// Selects a device, then continues the search.
-    fn take_one(&mut self, at: At, start: Place) -> Result<Step, Failure> {
+    fn take_one(&mut self, at: At, start: DevicePosition) -> Result<Step, Failure> {
         for pool in start.pool..self.pools.len() {
             if self.pools[pool].state != PoolState::Usable {
                 continue;
@@ -327,12 +336,12 @@ impl<'a> Search<'a> {
                 let here = self.pools[pool].offers[offer];
                 let begins = pool == start.pool && offer == start.offer;
                 for device in if begins { start.device } else { 0 }..here.devices().len() {
-                    let place = Place { pool, offer, device };
+                    let position = DevicePosition { pool, offer, device };
                     if !self.may_take(at, here, device)? {
                         continue;
                     }
-                    let Some(undo) = self.take(at, place, false)? else { continue };
-                    let rest = Place { device: device + 1, ..place };
+                    let Some(undo) = self.take(at, position, false)? else { continue };
+                    let rest = DevicePosition { device: device + 1, ..position };
                     let step = self.next(At { device: at.device + 1, ..at }, true, rest);
                     if step == Ok(Step::Done) {
                         return step;
@@ -419,11 +428,16 @@ impl<'a> Search<'a> {
     }
 
     /// Selects the device if available; `must` means that no other device would do.
-    fn take(&mut self, at: At, place: Place, must: bool) -> Result<Option<Undo<'a>>, Failure> {
+    fn take(
+        &mut self,
+        at: At,
+        position: DevicePosition,
+        must: bool,
+    ) -> Result<Option<Undo<'a>>, Failure> {
         let choice = self.choice(at);
-        let offer: &'a Offer = self.pools[place.pool].offers[place.offer];
-        let device = &offer.devices()[place.device];
-        let id: &'a str = &offer.ids[place.device];
+        let offer: &'a Offer = self.pools[position.pool].offers[position.offer];
+        let device = &offer.devices()[position.device];
+        let id: &'a str = &offer.ids[position.device];
         let shares = device.allow_multiple_allocations;
         let own = self.chosen.get(id).is_some_and(|claims| claims.contains(&at.claim));
         if (choice.admin && !shares && own)
@@ -431,11 +445,11 @@ impl<'a> Search<'a> {
         {
             return Ok(None);
         }
-        let mut undo = Undo { counted: false, marked: false, share: None, at, place, device };
+        let mut undo = Undo { counted: false, marked: false, share: None, at, position, device };
         let counted_before =
             shares && (self.in_use.shared(id).is_some() || self.shares.contains_key(id));
         if !counted_before && !device.consumes_counters.is_empty() {
-            if !self.spend(place.pool, device) {
+            if !self.spend(position.pool, device) {
                 return Ok(None);
             }
             undo.counted = true;
@@ -457,7 +471,7 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         let already = [self.in_use.shared(id), self.shares.get(id)];
-        if !self.suffices(&self.claims[at.claim].claim, choice, offer, place.device, already)? {
+        if !self.suffices(&self.claims[at.claim].claim, choice, offer, position.device, already)? {
             self.release(at, choice);
             self.undo_counters(&undo);
             return Ok(None);
@@ -485,8 +499,8 @@ impl<'a> Search<'a> {
         let at = undo.at;
         self.picked[at.claim].pop();
         let id: &'a str = {
-            let offer: &'a Offer = self.pools[undo.place.pool].offers[undo.place.offer];
-            &offer.ids[undo.place.device]
+            let offer: &'a Offer = self.pools[undo.position.pool].offers[undo.position.offer];
+            &offer.ids[undo.position.device]
         };
         if let Some((taken, before)) = &undo.share {
             if *before {
@@ -509,7 +523,7 @@ impl<'a> Search<'a> {
 
     fn undo_counters(&mut self, undo: &Undo<'a>) {
         if undo.counted {
-            let spent = self.spent.entry(undo.place.pool).or_default();
+            let spent = self.spent.entry(undo.position.pool).or_default();
             for_each_counter(undo.device, |key, amount| {
                 *spent.entry(key).or_insert(Quantity::ZERO) -= amount;
             });

@@ -326,11 +326,11 @@ impl Plugin for DynamicResources {
 }
 
 /// Marks that this plugin's [`PreFilter`] ran.
-struct Asked;
+struct PreFilterRan;
 
 /// Message if another plugin rejected the pod first. Upstream then misses its state, reports an error and skips the remaining
 /// PostFilter plugins.
-const NOT_ASKED: &str = "not found";
+const PRE_FILTER_SKIPPED: &str = "not found";
 
 impl PreEnqueue for DynamicResources {
     fn pre_enqueue(&self, pod: &PodInfo) -> StatusResult {
@@ -345,7 +345,7 @@ impl PreFilter for DynamicResources {
         pod: &PodInfo,
         _: &NodeTable,
     ) -> Result<PreFilterResult, Status> {
-        state.put(Asked);
+        state.put(PreFilterRan);
         let claims = self.claims(&pod.pod).map_err(Status::unresolvable)?;
         let Some(observed) = self.observed.get() else { return Ok(PreFilterResult::Skip) };
         let extended = self.extended(observed, pod);

@@ -15,12 +15,12 @@ use crate::metrics::Awaited;
 
 /// Why the wait failed.
 #[derive(Debug, PartialEq, Eq)]
-struct Unready {
+struct NotReady {
     how: Awaited,
     why: String,
 }
 
-impl Unready {
+impl NotReady {
     fn late(why: &str) -> Self {
         Self { how: Awaited::TimedOut, why: format!("device binding timeout: {why}") }
     }
@@ -38,17 +38,17 @@ fn check(
     binding_timeout: Duration,
     end: Timestamp,
     now: Timestamp,
-) -> Result<Option<Timestamp>, Unready> {
+) -> Result<Option<Timestamp>, NotReady> {
     for claim in claims {
-        let claim = claim.map_err(|why| Unready { how: Awaited::Error, why })?;
+        let claim = claim.map_err(|why| NotReady { how: Awaited::Error, why })?;
         match claims::readiness(&claim) {
             Readiness::Ready => {}
-            Readiness::Failed(why) => return Err(Unready { how: Awaited::Failed, why }),
+            Readiness::Failed(why) => return Err(NotReady { how: Awaited::Failed, why }),
             Readiness::Waits if claims::is_overdue(&claim, binding_timeout, now) => {
-                return Err(Unready::late(&format!("claim={}", claim.meta.name)));
+                return Err(NotReady::late(&format!("claim={}", claim.meta.name)));
             }
             Readiness::Waits if now >= end => {
-                return Err(Unready::late("context deadline exceeded"));
+                return Err(NotReady::late("context deadline exceeded"));
             }
             Readiness::Waits => {
                 let limit = claims::limit(&claim, binding_timeout).unwrap_or(Timestamp::MAX);

@@ -6,7 +6,7 @@ use super::{NodeVolumeLimits, takes_more};
 use crate::{
     fixtures::{info, node, pod, table},
     framework::{CycleState, Filter, PreFilter, PreFilterResult},
-    plugins::volumes::given::{Given, bound, object, using},
+    plugins::volumes::test_objects::{VolumeObjects, bound, object, using},
     pod::PodInfo,
 };
 use evenkeel_api::views::CsiNode;
@@ -22,9 +22,9 @@ fn csi_node(limits: &Value) -> std::sync::Arc<CsiNode> {
 }
 
 /// Claims `c0`… with volumes `v0`… of `csi.example`, and one, `new`, of a class of it.
-fn given(limits: &Value) -> Given {
+fn given(limits: &Value) -> VolumeObjects {
     let numbers = 0..4;
-    Given {
+    VolumeObjects {
         claims: numbers
             .clone()
             .map(|n| bound(&format!("c{n}"), &format!("v{n}")))
@@ -38,15 +38,20 @@ fn given(limits: &Value) -> Given {
             .collect(),
         classes: vec![object("k", &json!({"provisioner": "csi.example"}))],
         csi_nodes: vec![csi_node(limits)],
-        ..Given::default()
+        ..VolumeObjects::default()
     }
 }
 
-fn outcome(given: Given, there: &[PodInfo], pod: &PodInfo) -> String {
+fn outcome(given: VolumeObjects, there: &[PodInfo], pod: &PodInfo) -> String {
     outcome_of(&NodeVolumeLimits::default(), given, there, pod)
 }
 
-fn outcome_of(plugin: &NodeVolumeLimits, given: Given, there: &[PodInfo], pod: &PodInfo) -> String {
+fn outcome_of(
+    plugin: &NodeVolumeLimits,
+    given: VolumeObjects,
+    there: &[PodInfo],
+    pod: &PodInfo,
+) -> String {
     assert!(plugin.listers.set(Box::new(given)).is_ok());
     let mut nodes = table(&[node("a", &json!({}))]);
     for pod in there {

@@ -10,7 +10,7 @@ use crate::{
     framework::{CycleState, Filter as _, Plugin as _, PreBind as _, Status},
     plugins::{
         shape::Shape,
-        volumes::given::{self, Given},
+        volumes::test_objects::{self, VolumeObjects},
     },
     scripted::{Answer, Script},
 };
@@ -59,7 +59,7 @@ fn delayed(
 }
 
 fn find_pod_volumes(claims: &PodClaims, node: &Node) -> Result<PodVolumes, Status> {
-    super::find::find_pod_volumes(&Given::default(), claims, node)
+    super::find::find_pod_volumes(&VolumeObjects::default(), claims, node)
 }
 
 fn names(found: &PodVolumes) -> (Vec<String>, Vec<&str>) {
@@ -154,7 +154,7 @@ fn claims_that_cannot_be_used_say_why() {
 }
 
 /// A claim of two GiB, and the room that its driver says there is.
-fn roomy(rooms: &[Value]) -> (PodClaims, Given) {
+fn roomy(rooms: &[Value]) -> (PodClaims, VolumeObjects) {
     let claims = PodClaims {
         bound: vec![],
         delayed: vec![delayed(claim("x", "2Gi"), "csi.example.com", &[])],
@@ -162,10 +162,18 @@ fn roomy(rooms: &[Value]) -> (PodClaims, Given) {
     let rooms = rooms.iter().enumerate().map(|(n, room)| {
         let mut room = room.clone();
         merge(&mut room, &json!({"storageClassName": "c"}));
-        given::object::<CsiStorageCapacity>(&format!("room{n}"), &room)
+        test_objects::object::<CsiStorageCapacity>(&format!("room{n}"), &room)
     });
-    let driver = given::object("csi.example.com", &json!({"spec": {"storageCapacity": true}}));
-    (claims, Given { capacities: rooms.collect(), drivers: vec![driver], ..Given::default() })
+    let driver =
+        test_objects::object("csi.example.com", &json!({"spec": {"storageCapacity": true}}));
+    (
+        claims,
+        VolumeObjects {
+            capacities: rooms.collect(),
+            drivers: vec![driver],
+            ..VolumeObjects::default()
+        },
+    )
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
         Change, CycleState, Edit, Filter, Plugin, PreFilter, PreFilterResult, QueueingHint,
     },
     nodes::NodeTable,
-    plugins::volumes::given::{Given, object, using},
+    plugins::volumes::test_objects::{VolumeObjects, object, using},
     pod::PodInfo,
 };
 
@@ -54,12 +54,12 @@ fn disks_that_exclude_each_other() {
 fn plugin() -> VolumeRestrictions {
     let plugin = VolumeRestrictions::default();
     let modes = |mode: &str| json!({"spec": {"accessModes": [mode]}});
-    let given = Given {
+    let given = VolumeObjects {
         claims: vec![
             object("alone", &modes("ReadWriteOncePod")),
             object("shared", &modes("ReadWriteMany")),
         ],
-        ..Given::default()
+        ..VolumeObjects::default()
     };
     assert!(plugin.listers.set(Box::new(given)).is_ok());
     plugin

@@ -4,8 +4,8 @@
 //!
 //! | documented | where |
 //! |---|---|
-//! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` of PersistentVolumes, and their beta names | `places`, `filter` |
-//! | several zones in one label, separated by `__` | `places` |
+//! | `topology.kubernetes.io/zone`, `topology.kubernetes.io/region` of PersistentVolumes, and their beta names | `volume_topologies`, `filter` |
+//! | several zones in one label, separated by `__` | `volume_topologies` |
 //! | nodes without such labels fit | `filter` |
 //! | `volumeBindingMode: WaitForFirstConsumer`: a claim without volume does not count | `volume_of` |
 
@@ -29,7 +29,7 @@ use crate::{
 
 const ELSEWHERE: &str = "node(s) had no available volume zone";
 
-/// The labels that say where a volume or a node is, each with the one that has taken its place.
+/// Topology labels of volumes and nodes, each with the label that replaced it.
 const TOPOLOGY: [(&str, &str); 4] = [
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
@@ -53,11 +53,11 @@ impl std::fmt::Debug for VolumeZone {
 
 /// Where a pod's volumes are: all of these must hold.
 #[derive(Debug, PartialEq, Eq)]
-struct Places(Vec<Place>);
+struct VolumeTopologies(Vec<VolumeTopology>);
 
-/// One label of a volume.
+/// One topology label of a volume: a node fits if it has one of the values.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct VolumeTopology {
     key: &'static str,
     newer: &'static str,
     values: Vec<Box<str>>,
@@ -98,7 +98,9 @@ impl Plugin for VolumeZone {
             }
             Change::Object(ObjectChange::Volume(edit)) => match edit {
                 Edit::Added(_) => QueueingHint::Queue,
-                Edit::Updated { old, new } => QueueingHint::when(places(old) != places(new)),
+                Edit::Updated { old, new } => {
+                    QueueingHint::when(volume_topologies(old) != volume_topologies(new))
+                }
                 Edit::Deleted(_) => QueueingHint::Skip,
             },
             _ => QueueingHint::Skip,
@@ -125,30 +127,36 @@ impl PreFilter for VolumeZone {
         for name in named_claims(pod) {
             let Some(listers) = self.listers.get() else { continue };
             if let Some(volume) = volume_of(&**listers, pod, name).map_err(Status::unresolvable)? {
-                found.extend(places(&volume));
+                found.extend(volume_topologies(&volume));
             }
         }
         if found.is_empty() {
             return Ok(PreFilterResult::Skip);
         }
-        state.put(Places(found));
+        state.put(VolumeTopologies(found));
         Ok(PreFilterResult::All)
     }
 }
 
 impl Filter for VolumeZone {
     fn filter(&self, state: &CycleState, _: &PodInfo, node: NodeRef<'_>) -> StatusResult {
-        let Some(Places(places)) = state.get::<Places>() else { return Ok(()) };
+        let Some(VolumeTopologies(volume_topologies)) = state.get::<VolumeTopologies>() else {
+            return Ok(());
+        };
         let labels = &node.node().meta.labels;
         if !TOPOLOGY.iter().any(|(key, _)| labels.contains(key)) {
             // Where nodes say nothing of zones there is only one.
             return Ok(());
         }
-        let fits = |place: &Place| {
-            let here = labels.get(place.key).or_else(|| labels.get(place.newer));
-            here.is_some_and(|here| place.values.iter().any(|value| **value == *here))
+        let fits = |topology: &VolumeTopology| {
+            let here = labels.get(topology.key).or_else(|| labels.get(topology.newer));
+            here.is_some_and(|here| topology.values.iter().any(|value| **value == *here))
         };
-        if places.iter().all(fits) { Ok(()) } else { Err(Status::unresolvable(ELSEWHERE)) }
+        if volume_topologies.iter().all(fits) {
+            Ok(())
+        } else {
+            Err(Status::unresolvable(ELSEWHERE))
+        }
     }
 }
 
@@ -181,14 +189,18 @@ fn volume_of(
 }
 
 /// What the volume's labels say of where it is. A label with an empty zone says nothing.
-fn places(volume: &PersistentVolume) -> Vec<Place> {
+fn volume_topologies(volume: &PersistentVolume) -> Vec<VolumeTopology> {
     let labels = &volume.meta.labels;
-    let place = |(key, newer): (&'static str, &'static str)| {
+    let topology = |(key, newer): (&'static str, &'static str)| {
         let mut values: Vec<Box<str>> =
             labels.get(key)?.split(APART).map(|value| value.trim().into()).collect();
         values.sort_unstable();
         values.dedup();
-        values.iter().all(|value| !value.is_empty()).then_some(Place { key, newer, values })
+        values.iter().all(|value| !value.is_empty()).then_some(VolumeTopology {
+            key,
+            newer,
+            values,
+        })
     };
-    TOPOLOGY.into_iter().filter_map(place).collect()
+    TOPOLOGY.into_iter().filter_map(topology).collect()
 }

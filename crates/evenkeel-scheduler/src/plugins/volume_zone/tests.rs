@@ -9,14 +9,14 @@ use crate::{
         Change, CycleState, Edit, Filter, ObjectChange, Plugin, PreFilter, PreFilterResult,
         QueueingHint,
     },
-    plugins::volumes::given::{Given, bound, object, using},
+    plugins::volumes::test_objects::{VolumeObjects, bound, object, using},
 };
 use evenkeel_api::views::PersistentVolume;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 
-fn outcome(given: Given, claim: &str, labels: &Value) -> String {
+fn outcome(given: VolumeObjects, claim: &str, labels: &Value) -> String {
     let plugin = VolumeZone::default();
     assert!(plugin.listers.set(Box::new(given)).is_ok());
     let nodes = table(&[node("a", &json!({"metadata": {"labels": labels}}))]);
@@ -46,10 +46,10 @@ fn labels_of_volume_and_node() {
         (json!({ZONE: "z"}), json!({BETA: "z"}), refused),
         (json!({ZONE: "z", "topology.kubernetes.io/region": "r"}), json!({ZONE: "z"}), refused),
     ] {
-        let given = Given {
+        let given = VolumeObjects {
             claims: vec![bound("c", "v")],
             volumes: vec![object("v", &json!({"metadata": {"labels": volume}}))],
-            ..Given::default()
+            ..VolumeObjects::default()
         };
         assert_eq!(outcome(given, "c", &node), want, "{volume} {node}");
     }
@@ -68,14 +68,14 @@ fn claims_without_a_volume() {
         (bound("c", "gone"), "persistentvolume \"gone\" not found"),
         (bound("other", "gone"), "persistentvolumeclaim \"c\" not found"),
     ] {
-        let given = Given {
+        let given = VolumeObjects {
             claims: vec![claim],
             classes: vec![
                 class("late", json!("WaitForFirstConsumer")),
                 class("now", json!("Immediate")),
                 class("odd", json!(null)),
             ],
-            ..Given::default()
+            ..VolumeObjects::default()
         };
         assert_eq!(outcome(given, "c", &json!({})), want);
     }

@@ -1,13 +1,13 @@
 //! Pods get nodes while something goes wrong with the scheduler: none is bound twice, none is left over, no node holds more than it
 //! has.
 
-mod ledger;
+mod pod_history;
 mod preemption;
 
 use crate::fixtures::{KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, is_ready};
 use evenkeel_nodes::{NodeOptions, NodesOptions};
 use evenkeel_sim::{Faults, Options, Part, Requests, What, World, explore};
-use ledger::Ledger;
+use pod_history::PodHistory;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn behind(world: &World) {
 
 /// Four pods of four CPUs fill two nodes; one more waits until another is gone.
 async fn full(world: &mut World, faults: Faults) {
-    let ledger = Ledger::open(world).await;
+    let pod_history = PodHistory::open(world).await;
     world.settle(REST).await;
     world.arm(faults);
     for n in 0..5 {
@@ -72,12 +72,12 @@ async fn full(world: &mut World, faults: Faults) {
         .await;
     world.settle(UNDISTURBED).await;
     assert!(are_ready(world, 4).await);
-    assert!(ledger.check(world, 0).is_empty(), "nobody has to yield");
+    assert!(pod_history.check(world, 0).is_empty(), "nobody has to yield");
     world.stays_silent(SILENCE).await;
 }
 
 /// The same, and the status of a waiting pod has the reason.
-async fn full_and_told(world: &mut World, faults: Faults) {
+async fn full_and_reported(world: &mut World, faults: Faults) {
     full(world, faults).await;
     world.create(PODS, &pod("late", 4)).await;
     world.settle(REST).await;
@@ -122,7 +122,7 @@ fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faul
 
 #[test]
 fn a_scheduler_that_crashes_at_any_write_fills_nodes() {
-    each_write(&[What::CrashBefore, What::CrashAfter], &nodes(2), &full_and_told, 5);
+    each_write(&[What::CrashBefore, What::CrashAfter], &nodes(2), &full_and_reported, 5);
 }
 
 #[test]

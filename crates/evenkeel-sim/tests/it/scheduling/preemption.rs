@@ -1,7 +1,7 @@
 //! More important pods come where there is no room, while something goes wrong: those of lower priority make it, no more of them than
 //! are needed, and who is spared by a budget stays.
 
-use super::{Ledger, UNDISTURBED, behind, drawn, each_write, nodes, pod, ready};
+use super::{PodHistory, UNDISTURBED, behind, drawn, each_write, nodes, pod, ready};
 use crate::{
     budgets::BUDGETS,
     fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, is_ready},
@@ -56,7 +56,7 @@ async fn runs(world: &mut World, name: &str) {
 
 /// Two nodes are full of unimportant pods when an important one comes.
 async fn important(world: &mut World, faults: Faults) {
-    let ledger = Ledger::open(world).await;
+    let pod_history = PodHistory::open(world).await;
     classes(world).await;
     world.settle(REST).await;
     let low = |n: usize| of_class(&format!("p{n}"), 4, if n == 3 { "low" } else { "" }, None);
@@ -65,7 +65,7 @@ async fn important(world: &mut World, faults: Faults) {
     world.create(PODS, &of_class("high", 4, "high", None)).await;
     runs(world, "high").await;
     world.settle(UNDISTURBED).await;
-    let victims = ledger.check(world, HIGH);
+    let victims = pod_history.check(world, HIGH);
     assert_eq!(victims, ["p3".to_owned()].into(), "the least important, and nobody else");
     assert_eq!(ready(&world.list(PODS).await), 4);
     world.stays_silent(SILENCE).await;
@@ -79,7 +79,7 @@ async fn important_and_behind(world: &mut World, faults: Faults) {
 
 /// A whole node is needed: the two unimportant pods of one go, the two of the other stay.
 async fn several_victims(world: &mut World, faults: Faults) {
-    let ledger = Ledger::open(world).await;
+    let pod_history = PodHistory::open(world).await;
     classes(world).await;
     world.settle(REST).await;
     let there = [("a0", "", 0), ("a1", "low", 0), ("b0", "mid", 1), ("b1", "low", 1)];
@@ -89,7 +89,7 @@ async fn several_victims(world: &mut World, faults: Faults) {
     world.create(PODS, &of_class("high", 8, "high", None)).await;
     runs(world, "high").await;
     world.settle(UNDISTURBED).await;
-    let victims = ledger.check(world, HIGH);
+    let victims = pod_history.check(world, HIGH);
     assert_eq!(victims, ["a0", "a1"].map(str::to_owned).into());
     assert_eq!(ready(&world.list(PODS).await), 3);
     world.stays_silent(SILENCE).await;
@@ -97,7 +97,7 @@ async fn several_victims(world: &mut World, faults: Faults) {
 
 /// One pod has been promised room when a more important one takes it all.
 async fn a_promise_is_taken_back(world: &mut World, faults: Faults) {
-    let ledger = Ledger::open(world).await;
+    let pod_history = PodHistory::open(world).await;
     classes(world).await;
     world.settle(REST).await;
     occupied(world, &[0, 1].map(|n| of_class(&format!("p{n}"), 4, "low", None))).await;
@@ -107,7 +107,7 @@ async fn a_promise_is_taken_back(world: &mut World, faults: Faults) {
     world.create(PODS, &of_class("high", 8, "high", None)).await;
     runs(world, "high").await;
     world.settle(UNDISTURBED).await;
-    let victims = ledger.check(world, HIGH);
+    let victims = pod_history.check(world, HIGH);
     assert!(victims.contains("p0") && victims.contains("p1"), "{victims:?}");
     let pods = world.list(PODS).await;
     assert_eq!(ready(&pods), 1, "{pods:#?}");
@@ -125,7 +125,7 @@ async fn a_promise_is_taken_back(world: &mut World, faults: Faults) {
 /// A budget spares one of two unimportant pods: the first important pod takes the other's place, the second one that of a more
 /// important pod elsewhere.
 async fn a_budget_is_counted(world: &mut World, faults: Faults) {
-    let ledger = Ledger::open(world).await;
+    let pod_history = PodHistory::open(world).await;
     let guarded = world.watch_pods("default", ("guarded", "yes")).await;
     classes(world).await;
     let selector = json!({ "matchLabels": { "guarded": "yes" } });
@@ -151,7 +151,7 @@ async fn a_budget_is_counted(world: &mut World, faults: Faults) {
     world.create(PODS, &of_class("second", 4, "high", None)).await;
     runs(world, "second").await;
     world.settle(UNDISTURBED).await;
-    let victims = ledger.check(world, HIGH);
+    let victims = pod_history.check(world, HIGH);
     assert!(victims.len() == 2 && victims.contains("b1"), "{victims:?}");
     assert!(guarded.fewest_ready() >= 1, "{:?}", guarded.counts());
     assert_eq!(ready(&world.list(PODS).await), 4);
@@ -163,7 +163,7 @@ async fn a_node_goes(world: &mut World, faults: Faults, after: u64) {
     // Where the scheduler sees its eviction later than the backoff ends, it may evict from another node, as upstream's does:
     // the pod's own nomination protects it only once the victim is seen to terminate.
     let most = if faults.stale.is_zero() || faults.at_writes.is_empty() { 1 } else { 2 };
-    let ledger = Ledger::open(world).await;
+    let pod_history = PodHistory::open(world).await;
     classes(world).await;
     world.settle(REST).await;
     let low = |n: u32| of_class(&format!("p{n}"), 8, if n == 0 { "low" } else { "" }, Some(n));
@@ -200,7 +200,7 @@ async fn a_node_goes(world: &mut World, faults: Faults, after: u64) {
     let important = pods.iter().filter(|pod| pod["spec"]["priorityClassName"] == "high");
     assert_eq!(important.count(), 1, "{pods:#?}");
     assert!(pods.iter().all(|pod| runs_on(pod, &nodes)), "{pods:#?}");
-    let mut victims = ledger.check(world, HIGH);
+    let mut victims = pod_history.check(world, HIGH);
     victims.remove("p0");
     match nodes.len() {
         2 => assert!(

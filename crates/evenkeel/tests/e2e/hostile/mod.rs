@@ -144,7 +144,7 @@ fn bounded(inside: &Inside, n_bad: usize, wrong: &mut Vec<String>) {
     for controller in &listing.controllers {
         let (name, queue) = (&controller.name, &controller.queue);
         let within = queue.is_idle()
-            && queue.parked == 0
+            && queue.waiting_for_cache == 0
             && queue.delayed <= n_bad + 20
             && queue.backing_off <= n_bad;
         let report = inside.introspection.controller(name).expect("it runs");

@@ -10,11 +10,11 @@ const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 /// So long everything is looked at, twice.
 const WATCHED: Duration = Duration::from_secs(15);
 
-/// Warnings and errors about one object: one of each controller that has something to say of it.
-const MOST: usize = 4;
+/// Maximum number of warnings and errors about one object: several controllers may log about it, each once.
+const MAX_LINES_PER_OBJECT: usize = 4;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_is_told_once_and_nothing_grows() {
+async fn each_is_reported_once_and_nothing_grows() {
     let folder = tempfile::tempdir().expect("a folder");
     let embedded = Embedded::start().await;
     let cluster = &embedded.cluster;
@@ -44,7 +44,8 @@ async fn each_is_told_once_and_nothing_grows() {
     let (first, memory) = (lines_by_object(&program, &all), program.memory());
     cluster.sleep(WATCHED).await;
     let again = lines_by_object(&program, &all);
-    let often: BTreeMap<_, _> = again.iter().filter(|(_, lines)| lines.len() > MOST).collect();
+    let often: BTreeMap<_, _> =
+        again.iter().filter(|(_, lines)| lines.len() > MAX_LINES_PER_OBJECT).collect();
     assert!(often.is_empty(), "logged repeatedly: {often:#?}");
     let before: usize = first.values().map(Vec::len).sum();
     let after: usize = again.values().map(Vec::len).sum();

@@ -9,7 +9,7 @@ mod upstream;
 use crate::{
     cluster::{Cluster, items},
     objects::deployment,
-    program::{Embedded, LOOK, Program, Watcher, free_port},
+    program::{Embedded, POLL_INTERVAL, Program, Watcher, free_port},
 };
 use http::{HeaderMap, header};
 use k8s_openapi::api::core::v1::Pod;
@@ -107,7 +107,7 @@ async fn probes(
             tries += 1;
             let runs = program.is_running();
             assert!(runs && tries < 400, "{path}: {error}\n{}", program.last_words());
-            cluster.sleep(LOOK).await;
+            cluster.sleep(POLL_INTERVAL).await;
         }
     }
     assert_eq!(container.startup_probe.iter().count() + container.liveness_probe.iter().count(), 2);

@@ -8,7 +8,7 @@ mod takeover;
 use crate::{
     CASES, Case, cloud,
     cloud_manager::{self, Access},
-    cluster::{Cluster, Pace},
+    cluster::{Cluster, Intervals},
     forbidden, hostile, nodes, vanishing,
 };
 use credentials::Credentials;
@@ -25,7 +25,8 @@ use std::{io::Write as _, panic::AssertUnwindSafe, path::PathBuf, time::Duration
 /// So many cases run at a time; they mostly wait.
 const AT_A_TIME: usize = 8;
 
-const PACE: Pace = Pace { look: Duration::from_millis(150), watch: Duration::from_secs(3) };
+const INTERVALS: Intervals =
+    Intervals { poll: Duration::from_millis(150), hold: Duration::from_secs(3) };
 
 #[test]
 fn upstream() {
@@ -37,7 +38,7 @@ fn upstream() {
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    let failed = runtime.block_on(run(binaries, &Wanted::from_environment()));
+    let failed = runtime.block_on(run(binaries, &CaseFilter::from_environment()));
     assert!(failed.is_empty(), "failed on upstream: {}", failed.join(", "));
 }
 
@@ -53,10 +54,10 @@ fn binaries() -> Option<PathBuf> {
     variable("EVENKEEL_UPSTREAM_BIN").map(PathBuf::from)
 }
 
-/// The cases that are asked for: with `EVENKEEL_E2E_ONLY`, those whose names contain one of its parts.
-struct Wanted(Option<String>);
+/// Which cases run: all, or with `EVENKEEL_E2E_ONLY` those whose names contain one of its parts.
+struct CaseFilter(Option<String>);
 
-impl Wanted {
+impl CaseFilter {
     fn from_environment() -> Self {
         Self(variable("EVENKEEL_E2E_ONLY"))
     }
@@ -67,7 +68,7 @@ impl Wanted {
 }
 
 /// Runs all, and returns the names of what failed.
-async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
+async fn run(binaries: PathBuf, filter: &CaseFilter) -> Vec<String> {
     let clock = Clock::system();
     let folder = Folder::new();
     let credentials = Credentials::make(&folder);
@@ -84,7 +85,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
         Client::builder(kube, clock.clone()).qps(-1.0).user_agent("e2e").build()
     };
     let cloud = cloud::provider();
-    let cluster = Cluster::new(client(kube.clone()), clock.clone(), PACE)
+    let cluster = Cluster::new(client(kube.clone()), clock.clone(), INTERVALS)
         .with_etcd(client(etcd))
         .with_cloud(cloud.clone());
     programs.until_ready(&cluster).await;
@@ -96,7 +97,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     let around = PlaneOptions { controllers: Vec::new(), ..all.clone() };
     let around = Plane::start(&kube, &clock, around).expect("scheduler and nodes start");
     let mut failed = Vec::new();
-    if wanted.has("takeover")
+    if filter.has("takeover")
         && !passes("takeover", takeover::both_ways(&cluster, &mut programs, &credentials, &server))
             .await
     {
@@ -104,7 +105,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     }
     programs.stop_others();
     let limited = credentials.kubeconfig(forbidden::USER, &server);
-    if wanted.has("forbidden")
+    if filter.has("forbidden")
         && !passes(
             "forbidden",
             forbidden::some_lists_are_forbidden(&cluster, programs.folder(), &limited),
@@ -114,7 +115,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
         failed.push("forbidden".to_owned());
     }
     let admin = credentials.kubeconfig("admin", &server);
-    if wanted.has("vanishing")
+    if filter.has("vanishing")
         && !passes(
             "vanishing",
             vanishing::a_process_does_not_go_on_about_it(&cluster, programs.folder(), &admin),
@@ -128,7 +129,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
         kubeconfig: admin,
         token: "admin".to_owned(),
     };
-    if wanted.has("cloud_manager")
+    if filter.has("cloud_manager")
         && !passes("cloud_manager", cloud_manager::controllers_move(&cluster, &access)).await
     {
         failed.push("cloud_manager".to_owned());
@@ -138,7 +139,7 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     controllers.nodes.nodes.clear();
     let controllers = Plane::start(&kube, &clock, controllers).expect("every controller starts");
     controllers.synced().await;
-    let cases = CASES.iter().filter(|case| wanted.has(case.name));
+    let cases = CASES.iter().filter(|case| filter.has(case.name));
     let outcomes = futures::stream::iter(cases)
         .map(|case: &Case| async { (case.name, passes(case.name, (case.run)(&cluster)).await) })
         .buffer_unordered(AT_A_TIME)
@@ -147,12 +148,12 @@ async fn run(binaries: PathBuf, wanted: &Wanted) -> Vec<String> {
     failed.extend(
         outcomes.into_iter().filter(|(_, passed)| !passed).map(|(name, _)| name.to_owned()),
     );
-    if wanted.has("hostile")
+    if filter.has("hostile")
         && !passes("hostile", hostile::a_hundred_bad_objects_harm_nobody(&cluster)).await
     {
         failed.push("hostile".to_owned());
     }
-    if wanted.has("outage") && !passes("outage", outage::is_survived(&cluster, &mut programs)).await
+    if filter.has("outage") && !passes("outage", outage::is_survived(&cluster, &mut programs)).await
     {
         failed.push("outage".to_owned());
     }

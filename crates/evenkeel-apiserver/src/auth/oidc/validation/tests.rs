@@ -33,7 +33,7 @@ fn errors(changes: &[(&str, Value)]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_its_field() {
+fn what_is_wrong_is_reported_by_its_field() {
     assert_eq!(errors(&[]), [""; 0]);
     let expression = |text: &str| json!({"expression": text});
     let table: [(&str, Value, &str); 33] = [
@@ -173,7 +173,7 @@ fn email_needs_its_verification_in_one_of_the_expressions() {
 }
 
 #[test]
-fn issuers_are_told_apart_by_their_urls() {
+fn issuers_are_reported_apart_by_their_urls() {
     let one = serde_json::to_value(json!({
         "issuer": {"url": "https://a", "discoveryURL": "https://b", "audiences": ["a"]},
         "claimMappings": {"username": {"claim": "sub", "prefix": ""}},

@@ -200,7 +200,7 @@ fn the_version_of_custom_metrics_is_looked_up_once_in_a_period() {
 }
 
 #[test]
-fn a_target_without_a_scale_is_told() {
+fn a_target_without_a_scale_is_reported() {
     let watched = watched(&cpu());
     let (words, outcomes, last) = run(&watched, |action| match action {
         Action::Read(read) if read.path().ends_with("/scale") => failed(404),

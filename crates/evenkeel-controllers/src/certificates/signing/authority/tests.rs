@@ -146,7 +146,7 @@ fn rsa() -> KeyPair {
 }
 
 #[test]
-fn what_cannot_be_signed_is_told() {
+fn what_cannot_be_signed_is_reported() {
     let request = Request::from_pem(request_pem("", "me", &[]).as_bytes()).unwrap();
     let old = authority(-2);
     assert!(matches!(sign(&old, &request, &["any"], 1), Err(SignError::Expired(_))));

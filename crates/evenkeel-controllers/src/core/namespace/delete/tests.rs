@@ -170,7 +170,7 @@ fn what_has_no_collection_is_deleted_one_by_one() {
 }
 
 #[test]
-fn an_error_of_one_resource_is_told_after_the_others() {
+fn an_error_of_one_resource_is_reported_after_the_others() {
     let world = World::empty();
     let (words, deleted) = run(|action| match action {
         Action::DeleteCollection(all) if all.kind.plural == "secrets" => failed(500),

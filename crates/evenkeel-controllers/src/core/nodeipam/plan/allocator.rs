@@ -88,14 +88,14 @@ impl Allocator {
             // As upstream, which counts what it gives back.
             let next = self.sets.iter_mut().map_while(|set| Some(set.take_next()?.0));
             let taken: Vec<Cidr> = next.collect();
-            self.give_back(&taken);
+            self.release_ranges(&taken);
         }
     }
 
     /// Releases the CIDRs of a node that was deleted or did not get them. Upstream: `ReleaseCIDR`.
     pub(crate) fn release(&mut self, name: &str) {
         if let Some(ranges) = self.held.remove(name) {
-            self.give_back(&ranges);
+            self.release_ranges(&ranges);
         }
     }
 
@@ -136,7 +136,7 @@ impl Allocator {
         self.held.insert(name.into(), ranges);
     }
 
-    fn give_back(&mut self, ranges: &[Cidr]) {
+    fn release_ranges(&mut self, ranges: &[Cidr]) {
         for (set, range) in self.sets.iter_mut().zip(ranges) {
             // An allocated CIDR lies in its set.
             let _ = set.release(range);

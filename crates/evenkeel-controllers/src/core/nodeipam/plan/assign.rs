@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_gets_none_is_told() {
+    fn a_node_that_gets_none_is_reported() {
         let range = Cidr::parse("10.0.0.0/16").expect("a CIDR");
         let none = next(&observed(Allocations::Recorded(Verdict::Exhausted(range))), &[]);
         let none = none.expect("the event");

@@ -54,7 +54,7 @@ fn tokens_name_their_key_and_verify_with_it() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_is_told() {
+fn a_key_that_cannot_be_used_is_reported() {
     let text = |pem: &[u8]| Signer::from_pem(pem).err().map(|error| error.to_string());
     assert!(text(b"nothing").is_some_and(|text| text.contains("no private key in PEM")));
     let larger = include_bytes!("../testdata/p521.pem");

@@ -225,7 +225,7 @@ fn who_makes_volumes() {
 
 /// Upstream: `provisionClaimOperation` logs that the claim cannot be saved, `provisionClaimOperationExternal` records it.
 #[test]
-fn only_an_external_provisioner_is_told_of_when_the_claim_cannot_be_saved() {
+fn only_an_external_provisioner_is_reported_of_when_the_claim_cannot_be_saved() {
     for (provisioner, want) in [
         ("csi.example.com", Some("ProvisioningFailed: Error saving claim: {error}")),
         ("kubernetes.io/host-path", None),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::super::{
-    Asked, AssumedClaims, AttemptState, Devices, DynamicResources,
+    AssumedClaims, AttemptState, Devices, DynamicResources, PreFilterRan,
     attempt::{Attempt, Extended, FilterContext, Found},
     bind::act as writes,
     in_use::InUse,
@@ -169,7 +169,7 @@ async fn others_who_use_the_claim_are_kept() {
 }
 
 #[tokio::test]
-async fn what_became_of_the_claim_meanwhile_is_told() {
+async fn what_became_of_the_claim_meanwhile_is_reported() {
     let allocated = json!({"status": {"allocation": given("n")}});
     let deleted = json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}});
     for (is, fresh, want) in [
@@ -221,15 +221,15 @@ async fn post_filter(script: &Script, claim: Arc<ResourceClaim>) -> PostFilterRe
     plugin.connect(&handle(script.client(&clock()), &clock()));
     let (pod, nodes) = (pod(), table(&[node("n", &json!({})), node("m", &json!({}))]));
     let mut state = CycleState::default();
-    state.put(Asked);
+    state.put(PreFilterRan);
     state.put(attempt(claim, &[]));
     let refused = plugin.filter(&state, &pod, nodes.get("n").unwrap()).unwrap_err();
     assert_eq!(refused.reasons.join(", "), "resourceclaim not available on the node");
-    asked_for_a_way_out(&plugin, &state, &pod).await
+    run_post_filter(&plugin, &state, &pod).await
 }
 
-/// What the plugin does when no node is left.
-async fn asked_for_a_way_out(
+/// Returns the plugin's result when no node is left.
+async fn run_post_filter(
     plugin: &DynamicResources,
     state: &CycleState,
     pod: &PodInfo,
@@ -360,7 +360,7 @@ fn gpu_pod() -> PodInfo {
 }
 
 /// What the plugin says of nodes: `n` and `m` as they are, `own`, which offers the resource itself.
-fn told_of_nodes(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo) -> [String; 3] {
+fn filter_messages(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo) -> [String; 3] {
     let own = json!({"status": {"allocatable": {"example.com/gpu": "1"}}});
     let nodes = table(&[node("n", &json!({})), node("m", &json!({})), node("own", &own)]);
     ["n", "m", "own"].map(|name| match plugin.filter(state, pod, nodes.get(name).unwrap()) {
@@ -396,7 +396,7 @@ async fn a_claim_is_made_for_extended_resources() {
         (200, json!({"metadata": {"name": "web"}})),
     ]);
     let (plugin, client, mut state) = with_class(&script, &pod);
-    assert_eq!(told_of_nodes(&plugin, &state, &pod), ["", "cannot allocate all claims", ""]);
+    assert_eq!(filter_messages(&plugin, &state, &pod), ["", "cannot allocate all claims", ""]);
     plugin.reserve(&mut state, &pod, "n").unwrap();
     assert!(has_device(&plugin));
     plugin.pre_bind(&client, &pod, "n").await.unwrap();
@@ -434,7 +434,7 @@ fn claims_made(plugin: &DynamicResources) -> Vec<(String, u64)> {
 async fn a_claim_that_cannot_be_made_is_counted() {
     let (pod, script) = (gpu_pod(), Script::new([crate::scripted::Answer::refused(403)]));
     let (plugin, client, mut state) = with_class(&script, &pod);
-    told_of_nodes(&plugin, &state, &pod);
+    filter_messages(&plugin, &state, &pod);
     plugin.reserve(&mut state, &pod, "n").unwrap();
     assert!(plugin.pre_bind(&client, &pod, "n").await.is_err());
     assert_eq!(claims_made(&plugin), [("false  Pod failure".to_owned(), 1)]);
@@ -444,7 +444,7 @@ async fn a_claim_that_cannot_be_made_is_counted() {
 async fn a_node_that_offers_the_resource_needs_no_claim() {
     let (pod, script) = (gpu_pod(), Script::default());
     let (plugin, _, mut state) = with_class(&script, &pod);
-    told_of_nodes(&plugin, &state, &pod);
+    filter_messages(&plugin, &state, &pod);
     plugin.reserve(&mut state, &pod, "own").unwrap();
     assert_eq!(plugin.pre_bind_pre_flight(&pod, "own"), PreBindPreFlight::Skip);
     assert!(!has_device(&plugin));
@@ -466,7 +466,7 @@ async fn a_claim_that_was_made_for_nothing_is_deleted() {
         (200, made("2", &json!({}))),
     ]);
     let (plugin, client, mut state) = with_class(&script, &pod);
-    told_of_nodes(&plugin, &state, &pod);
+    filter_messages(&plugin, &state, &pod);
     plugin.reserve(&mut state, &pod, "n").unwrap();
     assert!(plugin.pre_bind(&client, &pod, "n").await.is_err());
     script.requests();
@@ -498,8 +498,8 @@ async fn a_claim_of_an_earlier_attempt_must_go_first() {
     let mut state = CycleState::default();
     plugin.pre_filter(&mut state, &pod, &table(&[])).unwrap();
     let why = "cannot schedule extended resource claim".to_owned();
-    assert_eq!(told_of_nodes(&plugin, &state, &pod), [why.clone(), why.clone(), why]);
-    let done = asked_for_a_way_out(&plugin, &state, &pod).await;
+    assert_eq!(filter_messages(&plugin, &state, &pod), [why.clone(), why.clone(), why]);
+    let done = run_post_filter(&plugin, &state, &pod).await;
     assert_eq!(done.message, "deletion of ResourceClaim completed");
     let requests = script.requests();
     assert_eq!(requests.len(), 4);

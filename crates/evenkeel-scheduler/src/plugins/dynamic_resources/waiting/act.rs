@@ -8,7 +8,7 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, Target};
 use std::{sync::Arc, time::Duration};
 
-use super::{Unready, check};
+use super::{NotReady, check};
 use crate::{
     framework::PreBindError,
     metrics::Awaited,
@@ -42,7 +42,7 @@ impl DynamicResources {
         seen: &Observed,
         uid: &str,
         began: Timestamp,
-    ) -> Result<(), Unready> {
+    ) -> Result<(), NotReady> {
         let (clock, timeout) = (&seen.handle.clock, self.args.binding_timeout);
         let end = saturating_add(began, timeout);
         loop {

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     super::tests::{DRIVER, object},
-    Unready, check,
+    NotReady, check,
 };
 use crate::{
     SchedulerOptions,
@@ -391,7 +391,7 @@ fn the_first_claim_that_is_not_ready_says_when_to_look_again() {
     let plain =
         || Ok(object("p", &json!({"status": {"allocation": {"devices": {"results": []}}}})));
     let late = |why: &str| {
-        Err(Unready { how: Awaited::TimedOut, why: format!("device binding timeout: {why}") })
+        Err(NotReady { how: Awaited::TimedOut, why: format!("device binding timeout: {why}") })
     };
     let (timeout, end, soon) = (Duration::from_secs(600), at(600), Duration::from_millis(1));
     for (claims, now, want) in [
@@ -404,7 +404,7 @@ fn the_first_claim_that_is_not_ready_says_when_to_look_again() {
         (
             vec![Err("gone".to_owned())],
             0,
-            Err(Unready { how: Awaited::Error, why: "gone".to_owned() }),
+            Err(NotReady { how: Awaited::Error, why: "gone".to_owned() }),
         ),
     ] {
         assert_eq!(check(claims, timeout, end, at(now)), want, "at {now}");

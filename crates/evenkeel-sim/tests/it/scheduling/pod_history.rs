@@ -17,10 +17,10 @@ use crate::fixtures::PODS;
 
 /// Keeps account of every pod there ever was.
 #[derive(Clone, Default)]
-pub(super) struct Ledger(Arc<Mutex<Books>>);
+pub(super) struct PodHistory(Arc<Mutex<PodRecords>>);
 
 #[derive(Default)]
-struct Books {
+struct PodRecords {
     /// Node and CPUs of the pods that take room, by uid.
     placed: BTreeMap<String, (String, i64)>,
     /// Priority of each pod by its name, kept when it is gone.
@@ -30,19 +30,19 @@ struct Books {
     wrong: Vec<String>,
 }
 
-impl Ledger {
+impl PodHistory {
     pub(super) async fn open(world: &World) -> Self {
-        let ledger = Self::default();
-        let this = ledger.clone();
+        let pod_history = Self::default();
+        let this = pod_history.clone();
         let seen = move |event: &CacheEvent<Pod>| {
             let gone = matches!(event, CacheEvent::Deleted(_));
             this.lock().seen(event.object(), gone);
         };
         world.on_pods(seen).await;
-        ledger
+        pod_history
     }
 
-    fn lock(&self) -> MutexGuard<'_, Books> {
+    fn lock(&self) -> MutexGuard<'_, PodRecords> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,7 +57,7 @@ impl Ledger {
     }
 }
 
-impl Books {
+impl PodRecords {
     fn seen(&mut self, pod: &Pod, gone: bool) {
         let (uid, name) = (pod.meta.uid.to_string(), pod.meta.name.to_string());
         self.priorities.insert(name.clone(), pod.spec.priority.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! How often a key's status is written.
+//! Throttle of status writes, per key.
 
 use crate::plan::Key;
 use std::{
@@ -8,10 +8,10 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Lets the first status through at once, and those that follow it closely wait: while many children change one after the
-/// other, the owner's status is one write for a whole period, not one for each of them.
+/// Lets the first status write of a key through at once, and delays those that follow within a period. While many children
+/// change one after the other, their owner's status is then written once per period.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct StatusThrottle {
     period: Duration,
     recent: Mutex<Recent>,
 }
@@ -19,17 +19,17 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 struct Recent {
     written: HashMap<Key, Instant>,
-    /// The same, oldest first; what was written again since stands twice.
+    /// The same, oldest first. A key that was written twice within the period is there twice.
     order: VecDeque<(Instant, Key)>,
 }
 
-impl Pace {
-    /// At most one status in `period`; without limit where that is zero.
+impl StatusThrottle {
+    /// Allows one write per `period`; any number if it is zero.
     pub(super) fn new(period: Duration) -> Self {
         Self { period, recent: Mutex::default() }
     }
 
-    /// How long a status of this key has to wait, if it has to.
+    /// Returns how long a status write of this key must wait; `None` if it may be sent.
     pub(super) fn wait(&self, key: &Key, now: Instant) -> Option<Duration> {
         if self.period.is_zero() {
             return None;
@@ -39,7 +39,7 @@ impl Pace {
         due.checked_duration_since(now).filter(|wait| !wait.is_zero())
     }
 
-    /// A status of this key was written.
+    /// Records a status write of this key.
     pub(super) fn wrote(&self, key: &Key, now: Instant) {
         if self.period.is_zero() {
             return;
@@ -52,7 +52,7 @@ impl Pace {
 }
 
 impl Recent {
-    /// Forgets what holds nothing back any more.
+    /// Removes writes that are older than the period.
     fn forget_before(&mut self, now: Instant, period: Duration) {
         while let Some((at, _)) = self.order.front()
             && now.duration_since(*at) >= period
@@ -74,34 +74,35 @@ mod tests {
 
     #[test]
     fn the_first_goes_at_once_and_the_next_waits_for_the_rest_of_the_period() {
-        let (pace, start) = (Pace::new(PERIOD), Clock::system().instant());
+        let (status_throttle, start) = (StatusThrottle::new(PERIOD), Clock::system().instant());
         let (key, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
-        assert_eq!(pace.wait(&key, start), None);
-        pace.wrote(&key, start);
+        assert_eq!(status_throttle.wait(&key, start), None);
+        status_throttle.wrote(&key, start);
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(pace.wait(&key, at(0)), Some(PERIOD));
-        assert_eq!(pace.wait(&key, at(70)), Some(Duration::from_millis(30)));
-        assert_eq!(pace.wait(&key, at(100)), None);
-        assert_eq!(pace.wait(&other, at(0)), None, "each for itself");
+        assert_eq!(status_throttle.wait(&key, at(0)), Some(PERIOD));
+        assert_eq!(status_throttle.wait(&key, at(70)), Some(Duration::from_millis(30)));
+        assert_eq!(status_throttle.wait(&key, at(100)), None);
+        assert_eq!(status_throttle.wait(&other, at(0)), None, "each for itself");
     }
 
     #[test]
     fn nothing_is_kept_for_longer_than_it_matters() {
-        let (pace, start) = (Pace::new(PERIOD), Clock::system().instant());
+        let (status_throttle, start) = (StatusThrottle::new(PERIOD), Clock::system().instant());
         let key = |n: u32| Key::new("ns", &n.to_string());
         for n in 0..1000 {
-            pace.wrote(&key(n / 2), start + n * Duration::from_millis(1));
+            status_throttle.wrote(&key(n / 2), start + n * Duration::from_millis(1));
         }
-        let recent = pace.recent.lock().unwrap();
+        let recent = status_throttle.recent.lock().unwrap();
         assert_eq!((recent.written.len(), recent.order.len()), (50, 100));
     }
 
     #[test]
     fn one_without_a_period_holds_nothing_back() {
-        let (pace, now) = (Pace::new(Duration::ZERO), Clock::system().instant());
+        let (status_throttle, now) =
+            (StatusThrottle::new(Duration::ZERO), Clock::system().instant());
         let key = Key::new("ns", "a");
-        pace.wrote(&key, now);
-        assert_eq!(pace.wait(&key, now), None);
-        assert!(pace.recent.lock().unwrap().order.is_empty());
+        status_throttle.wrote(&key, now);
+        assert_eq!(status_throttle.wait(&key, now), None);
+        assert!(status_throttle.recent.lock().unwrap().order.is_empty());
     }
 }

@@ -11,12 +11,12 @@ use evenkeel_runtime::clock::Clock;
 use std::path::Path;
 
 /// Tells progress, with the time since the start.
-pub(super) struct Teller {
+pub(super) struct Messages {
     clock: Clock,
     started: Timestamp,
 }
 
-impl Teller {
+impl Messages {
     /// Begins to count.
     pub(super) fn start(clock: Clock) -> Self {
         Self { started: clock.now(), clock }
