@@ -17,7 +17,7 @@ pub trait Condition {
     fn status(&self) -> &str;
     /// Reason in CamelCase.
     fn reason(&self) -> &str;
-    /// Human-readable message.
+    /// Returns the message, which is for people.
     fn message(&self) -> &str;
     /// When the status last changed.
     fn last_transition_time(&self) -> Option<Timestamp>;

@@ -12,9 +12,9 @@ use crate::text::Text;
 /// An integer, or a string that is a percentage or a name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IntOrString {
-    /// A number.
+    /// A number, such as a port or a count.
     Int(i32),
-    /// A text.
+    /// A text, such as a port's name or a percentage.
     String(Text),
 }
 

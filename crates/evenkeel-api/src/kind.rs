@@ -1,4 +1,4 @@
-//! Resource types.
+//! Resource types: group, version, kind, plural name and scope.
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@ use crate::{Kind, Meta, Text, views::Metadata};
 /// How bytes from the API server are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// `application/json`.
+    /// The media type `application/json`.
     Json,
     /// `application/vnd.kubernetes.protobuf`: the body of the message, after magic and envelope were taken off.
     Protobuf,

@@ -105,7 +105,7 @@ pub(crate) struct Call<'a> {
 pub(crate) enum Answer {
     /// An object, to be encoded as the client asked.
     Object(StatusCode, Value),
-    /// 204.
+    /// Status 204 without a body.
     Nothing,
     /// 200 with a body of a media type of its own, such as a log.
     Stream(&'static str, Body),

@@ -28,7 +28,7 @@ pub trait Schema: std::fmt::Debug {
 /// Value of a CEL expression.
 #[derive(Debug, Clone)]
 pub enum Val<'a> {
-    /// `null`.
+    /// The value `null`.
     Null,
     /// A truth value.
     Bool(bool),
@@ -36,11 +36,11 @@ pub enum Val<'a> {
     Int(i64),
     /// A whole number without a sign.
     Uint(u64),
-    /// A number.
+    /// A floating-point number of 64 bits.
     Double(f64),
-    /// A text.
+    /// A string in UTF-8.
     Str(Cow<'a, str>),
-    /// Bytes.
+    /// A sequence of bytes.
     Bytes(Rc<[u8]>),
     /// An object or a list as it is in an object.
     Json(&'a Value, Option<&'a dyn Schema>),
@@ -52,19 +52,19 @@ pub enum Val<'a> {
     MapOr(Rc<Vec<(Val<'a>, Val<'a>)>>, Rc<Val<'a>>),
     /// An optional value.
     Optional(Option<Rc<Val<'a>>>),
-    /// A moment.
+    /// A timestamp, with nanoseconds.
     Time(Timestamp),
     /// A length of time.
     Duration(SignedDuration),
     /// A type, by its name.
     Type(&'static str),
-    /// A quantity.
+    /// A quantity such as `1500m`.
     Quantity(Quantity),
-    /// An address.
+    /// An IP address.
     Ip(IpAddr),
     /// A range of addresses: one of them, and how many bits they share.
     Cidr(IpAddr, u8),
-    /// A URL.
+    /// An absolute URL.
     Url(Rc<Url>),
     /// A version: its numbers, and what follows them.
     Semver([u64; 3], Rc<str>),

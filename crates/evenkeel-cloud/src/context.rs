@@ -35,7 +35,7 @@ pub type Start = fn(&CloudContext) -> Result<Started, StartError>;
 /// Whether a controller runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Started {
-    /// It runs.
+    /// The controller runs.
     Yes,
     /// It is skipped, because the provider lacks its interface or an option disables it; the log says so.
     No,

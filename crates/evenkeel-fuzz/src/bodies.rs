@@ -1,4 +1,4 @@
-//! Request bodies.
+//! Targets of request bodies: JSON, YAML and protobuf, as the API server decodes them.
 
 use evenkeel_api::json;
 use evenkeel_api::protobuf::Transcoder;

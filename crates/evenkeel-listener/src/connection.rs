@@ -39,7 +39,7 @@ const DETECTION: Duration = Duration::from_secs(10);
 pub enum Protocol {
     /// HTTP/1.1, or 1.0.
     Http1,
-    /// HTTP/2.
+    /// HTTP/2, which carries many requests at once.
     Http2,
 }
 

@@ -35,9 +35,9 @@ impl Drop for ConnectionSlot {
 /// The limit that a new connection would exceed, with the number of connections that are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitExceeded {
-    /// [`ConnectionLimits::total`].
+    /// The limit [`ConnectionLimits::total`].
     Total(usize),
-    /// [`ConnectionLimits::per_peer`].
+    /// The limit [`ConnectionLimits::per_peer`].
     PerPeer(usize),
 }
 

@@ -249,9 +249,9 @@ pub struct Rewrite {
 /// How a patch's body is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PatchForm {
-    /// RFC 6902.
+    /// JSON patch (RFC 6902).
     Json,
-    /// RFC 7386.
+    /// JSON merge patch (RFC 7386).
     Merge,
     /// Kubernetes' own; built-in kinds only.
     Strategic,

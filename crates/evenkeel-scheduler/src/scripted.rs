@@ -22,7 +22,7 @@ pub(crate) enum Answer {
     Body(u16, Value),
     /// The connection breaks.
     Lost,
-    /// No response.
+    /// No response to the request.
     Never,
     /// A watch on this path.
     Watch(String),

@@ -36,7 +36,7 @@ pub struct FilePath {
 pub enum Content {
     /// A file with its text.
     File(Arc<str>),
-    /// A folder.
+    /// A folder, empty or not.
     Folder,
 }
 

@@ -113,9 +113,9 @@ pub(crate) enum Part {
         name: Text,
         with: Modifier,
     },
-    /// `$(…)`.
+    /// Command substitution, `$(…)`.
     Output(List),
-    /// `$((…))`.
+    /// Arithmetic expansion, `$((…))`.
     Arithmetic(Word),
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Modifier {
     Itself,
-    /// `${#NAME}`.
+    /// Length of the value, `${#NAME}`.
     Length,
     /// `-`, `=`, `?` or `+` and a word; an empty value counts as none after a colon.
     Default {

@@ -41,9 +41,9 @@ pub enum Part {
     Cloud,
     /// One of several controller managers of which the holder of the lease works.
     Replica(u8),
-    /// The scheduler.
+    /// The scheduler's process.
     Scheduler,
-    /// All nodes.
+    /// All simulated nodes.
     Nodes,
     /// Who asks for things: the test itself.
     User,

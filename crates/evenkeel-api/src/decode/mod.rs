@@ -30,7 +30,7 @@ pub(crate) enum Shape {
     Named(&'static str),
     /// A message with a definition of its own.
     Message(&'static Facts),
-    /// A list.
+    /// A list of values of one shape.
     Repeated(&'static Shape),
     /// A map from strings.
     Map(&'static Shape),
@@ -79,7 +79,7 @@ pub(crate) trait Field: Sized {
 
 /// A struct made by `message!`.
 pub(crate) trait Message: Sized + Default {
-    /// Its definition.
+    /// Names, numbers and shapes of the message's fields.
     #[cfg_attr(
         not(test),
         allow(dead_code, reason = "definitions are held against the facts by tests")

@@ -10,7 +10,7 @@ const MAX_GROUP_DEPTH: usize = 64;
 pub(crate) enum Wire {
     /// A number of one to ten bytes.
     Varint,
-    /// Eight bytes.
+    /// Eight bytes in little-endian order.
     Fixed64,
     /// A length and that many bytes.
     Len,
@@ -18,7 +18,7 @@ pub(crate) enum Wire {
     Start,
     /// The end of a group.
     End,
-    /// Four bytes.
+    /// Four bytes in little-endian order.
     Fixed32,
     /// Not on the wire: the reader stands in the message itself, which ends where the reader does.
     Message,

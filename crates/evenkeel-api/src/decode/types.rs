@@ -386,7 +386,7 @@ pub(crate) struct StringOrNumber<T>(pub(crate) fn(Scalar<'_>) -> Result<T, Strin
 
 /// The decoded string or number.
 pub(crate) enum Scalar<'a> {
-    /// A string.
+    /// A string, in JSON without its quotes and escapes.
     Text(&'a str),
     /// A whole number.
     Whole(i64),

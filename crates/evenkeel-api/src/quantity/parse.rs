@@ -1,4 +1,4 @@
-//! Reading quantities.
+//! Parses quantities such as `1500m`, `2Gi` and `1e3`.
 
 use super::{Format, NANO, Quantity, QuantityError};
 

@@ -11,17 +11,17 @@ use crate::text::Text;
 pub enum Operator {
     /// `=`, and what `matchLabels` means.
     Equals,
-    /// `==`.
+    /// `==`, which means the same as `=`.
     DoubleEquals,
-    /// `!=`.
+    /// `!=`: another value, or no such label.
     NotEquals,
     /// One of the values.
     In,
     /// None of the values, or no such label.
     NotIn,
-    /// Any value.
+    /// The label exists, with any value.
     Exists,
-    /// No such label.
+    /// The label does not exist.
     DoesNotExist,
     /// A whole number greater than the value.
     GreaterThan,

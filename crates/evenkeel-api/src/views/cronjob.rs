@@ -1,4 +1,4 @@
-//! CronJobs.
+//! CronJobs: schedule, concurrency policy, history limits, active Jobs.
 
 use super::config::ObjectReference;
 use crate::Meta;

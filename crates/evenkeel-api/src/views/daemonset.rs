@@ -1,4 +1,4 @@
-//! DaemonSets.
+//! DaemonSets: template, update strategy, counts of the status.
 
 use crate::Meta;
 use crate::decode::{message, view};

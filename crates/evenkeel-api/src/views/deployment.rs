@@ -1,4 +1,4 @@
-//! Deployments.
+//! Deployments: template, strategy, rollout limits, status and conditions.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers.
+//! HorizontalPodAutoscalers: target, metrics, behavior, status.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! Jobs.
+//! Jobs: limits, completion mode, policies, counts and conditions.
 
 use crate::Meta;
 use crate::decode::{message, view};

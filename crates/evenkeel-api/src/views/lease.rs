@@ -1,4 +1,4 @@
-//! Leases.
+//! Leases: holder, duration, renewals, and the fields of coordinated leader election.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! Namespaces.
+//! Namespaces: finalizers, phase and conditions.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! Nodes.
+//! Nodes: taints, CIDRs, capacity, conditions, addresses, images.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! PersistentVolumes.
+//! PersistentVolumes: source, claim, class, reclaim policy, node affinity, phase.
 
 use super::affinity::NodeSelector;
 use super::config::ObjectReference;

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims.
+//! PersistentVolumeClaims: request, class, selector, bound volume, phase.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets.
+//! PodDisruptionBudgets: limits, selector, and the disruptions that the status allows.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! ReplicaSets.
+//! ReplicaSets: replicas, selector, template, counts of the status.
 
 use crate::Meta;
 use crate::decode::{message, view};

@@ -1,4 +1,4 @@
-//! Services.
+//! Services: type, addresses, ports, selector, traffic policies.
 
 use crate::Meta;
 use crate::StrMap;

@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! StatefulSets: template, claim templates, update strategy, revisions of the status.
 
 use crate::Meta;
 use crate::decode::{message, view};

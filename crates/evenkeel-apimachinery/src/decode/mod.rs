@@ -22,7 +22,7 @@ use crate::status::StatusError;
 /// What happens to unknown and duplicate fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
-    /// Drop them.
+    /// Drop them without a warning.
     Ignore,
     /// Drop them and warn; the default.
     #[default]

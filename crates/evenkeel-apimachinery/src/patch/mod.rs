@@ -26,13 +26,13 @@ use crate::status::StatusError;
 /// The media types of patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
-    /// `application/json-patch+json`.
+    /// A list of operations (RFC 6902): `application/json-patch+json`.
     Json,
-    /// `application/merge-patch+json`.
+    /// A partial object (RFC 7386): `application/merge-patch+json`.
     Merge,
-    /// `application/strategic-merge-patch+json`.
+    /// A partial object whose lists merge by key: `application/strategic-merge-patch+json`.
     Strategic,
-    /// `application/apply-patch+yaml`.
+    /// Server-side apply: `application/apply-patch+yaml`.
     Apply,
 }
 

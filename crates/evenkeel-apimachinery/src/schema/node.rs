@@ -86,7 +86,7 @@ pub(crate) enum Rest {
 pub(crate) enum ListKind {
     /// The list is atomic.
     Atomic,
-    /// By value.
+    /// Elements are identified by their value.
     Set,
     /// By these fields of each element.
     Map(Arc<[Box<str>]>),

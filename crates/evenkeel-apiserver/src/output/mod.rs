@@ -34,9 +34,9 @@ pub(crate) const LIST_ITEMS: u32 = 2;
 /// What the answer is made for: it bounds what may be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// One object.
+    /// Answer with one object.
     Object,
-    /// A list.
+    /// Answer with a list.
     List,
     /// A stream of events.
     Watch,

@@ -62,7 +62,7 @@ pub enum BuildError {
     /// The objects that a new server has.
     #[error("the first objects cannot be written: {0}")]
     Bootstrap(#[from] StatusError),
-    /// The certificates.
+    /// A certificate file cannot be read, or a certificate cannot be made.
     #[error("certificates cannot be made or read: {0}")]
     Certificates(String),
     /// A setting, by the name of its flag, and what is wrong with it.

@@ -159,7 +159,7 @@ pub(crate) trait Strategy: Send + Sync + 'static {
 pub(crate) enum GarbageCollectionPolicy {
     /// The garbage collector deletes them after it.
     DeleteDependents,
-    /// They stay.
+    /// Dependents stay, without their owner reference.
     OrphanDependents,
 }
 

@@ -6,7 +6,7 @@ use super::declaration::Declaration;
 /// What a value is known to be.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type<'a> {
-    /// Anything.
+    /// Any type; it is only known when the expression is evaluated.
     Dyn,
     /// The type of `null`.
     Null,
@@ -18,7 +18,7 @@ pub enum Type<'a> {
     Uint,
     /// A floating-point number.
     Double,
-    /// A text.
+    /// The type `string`.
     Str,
     /// A sequence of bytes.
     Bytes,

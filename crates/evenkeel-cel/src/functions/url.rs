@@ -1,4 +1,4 @@
-//! URLs.
+//! URLs: the functions of CEL's library `url`.
 
 use std::rc::Rc;
 

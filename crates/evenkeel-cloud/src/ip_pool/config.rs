@@ -81,9 +81,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the read.
         source: std::io::Error,
     },
     /// The text is not as a [`Config`] is written.

@@ -21,18 +21,18 @@ pub(super) struct Last {
     pub(super) hosts: Hosts,
 }
 
-/// What is to be asked of the cloud.
+/// What the cloud provider must do for a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Nothing.
+    /// Do nothing: the load balancer is as it should be.
     Nothing,
-    /// The service of this uid vanished without a clean-up, or was replaced: what it had is to go.
+    /// Delete the load balancer of a Service that was deleted without a clean-up, or replaced by one of another uid.
     Release,
-    /// The load balancer is to go, and the service to be let go of.
+    /// Delete the load balancer, then remove the Service's finalizer.
     CleanUp,
-    /// The load balancer is to be made, or changed.
+    /// Create or update the load balancer.
     Ensure,
-    /// The load balancer is as it should be, but for its nodes.
+    /// Update the nodes of the load balancer; the rest is as it should be.
     Hosts,
 }
 

@@ -53,11 +53,11 @@ pub enum Refusal {
     Exceeded {
         /// The quota's name.
         quota: Text,
-        /// Requested usage.
+        /// Usage that the request adds, of the exceeded resources.
         requested: Usage,
-        /// Current usage.
+        /// Usage so far, of the exceeded resources.
         used: Usage,
-        /// Hard limits.
+        /// Hard limits of the exceeded resources.
         limited: Usage,
     },
 }

@@ -119,15 +119,15 @@ impl Evaluator {
 /// An object with the fields that quotas evaluate.
 #[derive(Debug, Clone, Copy)]
 pub enum Item<'a> {
-    /// A pod.
+    /// A pod, counted with its requests and limits.
     Pod(&'a Pod),
-    /// A Service.
+    /// A Service, counted with its node ports and as a load balancer.
     Service(&'a Service),
-    /// A PersistentVolumeClaim.
+    /// A PersistentVolumeClaim, counted with its storage, in total and by class.
     VolumeClaim(&'a PersistentVolumeClaim),
     /// A ResourceClaim, with the pod for whose extended resources it was generated (see [`is_claim_of`]).
     DeviceClaim(&'a ResourceClaim, Option<&'a Pod>),
-    /// Anything else.
+    /// An object of another kind: only the number of objects counts.
     Plain,
 }
 

@@ -1,4 +1,4 @@
-//! Quota scopes.
+//! Quota scopes: which pods and claims a ResourceQuota counts.
 
 use super::{Item, objects, pods};
 use evenkeel_api::views::{ResourceQuotaSpec, ScopedResourceSelectorRequirement};

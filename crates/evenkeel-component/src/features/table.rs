@@ -6,18 +6,18 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 const TABLE: &str = include_str!("../../data/feature-gates.tsv");
 
-/// How ripe a feature is.
+/// Maturity of a feature, which decides its default and whether its gate is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Not there yet at the version that is emulated.
+    /// Not part of the emulated version yet.
     PreAlpha,
-    /// May change or go.
+    /// Off by default; may change, or be removed without notice.
     Alpha,
-    /// Will stay.
+    /// Tested; on by default unless the table says otherwise.
     Beta,
-    /// Is there for good.
+    /// Generally available; the gate is removed some releases later.
     Stable,
-    /// Will go.
+    /// Removed in a later release.
     Deprecated,
 }
 

@@ -12,13 +12,13 @@ pub enum Type {
     Bool,
     /// Whole numbers that fit 32 bits.
     Int32,
-    /// Whole numbers.
+    /// Whole numbers of 64 bits.
     Int,
     /// Numbers of single precision.
     Float32,
-    /// Numbers.
+    /// Numbers of double precision.
     Float,
-    /// Go durations.
+    /// Durations in Go's format, such as `1m30s`.
     Duration,
     /// Comma-separated lists, which add up.
     List,
@@ -42,28 +42,28 @@ pub enum Type {
     Levels,
     /// `true`, `false`, `raw` or a version, for which `--flag` alone is true.
     Version,
-    /// Text.
+    /// Any other text.
     Text,
 }
 
 /// A flag's value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of [`Type::Bool`].
+    /// Value of a [`Type::Bool`].
     Bool(bool),
-    /// Of the whole numbers.
+    /// Value of a type of whole numbers.
     Int(i64),
-    /// Of the numbers.
+    /// Value of a type of numbers.
     Float(f64),
-    /// Of [`Type::Duration`].
+    /// Value of a [`Type::Duration`].
     Duration(Duration),
-    /// Of the lists.
+    /// Value of a list type.
     List(Vec<String>),
-    /// Of the maps, in the order given.
+    /// Pairs of a map type, in the order of the command line.
     Map(Vec<(String, String)>),
-    /// Of [`Type::Ip`].
+    /// Value of a [`Type::Ip`].
     Ip(IpAddr),
-    /// Of everything else.
+    /// Value of any other type.
     Text(String),
 }
 

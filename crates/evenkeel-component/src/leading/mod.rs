@@ -46,7 +46,7 @@ pub trait Ready: Send + Sync + 'static {
 /// Whether a controller runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Started {
-    /// It runs.
+    /// The controller runs.
     Yes,
     /// It is skipped for this reason, which is permanent.
     Never(String),

@@ -54,10 +54,10 @@ fn clause(text: &str) -> Option<Clause> {
 pub enum Format {
     /// JSON; indented for people.
     Json {
-        /// For people.
+        /// Whether it is indented for people.
         pretty: bool,
     },
-    /// YAML.
+    /// The media type `application/yaml`.
     Yaml,
 }
 

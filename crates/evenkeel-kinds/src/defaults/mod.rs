@@ -26,7 +26,7 @@ pub(crate) enum Fill {
     Int(i64),
     /// An integer; zero counts as unset.
     Positive(i64),
-    /// A boolean.
+    /// A boolean value.
     Flag(bool),
     /// An empty object.
     Object,

@@ -71,7 +71,7 @@ pub enum ConnectError {
     /// The named kubeconfig cannot be used.
     #[error("kubeconfig {}: {}", path.display(), kubeconfig_text(source))]
     Kubeconfig {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
         /// What is wrong with it.
         source: Box<KubeconfigError>,
@@ -84,7 +84,7 @@ pub enum ConnectError {
     /// The server's URL is invalid.
     #[error("server URL {url:?}: {source}")]
     Server {
-        /// As given.
+        /// The URL, as the kubeconfig or the option has it.
         url: String,
         /// What is wrong with it.
         source: http::uri::InvalidUri,

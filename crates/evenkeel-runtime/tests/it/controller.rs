@@ -199,12 +199,12 @@ impl Planner for Podder {
 }
 
 /// Only tells how many pods there are, in `data.seen`.
-struct Teller {
+struct StatusWriter {
     maps: Cache<Full<ConfigMap>>,
     pods: Cache<Full<Pod>>,
 }
 
-impl Planner for Teller {
+impl Planner for StatusWriter {
     type Observed = ObservedMap;
     type Memory = ();
 
@@ -667,7 +667,7 @@ async fn a_stale_cache_never_makes_a_pod_too_many_or_deletes_one_too_many() {
 /// A world with a teller of the pods of `ns/web`, which has none yet.
 async fn with_status_throttle() -> World {
     let world = World::new();
-    let teller = Teller { maps: world.maps.clone(), pods: world.pods.clone() };
+    let teller = StatusWriter { maps: world.maps.clone(), pods: world.pods.clone() };
     let builder = Builder::new(&world.env, "teller", &world.maps).owns(&world.pods);
     let controller = builder.min_status_interval(Duration::from_millis(100)).planned(teller);
     let stop = world.tasks.token();

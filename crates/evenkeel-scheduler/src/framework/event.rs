@@ -12,27 +12,27 @@ pub enum EventResource {
     UnscheduledPod,
     /// The rejected pod itself.
     TargetPod,
-    /// Nodes.
+    /// Nodes: allocatable, labels, taints, conditions, annotations.
     Node,
-    /// PersistentVolumes.
+    /// PersistentVolumes, which claims may bind.
     PersistentVolume,
-    /// PersistentVolumeClaims.
+    /// PersistentVolumeClaims, which pods refer to.
     PersistentVolumeClaim,
-    /// CSINodes.
+    /// CSINodes: drivers on a node, and their volume limits.
     CsiNode,
-    /// CSIDrivers.
+    /// CSIDrivers: storage capacity tracking, and whether nodes need the driver.
     CsiDriver,
-    /// VolumeAttachments.
+    /// VolumeAttachments, which count against a node's volume limits.
     VolumeAttachment,
-    /// CSIStorageCapacities.
+    /// CSIStorageCapacities: free capacity by topology and class.
     CsiStorageCapacity,
-    /// StorageClasses.
+    /// StorageClasses: binding mode and allowed topologies.
     StorageClass,
-    /// ResourceClaims.
+    /// ResourceClaims, which pods refer to: allocations and reservations.
     ResourceClaim,
     /// ResourceSlices, and DeviceTaintRules as updates of them.
     ResourceSlice,
-    /// DeviceClasses.
+    /// DeviceClasses: selectors and extended resource names.
     DeviceClass,
     /// Any kind that an out-of-tree plugin watches.
     Other,

@@ -38,9 +38,9 @@ impl Awaited {
 pub(crate) enum Stage {
     /// Filter and PreFilter.
     Predicate,
-    /// Reserve.
+    /// Reserve, when the claims are assumed.
     Assume,
-    /// PreBind.
+    /// PreBind, when the claims are written.
     Bind,
 }
 

@@ -24,9 +24,9 @@ pub enum TlsError {
     Read {
         /// What was looked for.
         what: &'static str,
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -36,9 +36,9 @@ pub enum TlsError {
     /// A self-signed certificate could not be kept.
     #[error("cannot keep the self-signed certificate in {path}", path = path.display())]
     Keep {
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         #[source]
         source: std::io::Error,
     },

@@ -34,7 +34,7 @@ const REMAKE: Duration = Duration::from_secs(60);
 
 /// Source of the certificate that a server presents.
 pub enum Identity {
-    /// PEM files.
+    /// PEM files, which are reread when they change.
     Files {
         /// The certificate, followed by the intermediate certificates up to a CA.
         certificate: PathBuf,

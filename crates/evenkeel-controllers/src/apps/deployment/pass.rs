@@ -18,7 +18,7 @@ pub(crate) const PROGRESSING: &str = "Progressing";
 pub(crate) enum Finish {
     /// No status update.
     Nothing,
-    /// `observedGeneration` only.
+    /// Only `observedGeneration` changes.
     Observed,
     /// Counts and the condition `Available`.
     Counts,

@@ -17,7 +17,7 @@ pub(crate) trait Set: View {
     const COUNTS_TERMINATING: bool;
     /// `spec.replicas`, default 1.
     fn replicas(&self) -> i32;
-    /// `spec.minReadySeconds`.
+    /// Seconds that a pod must be ready to count as available (`spec.minReadySeconds`).
     fn min_ready_seconds(&self) -> i32;
     /// Whether the selector is valid. An invalid one stops this set only.
     fn selects(&self) -> bool;

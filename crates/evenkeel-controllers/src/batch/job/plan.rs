@@ -98,11 +98,11 @@ pub(super) fn can_remove_finalizer(
 /// How a pod is recorded in the status before its finalizer is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
-    /// In `completedIndexes`.
+    /// As an index of `completedIndexes`.
     Index(u32),
-    /// In `uncountedTerminatedPods.succeeded`.
+    /// By its uid in `uncountedTerminatedPods.succeeded`.
     Succeeded,
-    /// In `uncountedTerminatedPods.failed`.
+    /// By its uid in `uncountedTerminatedPods.failed`.
     Failed,
 }
 

@@ -31,9 +31,9 @@ pub enum Pair {
         /// Path of the key.
         key: String,
     },
-    /// PEM texts.
+    /// Certificate and key as PEM text.
     Texts {
-        /// The certificate.
+        /// The CA's certificate.
         certificate: String,
         /// The key; never logged.
         key: String,

@@ -9,7 +9,7 @@ use topology::Counts;
 /// Traffic distribution of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// No preference.
+    /// Any endpoint, wherever the client is.
     Anywhere,
     /// Endpoints in the client's zone (`PreferClose` is an older name).
     PreferSameZone,

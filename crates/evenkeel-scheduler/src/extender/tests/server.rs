@@ -28,7 +28,7 @@ pub(super) enum Reply {
     Json(u16, Value),
     /// Well, with just this.
     Text(&'static str),
-    /// Never.
+    /// No response at all.
     Never,
 }
 

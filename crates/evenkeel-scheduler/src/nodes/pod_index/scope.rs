@@ -64,9 +64,9 @@ impl Scope {
 /// Kind of an affinity term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleKind {
-    /// Required affinity.
+    /// A required term of pod affinity.
     Affinity,
-    /// Required anti-affinity.
+    /// A required term of pod anti-affinity.
     AntiAffinity,
     /// Preferred affinity with this weight; anti-affinity if negative.
     Preference(i32),

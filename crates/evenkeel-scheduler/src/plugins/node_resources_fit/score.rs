@@ -1,4 +1,4 @@
-//! Scoring strategies.
+//! Scoring strategies: LeastAllocated, MostAllocated and RequestedToCapacityRatio.
 
 use super::{NodeResourcesFit, Strategy};
 use crate::{

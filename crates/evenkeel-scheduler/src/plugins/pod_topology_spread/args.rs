@@ -34,7 +34,7 @@ pub enum DefaultingType {
     /// Kubernetes' own (`SYSTEM_DEFAULT_CONSTRAINTS`): pods spread over nodes and zones where possible.
     #[default]
     System,
-    /// [`Args::default_constraints`].
+    /// The configuration's [`Args::default_constraints`].
     List,
 }
 

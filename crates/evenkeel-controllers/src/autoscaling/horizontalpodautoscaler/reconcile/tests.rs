@@ -142,7 +142,7 @@ fn reconciled(watched: &Watched, outcomes: &Outcomes) -> Reconciled {
 
 const DISCOVER: &str = "discover the API's resources";
 const SCALE: &str = "read /apis/apps/v1/namespaces/ns/deployments/web/scale live";
-const AGAIN: &str = "read /apis/apps/v1/namespaces/ns/deployments/web/scale live after 10ms";
+const RETRIED_READ: &str = "read /apis/apps/v1/namespaces/ns/deployments/web/scale live after 10ms";
 const CPU: &str =
     "read /apis/metrics.k8s.io/v1beta1/namespaces/ns/pods?labelSelector=app%3Dweb live";
 
@@ -175,7 +175,7 @@ fn a_scale_that_somebody_changed_is_read_again() {
         })
     };
     let (words, _, last) = conflicts(1);
-    assert_eq!(words[3..6], ["scale 4 7", AGAIN, "scale 4 8"]);
+    assert_eq!(words[3..6], ["scale 4 7", RETRIED_READ, "scale 4 8"]);
     assert_eq!(last.error, None);
     let (words, outcomes, last) = conflicts(9);
     assert_eq!(words.iter().filter(|word| word.starts_with("scale")).count(), 5);

@@ -24,11 +24,11 @@ pub(crate) struct Now {
 /// Status of the condition `Ready`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// Status `True`.
+    /// Status `True`: the kubelet reports a healthy node.
     Yes,
-    /// Status `False`.
+    /// Status `False`: the kubelet reports a node that cannot run pods.
     No,
-    /// Status `Unknown`.
+    /// Status `Unknown`: the kubelet has not reported within the grace period.
     Unknown,
     /// Any other status, which the API server does not accept.
     Other,
