@@ -13,6 +13,7 @@ pub enum Encoding {
 
 /// A decoded object: a view, that is a struct with only the fields that are read, or a full
 /// `k8s-openapi` (or derived) type. See `views` for the former.
+#[doc(alias = "runtime.Object")]
 pub trait View: Sized + Send + Sync + 'static {
     /// Returns the resource type.
     fn kind() -> Kind;

@@ -66,6 +66,7 @@ impl fmt::Display for Key {
 
 /// What a planner decided.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[doc(alias = "reconcile.Result")]
 pub struct Plan {
     /// Carried out in order, runs of [`Action::Create`] with slow start, runs of [`Action::Delete`] or [`Action::Read`]
     /// side by side, and so runs of [`Action::Patch`] of different objects, but for adoptions.
@@ -354,6 +355,7 @@ pub struct Failure {
 
 /// The two pure halves of a controller, and how it reads its caches. A planner holds no state: what a key's next pass must
 /// know is its [`Planner::Memory`], and what is counted of passes belongs to a [`PassHandler`].
+#[doc(alias("Reconciler", "syncHandler"))]
 pub trait Planner: Send + Sync + 'static {
     /// All that a decision may look at: shared references into caches.
     type Observed: Send + Sync;

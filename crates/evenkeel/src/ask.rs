@@ -77,7 +77,7 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
         }
         let mut options = Options::default();
         options.rootcacertpublisher.ca = explain::ca_of(&config).map(Into::into);
-        let asked = plan::PreviewSettings {
+        let asked = plan::DryRunSettings {
             chosen: &chosen,
             options,
             gates: Gates::default(),
