@@ -1,4 +1,4 @@
-//! Decides when a connection is closed: a request's head that does not come, or nothing to do.
+//! Decides when a connection is closed: when the head of a request is overdue, or when no request comes for long.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ pub(crate) struct ConnectionActivity {
     pub(crate) requests: u64,
     /// Requests whose response is not sent.
     pub(crate) in_flight: u64,
-    /// Whether bytes came since the last request, that is a part of the next one's head.
+    /// Whether bytes came since the last request, which are a part of the next one's head.
     pub(crate) partial_head: bool,
 }
 
-/// What becomes of a connection.
+/// Whether a connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It goes on.
+    /// It stays open.
     Keep,
-    /// It is closed in order: it was idle for long.
+    /// It has been idle for long: it is closed after open requests.
     Idle,
-    /// It is closed at once: no request came in time.
+    /// The head of a request is overdue: it is closed at once.
     Overdue,
 }
 
-/// Follows a connection from check to check.
+/// Counts, over the checks of one connection, since when nothing has come.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     requests: u64,

@@ -1,8 +1,8 @@
-//! What a controller decides, as data.
+//! Decisions of controllers, as data.
 //!
-//! A planner looks at what was observed and returns a [`Plan`]; the generic shell in [`crate::controller`] carries it out
-//! and has no choices left. Everything a write needs (preconditions, what must hold live before it, which event tells of
-//! it) travels with the action.
+//! A [`Planner`] observes caches and returns a [`Plan`]. The generic shell in [`crate::controller`] carries the plan out and
+//! makes no choices of its own: an action holds everything that its write needs, such as preconditions, what must hold live
+//! before it, and the event to record.
 
 mod lint;
 mod live_read;
@@ -17,12 +17,12 @@ pub use live_read::{LiveRead, ReadRequest, Reply};
 use std::{fmt, sync::Arc, time::Duration};
 pub use steps::Steps;
 
-/// A decision before it is carried out.
+/// A plan before its first action.
 #[derive(Debug)]
 pub struct Planned<'a, M> {
-    /// The actions, none of which has begun.
+    /// The plan, of which no action has begun.
     pub plan: &'a Plan,
-    /// What the planner remembers of it.
+    /// Memory that the planner returned with the plan.
     pub memory: &'a M,
     /// When it was planned.
     pub at: Timestamp,
@@ -33,13 +33,13 @@ pub struct Planned<'a, M> {
 pub struct Pass<'a, M = ()> {
     /// When it was planned.
     pub planned: Timestamp,
-    /// What the planner remembered of its plan, before [`Planner::remember`].
+    /// Memory that the planner returned with the plan, before [`Planner::remember`].
     pub memory: &'a M,
-    /// How the actions of the plan went.
+    /// Results of the plan's actions.
     pub outcomes: &'a Outcomes,
-    /// How long it took, the status included.
+    /// Duration of the pass, the write of the status included.
     pub took: Duration,
-    /// Whether all of it went well.
+    /// Whether nothing failed.
     pub succeeded: bool,
     /// Whether a failed action ended the pass before its last action and its status ([`OnError::Abort`]).
     pub is_incomplete: bool,
@@ -55,7 +55,7 @@ pub struct Key {
 }
 
 impl fmt::Display for Key {
-    /// `namespace/name`, or `name` alone.
+    /// Writes `namespace/name`, or `name` for cluster-scoped objects.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.namespace.is_empty() {
             write!(f, "{}/", self.namespace)?;
@@ -64,16 +64,16 @@ impl fmt::Display for Key {
     }
 }
 
-/// What a planner decided.
+/// What a controller does next for one key.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[doc(alias = "reconcile.Result")]
 pub struct Plan {
-    /// Carried out in order, runs of [`Action::Create`] with slow start, runs of [`Action::Delete`] or [`Action::Read`]
-    /// side by side, and so runs of [`Action::Patch`] of different objects, but for adoptions.
+    /// Actions in the order in which they are carried out. Consecutive creates run with slow start. Consecutive deletes, live
+    /// reads, or patches of different objects run concurrently, except patches with [`Patch::if_live`].
     pub actions: Vec<Action>,
-    /// Plan again after this time even if nothing changes.
+    /// Time after which the key is planned again even if nothing changes.
     pub requeue: Option<Duration>,
-    /// Why the pass ends with an error, even if all actions succeed.
+    /// Error with which the pass ends, even if all actions succeed.
     pub error: Option<PlanError>,
 }
 
@@ -83,14 +83,14 @@ pub struct Plan {
 pub struct PlanError {
     /// Message for the log.
     pub message: String,
-    /// Whether the key waits for its next event. Otherwise it is retried with back-off.
+    /// Whether a retry cannot help: the key is planned again on its next event. Otherwise it is retried with backoff.
     pub terminal: bool,
 }
 
-/// A write, or an event, or both; or a live read.
+/// One write, event, live read or piece of local work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Read past the caches; the reply is input of [`Planner::next`].
+    /// GET past the caches; the reply is an input of [`Planner::next`].
     Read(LiveRead),
     /// POST `count` objects made from one body.
     Create(Create),
@@ -102,28 +102,28 @@ pub enum Action {
     Patch(Patch),
     /// PUT one object, or a sub-resource of it.
     Update(Update),
-    /// Read one object live, change some of it, PUT it whole.
+    /// GET one object, change part of it, PUT it whole.
     Rewrite(Rewrite),
-    /// Tell the user.
+    /// Record an event for the user.
     Event(EventRecord),
-    /// Work on this machine.
+    /// Work on this machine, not in the API server.
     Local(Local),
 }
 
-/// Which object an action is about.
+/// Object that an action writes or an event is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Kind of the object.
     pub kind: Kind,
-    /// Namespace, empty for cluster-scoped ones.
+    /// Namespace; empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
     /// Name of the object.
     pub name: Arc<str>,
-    /// Uid, where known.
+    /// Uid, a precondition of deletes and rewrites; empty for an object of any uid.
     pub uid: Arc<str>,
 }
 
-/// Creates one or more objects of one body.
+/// Creates one or more objects from one body.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Create {
     /// Kind of the new objects.
@@ -132,14 +132,14 @@ pub struct Create {
     pub namespace: Arc<str>,
     /// The object, JSON.
     pub body: Bytes,
-    /// How many of it (with `generateName`), in slow-start batches of 1, 2, 4, …; the first batch with an error is the last,
-    /// where a refusal because the namespace is being terminated counts as none.
+    /// Number of objects to create (more than one with `generateName` only), in slow-start batches of 1, 2, 4, …. No batch
+    /// follows one with an error. A refusal because the namespace is being terminated is no error here.
     pub count: u32,
-    /// Whether it waits until all creates before it are done, instead of running concurrently with them.
+    /// Whether it begins after all creates before it have ended, rather than concurrently with them.
     pub waits_for_earlier_creates: bool,
     /// Event after each success; `{name}` in its message is the new object's name.
     pub done: Option<EventRecord>,
-    /// Event after a failure; `{error}` in its message is the error. Not sent when the namespace is being terminated.
+    /// Event after a failure; `{error}` in its message is the error. Not recorded if the namespace is being terminated.
     pub failed: Option<EventRecord>,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
@@ -150,18 +150,18 @@ pub struct Create {
 pub struct Delete {
     /// Object that the action writes.
     pub target: Target,
-    /// Only this version of it.
+    /// Precondition on the object's resource version, if any.
     pub resource_version: Option<Text>,
-    /// What becomes of its dependents.
+    /// What the garbage collector does with its dependents; the kind's default where absent.
     pub propagation: Option<Propagation>,
-    /// Seconds of grace, if not the object's own.
+    /// Grace period in seconds; the object's own where absent.
     pub grace_seconds: Option<i64>,
     /// Event after success.
     pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
     pub failed: Option<EventRecord>,
-    /// What a failure means for the rest of the pass. Not found is no failure, and tells no event; nor is a target with a
-    /// uid whose name is another object's now.
+    /// What a failure means for the rest of the pass. A NotFound response counts as success and records no event, and so does
+    /// a conflict because the name now belongs to an object of another uid.
     pub on_error: OnError,
 }
 
@@ -172,7 +172,7 @@ pub struct DeleteCollection {
     pub kind: Kind,
     /// Their namespace; empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
-    /// What becomes of their dependents.
+    /// What the garbage collector does with their dependents; the kind's default where absent.
     pub propagation: Option<Propagation>,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
@@ -185,16 +185,18 @@ pub struct Patch {
     pub target: Target,
     /// Sub-resource, empty for the object itself.
     pub subresource: &'static str,
-    /// How `body` is meant.
+    /// Format of `body`.
     pub form: PatchForm,
-    /// The patch, JSON. Preconditions (`metadata.uid`, `metadata.resourceVersion`) stand in it.
+    /// The patch as JSON, with its preconditions (`metadata.uid`, `metadata.resourceVersion`).
     pub body: Bytes,
-    /// Before the first such patch of a pass, the owner is read live: it must have this uid and not be deleting, or the
-    /// pass ends there (as with [`OnError::Abort`]).
+    /// Owner that must exist for this patch, an adoption. It is read live before the first such patch of a pass. If it has
+    /// another uid or is being deleted, the pass ends as with [`OnError::Abort`].
+    ///
+    /// Upstream: `CanAdopt`.
     pub if_live: Option<Target>,
     /// Status codes besides 404 that count as success without an event, such as 422 when an object is released.
     pub tolerates: &'static [u16],
-    /// Whether it is a failure that the target is not there (404). Otherwise that counts as success without an event.
+    /// Whether a missing target (404) is a failure. Otherwise it counts as success without an event.
     pub fails_if_missing: bool,
     /// Event after success.
     pub done: Option<EventRecord>,
@@ -221,82 +223,81 @@ pub struct Update {
     pub on_error: OnError,
 }
 
-/// Changes part of an object by PUT, for those kinds on which roles grant `update` but not `patch`: what is read live is
-/// changed and written back whole, so no field is dropped.
+/// Changes part of an object by GET and PUT, for kinds on which upstream's roles grant `update` but not `patch`. The object is
+/// read live and written back whole, so no field is lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rewrite {
     /// Object that the action writes.
     pub target: Target,
     /// Sub-resource, empty for the object itself.
     pub subresource: &'static str,
-    /// The version that was decided upon: any other is a conflict (code 409), found before or by the PUT. Empty where the
-    /// same plan changes the object before this: then it need only be the same object.
+    /// Resource version that the planner observed. Any other is a conflict (409), found by the GET or the PUT. Empty if an
+    /// earlier action of the plan changes the object: then only the uid must match.
     pub resource_version: Arc<str>,
-    /// How `body` is meant; merge or JSON.
+    /// Format of `body`: `Merge` or `Json`.
     pub form: PatchForm,
-    /// The change, JSON.
+    /// The change as JSON.
     pub body: Bytes,
     /// Event after success.
     pub done: Option<EventRecord>,
     /// Event after a failure; `{error}` in its message is the error.
     pub failed: Option<EventRecord>,
-    /// Whether a conflict records no event: upstream does such writes under `retry.RetryOnConflict`, here the key is planned
-    /// again.
+    /// Whether a conflict records no event, because the key is planned again. Upstream does such writes in
+    /// `retry.RetryOnConflict`.
     pub retries_on_conflict: bool,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
 }
 
-/// How a patch's body is meant.
+/// Format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PatchForm {
     /// JSON patch (RFC 6902).
     Json,
     /// JSON merge patch (RFC 7386).
     Merge,
-    /// Kubernetes' own; built-in kinds only.
+    /// Strategic merge patch; built-in kinds only.
     Strategic,
-    /// What this field manager wants of the object, taken from others where they disagree (server-side apply); the object is
-    /// made where it is not there.
+    /// Server-side apply by this field manager, with force. It creates a missing object.
     Apply(&'static str),
 }
 
-/// What becomes of dependents.
+/// What the garbage collector does with the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Propagation {
-    /// They lose the owner.
+    /// It removes their owner reference.
     Orphan,
-    /// They are deleted after it.
+    /// It deletes them after the owner.
     Background,
-    /// They are deleted before it.
+    /// It deletes them before the owner.
     Foreground,
 }
 
-/// What a failed action means for those after it.
+/// What a failed action means for the rest of its pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnError {
-    /// The pass goes on (status is still computed), and ends with the error: a retry with back-off.
+    /// The pass continues and computes the status. It ends with the error, so the key is retried with backoff.
     #[default]
     Continue,
-    /// The pass ends here, status is not computed; a retry with back-off.
+    /// The pass ends here without a status. The key is retried with backoff.
     Abort,
-    /// The plan's remaining actions are left out, status is computed, and the pass ends with the error: a retry with
-    /// back-off.
+    /// The remaining actions are skipped, and the status is computed. The pass ends with the error, so the key is retried with
+    /// backoff.
     SkipRest,
-    /// The same for the actions of one part of the plan, which have this value with the same number: those of other parts
-    /// are carried out. What is left out counts as an outcome without success or error.
+    /// Like [`OnError::SkipRest`], for one part of the plan: only the remaining actions with the same number are skipped. The
+    /// outcome of a skipped action has neither success nor error.
     SkipPart(u32),
-    /// The pass goes on as if nothing had happened.
+    /// The pass continues as if the action had succeeded.
     Ignore,
 }
 
-/// Work outside the API server, such as making a folder, which the controller's wiring does
-/// ([`Builder::local_work`](crate::controller::Builder::local_work)).
+/// Work outside the API server, such as creating a folder. The function of
+/// [`Builder::local_work`](crate::controller::Builder::local_work) does it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Local {
-    /// What is done.
+    /// Kind of work.
     pub work: &'static str,
-    /// What it is done to, such as a path.
+    /// Object of the work, such as a path.
     pub subject: String,
     /// What a failure means for the rest of the pass.
     pub on_error: OnError,
@@ -317,33 +318,33 @@ pub struct EventRecord {
     pub message: String,
 }
 
-/// How each action went, in the plan's order. Shorter than the plan when an action ended it.
+/// Results of actions, in the plan's order. Shorter than the plan if an action ended the pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcomes(pub Vec<Outcome>);
 
-/// How one action went.
+/// Result of one action.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// How many writes succeeded (at most 1 but for creates).
+    /// Number of writes that succeeded; at most 1, except for creates.
     pub succeeded: u32,
-    /// The first error, if any. One because the namespace is being terminated stands here only where there is no other; the
-    /// pass is not retried for it.
+    /// The first error, if any. A refusal because the namespace is being terminated is here only if there is no other error;
+    /// it causes no retry.
     pub error: Option<Failure>,
     /// Reply of a live read that succeeded.
     pub reply: Option<Reply>,
-    /// How long a live read took.
+    /// Duration of a live read.
     pub took: Duration,
-    /// Name of the object that was created; of the last one of several.
+    /// Name of the created object; of several, the last one.
     pub created: Option<Text>,
     /// `metadata.resourceVersion` that the API server returned for a change of one object.
     pub resource_version: Option<Text>,
 }
 
-/// Why a write failed, as far as a status may depend on it.
+/// Why an action failed: the parts of the error on which a status may depend.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// HTTP status code, 0 when there was no answer.
+    /// HTTP status code; 0 if there was no response.
     pub code: u16,
     /// `reason` of the Status, such as `AlreadyExists`.
     pub reason: String,
@@ -353,28 +354,29 @@ pub struct Failure {
     pub namespace_terminating: bool,
 }
 
-/// The two pure halves of a controller, and how it reads its caches. A planner holds no state: what a key's next pass must
-/// know is its [`Planner::Memory`], and what is counted of passes belongs to a [`PassHandler`].
+/// A controller's pure decisions: actions, then the status. A planner holds no state: what the next pass over a key must know is
+/// its [`Planner::Memory`], and metrics are counted by a [`PassHandler`].
 #[doc(alias("Reconciler", "syncHandler"))]
 pub trait Planner: Send + Sync + 'static {
-    /// All that a decision may look at: shared references into caches.
+    /// All inputs of a decision: shared references into caches.
     type Observed: Send + Sync;
-    /// What one pass over a key leaves for the next one; `()` if a decision follows from what is observed alone. The runtime
-    /// keeps it for each key, and drops it when there is nothing at the key.
+    /// What one pass over a key leaves for the next one; `()` if a decision depends on what is observed alone. The runtime keeps
+    /// it per key, and drops it with the key's object.
     type Memory: Default + PartialEq + Send + Sync + 'static;
-    /// Reads caches (nothing else); `None` when the object is gone and nothing is left to do about it.
+    /// Reads caches, and nothing else. Returns `None` if the object is gone and there is nothing left to do about it.
     fn observe(&self, key: &Key, memory: &Self::Memory) -> Option<Self::Observed>;
-    /// Decides, and says what to remember of it.
+    /// Returns the next actions, and the memory for the next pass.
     fn plan(
         &self,
         observed: &Self::Observed,
         memory: &Self::Memory,
         now: Timestamp,
     ) -> (Plan, Self::Memory);
-    /// Decides what follows the actions so far, for decisions that need the reply of a live read or the result of a write.
-    /// Called with the outcomes of all earlier steps, in order, until it returns `None`, a plan without actions or one with an
-    /// error, or an action ends the steps ([`OnError::Abort`], [`OnError::SkipRest`]). The status comes after the last step.
-    /// `now` is the time that [`Planner::plan`] got. [`Steps`] helps to write several steps as one function.
+    /// Returns the actions that follow those so far, for decisions that need the reply of a live read or the result of a write.
+    ///
+    /// It is called with the outcomes of all earlier steps, in order, until it returns `None`, a plan without actions or one
+    /// with an error, or until an action ends the steps ([`OnError::Abort`], [`OnError::SkipRest`]). The status comes after the
+    /// last step. `now` is the time that [`Planner::plan`] got. With [`Steps`], several steps are one function.
     fn next(
         &self,
         observed: &Self::Observed,
@@ -385,15 +387,16 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         None
     }
-    /// Returns the first step of planners whose steps are one decision: what [`Planner::next`] decides without outcomes. For
-    /// their [`Planner::plan`].
+    /// Returns what [`Planner::next`] decides without outcomes, for the [`Planner::plan`] of a planner that decides in `next`
+    /// alone.
     fn first_step(&self, observed: &Self::Observed, memory: &Self::Memory, now: Timestamp) -> Plan {
         self.next(observed, memory, &Outcomes::default(), now).unwrap_or_default()
     }
-    /// The status (and what else must follow from how the actions went), in the same pass: more actions, usually one
-    /// update of the status sub-resource, or none when nothing changed. A kind without a status has nothing to add.
-    /// `memory` is what [`Planner::plan`] returned, so a planner can keep its decision there: `now` is a later time than that
-    /// of the plan.
+    /// Returns the actions that follow from the outcomes in the same pass, usually one update of the status, or none if it does
+    /// not change. Default: none.
+    ///
+    /// `memory` is what [`Planner::plan`] returned. `now` is later than the time of the plan, so a planner keeps in its memory
+    /// what it must not decide twice.
     fn status(
         &self,
         observed: &Self::Observed,
@@ -404,8 +407,8 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         Plan::nothing()
     }
-    /// Replaces the memory that a plan left, by how its actions went; `None` keeps it, as a pass that is incomplete does. `now` is the
-    /// time that [`Planner::plan`] got.
+    /// Returns a memory to replace the plan's, if that depends on the outcomes; `None` keeps the plan's. It is not called for an
+    /// incomplete pass. `now` is the time that [`Planner::plan`] got.
     fn remember(
         &self,
         observed: &Self::Observed,
@@ -416,16 +419,16 @@ pub trait Planner: Send + Sync + 'static {
         let _ = (observed, memory, outcomes, now);
         None
     }
-    /// What it observes in words, why it waits, and which objects it keeps: for people who ask (`evenkeel explain`). Actions
-    /// and the queue are listed anyway.
+    /// Describes for `evenkeel explain` what the planner observes, what it waits for, and which objects it keeps. The report
+    /// also has the actions of the plan and the state of the queue.
     fn describe(&self, observed: &Self::Observed, now: Timestamp) -> Description {
         let _ = (observed, now);
         Description::new()
     }
 }
 
-/// The wiring's part in a planner's passes: counts metrics, and notes for event handlers what a pass is about to write. `()`
-/// does nothing.
+/// Follows the passes of a planner: counts metrics, and records for event handlers what a pass is about to write. `()` does
+/// nothing.
 pub trait PassHandler<P: Planner>: Send + Sync + 'static {
     /// Called with each plan, before its first action.
     fn on_planned(&self, observed: &P::Observed, planned: Planned<'_, P::Memory>) {
@@ -435,7 +438,7 @@ pub trait PassHandler<P: Planner>: Send + Sync + 'static {
     fn on_passed(&self, observed: &P::Observed, pass: &Pass<'_, P::Memory>) {
         let _ = (observed, pass);
     }
-    /// Called when a pass finds nothing at a key.
+    /// Called when [`Planner::observe`] finds nothing at a key.
     fn on_gone(&self, key: &Key) {
         let _ = key;
     }

@@ -252,7 +252,7 @@ fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
         }
         "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {
             let key = text("key");
-            // Upstream: validateLabelKey, one error for all broken rules.
+            // Upstream: `validateLabelKey`, which makes one error of all broken rules.
             let why = qualified_name(key).join("; ");
             (!why.is_empty()).then(|| FieldError::value(format!("{at}.key"), key, &why))
         }

@@ -135,12 +135,12 @@ impl<V: View> Cache<V> {
         store.namespace(namespace).map(|table| table.iter().cloned().collect()).unwrap_or_default()
     }
 
-    /// How many objects one namespace has.
+    /// Returns the number of objects in one namespace.
     pub fn count(&self, namespace: &str) -> usize {
         self.shared.read().namespace(namespace).map_or(0, store::Table::len)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.shared.read().len()
     }
@@ -221,7 +221,7 @@ impl<V: View> Index<V> {
             .unwrap_or_default()
     }
 
-    /// How many objects are under `key`.
+    /// Returns the number of objects under `key`.
     pub fn count(&self, key: &str) -> usize {
         self.shared.read().bucket(self.index, key).map_or(0, store::Table::len)
     }

@@ -73,7 +73,7 @@ pub enum ConnectError {
     Kubeconfig {
         /// Path of the kubeconfig.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error of reading or parsing it.
         source: Box<KubeconfigError>,
     },
     /// No configuration could be inferred.
@@ -86,7 +86,7 @@ pub enum ConnectError {
     Server {
         /// The URL, as the kubeconfig or the option has it.
         url: String,
-        /// What is wrong with it.
+        /// Error of parsing it.
         source: http::uri::InvalidUri,
     },
     /// Certificates or credentials cannot be used.

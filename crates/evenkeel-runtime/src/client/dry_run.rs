@@ -49,7 +49,7 @@ pub struct DryRunWrite {
     /// Summary of the changed fields, such as `spec.replicas 3`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub changes: String,
-    /// How often exactly this write was requested.
+    /// Number of times that exactly this write was requested.
     pub times: u32,
     /// Whether the same object was written before in this dry run: the real write may then differ.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

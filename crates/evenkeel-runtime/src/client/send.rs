@@ -189,7 +189,7 @@ async fn refusal(response: Response<Answer>) -> ApiError {
     }
 }
 
-/// How long to wait before sending again; none when this was the last word.
+/// Returns the delay before the request is sent again; `None` if it is not.
 fn pause(call: &ApiRequest, result: &Result<Response<Answer>, BoxError>) -> Option<Duration> {
     match result {
         Ok(response) => {

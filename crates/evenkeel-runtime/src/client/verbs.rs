@@ -1,4 +1,4 @@
-//! What can be asked of the API server.
+//! Typed requests by verb: get, list, create, update, patch, delete.
 
 use super::{
     ApiError, Client, DeleteOptions, List, ListOptions, Metadata, negotiation,

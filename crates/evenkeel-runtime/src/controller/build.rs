@@ -62,7 +62,7 @@ impl Builder {
         })
     }
 
-    /// A controller of those objects in `root` that `map` names, when it does: it is shown each add, update and delete.
+    /// Returns a builder of a controller of the objects in `root`. `map` gets each add, update and delete, and enqueues keys.
     pub fn watching<V: View>(
         env: &Env,
         name: &str,
@@ -71,15 +71,15 @@ impl Builder {
     ) -> Self {
         Self::of_keys(env, name, root.kind().clone()).watch(root, move |event, enqueue, barrier| {
             if let CacheEvent::Deleted(object) = event {
-                // What it wrote as the object that is gone says nothing about one of the same name.
+                // Writes for the deleted object do not matter to a new one of the same name.
                 barrier.forget(&Key::of(object.meta()));
             }
             map(event, enqueue);
         })
     }
 
-    /// A controller whose keys are only what its watches name. `root` is the kind that they name objects of; one that does
-    /// not exist where the keys are no objects.
+    /// Returns a builder of a controller without a cache of its root kind: its watches enqueue the keys. `root` is the kind of
+    /// the keys' objects; a kind that does not exist if the keys are no objects.
     pub fn of_keys(env: &Env, name: &str, root: Kind) -> Self {
         Self {
             env: env.clone(),
@@ -106,44 +106,44 @@ impl Builder {
         }
     }
 
-    /// Another name than it was made with.
+    /// Replaces the controller's name.
     pub fn named(mut self, name: &str) -> Self {
         self.name = Arc::from(name);
         self
     }
 
-    /// Name of the queue in metrics, if not the controller's.
+    /// Sets the name of the queue in metrics; the controller's name by default.
     pub fn queue(mut self, name: &str) -> Self {
         self.queue = Some(name.to_owned());
         self
     }
 
-    /// How many keys are reconciled at a time; 1 unless said otherwise.
+    /// Sets the number of keys that are reconciled concurrently; 1 by default.
     pub fn workers(mut self, n: usize) -> Self {
         self.workers = n;
         self
     }
 
-    /// After this many retries in a row a key is dropped until its next event; retried for ever unless said otherwise.
+    /// Limits the retries of a key in a row; after them, it waits for its next event. Unlimited by default.
     pub fn max_retries(mut self, n: u32) -> Self {
         self.max_retries = Some(n);
         self
     }
 
-    /// The component that its events and user agent name, if not the controller's name.
+    /// Sets the component in events and the user agent; the controller's name by default.
     pub fn component(mut self, name: &str) -> Self {
         self.component = Some(name.to_owned());
         self
     }
 
-    /// The component that its events name, where that is another than its user agent's.
+    /// Sets the component in events, where it differs from the user agent's.
     pub fn event_source(mut self, name: &str) -> Self {
         self.event_source = Some(name.to_owned());
         self
     }
 
-    /// A key is worked on so long after the first event that names it, so that what happens meanwhile is one pass (upstream's
-    /// batch periods); at once unless said otherwise.
+    /// Delays a key by `period` after the first event that names it, so that one pass handles all events until then (upstream's
+    /// batch periods). No delay by default.
     pub fn batch_period(mut self, period: Duration) -> Self {
         self.batch = period;
         self
@@ -156,26 +156,26 @@ impl Builder {
         self
     }
 
-    /// Keys are planned one after the other, though their actions are carried out side by side: for planners that observe
-    /// what [`PassHandler::on_planned`] notes of other keys' plans, such as what is already given away.
+    /// Plans keys one after the other, while actions of several keys run concurrently: for planners that observe what
+    /// [`PassHandler::on_planned`] records of other keys' plans, such as allocated CIDRs.
     pub fn plans_in_turn(mut self) -> Self {
         self.turns = true;
         self
     }
 
-    /// How long a key that failed waits, if not as client-go's default has it.
+    /// Sets the backoff of failed keys; client-go's default by default.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Writes with this client instead of the shared one, for credentials of its own.
+    /// Sets the client of the controller's writes, for credentials of its own.
     pub fn client(mut self, client: Client) -> Self {
         self.env.client = client;
         self
     }
 
-    /// Upstream's name of the counter of passes put off for own writes, such as
+    /// Names the counter of passes that were delayed because the cache does not show the key's own writes yet, such as
     /// `replicaset_controller_stale_sync_skips_total`.
     pub fn stale_skips_metric(mut self, name: &'static str) -> Self {
         self.stale_skips = Some(name);
@@ -189,7 +189,7 @@ impl Builder {
         self
     }
 
-    /// Events of objects in `cache` enqueue the object that controls them, when it is of the root kind.
+    /// Enqueues the controller of an object in `cache` on its events, if that is of the root kind.
     pub fn owns<V: View>(self, cache: &Cache<V>) -> Self {
         let root = self.root.clone();
         self.watch(cache, move |event, enqueue, _| {
@@ -198,7 +198,7 @@ impl Builder {
                 if old.meta().resource_version == new.meta().resource_version {
                     return;
                 }
-                // One that changed hands concerns both.
+                // When the controller reference changes, both owners are enqueued.
                 if let Some(key) =
                     owner_key(&root, old.meta()).filter(|key| owner.as_ref() != Some(key))
                 {

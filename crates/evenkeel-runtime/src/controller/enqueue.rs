@@ -1,4 +1,4 @@
-//! What an event handler may do: name keys.
+//! What an event handler may do: enqueue keys.
 
 use super::barrier::Barrier;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Takes the keys that an event concerns.
+/// Adds keys to a controller's queue, for its event handlers.
 pub struct Enqueue {
     queue: Queue<Key>,
     barrier: Arc<Barrier>,
@@ -25,7 +25,7 @@ impl Enqueue {
         Self { queue: queue.clone(), barrier: Arc::clone(barrier), priority, batch }
     }
 
-    /// The key is to be reconciled now. From the initial list or a resync it gives way to fresh changes.
+    /// Adds a key. Keys of the initial list or a resync have a lower priority than those of changes.
     pub fn add(&self, key: Key) {
         self.add_with(key, self.priority);
     }

@@ -1,21 +1,21 @@
-//! What all controllers of a program share.
+//! Environment that the controllers of a program share.
 
 use super::Metrics;
 use crate::{cache::Caches, client::Client, clock::Clock, introspect::Introspection};
 use prometheus::Registry;
 
-/// Client, caches, clock and metrics: what a controller is built on.
+/// Client, caches, clock and metrics of the controllers of a program.
 #[derive(Clone)]
 pub struct Env {
-    /// Where writes go; each controller sends its own user agent.
+    /// Client of the API server; each controller sends its own user agent.
     pub client: Client,
-    /// What controllers read.
+    /// Caches that the controllers read, one per kind.
     pub caches: Caches,
     /// Clock of the program, which simulations replace.
     pub clock: Clock,
     /// Metrics of queues and controllers.
     pub metrics: Metrics,
-    /// What controllers see, would do and wait for.
+    /// Reports of what controllers observe, would do and wait for.
     pub introspection: Introspection,
 }
 

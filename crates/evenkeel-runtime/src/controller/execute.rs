@@ -31,7 +31,7 @@ pub(super) struct Executor {
 pub(super) type LocalWork =
     Arc<dyn Fn(&Local) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// How the actions went.
+/// Results of actions.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     pub(super) outcomes: Outcomes,
@@ -308,7 +308,7 @@ impl Executor {
         report.add(outcome, change.on_error);
     }
 
-    /// What came of a change of one object.
+    /// Returns the outcome of a change of one object.
     fn changed(
         &self,
         key: &Key,

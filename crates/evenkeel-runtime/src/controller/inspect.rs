@@ -1,4 +1,4 @@
-//! What a controller tells of itself: its queue, what one key waits for, what it would do with it.
+//! Reports of a controller: its queue, what one key waits for, and the next actions for it.
 
 use super::{reconcile::Explanation, run::Shared, track::Behind};
 use crate::{
@@ -160,7 +160,7 @@ impl Moment {
         Self { time: shared.clock.now(), instant: shared.clock.instant() }
     }
 
-    /// What the wall clock shows at this instant.
+    /// Returns the wall-clock time of an instant.
     fn at(&self, instant: Instant) -> Timestamp {
         let ago = self.instant.saturating_duration_since(instant);
         let ahead: Duration = instant.saturating_duration_since(self.instant);

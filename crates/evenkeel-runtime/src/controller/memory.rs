@@ -1,4 +1,4 @@
-//! What planners remember of their keys.
+//! Memories of planners, by key.
 
 use crate::plan::Key;
 use std::{

@@ -32,7 +32,7 @@ pub(super) struct Planned<P: Planner, H> {
 
 /// A pass that is planned: what the planner says as it goes on.
 trait Begun: Send + Sync {
-    /// What the planner decides on the outcomes so far.
+    /// Returns the actions that follow the outcomes so far.
     fn next(&self, outcomes: &Outcomes) -> Option<Plan>;
     /// The status, and what else follows from how the actions went.
     fn status(&self, outcomes: &Outcomes, now: Timestamp) -> Plan;
@@ -40,7 +40,7 @@ trait Begun: Send + Sync {
     fn end(&self, passed: &Ended<'_>);
 }
 
-/// How a pass went.
+/// Results of a pass.
 struct Ended<'a> {
     outcomes: &'a Outcomes,
     took: Duration,
@@ -209,7 +209,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// How the steps of a pass went, taken together.
+/// Results of all steps of a pass.
 #[derive(Default)]
 struct Steps {
     outcomes: Outcomes,
@@ -229,7 +229,7 @@ impl Steps {
     }
 }
 
-/// How an action goes if nothing is in its way.
+/// Returns the outcome of an action that succeeds, for reports that carry nothing out.
 fn as_if_done(action: &Action) -> Outcome {
     let succeeded = if let Action::Create(create) = action { create.count } else { 1 };
     Outcome { succeeded, ..Outcome::default() }

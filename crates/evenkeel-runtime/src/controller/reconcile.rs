@@ -1,4 +1,4 @@
-//! What an async reconcile function is given, and what it returns.
+//! Arguments and result of an async reconcile function.
 
 use super::{Env, barrier::Barrier, execute::Executor};
 use crate::{
@@ -11,39 +11,38 @@ use evenkeel_api::{Kind, time::Timestamp};
 use futures::future::BoxFuture;
 use std::{fmt, sync::Arc, time::Duration};
 
-/// What is to be reconciled.
+/// Key to reconcile.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Key of the object to reconcile.
     pub key: Key,
-    /// 0 for the first time, then how often it failed in a row.
+    /// Number of failures in a row before this attempt.
     pub attempt: u32,
     /// Number of this reconciliation within the process, as in its log lines.
     pub reconcile_id: u64,
 }
 
-/// What a reconciliation may use.
+/// Access of a reconcile function to the cluster.
 #[derive(Clone)]
 pub struct Context {
-    /// Client (with the controller's user agent), caches, clock.
+    /// Client with the controller's user agent, caches and clock.
     pub env: Env,
-    /// Events in the controller's name.
+    /// Records events in the controller's name.
     pub events: EventRecorder,
     pub(super) barrier: Arc<Barrier>,
 }
 
 impl Context {
-    /// Says that this key wrote an object of this kind, and which `metadata.resourceVersion` was returned: the key is
-    /// not reconciled again before the controller's cache of that kind has seen it.
+    /// Records a write of this key, with the `metadata.resourceVersion` that the server returned. The key is not reconciled
+    /// again before the controller's cache of the kind shows that version.
     pub fn wrote(&self, key: &Key, kind: &Kind, resource_version: &str) {
         self.barrier.wrote(key, kind, resource_version.parse().unwrap_or(0));
     }
 
-    /// Carries out a plan for this key, as the shell of a planner does, and says how its actions went; `requeue` is left
-    /// to the caller.
+    /// Carries out a plan for this key, as the shell of a planner does, and returns the outcomes. `Plan::requeue` has no effect.
     ///
     /// # Errors
-    /// The first failure that the plan does not tell to ignore.
+    /// The first failure of an action without [`OnError::Ignore`](crate::plan::OnError::Ignore).
     pub async fn act(&self, key: &Key, plan: &Plan) -> Result<Outcomes, Failure> {
         let executor = Executor {
             client: self.env.client.clone(),
@@ -56,30 +55,30 @@ impl Context {
         report.failure.map_or(Ok(report.outcomes), Err)
     }
 
-    /// Says that this key had an object deleted: it is not reconciled again before the controller's cache shows that.
+    /// Records that this key deleted an object. The key is not reconciled again before the controller's cache shows that.
     pub fn deleted(&self, key: &Key, target: &Target) {
         self.barrier.deleted(key, target);
     }
 }
 
-/// How a reconciliation that did not fail ended.
+/// Result of a reconciliation that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outcome {
-    /// Nothing to do until something changes.
+    /// The key is reconciled again on its next event.
     #[default]
     Settled,
-    /// To be looked at again after this time, or when something changes.
+    /// The key is reconciled again after this time, or on its next event.
     Again(Duration),
 }
 
 impl Outcome {
-    /// To be looked at again after this time.
+    /// Returns the outcome that reconciles the key again after this time.
     pub fn again(after: Duration) -> Self {
         Self::Again(after)
     }
 }
 
-/// Why a reconciliation failed. Made from any error by `?`; it is retried with back-off unless it is
+/// Why a reconciliation failed. `?` makes it from any error. The key is retried with backoff, unless the error is
 /// [terminal](Error::terminal).
 #[derive(Debug)]
 pub struct Error {
@@ -88,12 +87,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// A failure that trying again cannot mend: it is logged and counted, and the key waits for the next change.
+    /// Returns an error that a retry cannot mend: it is logged and counted, and the key waits for its next event.
     pub fn terminal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { source: source.into(), terminal: true }
     }
 
-    /// A failure to be retried, from a text.
+    /// Returns an error with this text; the key is retried with backoff.
     pub fn message(text: impl Into<String>) -> Self {
         Self { source: text.into().into(), terminal: false }
     }
@@ -105,51 +104,51 @@ impl fmt::Display for Error {
     }
 }
 
-/// As anyhow has it: since `Error` is not itself a `std::error::Error`, this cannot overlap with the reflexive conversion.
+/// As in anyhow: `Error` is no `std::error::Error`, so this does not overlap with the reflexive conversion.
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
     fn from(source: E) -> Self {
         Self { source: Box::new(source), terminal: false }
     }
 }
 
-/// A planner's error ends a pass as it says.
+/// Returns the error of a pass whose plan has an error.
 pub(super) fn planner_failed(PlanError { message, terminal }: PlanError) -> Error {
     Error { source: message.into(), terminal }
 }
 
-/// How one pass over a key ended, whoever made it.
+/// Result of one pass over a key: the time after which it is due again, if any.
 pub(super) type Passed = Result<Option<Duration>, Error>;
 
-/// What a key would be planned to, in words.
+/// Report on a key: what the controller observes, and its next actions.
 #[derive(Debug, Default)]
 pub(super) struct Explanation {
-    /// What is seen, why it waits, what it keeps.
+    /// What the controller observes, what it waits for, and what it keeps.
     pub(super) description: Description,
-    /// Actions, one a line.
+    /// Next actions, one per line.
     pub(super) would: Vec<String>,
-    /// Whether the reconciler cannot tell its next actions without carrying them out.
+    /// Whether the next actions are unknown, because the reconciler is an async function.
     pub(super) actions_unknown: bool,
-    /// When it would be planned again.
+    /// Time after which the key would be planned again.
     pub(super) requeue: Option<Duration>,
 }
 
-/// Says what an async function sees of a key; `None` when there is nothing at it.
+/// Returns what an async function observes of a key, and its next actions; `None` if there is nothing at the key.
 pub(super) type Explain =
     Arc<dyn Fn(&Key, Timestamp) -> Option<(Description, Vec<String>)> + Send + Sync>;
 
-/// What a worker calls with a key.
+/// Work on one key, by a planner or an async function.
 pub(super) trait Reconcile: Send + Sync {
-    /// One pass; what it writes is noted in `recorded`.
+    /// Makes one pass, and adds its actions to `recorded`.
     fn reconcile<'a>(
         &'a self,
         request: Request,
         recorded: &'a mut RecordedActions,
     ) -> BoxFuture<'a, Passed>;
-    /// What a pass would do now, without doing it. `None` when there is nothing at the key.
+    /// Returns what a pass would do now, without doing it; `None` if there is nothing at the key.
     fn explain(&self, key: &Key, now: Timestamp) -> Option<Explanation>;
 }
 
-/// An author's async function.
+/// An async function of the controller's author.
 pub(super) struct Function<F> {
     pub(super) function: F,
     pub(super) context: Context,
@@ -207,7 +206,7 @@ impl<F: Fn(&Key, &mut dyn FnMut(Key)) + Send + Sync> Reconcile for Enqueuer<F> {
     }
 }
 
-/// A failed write ends a pass with a failure that is retried.
+/// Returns the error of a pass in which an action failed; the key is retried.
 pub(super) fn failed(failure: Failure) -> Error {
     Error::from(failure)
 }

@@ -195,7 +195,7 @@ pub struct Pass {
     /// Writes of the pass, one a line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub did: Vec<String>,
-    /// How it ended: `settled`, `again in 9m30s`, `failed`.
+    /// Result: `settled`, `again in 9m30s`, `failed`.
     pub ended: String,
     /// Error text of a failed pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]

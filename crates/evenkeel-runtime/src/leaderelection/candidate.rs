@@ -22,7 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How often the candidate renews without a ping. The server deletes a candidate that is not renewed for half an hour.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What a LeaseCandidate says of its process.
+/// Content of a LeaseCandidate: who the candidate is, and its versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CandidateConfig {
     /// Namespace of the LeaseCandidate and of the Lease.

@@ -1,15 +1,15 @@
-//! What no plan may contain, whoever made it.
-//!
-//! The shell runs this on every plan of a debug build; tests of planners run it on theirs.
+//! Rules that every plan keeps. Debug builds check each plan, and so do tests of planners.
 
 use super::{Action, Plan, Target};
 use evenkeel_api::Kind;
 use std::collections::HashSet;
 
-/// The most objects one plan may create, as upstream's `BurstReplicas`.
+/// Maximum number of objects that one plan creates.
+///
+/// Upstream: `BurstReplicas`.
 pub const BURST_LIMIT: u64 = 500;
 
-/// What is wrong with `plan`; empty when nothing is.
+/// Returns the rules that `plan` breaks; empty if it breaks none.
 pub fn lint(plan: &Plan) -> Vec<String> {
     let mut wrong = Vec::new();
     let created: u64 = plan.actions.iter().map(creates).sum();

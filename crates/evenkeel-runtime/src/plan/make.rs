@@ -12,36 +12,36 @@ use evenkeel_api::{Kind, Meta};
 use std::{sync::Arc, time::Duration};
 
 impl Key {
-    /// A key from its parts; `namespace` is empty for cluster-scoped objects.
+    /// Returns a key; `namespace` is empty for cluster-scoped objects.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Arc::from(namespace), name: Arc::from(name) }
     }
 
-    /// The key of the object with this metadata.
+    /// Returns the key of the object with this metadata.
     pub fn of(meta: &Meta) -> Self {
         Self::new(&meta.namespace, &meta.name)
     }
 }
 
 impl Target {
-    /// A target from its parts; `uid` is empty where it is not known.
+    /// Returns a target; `uid` is empty for an object of any uid.
     pub fn new(kind: Kind, namespace: &str, name: &str, uid: &str) -> Self {
         Self { kind, namespace: Arc::from(namespace), name: Arc::from(name), uid: Arc::from(uid) }
     }
 
-    /// The object with this metadata.
+    /// Returns the object with this metadata as a target.
     pub fn of(kind: Kind, meta: &Meta) -> Self {
         Self::new(kind, &meta.namespace, &meta.name, &meta.uid)
     }
 }
 
 impl Plan {
-    /// Nothing to do.
+    /// Returns a plan without actions.
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// These actions, in order.
+    /// Returns a plan of these actions, in order.
     pub fn of(actions: Vec<Action>) -> Self {
         Self { actions, ..Self::default() }
     }

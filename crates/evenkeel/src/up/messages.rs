@@ -10,14 +10,14 @@ use evenkeel_api::time::Timestamp;
 use evenkeel_runtime::clock::Clock;
 use std::path::Path;
 
-/// Tells progress, with the time since the start.
+/// Prints progress, with the time since the start.
 pub(super) struct Messages {
     clock: Clock,
     started: Timestamp,
 }
 
 impl Messages {
-    /// Begins to count.
+    /// Returns a printer that measures time from now.
     pub(super) fn start(clock: Clock) -> Self {
         Self { started: clock.now(), clock }
     }
@@ -26,7 +26,7 @@ impl Messages {
         self.clock.now().duration_since(self.started).as_millis()
     }
 
-    /// The API server serves.
+    /// Prints the URL of the API server, and where the state is.
     pub(super) fn served(&self, url: &str, data_dir: Option<&Path>) {
         println!("API server     {url}");
         match data_dir {
@@ -35,17 +35,17 @@ impl Messages {
         }
     }
 
-    /// The user's kubeconfig has the cluster now.
+    /// Prints that the cluster was added to the user's kubeconfig.
     pub(super) fn merged(&self, path: &Path) {
         println!("added to       {} (context evenkeel)", path.display());
     }
 
-    /// Somebody else's server answered.
+    /// Prints the URL and version of the API server that `--apiserver` or `--kubeconfig` names.
     pub(super) fn connected(&self, url: &str, version: &str) {
         println!("API server     {url} ({version})");
     }
 
-    /// Everything runs beside somebody else's server.
+    /// Prints that controllers, scheduler and nodes run for that server.
     pub(super) fn running(&self, args: &Args) {
         self.parts(args);
         println!("Ready in {} ms. Ctrl-C stops.", self.since());
@@ -72,7 +72,7 @@ impl Messages {
         println!("nodes          {} (simulated)", args.nodes);
     }
 
-    /// The end has begun.
+    /// Prints that the control plane stops.
     pub(super) fn stopping(&self) {
         println!("Stopping. Once more Ctrl-C stops at once.");
     }

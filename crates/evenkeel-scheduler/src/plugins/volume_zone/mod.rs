@@ -27,7 +27,8 @@ use crate::{
     pod::PodInfo,
 };
 
-const ELSEWHERE: &str = "node(s) had no available volume zone";
+/// Upstream: `ErrReasonConflict`.
+const ERR_REASON_CONFLICT: &str = "node(s) had no available volume zone";
 
 /// Topology labels of volumes and nodes, each with the label that replaced it.
 const TOPOLOGY: [(&str, &str); 4] = [
@@ -36,10 +37,10 @@ const TOPOLOGY: [(&str, &str); 4] = [
     ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
     ("topology.kubernetes.io/region", "topology.kubernetes.io/region"),
 ];
-/// Between the zones of a volume.
-const APART: &str = "__";
+/// Separates the zones of a volume in one label.
+const ZONE_DELIMITER: &str = "__";
 
-/// Keeps pods out of zones where their volumes are not.
+/// The VolumeZone plugin: rejects nodes outside the zones and regions of the pod's volumes.
 #[derive(Default)]
 pub struct VolumeZone {
     listers: OnceLock<Box<dyn Lookup>>,
@@ -51,7 +52,7 @@ impl std::fmt::Debug for VolumeZone {
     }
 }
 
-/// Where a pod's volumes are: all of these must hold.
+/// Topology labels of all volumes of a pod; a node must fit each.
 #[derive(Debug, PartialEq, Eq)]
 struct VolumeTopologies(Vec<VolumeTopology>);
 
@@ -145,7 +146,7 @@ impl Filter for VolumeZone {
         };
         let labels = &node.node().meta.labels;
         if !TOPOLOGY.iter().any(|(key, _)| labels.contains(key)) {
-            // Where nodes say nothing of zones there is only one.
+            // A node without topology labels is in the only zone.
             return Ok(());
         }
         let fits = |topology: &VolumeTopology| {
@@ -155,12 +156,15 @@ impl Filter for VolumeZone {
         if volume_topologies.iter().all(fits) {
             Ok(())
         } else {
-            Err(Status::unresolvable(ELSEWHERE))
+            Err(Status::unresolvable(ERR_REASON_CONFLICT))
         }
     }
 }
 
-/// The claim's volume; `None` where it gets one when the pod has a node.
+/// Returns the volume of a claim; `None` if the claim is bound once the pod is scheduled (`WaitForFirstConsumer`).
+///
+/// # Errors
+/// The reason why the pod cannot be scheduled, in upstream's words.
 fn volume_of(
     listers: &dyn Lookup,
     pod: &Pod,
@@ -188,12 +192,12 @@ fn volume_of(
     Err("PersistentVolume had no name".to_owned())
 }
 
-/// What the volume's labels say of where it is. A label with an empty zone says nothing.
+/// Returns the topology labels of a volume, without those that have an empty zone.
 fn volume_topologies(volume: &PersistentVolume) -> Vec<VolumeTopology> {
     let labels = &volume.meta.labels;
     let topology = |(key, newer): (&'static str, &'static str)| {
         let mut values: Vec<Box<str>> =
-            labels.get(key)?.split(APART).map(|value| value.trim().into()).collect();
+            labels.get(key)?.split(ZONE_DELIMITER).map(|value| value.trim().into()).collect();
         values.sort_unstable();
         values.dedup();
         values.iter().all(|value| !value.is_empty()).then_some(VolumeTopology {
