@@ -105,7 +105,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What comes after the string that `text` begins with.
+/// Returns the rest of `text` after the string literal at its beginning.
 fn after_string(text: &[u8], raw: bool) -> &[u8] {
     let Some(quote) = text.first() else { return text };
     let triple = [*quote; 3];
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// What is let through must be parsed, evaluated and dropped on the stack of a worker.
+    /// Accepted expressions can be parsed, evaluated and dropped on the stack of a worker.
     #[test]
     fn the_deepest_expressions_are_read() {
         let run = || {

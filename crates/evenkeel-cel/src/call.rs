@@ -48,7 +48,7 @@ impl<'a> Run<'a> {
         args.iter().map(|argument| self.value(argument)).collect()
     }
 
-    /// What a call costs by the size of what it looks at (upstream: `cel/library/cost.go`).
+    /// Charges a call by the size of its arguments (upstream: `cel/library/cost.go`).
     fn pay_for(&mut self, name: &str, args: &[Val<'a>]) -> Result<(), Failure> {
         let weight = |index: usize| args.get(index).map_or(0, Val::weight);
         let part = |n: u64| n.div_ceil(10);
@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
         self.pay(cost)
     }
 
-    /// What upstream expands when it reads: the variables that these bind are names, not values.
+    /// Evaluates what upstream expands as macros when it parses. The variables that they bind are names, not values.
     fn macro_like(&mut self, call: &'a CallExpr) -> Option<Result_<'a>> {
         let name = |e: &'a Expression| match &e.expr {
             Expr::Ident(name) => Some(name.as_str()),

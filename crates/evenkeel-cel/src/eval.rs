@@ -22,7 +22,7 @@ const STRUCT: u64 = 40;
 pub enum Failure {
     /// The expression failed.
     Error(String),
-    /// It cost more than it may.
+    /// The cost exceeds the budget.
     Cost,
 }
 

@@ -59,7 +59,7 @@ impl Program {
             .map_err(|error| format!("compilation failed: {error}"))
     }
 
-    /// What was read.
+    /// Returns the parsed expression.
     pub fn expression(&self) -> &Expression {
         &self.expression
     }

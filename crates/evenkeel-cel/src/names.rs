@@ -28,7 +28,7 @@ const WORDS: [&str; 21] = [
     "while",
 ];
 
-/// How signs within names are written; the first must come first.
+/// Escapes of characters in names; the first must be replaced first.
 const SIGNS: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
 

@@ -9,7 +9,7 @@ use evenkeel_api::quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
-/// What is known of an object's parts beside what they are.
+/// Schema of a value in an object: formats and list types that its JSON does not show.
 pub trait Schema: std::fmt::Debug {
     /// Type, as in OpenAPI.
     fn kind(&self) -> &str;
@@ -17,9 +17,9 @@ pub trait Schema: std::fmt::Debug {
     fn format(&self) -> &str;
     /// Whether fields are named one by one.
     fn names_fields(&self) -> bool;
-    /// Of a field.
+    /// Returns the schema of a field.
     fn child(&self, name: &str) -> Option<&dyn Schema>;
-    /// Of a list's elements.
+    /// Returns the schema of a list's elements.
     fn items(&self) -> Option<&dyn Schema>;
     /// Whether the elements of a list have no order.
     fn is_unordered(&self) -> bool;
@@ -70,7 +70,7 @@ pub enum Val<'a> {
     Semver([u64; 3], Rc<str>),
     /// A format of texts, by its name.
     Format(Rc<str>),
-    /// What a struct literal makes: its type's name and its fields.
+    /// An object of a struct literal: the name of its type, and its fields.
     Made(Rc<str>, Rc<Vec<(String, Val<'a>)>>),
     /// An error that a loop carries on: a later element may decide whatever it was.
     Failed(Rc<str>),
@@ -83,7 +83,7 @@ pub struct Url {
     pub text: String,
     /// Before the colon.
     pub scheme: String,
-    /// With the port.
+    /// Host and port, as in the URL.
     pub host: String,
     /// After the host.
     pub path: String,
@@ -377,7 +377,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// How two values compare, where they do.
+    /// Compares two values; `None` if their types have no order.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),

@@ -37,7 +37,7 @@ pub type Start = fn(&CloudContext) -> Result<Started, StartError>;
 pub enum Started {
     /// The controller runs.
     Yes,
-    /// It is skipped, because the provider lacks its interface or an option disables it; the log says so.
+    /// The controller is skipped, because the provider lacks its interface or an option disables it. The log has the reason.
     No,
 }
 
@@ -111,7 +111,7 @@ pub struct CloudContext {
     pub registry: Registry,
     /// The cloud provider that the controllers call.
     pub provider: Arc<dyn CloudProvider>,
-    /// What was asked for.
+    /// Options of the program.
     pub options: Arc<Options>,
 }
 

@@ -1,6 +1,6 @@
 //! A cloud's part of the control plane.
 //!
-//! What a cloud must do is a [`CloudProvider`]: load balancers for services, what is known of machines, routes to pods.
+//! A [`CloudProvider`] is the interface to a cloud: load balancers of Services, metadata of machines, routes to pods.
 //! Four controllers stand on it, as upstream's `k8s.io/cloud-provider` has them: [`service`], [`route`], [`node`] and
 //! [`node_lifecycle`]. Each is cut in two: a `plan` that decides, and a thin shell that asks the provider and writes.
 //! [`ip_pool`] is a provider for machines without a cloud.

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 /// Which lease a controller runs under, as upstream's leader migration decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterResult {
-    /// It does not migrate: it runs under the program's main lease.
+    /// The controller does not migrate: it runs under the program's main lease.
     ControllerNonMigrated,
-    /// It migrates, and this program runs it under the migration lease.
+    /// The controller migrates, and this program runs it under the migration lease.
     ControllerMigrated,
-    /// It migrates, and another program runs it.
+    /// The controller migrates, and another program runs it.
     ControllerUnowned,
 }
 

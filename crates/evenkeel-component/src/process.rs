@@ -53,7 +53,7 @@ pub struct Parts<'a> {
     pub configz: Value,
     /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
-    /// How long stopping may take.
+    /// Maximum duration of an orderly stop.
     pub grace: Duration,
     /// The program's own pages and health checks; `None` for the common ones.
     pub own: Option<OwnPages<'a>>,

@@ -8,10 +8,10 @@ pub const GIT_VERSION: &str = concat!("v1.37.1+evenkeel.", env!("CARGO_PKG_VERSI
 /// The release alone.
 pub(crate) const RELEASE: &str = "v1.37.1";
 
-/// What `--version=v…` says instead.
+/// The version that `--version=v…` sets, in place of the program's own.
 static GIVEN: OnceLock<String> = OnceLock::new();
 
-/// What is reported from now on, once and for all: a vendor's name for the same release, [checked](check).
+/// Sets the reported version, once: a vendor's name for the same release, [checked](check).
 pub(crate) fn report(version: &str) {
     let _ = GIVEN.set(version.to_owned());
 }
@@ -21,12 +21,12 @@ pub fn reported() -> &'static str {
     GIVEN.get().map_or(GIT_VERSION, String::as_str)
 }
 
-/// What `--version` prints.
+/// Returns the text of `--version`.
 pub fn short() -> String {
     format!("Kubernetes {GIT_VERSION}")
 }
 
-/// What `--version=raw` prints: the fields of upstream's `version.Info` that mean something here.
+/// Returns the text of `--version=raw`: the fields of upstream's `version.Info`, without those of Go.
 pub fn raw() -> String {
     let platform = platform();
     format!(

@@ -7,8 +7,8 @@
 use std::{cell::Cell, io, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// How many threads work, and how soon a single one polls again when it is idle. (One thread is enough for several thousand
-/// writes a second; waking others would cost a sixth more CPU.)
+/// Number of worker threads, and how soon a single one polls again when it is idle. One thread is enough for several thousand
+/// writes a second; waking others would cost a sixth more CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worker {
     /// Polls at once, for programs whose users wait for every response.

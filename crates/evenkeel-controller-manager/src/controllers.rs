@@ -121,7 +121,7 @@ pub(crate) const TOKENS_CLIENT: &str = "tokens-controller";
 pub(crate) const SHARES: Shares =
     Shares { of: rate_factor, with_programs: |client| client == TOKENS_CLIENT };
 
-/// What the controllers of kube-controller-manager are created from: connection, options, gates, registries.
+/// Inputs of the controllers' constructors: connection, options, gates, registries.
 pub(crate) struct KubeControllers {
     pub(crate) connection: Connection,
     pub(crate) env: Env,

@@ -35,12 +35,12 @@ const KEYS: [&str; 12] = [
     MEMORY,
 ];
 
-/// What one container does.
+/// Simulated run of one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Script {
-    /// It ends by itself this long after it started; never when `None`.
+    /// Time after which the container exits by itself; never if `None`.
     pub(crate) run_time: Option<Duration>,
-    /// With this code.
+    /// Exit code of that end.
     pub(crate) exit_code: i32,
     /// Only the first so many runs end by themselves; later ones stay up.
     pub(crate) crash_limit: Option<u32>,
@@ -54,11 +54,11 @@ pub(crate) struct Script {
     pub(crate) termination_time: Duration,
     /// Whether its image can be pulled.
     pub(crate) pullable: bool,
-    /// What annotations say, whatever its command would do.
+    /// Which of these values annotations set; they win over the command.
     pub(crate) set: Set,
 }
 
-/// What annotations say of a container.
+/// Which values of a container annotations set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Set {
     pub(crate) run_time: bool,
@@ -74,7 +74,7 @@ impl Script {
     }
 }
 
-/// What a container does when no annotation says otherwise.
+/// Returns the run of a container without annotations.
 pub(crate) fn defaults(delays: &Delays, run_time: Option<Duration>) -> Script {
     Script {
         run_time,
@@ -108,7 +108,7 @@ pub(crate) fn read(annotations: &StrMap, name: &str, mut script: Script) -> Scri
     script
 }
 
-/// What is wrong with the annotations, one sentence each, for an event on the pod.
+/// Returns errors in the annotations, a sentence each, for an event on the pod.
 pub(crate) fn annotation_errors(annotations: &StrMap, containers: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in simulated(annotations) {
@@ -191,7 +191,7 @@ fn apply(script: &mut Script, key: &str, value: &str) -> Result<(), &'static str
     Ok(())
 }
 
-/// How much an annotation says that a container uses; `None` where it does not say, or makes no sense.
+/// Returns the usage of a container that an annotation sets; `None` without the annotation, or if it is invalid.
 pub(crate) fn amount(annotations: &StrMap, key: &str, name: &str) -> Option<Quantity> {
     let (_, value) = simulated(annotations).find(|(own, _)| *own == key)?;
     quantity(value_for(value, name)?).ok()

@@ -15,7 +15,7 @@ use crate::{
     pod_workers::PodWorkers,
 };
 
-/// So far ahead the next line of a log is looked for.
+/// How far ahead the next line of a followed log is computed.
 const HORIZON: Duration = Duration::from_secs(60);
 
 /// The kubelets of the simulated nodes; without any until [`run`](crate::run()) starts them.
@@ -97,7 +97,7 @@ struct Follower {
 /// Lines of a run, those to come included.
 struct InterpretedRun {
     run: LoggedRun,
-    /// What is printed later is not among the lines.
+    /// Time up to which the lines are known.
     until: Timestamp,
     lines: Vec<LogLine>,
 }

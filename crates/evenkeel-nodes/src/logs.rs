@@ -1,6 +1,6 @@
 //! Logs of simulated containers.
 //!
-//! Nothing is kept: a run is a function of what the container finds, so its log is interpreted again when somebody asks.
+//! No lines are kept: a run is a function of what the container finds, so each request interprets it again.
 
 use evenkeel_api::time::Timestamp;
 use evenkeel_shell::{Files, Processes, RunContext, later};
@@ -26,14 +26,14 @@ pub struct ContainerRef {
 pub struct LogLine {
     /// When it was printed.
     pub time: Timestamp,
-    /// With its newline, which only the last line may lack.
+    /// The line with its newline, which only the last line may lack.
     pub text: String,
 }
 
 /// One run of a container, and all that its log follows from.
 #[derive(Debug, Clone)]
 pub(crate) struct LoggedRun {
-    /// What the run is called: `UID/CONTAINER/RESTARTS`.
+    /// Name of the run: `UID/CONTAINER/RESTARTS`.
     pub(crate) id: String,
     pub(crate) start: Timestamp,
     /// `None` while it runs.
@@ -90,7 +90,7 @@ impl LoggedRun {
         self.id == other.id && input(self) == input(other)
     }
 
-    /// What it prints until `until`. Nothing if its command is not understood.
+    /// Returns the lines that the run prints until `until`; none if its command is not supported.
     pub(crate) fn lines(&self, container: &str, until: Timestamp) -> Vec<LogLine> {
         let Some(process) = self.processes.get(container) else { return Vec::new() };
         let after =

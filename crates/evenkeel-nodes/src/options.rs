@@ -1,4 +1,4 @@
-//! What can be set about the simulated nodes.
+//! Options of the simulated nodes.
 
 use crate::{Kubelets, StorageOptions};
 use std::{net::Ipv4Addr, time::Duration};
@@ -8,7 +8,7 @@ use std::{net::Ipv4Addr, time::Duration};
 pub struct NodesOptions {
     /// Simulated nodes of the process.
     pub nodes: Vec<NodeOptions>,
-    /// How long things take on every node, unless a pod's annotations say otherwise.
+    /// Durations of simulated work on every node; a pod's annotations override them.
     pub delays: Delays,
     /// A node's lease is renewed so often. Upstream: 10 s.
     pub lease_renewal: Duration,
@@ -18,14 +18,14 @@ pub struct NodesOptions {
     pub status_report: Duration,
     /// First address of the pods; they are given out upwards from it.
     pub first_pod_ip: Ipv4Addr,
-    /// So many pods are worked on at a time.
+    /// Number of pods that are synced concurrently.
     pub workers: usize,
     /// Also send the events of everyday life (`Created`, `Started`, `Killing`), which a kubelet sends, three or more a pod;
     /// warnings are always sent.
     pub everyday_events: bool,
     /// The storage that volumes are made of; none where nobody (or somebody else) makes volumes.
     pub storage: Option<StorageOptions>,
-    /// Whom an API server asks for logs, once the nodes run.
+    /// Interface by which an API server reads containers' logs, once the nodes run.
     pub kubelets: Kubelets,
 }
 
@@ -104,7 +104,7 @@ impl NodeOptions {
     }
 }
 
-/// How long things take.
+/// Durations of simulated work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delays {
     /// From being bound to running.
@@ -113,9 +113,9 @@ pub struct Delays {
     pub ready: Duration,
     /// From the signal to the end of a container.
     pub termination: Duration,
-    /// How long an init container runs.
+    /// Run time of an init container.
     pub init: Duration,
-    /// How long the containers of a Job's pods run; `None`: for ever. Pods of other owners run for ever.
+    /// Run time of containers of a Job's pods; `None`: for ever. Pods of other owners run for ever.
     pub job: Option<Duration>,
 }
 

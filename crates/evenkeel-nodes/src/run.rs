@@ -11,7 +11,7 @@ use crate::{
     NodesOptions, heartbeats::Heartbeats, pod_workers::PodWorkers, storage::Storage, volumes_in_use,
 };
 
-/// So many nodes are registered or renewed at a time.
+/// Number of nodes that are registered or renewed concurrently.
 const NODE_WORKERS: usize = 16;
 
 /// Runs the nodes of `options` until `shutdown` is cancelled. Nodes and pods stay as they are then; a later run takes them up

@@ -2,10 +2,10 @@
 
 use crate::parse::is_name;
 
-/// So deep may parentheses and operators nest.
+/// Maximum nesting of parentheses and operators.
 const MAX_DEPTH: u32 = 40;
 
-/// What the expression may ask and change.
+/// Variables that an expression reads and assigns.
 pub(crate) trait Variables {
     /// The variable's value, empty when it has none; an error when that is not known.
     fn get(&mut self, name: &str) -> Result<String, String>;

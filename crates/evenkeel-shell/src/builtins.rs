@@ -1,4 +1,4 @@
-//! What the shell itself knows to do: its own state, and how commands are started.
+//! Builtins of the shell that change its own state or start commands.
 
 use crate::{
     expand,
@@ -88,7 +88,7 @@ impl Interpreter<'_> {
         flow
     }
 
-    /// What a shell does with its command line.
+    /// Runs `sh` with its command line.
     pub(crate) fn run_shell(
         &mut self,
         shell: &mut Shell,

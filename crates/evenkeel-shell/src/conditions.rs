@@ -8,7 +8,7 @@ use crate::{
     syntax::Word,
 };
 
-/// So deep may parentheses and negations nest.
+/// Maximum nesting of parentheses and negations.
 const MAX_DEPTH: usize = 30;
 
 /// One word of a condition.
@@ -20,7 +20,7 @@ struct Term {
     operator: bool,
 }
 
-/// What became of a condition; `None` when it makes no sense.
+/// Value of a condition; `None` if it is malformed.
 type Answer = Result<Option<bool>, Halt>;
 
 const BINARY: [&str; 12] =

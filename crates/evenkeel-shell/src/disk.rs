@@ -8,7 +8,7 @@ use crate::{
     shell::{Halt, Shell, unknown},
 };
 
-/// So often a script may write; one that goes on is taken to go on for ever.
+/// Maximum number of writes of a script; one with more counts as running for ever.
 const MAX_WRITES: usize = 100;
 /// Folders that every image fills as it likes: nothing can be said of what is not known to be there.
 const IMAGE_FOLDERS: [&str; 17] = [
@@ -31,7 +31,7 @@ impl Interpreter<'_> {
         (path, place)
     }
 
-    /// What stands there now; the outer `None` where nobody ever wrote anything.
+    /// Returns the content at a path now; the outer `None` if nothing was ever written there.
     fn content_at(&self, shell: &Shell, place: &FilePath) -> Option<Option<Content>> {
         let own =
             self.writes.iter().filter(|write| write.path == *place && write.after <= shell.now);
@@ -51,7 +51,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// What a file holds; `None` when it is not there, or is a folder.
+    /// Returns the text of a file; `None` if it does not exist or is a folder.
     pub(crate) fn read(&self, shell: &Shell, path: &str) -> Result<Option<Arc<str>>, Halt> {
         if matches!(path, "/dev/null") {
             return Ok(Some("".into()));
@@ -67,7 +67,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// Nobody wrote it here: whether that means that it is not there.
+    /// Checks that a path which the script has not written is known not to exist.
     fn known_absent(&self, path: &str, place: &FilePath) -> Result<(), Halt> {
         let filled = IMAGE_FOLDERS.iter().any(|folder| within(path, folder))
             && !EMPTY_FOLDERS[1..].iter().any(|folder| within(path, folder))

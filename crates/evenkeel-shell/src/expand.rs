@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Interpreter<'_> {
-    /// What words become: each none, one, or several.
+    /// Expands words to fields; each word yields none, one, or several.
     pub(crate) fn fields(
         &mut self,
         shell: &mut Shell,
@@ -78,7 +78,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// What a word becomes where it is not split.
+    /// Expands a word where it is not split.
     pub(crate) fn string(&mut self, shell: &mut Shell, word: &Word) -> Result<String, Halt> {
         let mut all = String::new();
         for piece in &word.0 {
@@ -116,7 +116,7 @@ impl Interpreter<'_> {
         }
     }
 
-    /// What something prints, without the line ends at its end.
+    /// Returns the output of a command substitution, without trailing newlines.
     pub(crate) fn output_of(
         &mut self,
         shell: &mut Shell,

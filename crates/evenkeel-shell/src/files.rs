@@ -25,13 +25,13 @@ pub enum Scope {
 /// The path of a file or folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePath {
-    /// What the path is relative to.
+    /// Root of the path.
     pub scope: Scope,
     /// Absolute within the scope, without `.` and `..`; empty for its root.
     pub path: Text,
 }
 
-/// What stands at a path.
+/// Content at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A file with its text.
@@ -47,7 +47,7 @@ pub struct Write {
     pub after: Duration,
     /// The file or folder.
     pub path: FilePath,
-    /// What stands there from then on; `None` removes it.
+    /// The new content; `None` removes the file or folder.
     pub content: Option<Content>,
 }
 

@@ -19,13 +19,13 @@ use crate::{
     },
 };
 
-/// So many commands and expansions are looked at.
+/// Maximum number of commands and expansions of a run.
 const MAX_STEPS: u32 = 20_000;
-/// So many when the container's log is asked for.
+/// The same maximum for the container's log.
 const MAX_LOG_STEPS: u32 = 400_000;
-/// So much longer a handler may be looked at when the script itself took all.
+/// Steps that a signal handler gets when the script has used up the maximum.
 const TRAP_STEPS: u32 = 1_000;
-/// So deep may commands, functions and shells in shells nest.
+/// Maximum nesting of commands, functions and shells.
 const MAX_DEPTH: u32 = 100;
 const MAX_CALLS: u32 = 30;
 /// Longer outputs, values and files are not kept.
@@ -41,10 +41,10 @@ pub(crate) struct Job {
     pub(crate) status: i32,
 }
 
-/// What a container prints, and when.
+/// Lines that a container prints, with their times.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Nothing after it is asked for.
+    /// Later lines are not recorded.
     until: Duration,
     /// In the order in which it was interpreted: that of background jobs is not that of time.
     pub(crate) printed: Vec<(Duration, String)>,
@@ -78,19 +78,19 @@ pub(crate) struct Interpreter<'a> {
     pub(crate) depth: u32,
     /// When the container is asked to stop, until it noticed.
     pub(crate) signal: Option<Duration>,
-    /// What was written so far, in no order.
+    /// Writes so far, in no order.
     pub(crate) writes: Vec<Write>,
     /// The container's log, if it is asked for.
     pub(crate) log: Option<Log>,
-    /// What streams lead to: the container's log, then what is gathered for something else.
+    /// Targets of streams: the container's log, then the outputs of command substitutions.
     pub(crate) outputs: Vec<String>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) random: StdRng,
-    /// How often something was asked for that is never twice the same.
+    /// Number of values drawn that differ each time, such as `$RANDOM`.
     pub(crate) draws: u32,
     /// Whether it read what others may write.
     pub(crate) reads_shared_files: std::cell::Cell<bool>,
-    /// What the last `$(…)` ended with.
+    /// Exit status of the last `$(…)`.
     pub(crate) inner_status: Option<i32>,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Interpreter<'a> {
         self.end(shell, halt)
     }
 
-    /// What is left to do when a shell ends.
+    /// Ends a shell: runs its `EXIT` trap.
     fn end(&mut self, shell: &mut Shell, halt: Flow) -> Result<(Option<Duration>, i32), String> {
         let halt = match halt {
             Ok(()) | Err(Halt::Exit(_)) => {

@@ -93,7 +93,7 @@ impl Process {
         self.interpret(&self.arguments, context)
     }
 
-    /// What the process prints until `until`, counted from its start, line by line.
+    /// Returns the lines that the process prints until `until`, counted from its start.
     pub fn log(&self, context: &RunContext<'_>, until: Duration) -> Vec<LogLine> {
         let mut interpreter =
             Interpreter::new(context, &self.container, &self.mounts, self.env_from);
@@ -174,7 +174,7 @@ impl<'a> RunContext<'a> {
         if path.scope == Scope::Node { self.node } else { self.pod }
     }
 
-    /// What other runs left at `path` by `time`, and since when.
+    /// Returns what other runs have left at `path` by `time`, and the time of that write.
     fn content_at(
         &self,
         path: &FilePath,

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct LogLine {
     /// When it was complete, counted from the start of the container.
     pub after: Duration,
-    /// With its newline, which only the last line may lack.
+    /// The line with its newline, which only the last line may lack.
     pub text: String,
 }
 

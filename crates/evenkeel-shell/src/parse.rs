@@ -9,7 +9,7 @@ use crate::syntax::{
 
 /// A longer script is refused.
 const MAX_LENGTH: usize = 64 * 1024;
-/// So deep may commands, quotes and expansions nest.
+/// Maximum nesting of commands, quotes and expansions.
 const MAX_DEPTH: usize = 64;
 
 /// Why a text is not understood.

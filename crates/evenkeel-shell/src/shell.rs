@@ -1,4 +1,4 @@
-//! What a shell knows while it runs: variables, functions, traps, where its streams lead and how late it is.
+//! State of a running shell: variables, functions, traps, targets of its streams, and its time.
 
 use evenkeel_api::Text;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -12,15 +12,15 @@ pub(crate) enum Halt {
     Exit(i32),
     /// The function ends.
     Return,
-    /// So many loops end.
+    /// The innermost loops end, this many of them.
     Break(u32),
-    /// So many loops less one end, and the last goes on.
+    /// The innermost loops end, one less than this many; the next one continues.
     Continue(u32),
-    /// It waits for what never comes.
+    /// The process waits for ever.
     Forever,
-    /// It does more than is looked at: it runs on.
+    /// The limit of interpreted steps is reached; the process counts as running.
     StepLimit,
-    /// It is not known what it does.
+    /// The interpreter does not support what the script does; this is why.
     Unknown(String),
 }
 
@@ -52,10 +52,10 @@ pub(crate) struct Shell {
     /// The value of `$0`.
     pub(crate) name: String,
     pub(crate) functions: BTreeMap<Text, Arc<Command>>,
-    /// What is done at a signal, or at the end (`EXIT`).
+    /// Commands of `trap` by signal, or `EXIT`.
     pub(crate) traps: BTreeMap<Text, String>,
     pub(crate) folder: String,
-    /// How the last command ended.
+    /// Exit status of the last command.
     pub(crate) status: i32,
     pub(crate) output: Stream,
     pub(crate) errors: Stream,
@@ -69,13 +69,13 @@ pub(crate) struct Shell {
     /// Whether `set -u` is on: an unset variable is an error.
     pub(crate) nounset: bool,
     pub(crate) pipefail: bool,
-    /// How many function calls are around.
+    /// Number of enclosing function calls.
     pub(crate) calls: u32,
-    /// How many loops are around.
+    /// Number of enclosing loops.
     pub(crate) loops: u32,
     /// The last one started in the background.
     pub(crate) last_job: Option<usize>,
-    /// What to give back to variables when the function ends.
+    /// Values that variables get back when the function ends.
     pub(crate) locals: Vec<(String, Option<Variable>)>,
 }
 
@@ -119,7 +119,7 @@ impl Shell {
         self.variables.insert(name.to_owned(), Variable { value: Some(value), exported });
     }
 
-    /// What is done when the container is asked to stop.
+    /// Returns the command that runs on SIGTERM.
     pub(crate) fn handler(&self) -> Option<&str> {
         self.traps.get("TERM").map(String::as_str).filter(|action| self.main && !action.is_empty())
     }

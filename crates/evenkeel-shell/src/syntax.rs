@@ -94,7 +94,7 @@ pub(crate) enum RedirectTarget {
     Same(u32),
 }
 
-/// What becomes no word, one, or several.
+/// A word before expansion, which yields no field, one, or several.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Word(pub(crate) Vec<Piece>);
 
@@ -119,7 +119,7 @@ pub(crate) enum Part {
     Arithmetic(Word),
 }
 
-/// What `${NAME…}` makes of a variable.
+/// Operation of `${NAME…}` on a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Modifier {
     Itself,

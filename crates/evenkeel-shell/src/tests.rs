@@ -12,7 +12,7 @@ use crate::{
 
 const START: i64 = 1_800_000_000;
 
-/// What a container of this spec does, with these files of the pod, asked to stop after so many seconds.
+/// Runs a container of this spec with files of its pod. It gets SIGTERM after `signal` seconds.
 fn run(container: Value, files: &Files, signal: Option<u64>) -> Result<Run, String> {
     run_as("u1/c/0", container, files, signal)
 }

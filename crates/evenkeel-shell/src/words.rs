@@ -5,7 +5,7 @@ use crate::{
     syntax::{Modifier, Part, Piece, Word},
 };
 
-/// What ends a word.
+/// Where a word ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
     Blank,
@@ -191,7 +191,7 @@ impl Parser<'_> {
         self.refuse("a backquote is not closed")
     }
 
-    /// What follows a dollar sign; `None` where that stands for itself.
+    /// Parses what follows a dollar sign; `None` if the sign stands for itself.
     fn expansion(&mut self, until: Until) -> Result<Option<Part>, Refused> {
         self.position += 1;
         if self.eat("((") {

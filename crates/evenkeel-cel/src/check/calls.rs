@@ -49,7 +49,7 @@ impl<'a> Checker<'a> {
         Ok(Checked { known: Declared { size, ..Declared::of(kind) }, cost })
     }
 
-    /// What binds a name of its own.
+    /// Checks a macro that binds a variable, such as `all` or `map`.
     fn binding(&mut self, call: &'a CallExpr) -> Option<Outcome<'a>> {
         let name = |e: &'a Expression| match &e.expr {
             Expr::Ident(name) => Some(name.as_str()),
@@ -101,7 +101,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What an operator answers; `None` where the name is of none.
+/// Returns the type of an operator's result; `None` if there is no operator of that name.
 fn operator<'a>(name: &str, args: &[&Declared<'a>]) -> Result<Option<Declared<'a>>, String> {
     let wrong = || overload(name, args);
     let kinds: Vec<&Type<'a>> = args.iter().map(|a| &a.kind).collect();
@@ -238,7 +238,8 @@ const IP: &str = "net.IP";
 const CIDR: &str = "net.CIDR";
 const SEMVER: &str = "kubernetes.Semver";
 
-/// What a function answers: `None` where there is none of that name, `Some(None)` where it takes other arguments.
+/// Returns the type of a function's result: `None` if there is no function of that name, `Some(None)` if it takes other
+/// arguments.
 fn function<'a>(name: &str, member: bool, args: &[&Declared<'a>]) -> Option<Option<Type<'a>>> {
     let first = args.first().map(|a| &a.kind);
     let library = |kind: &'static str| Some(Some(Type::Library(kind)));

@@ -1,4 +1,4 @@
-//! What the checker must know of a schema, whoever holds it.
+//! Interface to schemas: what the checker must know of one.
 
 use crate::value::Schema;
 

@@ -105,7 +105,7 @@ fn least(node: &dyn Declaration) -> u64 {
 /// Result of the static checks of an expression.
 #[derive(Debug, Clone)]
 pub struct Checked<'a> {
-    /// What is known of the value.
+    /// Type, size and schema of the value.
     pub known: Declared<'a>,
     /// The most that one evaluation costs, by the estimate.
     pub cost: u64,

@@ -3,7 +3,7 @@
 use super::calls::QUANTITY;
 use super::declaration::Declaration;
 
-/// What a value is known to be.
+/// Type of an expression, as far as the checker knows it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type<'a> {
     /// Any type; it is only known when the expression is evaluated.
@@ -36,7 +36,7 @@ pub enum Type<'a> {
     Optional(Box<Type<'a>>),
     /// A type of a library, by name.
     Library(&'static str),
-    /// What types are themselves.
+    /// The type of types, such as of `type(1)`.
     OfTypes,
 }
 

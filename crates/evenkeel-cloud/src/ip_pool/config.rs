@@ -67,7 +67,7 @@ pub struct Machine {
     pub zone: String,
     /// Region of the machine, for the label `topology.kubernetes.io/region`.
     pub region: String,
-    /// What sort of machine it is.
+    /// Instance type of the machine, for the node's label.
     pub instance_type: String,
     /// Additional labels of the machine's node.
     pub labels: BTreeMap<String, String>,

@@ -27,7 +27,7 @@ fn find<'a>(nodes: &'a Nodes, node: &Node) -> Option<&'a Machine> {
     nodes.machines.iter().find(|machine| machine.name == name)
 }
 
-/// What this provider calls the machine of a node that it has initialised.
+/// Returns the name of a node's machine, if this provider has initialized the node.
 fn own_id(node: &Node) -> Option<&str> {
     node.spec.provider_id.strip_prefix(NAME).and_then(|id| id.strip_prefix("://"))
 }

@@ -45,12 +45,12 @@ pub struct IpPool {
     config: Arc<RwLock<Arc<Checked>>>,
     /// Where the configuration is read again when it changes.
     file: Option<PathBuf>,
-    /// What was given to services whose status may not show it yet.
+    /// Addresses allocated to Services whose status may not show them yet.
     reserved: Mutex<Reserved>,
     cluster: OnceLock<Cluster>,
 }
 
-/// What it reads and whom it tells.
+/// Caches that the provider reads, and its event recorder.
 struct Cluster {
     services: Cache<Service>,
     events: EventRecorder,

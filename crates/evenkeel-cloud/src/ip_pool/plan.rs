@@ -61,7 +61,7 @@ impl Reserved {
     }
 }
 
-/// What others have.
+/// Addresses of other Services.
 struct Others<'a> {
     /// Given to them, by whom.
     given: BTreeMap<IpAddr, &'a Service>,
@@ -178,7 +178,7 @@ fn status_ips(service: &Service) -> impl Iterator<Item = IpAddr> + '_ {
     service.status.load_balancer.ingress.iter().filter_map(|ingress| ingress.ip.parse().ok())
 }
 
-/// What other services have. Where two have one address by their statuses, it is the older one's.
+/// Returns the addresses of other Services. An address in the status of two Services belongs to the older one.
 fn others<'a>(
     services: &'a [Arc<Service>],
     reserved: &Reserved,

@@ -7,7 +7,7 @@ use prometheus::{Histogram, IntCounterVec, Registry};
 /// Metrics `cloud_node_lifecycle_controller_…` of the cloud node lifecycle controller.
 pub(super) struct Metrics {
     calls: IntCounterVec,
-    /// Of one node; upstream's is of all.
+    /// Duration of the check of one node; upstream measures that of all nodes.
     pub(super) seconds: Histogram,
 }
 

@@ -12,11 +12,11 @@ const NO_SCHEDULE: &str = "NoSchedule";
 /// State of an instance, as the cloud provider reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Machine {
-    /// It exists and is not shut down.
+    /// The machine exists and is not shut down.
     Running,
-    /// It exists and is shut down.
+    /// The machine exists and is shut down.
     ShutDown,
-    /// It does not exist.
+    /// The machine does not exist.
     Gone,
 }
 

@@ -63,6 +63,6 @@ impl Ready for ReadyControllers {
         }
     }
 
-    /// They lack nothing that a server may come to have.
+    /// Does nothing: the controllers depend on no resource that the server may lack.
     async fn rediscover(&mut self) {}
 }

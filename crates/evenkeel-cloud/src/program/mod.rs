@@ -48,7 +48,7 @@ const NAME: &str = "cloud-controller-manager";
 /// Table of upstream's metrics and their stability levels.
 const METRICS: &str = include_str!("../../data/metrics.tsv");
 
-/// How long stopping may take.
+/// Maximum duration of an orderly stop.
 const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// How often the log names the controllers that have not ended.

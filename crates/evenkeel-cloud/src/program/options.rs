@@ -1,4 +1,4 @@
-//! What the program's flags mean to it.
+//! Options of the program, read from its flags.
 
 use super::{NAME, providers::ProviderOptions};
 use crate::{Descriptor, Options as CloudOptions, descriptors};
@@ -49,7 +49,7 @@ impl Options {
     /// Reads and validates the flags.
     ///
     /// # Errors
-    /// With all that is not allowed.
+    /// All values that are not allowed.
     pub(super) fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) =
@@ -86,7 +86,7 @@ impl Options {
         Ok(options)
     }
 
-    /// What `/configz` shows: upstream's configuration as far as it has a meaning here.
+    /// Returns the document of `/configz`: the fields of upstream's configuration that have an effect here.
     pub(super) fn configz(&self) -> Value {
         let cloud = &self.cloud;
         json!({"componentconfig": {

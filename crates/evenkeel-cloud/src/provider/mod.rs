@@ -161,7 +161,7 @@ pub trait Instances: Send + Sync {
     /// Whether the machine is shut down.
     async fn shut_down(&self, node: &Node) -> Result<bool, CloudError>;
 
-    /// What is known of the machine; `None` to leave the node as it is.
+    /// Returns the machine's metadata; `None` leaves the node as it is.
     async fn metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>, CloudError>;
 }
 
@@ -198,7 +198,7 @@ pub trait Routes: Send + Sync {
 /// A route: packets for these addresses go to that node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Route {
-    /// What the cloud calls it.
+    /// Name of the route in the cloud.
     pub name: String,
     /// The node; empty where the cloud knows none.
     pub target_node: String,

@@ -134,7 +134,7 @@ struct AllRoutes {
 /// A call of the cloud provider about one route, with its result.
 type RouteCall<'a, T> = BoxFuture<'a, (&'a T, Result<(), CloudError>)>;
 
-/// What a look at all routes came to.
+/// Result of a reconciliation of all routes.
 struct Done {
     changed: bool,
     failed: bool,

@@ -1,4 +1,4 @@
-//! What a service's load balancer needs.
+//! Decision about a Service's load balancer.
 
 use super::{changes, hosts::Hosts};
 use crate::change::target;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Keeps a service from vanishing before its load balancer does (KEP-980).
 pub(super) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// What this process did last for a service.
+/// What this process did last for a Service.
 #[derive(Debug, Clone)]
 pub(super) struct Last {
     /// The service as it was then.

@@ -15,7 +15,7 @@ use kube::{Config, config::AuthInfo};
 use prometheus::Registry;
 use std::{sync::Arc, time::Duration};
 
-/// How long the API server may take to become healthy before a program gives up.
+/// Maximum wait for a healthy API server, after which the program exits.
 const WAIT_FOR_SERVER: Duration = Duration::from_secs(10);
 
 /// Returns the client of a controller, with its credentials, by the name of its service account. The controller appends its

@@ -18,7 +18,7 @@ use table::{FeatureSpec, GATES};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FeatureGates {
     versions: Versions,
-    /// What was said on the command line, `AllAlpha` and `AllBeta` taken apart.
+    /// Gates of the command line, with `AllAlpha` and `AllBeta` expanded.
     set: BTreeMap<&'static str, bool>,
 }
 
@@ -31,7 +31,7 @@ impl FeatureGates {
         }
     }
 
-    /// What the versions are that features depend on.
+    /// Returns the versions that decide which features exist.
     pub fn versions(&self) -> Versions {
         self.versions
     }
@@ -68,7 +68,7 @@ impl FeatureGates {
     }
 }
 
-/// What the help text says of `--feature-gates`: the gates that may be set at will.
+/// Returns the help text of `--feature-gates`: the gates that may be set.
 pub fn options() -> String {
     let versions = Versions::default();
     let newest = Versions { min_compatibility: versions.emulated, ..versions };

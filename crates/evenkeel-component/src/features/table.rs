@@ -44,7 +44,7 @@ impl Stage {
     }
 }
 
-/// What holds of a gate from one version on.
+/// Maturity and default of a gate from one version on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FeatureSpec {
     pub(super) from: Version,

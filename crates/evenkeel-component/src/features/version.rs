@@ -70,7 +70,7 @@ impl Versions {
         Ok(versions)
     }
 
-    /// What is out of range.
+    /// Returns errors about versions that are out of range.
     pub(super) fn problems(self) -> Vec<String> {
         let mut problems = Vec::new();
         let Self { emulated, min_compatibility } = self;
@@ -87,7 +87,7 @@ impl Versions {
         problems
     }
 
-    /// What the help text says of the two flags: which values they take.
+    /// Returns help texts of the two flags: the values that they take.
     pub fn options() -> [(&'static str, String); 2] {
         let Self { emulated, min_compatibility } = Self::default();
         let range =

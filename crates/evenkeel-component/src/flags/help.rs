@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct About {
     /// The program's name.
     pub name: &'static str,
-    /// What the program is.
+    /// Description of the program.
     pub what: &'static str,
     /// Further lines about single flags, by the flag's name.
     pub more: BTreeMap<&'static str, String>,

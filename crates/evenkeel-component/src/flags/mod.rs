@@ -34,7 +34,7 @@ pub struct Flag {
     pub default: &'static str,
     /// Why not to use it; such a flag is not shown.
     pub retired: Option<&'static str>,
-    /// What it does, in a line.
+    /// Description of the flag, on one line.
     pub words: &'static str,
 }
 

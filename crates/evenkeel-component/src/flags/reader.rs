@@ -24,7 +24,7 @@ pub struct Reader {
 pub struct Problems(Vec<String>);
 
 impl Problems {
-    /// What is wrong, in a sentence each.
+    /// Returns the problems, a sentence each.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }

@@ -115,7 +115,7 @@ impl Type {
         }
     }
 
-    /// What the flag alone means, without a value.
+    /// Returns the value that the flag has without one, such as `true`.
     pub(super) fn alone(self) -> Option<&'static str> {
         matches!(self, Self::Bool | Self::Version).then_some("true")
     }
@@ -304,7 +304,7 @@ fn separated(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// What stands before the closing quote, two of which are one, and what follows it.
+/// Returns the text before the closing quote and the rest. A doubled quote stands for one.
 fn unquote(quoted: &str) -> (String, Option<&str>) {
     let (mut item, mut rest) = (String::new(), quoted);
     while let Some((before, after)) = rest.split_once('"') {

@@ -48,9 +48,9 @@ pub trait Ready: Send + Sync + 'static {
 pub enum Started {
     /// The controller runs.
     Yes,
-    /// It is skipped for this reason, which is permanent.
+    /// The controller is skipped for this reason, which is permanent.
     Never(String),
-    /// It is skipped for this reason, which may pass.
+    /// The controller is skipped for this reason, which may pass.
     NotYet(String),
 }
 

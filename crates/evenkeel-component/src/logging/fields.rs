@@ -1,4 +1,4 @@
-//! What an event or a span says besides its message.
+//! Fields of events and spans, besides the message.
 
 use std::{error::Error, fmt};
 use tracing::field::{Field, Visit};

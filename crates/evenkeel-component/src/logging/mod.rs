@@ -88,7 +88,7 @@ impl Log {
     }
 }
 
-/// What there is to tell of an event.
+/// One line of the log.
 struct Line<'a> {
     time: Timestamp,
     process: u32,

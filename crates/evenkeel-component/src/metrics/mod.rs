@@ -1,5 +1,5 @@
-//! What a program's `/metrics` and `/metrics/slis` show: its registry, as upstream's rules on stability and the metrics
-//! flags have it (KEP-1209, KEP-2305, KEP-3466).
+//! `/metrics` and `/metrics/slis` of a program: its registry, filtered and described by upstream's rules of stability and by
+//! the metrics flags (KEP-1209, KEP-2305, KEP-3466).
 
 mod catalog;
 mod controllers;

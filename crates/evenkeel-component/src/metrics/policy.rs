@@ -1,4 +1,4 @@
-//! What upstream's rules and the metrics flags make of what a registry holds.
+//! Filters and describes the metrics of a registry by upstream's rules of stability and by the metrics flags.
 //!
 //! All of it happens when metrics are asked for: counting costs the same whatever the flags say.
 
@@ -15,7 +15,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// What a label's value becomes that is not among those allowed.
+/// Replaces a label's value that the allow-list does not have.
 const UNEXPECTED: &str = "unexpected";
 
 pub(super) struct Policy {
@@ -32,7 +32,7 @@ impl Policy {
         Self { catalog, current: BINARY, options, unexpected: Mutex::default() }
     }
 
-    /// What is shown of these, with what is to be said of them all, sorted by name.
+    /// Returns the families that are shown, described and sorted by name.
     pub(super) fn apply(&self, families: Vec<MetricFamily>) -> Vec<MetricFamily> {
         let (mut hidden, mut shown) = (0_u32, Vec::with_capacity(families.len() + 4));
         for mut family in families {
@@ -52,7 +52,7 @@ impl Policy {
         self.described(shown)
     }
 
-    /// With stability and deprecation said in the help.
+    /// Adds stability and deprecation to the help texts.
     pub(super) fn described(&self, mut families: Vec<MetricFamily>) -> Vec<MetricFamily> {
         for family in &mut families {
             let entry = self.entry(family);

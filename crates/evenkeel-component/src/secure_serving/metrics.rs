@@ -1,4 +1,4 @@
-//! What the secure port counts of those who ask, under upstream's names.
+//! Metrics of authentication and authorization on the secure port, under upstream's names.
 
 use super::user::User;
 use evenkeel_runtime::metrics::{
@@ -53,14 +53,14 @@ struct TokenMetrics {
     fetching: IntGaugeVec,
 }
 
-/// What the cluster was asked to review.
+/// Kind of a review by the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Review {
     Token,
     Access,
 }
 
-/// How a question ended.
+/// Result of an authentication or a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Allowed,
@@ -124,7 +124,7 @@ impl Metrics {
         }
     }
 
-    /// Who asks was found out, or not (`None`), in this time.
+    /// Counts an authentication with its duration; `user` is `None` if it failed.
     pub(super) fn authenticated(&self, user: Option<&User>, took: Duration) {
         let result = if user.is_some() { "success" } else { "error" };
         if let Some(user) = user {
@@ -145,7 +145,7 @@ impl Metrics {
         self.authorization_seconds.with_label_values(&[result]).observe(took.as_secs_f64());
     }
 
-    /// Who asks has shown a certificate that is valid for so long.
+    /// Records the remaining lifetime of a client's certificate.
     pub fn certificate(&self, left: Duration) {
         self.certificate_seconds.observe(left.as_secs_f64());
     }

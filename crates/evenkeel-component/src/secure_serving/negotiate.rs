@@ -24,7 +24,7 @@ impl Clause {
     }
 }
 
-/// What a client takes, best first.
+/// Returns the media ranges of `Accept`, best first.
 pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
     let values = headers.get(header::ACCEPT).and_then(text);
     let mut clauses: Vec<Clause> =
@@ -49,7 +49,7 @@ fn clause(text: &str) -> Option<Clause> {
     Some(Clause { main: main.to_owned(), sub: sub.to_owned(), parameters, weight })
 }
 
-/// How an object is written.
+/// Encoding of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// JSON; indented for people.
@@ -89,7 +89,7 @@ impl Format {
     }
 }
 
-/// How an error is written: as the client wants it, or as JSON for people.
+/// Returns the encoding of errors: one that the client accepts, or indented JSON.
 pub fn for_errors(headers: &HeaderMap, query: &str) -> Format {
     let json = Format::Json { pretty: pretty(headers, query) };
     let forms = [("json", json), ("yaml", Format::Yaml)];

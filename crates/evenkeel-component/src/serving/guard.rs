@@ -1,4 +1,4 @@
-//! Who may use the secure port, as the flags have it: what they leave open is asked of the cluster.
+//! Authentication and authorization of the secure port, as the flags configure them. The cluster decides about the rest.
 
 use crate::options::ServingOptions;
 use crate::secure_serving::{

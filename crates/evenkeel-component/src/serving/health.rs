@@ -6,7 +6,7 @@ use evenkeel_runtime::{
     manager::Manager,
 };
 
-/// What is asked on which path.
+/// Health checks by path.
 pub struct Checks {
     /// `/healthz`: whether the program had better be started again.
     pub healthz: Health,
@@ -17,7 +17,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// What most programs are asked: whether they keep their lease, and whether they lead with filled caches, or stand by.
+    /// Returns the checks of most programs: the lease is renewed, and the caches have synced or the program is a standby.
     pub fn usual(manager: &Manager) -> Self {
         leader_election(manager, manager.readiness());
         let health = manager.health().clone();

@@ -1,4 +1,4 @@
-//! What a program serves on its secure port, and to whom: the same shell for each program.
+//! Secure port of a program: options, TLS, authentication, authorization, pages.
 
 mod guard;
 mod health;

@@ -1,4 +1,4 @@
-//! What a program tells of itself: configuration, flags, version, profiles, controllers.
+//! Pages about the program itself: configuration, flags, version, profiles, controllers.
 
 use super::{
     pprof,
@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Sets the log's verbosity.
 pub(super) type SetVerbosity = Arc<dyn Fn(u32) + Send + Sync>;
 
-/// What a program tells of itself, on demand.
+/// Content of the pages about the program.
 pub struct Pages {
     /// The program and its versions.
     pub described: Described,
@@ -27,7 +27,7 @@ pub struct Pages {
     pub profiling: bool,
     /// Changes the log's verbosity; none where that cannot be done.
     pub set_verbosity: Option<Arc<dyn Fn(u32) + Send + Sync>>,
-    /// What the controllers see and wait for: `/debug/controllers`.
+    /// Reports of the controllers, for `/debug/controllers`.
     pub controllers: Option<Introspection>,
 }
 

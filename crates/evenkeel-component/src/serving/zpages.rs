@@ -120,7 +120,7 @@ impl Structured for Statusz {
     }
 }
 
-/// What a client wants of a page.
+/// Format that a client accepts for a page.
 #[derive(Debug, PartialEq)]
 enum Form {
     Text,

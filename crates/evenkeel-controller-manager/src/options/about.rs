@@ -23,7 +23,7 @@ pub fn command_line() -> CommandLine {
 /// Options from arguments; see [`CommandLine::read`].
 ///
 /// # Errors
-/// How the program ends, if it shall not run.
+/// The exit code, if the program does not run.
 pub fn from_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Options, ExitCode> {
     Options::check(command_line().read(arguments)?).map_err(command_line::refused)
 }

@@ -35,7 +35,7 @@ pub fn flags() -> Flags {
 /// Options of the program, after all checks.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How to reach the API server.
+    /// Connection to the API server.
     pub client: ClientOptions,
     /// Which controllers run.
     pub choice: Choice,
@@ -59,7 +59,7 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// Options of the secure port.
     pub serving: ServingOptions,
-    /// How long controllers may take to stop.
+    /// Maximum time for controllers to stop.
     pub shutdown_timeout: Duration,
     /// Upper bound of the pauses between the starts of controllers.
     pub start_interval: Duration,
@@ -73,7 +73,7 @@ impl Options {
     /// Reads and validates the flags.
     ///
     /// # Errors
-    /// With all that is not allowed.
+    /// All values that are not allowed.
     pub fn check(given: ParsedFlags) -> Result<Self, Problems> {
         let read = Reader::new(given);
         let (gates, mut warnings) = FeatureGates::resolve(
@@ -114,7 +114,7 @@ impl Options {
     }
 }
 
-/// What controllers' options are read from.
+/// Flags, from which the options of controllers are read.
 struct Source<'a> {
     read: &'a Reader,
     gates: &'a FeatureGates,

@@ -42,7 +42,7 @@ pub struct DryRunSettings<'a> {
     pub options: evenkeel_controllers::options::Options,
     /// Which feature gates are on.
     pub gates: Gates,
-    /// How long it may take.
+    /// Maximum duration, after which unfinished controllers are reported.
     pub timeout: Duration,
 }
 

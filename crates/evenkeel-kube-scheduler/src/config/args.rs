@@ -188,7 +188,7 @@ impl PluginArgs for InterPodAffinityArgs {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct NodeAffinityArgs {
-    /// Of the form of a pod's node affinity.
+    /// Node affinity that all pods of the profile have besides their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) added_affinity: Option<Value>,
 }
@@ -223,7 +223,9 @@ impl PluginArgs for NodeAffinityArgs {
     }
 }
 
-/// What is wrong with one requirement of a node selector (`labels.NewRequirement`).
+/// Returns the error of one requirement of a node selector.
+///
+/// Upstream: `NewRequirement`.
 fn requirement(rule: &Value, at: &str) -> Option<FieldError> {
     let text = |field: &str| rule.get(field).and_then(Value::as_str).unwrap_or_default();
     let values =
@@ -322,9 +324,9 @@ impl PluginArgs for NodeResourcesBalancedAllocationArgs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Shape {
-    /// How much is used, in a hundred.
+    /// Utilization of the resource in percent, 0 to 100.
     pub utilization: i32,
-    /// How good that is, up to ten.
+    /// Score at this utilization, 0 to 10.
     pub score: i32,
 }
 
@@ -371,7 +373,7 @@ pub(crate) struct NodeResourcesFitArgs {
     pub(crate) scoring_strategy: Option<Strategy>,
 }
 
-/// How free a node is to be.
+/// How the requested resources of a node become its score.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Strategy {
@@ -468,7 +470,7 @@ impl Strategy {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodTopologySpreadArgs {
-    /// Of the form of a pod's constraints.
+    /// Constraints of pods that define none, without selectors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) default_constraints: Vec<Value>,
     pub(crate) defaulting_type: String,

@@ -64,7 +64,7 @@ impl KubeSchedulerConfiguration {
     /// Upstream: `ValidateKubeSchedulerConfiguration`.
     ///
     /// # Errors
-    /// With all that is not allowed.
+    /// All values that are not allowed.
     pub(crate) fn validate(&self, gates: &FeatureGates) -> Result<(), Aggregate> {
         let errors = self.errors(gates);
         let mut texts: Vec<String> = Vec::new();

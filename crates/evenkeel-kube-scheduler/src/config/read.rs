@@ -33,7 +33,7 @@ fn unknown_field(path: &str) -> String {
     format!("unknown field {path:?}")
 }
 
-/// What it says it is.
+/// Checks `apiVersion` and `kind`.
 fn expect(tree: &Value, version: &str, kind: &str) -> Result<(), String> {
     let text = |field: &str| tree.get(field).and_then(Value::as_str).unwrap_or_default();
     match (text("apiVersion"), text("kind")) {

@@ -1,4 +1,4 @@
-//! What fields the configuration has: whether a text has others, or others' values in them. Errors are in Go's words, and
+//! Fields of the configuration with their types: finds unknown fields and values of another type. Errors are in Go's words, and
 //! name the field.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};

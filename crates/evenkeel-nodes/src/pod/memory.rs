@@ -45,7 +45,7 @@ pub(crate) struct Stopping {
 pub(crate) enum StopReason {
     /// The pod was deleted.
     Deleted,
-    /// It ran longer than `activeDeadlineSeconds`.
+    /// The pod ran longer than `activeDeadlineSeconds`.
     Deadline,
     /// All main containers have completed, or an init container failed permanently.
     Finished,

@@ -22,7 +22,7 @@ pub enum TlsError {
     /// A file is missing or is no PEM of the sort.
     #[error("cannot read {what} from {path}", path = path.display())]
     Read {
-        /// What was looked for.
+        /// What the file should hold, such as a certificate.
         what: &'static str,
         /// Path of the file.
         path: PathBuf,

@@ -26,10 +26,10 @@ use std::{
     time::Duration,
 };
 
-/// How often files are read again.
+/// Interval at which certificate files are reread.
 pub const REREAD: Duration = Duration::from_secs(10);
 
-/// How often settings are made again without a reason.
+/// Interval at which TLS settings are rebuilt even if no file has changed.
 const REMAKE: Duration = Duration::from_secs(60);
 
 /// Source of the certificate that a server presents.
@@ -56,7 +56,7 @@ pub struct NamedFiles {
     pub names: Vec<String>,
 }
 
-/// Files that say whose certificates are believed.
+/// Files of the authorities that certificates of clients and front proxies are verified by.
 #[derive(Debug, Clone, Default)]
 pub struct TrustFiles {
     /// CA of clients.
@@ -108,7 +108,7 @@ impl Read {
     }
 }
 
-/// What new connections get.
+/// TLS configurations of new connections.
 #[derive(Clone)]
 struct Served {
     config: Arc<ServerConfig>,
@@ -216,7 +216,7 @@ impl Tls {
         tokio::join!(read, make, again, changes);
     }
 
-    /// What a new connection gets: by the name that the client asks for, or by the address that it came to.
+    /// Returns the configuration of a new connection, by the name that the client asks for, or by the local address.
     pub(super) fn config(&self, names_server: bool, address: Option<IpAddr>) -> Arc<ServerConfig> {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         let by_address = address.filter(|_| !names_server).map(|address| address.to_canonical());
@@ -260,7 +260,7 @@ impl Served {
     }
 }
 
-/// What files say of whose certificates are believed; where there are none, something else may say it.
+/// Reads the authorities of clients and of front proxies from files. Without files, the cluster's ConfigMap may name them.
 fn read_trust(files: &TrustFiles, trust: &Trust) -> Result<(), TlsError> {
     let clients = files.clients.as_ref().map(authority).transpose()?;
     let proxies = files.proxies.as_ref().map(|(path, words)| Ok((authority(path)?, words.clone())));

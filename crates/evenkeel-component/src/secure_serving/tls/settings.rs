@@ -22,7 +22,7 @@ type Versions = &'static [&'static SupportedProtocolVersion];
 static BOTH: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
 static NEWEST: [&SupportedProtocolVersion; 1] = [&TLS13];
 
-/// How TLS is spoken.
+/// TLS versions, cipher suites, key exchange groups and application protocols of a port.
 #[derive(Debug, Clone)]
 pub struct TlsSettings {
     pub(super) provider: Arc<CryptoProvider>,

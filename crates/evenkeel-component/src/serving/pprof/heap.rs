@@ -1,5 +1,5 @@
-//! What memory is in use. The system's allocator, which takes the least memory, does not know who asked for what: a program
-//! that is to tell is built with the feature `heap-profile`, and started with jemalloc's sampling on.
+//! Profile of the memory in use. The system's allocator, which needs the least memory, does not record who allocated it. So the
+//! profile needs the feature `heap-profile`, and jemalloc's sampling.
 
 #[cfg(not(feature = "heap-profile"))]
 use super::profile::{Frame, Profile};
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::{Response, StatusCode};
 
-/// With the default of the library's sampling, a sample each half a megabyte.
+/// jemalloc's default interval: one sample per half a megabyte.
 #[cfg(feature = "heap-profile")]
 pub(super) async fn answer() -> Response<Bytes> {
     let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 const ROOT: &str = "/debug/pprof/";
 
-/// What there is, and what it is.
+/// Profiles with their descriptions.
 const PROFILES: [(&str, &str); 7] = [
     ("block", "Where tasks waited for each other: empty, since nothing here samples that."),
     ("cmdline", "The command line of the program, its arguments separated by NUL."),
@@ -66,7 +66,7 @@ fn index() -> Response<Bytes> {
     answer(StatusCode::OK, "text/html; charset=utf-8", text)
 }
 
-/// What Go's runtime tells and nothing here can, and what nobody knows.
+/// Answers for profiles of Go's runtime that do not exist here, and for unknown ones.
 fn other(request: &Request<Bytes>) -> Response<Bytes> {
     let (code, text) = match request.uri().path().strip_prefix(ROOT) {
         Some("trace") => {
@@ -109,7 +109,7 @@ fn counted(request: &Request<Bytes>, what: &str, all: &[(String, usize)]) -> Res
     file(what, &profile)
 }
 
-/// What upstream's programs answer as long as nobody has them sample contention: a profile without samples.
+/// Answers with a profile without samples, as upstream's programs do while contention profiling is off.
 fn contention(request: &Request<Bytes>, what: &str) -> Response<Bytes> {
     if parameter(request, "debug").is_some_and(|debug| debug != "0") {
         let kind = if what == "mutex" { "mutex" } else { "contention" };
@@ -141,7 +141,7 @@ fn parameter<'a>(request: &'a Request<Bytes>, name: &str) -> Option<&'a str> {
     pairs.into_iter().find(|(present, _)| *present == name).map(|(_, value)| value)
 }
 
-/// How long a profile is to be taken; 30 s when nothing sensible is said, as in Go.
+/// Returns the duration of a profile; 30 s by default and for invalid values, as in Go.
 fn seconds(request: &Request<Bytes>) -> Duration {
     let given = parameter(request, "seconds").and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(given.filter(|seconds: &u64| *seconds > 0).unwrap_or(30))

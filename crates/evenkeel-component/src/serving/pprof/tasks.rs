@@ -1,4 +1,4 @@
-//! What runs in the process: tasks and threads, by name.
+//! Profile of what runs in the process: tasks and threads, by name.
 
 use std::collections::BTreeMap;
 
